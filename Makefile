@@ -1,0 +1,90 @@
+# Everything a contributor types. Nothing outside this checkout is changed.
+PYTHON ?= python3
+UV ?= $(firstword $(wildcard .venv/bin/uv) uv)
+BIN := .venv/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# make lock LOCK_ARGUMENTS=--upgrade takes the newest of everything; without it, pins stay.
+LOCK_ARGUMENTS ?=
+LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --custom-compile-command "make lock" $(LOCK_ARGUMENTS)
+PYTEST_ARGUMENTS ?=
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.DELETE_ON_ERROR:
+.PHONY: help setup setup-spark test check format lint types docs demo clients bench sim lock \
+	clean distclean
+
+help: ## print this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
+
+setup: .venv/.installed-package ## make .venv with the locked tools and this project in it
+
+setup-spark: setup .venv/.installed-spark ## add Spark, Arrow and a Java run time to .venv
+
+test: setup-spark ## run the default test suite, Spark included
+	$(BIN)/python -m pytest $(PYTEST_ARGUMENTS)
+
+# The tests stand last, so that their closing line is the last thing printed.
+check: setup format lint types docs test ## all that a change must pass: format, lint, types, docs, tests
+
+format: setup ## say which files are not formatted
+	$(BIN)/ruff format --check .
+
+lint: setup ## look for mistakes with ruff
+	$(BIN)/ruff check .
+
+types: setup ## check the types with mypy
+	$(BIN)/mypy
+
+docs: setup ## build the documentation into build/docs; a warning is an error
+	$(BIN)/python -m sphinx -W --keep-going --quiet -b html -d build/doctrees docs build/docs
+
+demo: setup-spark ## start a cluster, send, break, replay: the whole project in one run
+	$(BIN)/python -m jepsen_like.demo
+
+clients: setup ## drive clients written by others against a running cluster
+	$(BIN)/python tests/clients/run.py
+
+bench: setup ## measure throughput and fail-over
+	$(BIN)/python -m jepsen_like.bench
+
+sim: setup ## simulate 2000 seeds of faults in virtual time
+	$(BIN)/jepsen-like simulate --seeds 2000
+
+lock: ## write requirements/*.txt anew (for maintainers; needs uv)
+	@command -v $(UV) >/dev/null || { echo "make lock needs uv: run $(BIN)/pip install uv" >&2; exit 1; }
+	$(LOCK) pyproject.toml -o requirements/base.txt
+	$(LOCK) pyproject.toml --extra dev -c requirements/base.txt -o requirements/dev.txt
+	$(LOCK) pyproject.toml --extra spark -c requirements/dev.txt -o requirements/spark.txt
+	$(LOCK) requirements/build.in -c requirements/dev.txt -o requirements/build.txt
+
+clean: ## remove what builds and tests left behind; .venv stays
+	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log
+	find . -path ./.venv -prune -o -path ./.git -prune -o -type d -name __pycache__ -exec rm -rf {} +
+
+distclean: clean ## remove .venv as well
+	rm -rf .venv
+
+# Each stamp is touched last: an interrupted step is done again by the next run.
+.venv/.made:
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is not installed: install Python 3.11 or later, or name one with make PYTHON=..." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; v = "%d.%d" % sys.version_info[:2]; sys.exit("$(PYTHON) is Python " + v + ": Python 3.11 or later is needed, name one with make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || $(PYTHON) -c 'import sys; sys.exit("$(PYTHON) cannot make virtual environments: run apt-get install python%d.%d-venv" % sys.version_info[:2])'
+	$(PYTHON) -m venv .venv
+	@touch $@
+
+.venv/.installed-tools: requirements/dev.txt requirements/build.txt .venv/.made
+	$(PIP_INSTALL) --require-hashes -r requirements/build.txt
+	$(PIP_INSTALL) --require-hashes -r requirements/dev.txt
+	@touch $@
+
+.venv/.installed-package: pyproject.toml .venv/.installed-tools
+	$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# pyspark comes as source only. It is built with the locked setuptools, not with whatever
+# setuptools is newest that day, hence no build isolation.
+.venv/.installed-spark: requirements/spark.txt .venv/.installed-tools
+	$(PIP_INSTALL) --require-hashes --no-build-isolation --use-pep517 -r requirements/spark.txt
+	@touch $@

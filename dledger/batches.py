@@ -1,0 +1,45 @@
+"""Cuts the log into pushes: how many entries fit, and their bytes, read once for all peers."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from dledger.entry import headers
+from dledger.store.log_store import LogStore
+
+# Pushes kept for the other peers, which as a rule want the same ones in the same turn.
+_KEPT_BATCHES = 16
+
+
+class Batches:
+    """A BatchSizer over the store that keeps what it read last."""
+
+    __slots__ = ("_kept", "_max_bytes", "_store")
+
+    def __init__(self, store: LogStore, max_bytes: int) -> None:
+        self._store = store
+        self._max_bytes = max_bytes
+        self._kept: OrderedDict[int, tuple[int, bytes]] = OrderedDict()
+
+    def batch_end(self, first: int, last: int) -> int:
+        """The last index of the push that begins at `first` and ends at `last` at most."""
+        kept = self._kept.get(first)
+        if kept is not None and kept[0] <= last:
+            return kept[0]
+        raw = self._store.read(first, last, self._max_bytes)
+        end = first - 1 + sum(1 for _ in headers(raw))
+        self._kept[first] = (end, raw)
+        if len(self._kept) > _KEPT_BATCHES:
+            self._kept.popitem(last=False)
+        return end
+
+    def payload(self, first: int, end: int) -> bytes:
+        """The bytes of entries first..end, a push that `batch_end` cut."""
+        kept = self._kept.get(first)
+        if kept is not None and kept[0] == end:
+            return kept[1]
+        return self._store.read(first, end, self._max_bytes)
+
+    def forget(self) -> None:
+        """The log was cut: what was read may be no part of it any more."""
+        self._kept.clear()

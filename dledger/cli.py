@@ -1,0 +1,300 @@
+"""Commands over a group: run members, append, read, look. Folders at rest: see cli_offline."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import trio
+from rich.console import Console
+from rich.table import Table
+
+from dledger import __version__
+from dledger.cli_offline import dump, verify
+from dledger.client import GroupClient, GroupUnreachable
+from dledger.config import NodeConfig, parse_peers
+from dledger.entry import Entry, Magic
+from dledger.errors import ConfigInvalid
+from dledger.local_group import load_group, load_or_make_group, run_group
+from dledger.node import open_node
+from dledger.state_machine import LogOnly
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_MAGICS = {int(magic): magic.name.lower() for magic in Magic}
+
+# How often a starting group is asked whether it leads, and a watched status is drawn anew.
+_POLL_S = 0.2
+# How long one request for new entries waits at the node before `tail` asks again.
+_TAIL_WAIT_MS = 10_000
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__)
+def commands() -> None:
+    """A replicated, durable log.
+
+    \b
+    Try it:
+      dledger group --nodes 3 --dir /tmp/log        three members, real processes
+      dledger append --dir /tmp/log hello world     two entries, on a quorum's disks
+      dledger tail --dir /tmp/log --follow          every committed entry
+      dledger status --dir /tmp/log                 who leads, how far everyone is
+      dledger verify /tmp/log                       check the files, nodes running or not
+    """
+
+
+def group_options(function: F) -> F:
+    """The options that say which group to talk to."""
+    for option in (
+        click.option(
+            "--dir",
+            "folder",
+            type=click.Path(path_type=Path),
+            help="A folder made by `dledger group`.",
+        ),
+        click.option("--peers", help="Members, as n0=127.0.0.1:20911,n1=..."),
+        click.option("--group", default="group", show_default=True, help="Name of the group."),
+    ):
+        function = option(function)
+    return function
+
+
+def _members(folder: Path | None, peers: str | None, group: str) -> tuple[str, Mapping[str, str]]:
+    if folder is not None:
+        return load_group(folder)
+    if peers:
+        return group, parse_peers("--peers", peers)
+    raise ConfigInvalid(
+        "--dir or --peers", "say which group: a folder of `dledger group`, or its members"
+    )
+
+
+@commands.command()
+@click.option("--group", default="group", show_default=True, help="Name of the group.")
+@click.option("--node", "node_id", required=True, help="Which of the members this is.")
+@click.option("--peers", required=True, help="All members, as n0=127.0.0.1:20911,n1=...")
+@click.option(
+    "--dir",
+    "folder",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Where the data goes; made if missing.",
+)
+@click.option(
+    "--exit-with-stdin", is_flag=True, help="Stop when standard input ends (for supervisors)."
+)
+def serve(group: str, node_id: str, peers: str, folder: Path, exit_with_stdin: bool) -> None:
+    """Run one member of a group until Ctrl-C or SIGTERM.
+
+    The member keeps a log without a state machine of its own. Applications with one open a node
+    from Python: see `dledger.open_node`.
+    """
+    logging.basicConfig(level=logging.INFO, format=f"{node_id} %(levelname)s %(message)s")
+    config = NodeConfig(
+        group=group, node_id=node_id, peers=parse_peers("--peers", peers), data_dir=folder
+    )
+    trio.run(_serve, config, exit_with_stdin)
+
+
+async def _serve(config: NodeConfig, exit_with_stdin: bool) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_cancel_on_signal, nursery.cancel_scope)
+        if exit_with_stdin:
+            nursery.start_soon(_cancel_on_end_of_input, nursery.cancel_scope)
+        async with open_node(config, LogOnly()) as node:
+            click.echo(f"{config.node_id} listens on {config.address}")
+            async for change in node.role_changes():
+                ready = ", ready" if change.ready else ""
+                click.echo(f"{config.node_id} {change.role} of term {change.term}{ready}")
+
+
+async def _cancel_on_signal(scope: trio.CancelScope) -> None:
+    with _signals() as signals:
+        async for _ in signals:
+            scope.cancel()
+
+
+def _signals() -> AbstractContextManager[Any]:
+    return trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM)
+
+
+async def _cancel_on_end_of_input(scope: trio.CancelScope) -> None:
+    async with trio.lowlevel.FdStream(sys.stdin.fileno()) as stdin:
+        while await stdin.receive_some(1024):
+            continue
+    scope.cancel()
+
+
+@commands.command("group")
+@click.option(
+    "--nodes", default=3, show_default=True, type=click.IntRange(1, 9), help="How many members."
+)
+@click.option(
+    "--dir",
+    "folder",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Where everything goes; made if missing.",
+)
+@click.option("--group", default="group", show_default=True, help="Name of the group.")
+def local_group(nodes: int, folder: Path, group: str) -> None:
+    """Run a whole group on this machine, each member a process of its own.
+
+    Prints a line that begins with `ready` once a leader serves. Ctrl-C stops all.
+    """
+    peers = load_or_make_group(folder, group, nodes)
+    trio.run(_run_group, group, peers, folder)
+
+
+async def _run_group(group: str, peers: Mapping[str, str], folder: Path) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_cancel_on_signal, nursery.cancel_scope)
+        nursery.start_soon(run_group, group, peers, folder)
+        client = GroupClient(group, peers)
+        leader = None
+        while leader is None:
+            await trio.sleep(_POLL_S)
+            leader = await client.ready_leader()
+        click.echo(f"ready: {leader} leads {group}; dledger status --dir {folder}")
+
+
+@commands.command()
+@group_options
+@click.option("--timeout", default=10.0, show_default=True, help="Seconds to wait for a leader.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object an entry.")
+@click.argument("bodies", nargs=-1)
+def append(
+    folder: Path | None,
+    peers: str | None,
+    group: str,
+    timeout: float,
+    as_json: bool,
+    bodies: tuple[str, ...],
+) -> None:
+    """Append each of BODIES as one entry (or each line of standard input).
+
+    Returns once all are on a quorum's disks, and prints index, term and position of each.
+    """
+    name, members = _members(folder, peers, group)
+    texts = bodies or tuple(line.rstrip("\n") for line in sys.stdin)
+    if not texts:
+        return
+    client = GroupClient(name, members)
+    rows = trio.run(client.append, [text.encode() for text in texts], timeout)
+    for index, term, pos in rows:
+        if as_json:
+            click.echo(json.dumps({"index": index, "term": term, "pos": pos}))
+        else:
+            click.echo(f"{index}\t{term}\t{pos}")
+
+
+@commands.command()
+@group_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.argument("index", type=click.IntRange(0))
+def get(folder: Path | None, peers: str | None, group: str, as_json: bool, index: int) -> None:
+    """Print the committed entry at INDEX."""
+    name, members = _members(folder, peers, group)
+    entries = trio.run(GroupClient(name, members).entries, index)
+    if not entries or entries[0].index != index:
+        raise ConfigInvalid("INDEX", f"no committed entry {index}")
+    _print_entry(entries[0], as_json)
+
+
+@commands.command()
+@group_options
+@click.option(
+    "--from", "first", default=0, show_default=True, type=click.IntRange(0), help="First index."
+)
+@click.option("--follow", "-f", is_flag=True, help="Go on with each new entry, until Ctrl-C.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object an entry.")
+def tail(
+    folder: Path | None, peers: str | None, group: str, first: int, follow: bool, as_json: bool
+) -> None:
+    """Print the committed entries, one line each: index, term, kind, body."""
+    name, members = _members(folder, peers, group)
+    try:
+        trio.run(_tail, GroupClient(name, members), first, follow, as_json)
+    except KeyboardInterrupt:
+        return
+
+
+async def _tail(client: GroupClient, first: int, follow: bool, as_json: bool) -> None:
+    while True:
+        try:
+            entries = await client.entries(first, wait_ms=_TAIL_WAIT_MS if follow else 0)
+        except GroupUnreachable:
+            if not follow:
+                raise
+            await trio.sleep(_POLL_S)
+            continue
+        for entry in entries:
+            _print_entry(entry, as_json)
+            first = entry.index + 1
+        if not entries and not follow:
+            return
+
+
+def _print_entry(entry: Entry, as_json: bool) -> None:
+    text = entry.body.decode("utf-8", "backslashreplace")
+    kind = _MAGICS.get(entry.magic, str(entry.magic))
+    if as_json:
+        row = {
+            "index": entry.index,
+            "term": entry.term,
+            "pos": entry.pos,
+            "kind": kind,
+            "body": text,
+        }
+        click.echo(json.dumps(row))
+    else:
+        click.echo(f"{entry.index}\t{entry.term}\t{kind}\t{text}")
+
+
+@commands.command()
+@group_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON object with every node.")
+def status(folder: Path | None, peers: str | None, group: str, as_json: bool) -> None:
+    """Show every member: role, term, and how far its log is."""
+    name, members = _members(folder, peers, group)
+    found = trio.run(_statuses, GroupClient(name, members), list(members))
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    table = Table(title=f"group {name}")
+    for column in ("node", "address", "role", "term", "last", "durable", "committed", "applied"):
+        table.add_column(
+            column, justify="left" if column in ("node", "address", "role") else "right"
+        )
+    for node_id, node in found.items():
+        if "problem" in node:
+            table.add_row(node_id, members[node_id], "unreachable", *[""] * 5)
+            continue
+        role = f"{node['role']}, ready" if node["ready"] else str(node["role"])
+        numbers = ("term", "last_index", "durable", "committed", "applied")
+        table.add_row(node_id, members[node_id], role, *(str(node[key]) for key in numbers))
+    Console().print(table)
+    if not any(node.get("ready") for node in found.values()):
+        raise GroupUnreachable("no member leads")
+
+
+async def _statuses(client: GroupClient, nodes: list[str]) -> dict[str, dict[str, object]]:
+    found: dict[str, dict[str, object]] = {}
+    for node_id in nodes:
+        try:
+            found[node_id] = await client.status(node_id)
+        except GroupUnreachable as error:
+            found[node_id] = {"problem": error.problem}
+    return found
+
+
+commands.add_command(dump)
+commands.add_command(verify)

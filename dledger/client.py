@@ -1,0 +1,188 @@
+"""A plain client of a running group: finds the leader, appends, reads entries, asks for status."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+
+import trio
+
+from dledger.client_protocol import (
+    MAX_WAIT_MS,
+    Operation,
+    Request,
+    decode_entries_answer,
+    encode_request,
+)
+from dledger.config import Address, parse_address
+from dledger.entry import Entry
+from dledger.errors import DLedgerError, MessageMalformed, OutcomeUnknown, Rejected
+from dledger.frame import Frame, FrameDecoder
+from dledger.handshake import Caller, Hello, check_welcome, encode_hello
+from dledger.links import RECEIVE_BYTES
+
+CONNECT_TIMEOUT_S = 2.0
+
+# Between two attempts to find a leader: a tenth of the shortest election.
+_RETRY_S = 0.05
+
+
+class GroupUnreachable(Rejected):
+    """No member could be asked, or none of them leads; nothing was appended."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"{problem}; check that the nodes run and that the addresses are right")
+
+
+class ConnectionLost(OutcomeUnknown):
+    """The connection broke while an append was on its way."""
+
+    def __init__(self, node_id: str) -> None:
+        self.node_id = node_id
+        super().__init__(
+            f"the connection to {node_id} broke before it answered; "
+            "read the log to learn what became of the append"
+        )
+
+
+class RemoteError(DLedgerError):
+    """An error that a node answered: its class name, its fields, its text."""
+
+    def __init__(self, name: str, fields: Mapping[str, object], text: str) -> None:
+        self.name = name
+        self.fields = fields
+        super().__init__(text)
+
+
+class NodeConnection:
+    """One connection to one node; one request at a time."""
+
+    def __init__(self, node_id: str, stream: trio.SocketStream) -> None:
+        self.node_id = node_id
+        self._stream = stream
+        self._decoder = FrameDecoder()
+        self._request_id = 0
+
+    async def hello(self, group: str) -> None:
+        """Introduce ourselves. Raises MessageMalformed when the node does not want us."""
+        await self._stream.send_all(encode_hello(Hello(Caller.CLIENT, group, "", self.node_id)))
+        check_welcome(await self._frame())
+
+    async def ask(
+        self, operation: Operation, numbers: Sequence[int] = (), payload: bytes = b""
+    ) -> tuple[object, bytes]:
+        """The value and payload of the answer. Raises RemoteError, MessageMalformed, OSError."""
+        self._request_id += 1
+        request = Request(self._request_id, operation, numbers, payload)
+        await self._stream.send_all(encode_request(request))
+        frame = await self._frame()
+        if len(frame.header) == 3 and frame.header[1] == "ok":
+            return frame.header[2], frame.payload
+        if len(frame.header) == 5 and isinstance(frame.header[3], dict):
+            raise RemoteError(str(frame.header[2]), frame.header[3], str(frame.header[4]))
+        raise MessageMalformed("an answer of another shape")
+
+    async def _frame(self) -> Frame:
+        while True:
+            data = await self._stream.receive_some(RECEIVE_BYTES)
+            if not data:
+                raise trio.BrokenResourceError("the node closed the connection")
+            if frames := self._decoder.feed(bytes(data)):
+                return frames[0]
+
+
+@asynccontextmanager
+async def connect_node(group: str, node_id: str, address: Address) -> AsyncIterator[NodeConnection]:
+    """A connection to one node. Raises GroupUnreachable."""
+    async with AsyncExitStack() as stack:
+        try:
+            with trio.fail_after(CONNECT_TIMEOUT_S):
+                stream = await trio.open_tcp_stream(*address)
+                await stack.enter_async_context(stream)
+                connection = NodeConnection(node_id, stream)
+                await connection.hello(group)
+        except (OSError, trio.TooSlowError, trio.BrokenResourceError) as error:
+            reason = str(error) or type(error).__name__
+            raise GroupUnreachable(f"{node_id} at {address}: {reason}") from error
+        except MessageMalformed as error:
+            raise GroupUnreachable(f"{node_id} at {address}: {error.problem}") from error
+        yield connection
+
+
+class GroupClient:
+    """Talks to a group whose members' addresses are known."""
+
+    def __init__(self, group: str, peers: Mapping[str, str]) -> None:
+        self._group = group
+        self._addresses = {p: parse_address(f"peers.{p}", a) for p, a in peers.items()}
+
+    async def status(self, node_id: str) -> dict[str, object]:
+        """One node's status. Raises GroupUnreachable."""
+        async with self._connect(node_id) as connection:
+            value, _ = await connection.ask(Operation.STATUS)
+            if not isinstance(value, dict):
+                raise MessageMalformed("a status of another shape")
+            return value
+
+    async def ready_leader(self) -> str | None:
+        """The member that leads and may serve, if one does now."""
+        return (await self._ready_leader())[0]
+
+    async def append(self, bodies: Sequence[bytes], timeout_s: float) -> list[tuple[int, int, int]]:
+        """Append through the leader: (index, term, pos) of each entry.
+
+        Raises GroupUnreachable (nothing was appended), ConnectionLost (unknown), RemoteError.
+        """
+        sizes = [len(body) for body in bodies]
+        async with self._leader(timeout_s) as connection:
+            try:
+                rows, _ = await connection.ask(Operation.APPEND, sizes, b"".join(bodies))
+            except (OSError, trio.BrokenResourceError) as error:
+                raise ConnectionLost(connection.node_id) from error
+        if not isinstance(rows, list):
+            raise MessageMalformed("an append's answer of another shape")
+        return [(row[0], row[1], row[2]) for row in rows]
+
+    async def entries(self, first: int, *, wait_ms: int = 0) -> list[Entry]:
+        """Committed entries from `first`, from any node that answers. Raises GroupUnreachable."""
+        problems = []
+        for node_id in self._addresses:
+            try:
+                async with self._connect(node_id) as connection:
+                    rows, payload = await connection.ask(
+                        Operation.ENTRIES, [first, min(wait_ms, MAX_WAIT_MS)]
+                    )
+                    return decode_entries_answer(rows, payload)
+            except (GroupUnreachable, OSError, trio.BrokenResourceError) as error:
+                problems.append(str(error))
+        raise GroupUnreachable("no node answers: " + "; ".join(problems))
+
+    def _connect(self, node_id: str) -> AbstractAsyncContextManager[NodeConnection]:
+        return connect_node(self._group, node_id, self._addresses[node_id])
+
+    @asynccontextmanager
+    async def _leader(self, timeout_s: float) -> AsyncIterator[NodeConnection]:
+        async with AsyncExitStack() as stack:
+            deadline = trio.current_time() + timeout_s
+            while True:
+                node_id, problems = await self._ready_leader()
+                if node_id is not None:
+                    yield await stack.enter_async_context(self._connect(node_id))
+                    return
+                if trio.current_time() >= deadline:
+                    reason = "; ".join(problems) or "no node leads"
+                    raise GroupUnreachable(f"no leader within {timeout_s:g} s: {reason}")
+                await trio.sleep(_RETRY_S)
+
+    async def _ready_leader(self) -> tuple[str | None, list[str]]:
+        problems = []
+        for node_id in self._addresses:
+            try:
+                status = await self.status(node_id)
+            except (GroupUnreachable, OSError, trio.BrokenResourceError) as error:
+                problems.append(str(error))
+                continue
+            if status.get("ready"):
+                return node_id, []
+        return None, problems

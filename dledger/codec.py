@@ -1,0 +1,151 @@
+"""Peer messages to frame headers and back. What arrives is checked field by field."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from dledger.core.ledger_view import TermRun
+from dledger.errors import MessageMalformed
+from dledger.frame import Frame, encode_frame
+from dledger.messages import (
+    Heartbeat,
+    HeartbeatResponse,
+    Message,
+    Phase,
+    PushRequest,
+    PushResponse,
+    VoteRequest,
+    VoteResponse,
+)
+
+PROTOCOL_VERSION = 1
+
+_VOTE_REQUEST, _VOTE_RESPONSE, _PUSH_REQUEST, _PUSH_RESPONSE, _HEARTBEAT, _HEARTBEAT_RESPONSE = (
+    range(1, 7)
+)
+
+# Indexes and terms are 64-bit in the file format, and -1 stands for "none".
+_LOWEST, _HIGHEST = -1, 2**63 - 1
+
+
+def encode_message(message: Message, payload: bytes = b"") -> bytes:
+    """The frame of one message. `payload` is a push's raw entries."""
+    if isinstance(message, PushRequest):
+        runs = [number for run in message.runs for number in run]
+        return encode_frame([_PUSH_REQUEST, *message[:7], runs], payload)
+    return encode_frame([_KINDS[type(message)], *message])
+
+
+_KINDS: dict[type, int] = {
+    VoteRequest: _VOTE_REQUEST,
+    VoteResponse: _VOTE_RESPONSE,
+    PushResponse: _PUSH_RESPONSE,
+    Heartbeat: _HEARTBEAT,
+    HeartbeatResponse: _HEARTBEAT_RESPONSE,
+}
+
+
+def decode_message(frame: Frame) -> Message:
+    """The message in a frame. Raises MessageMalformed."""
+    kind, *fields = frame.header
+    decode = _DECODERS.get(kind) if isinstance(kind, int) else None
+    if decode is None:
+        raise MessageMalformed(f"unknown kind {kind!r}")
+    return decode(fields, frame.payload)
+
+
+def _numbers(fields: Sequence[object], count: int) -> list[int]:
+    if len(fields) != count:
+        raise MessageMalformed(f"{len(fields)} fields where {count} belong")
+    return [_number(field) for field in fields]
+
+
+def _number(field: object) -> int:
+    if type(field) is not int or not _LOWEST <= field <= _HIGHEST:
+        raise MessageMalformed(f"{field!r} where a number belongs")
+    return field
+
+
+def _flag(field: object) -> bool:
+    if type(field) is not bool:
+        raise MessageMalformed(f"{field!r} where true or false belongs")
+    return field
+
+
+def _phase(field: object) -> Phase:
+    try:
+        return Phase(_number(field))
+    except ValueError as error:
+        raise MessageMalformed(f"unknown phase {field!r}") from error
+
+
+def _vote_request(fields: list[object], _: bytes) -> VoteRequest:
+    term, last_index, last_term = _numbers(fields[:3], 3)
+    (pre,) = fields[3:] or (None,)
+    return VoteRequest(term, last_index, last_term, _flag(pre))
+
+
+def _vote_response(fields: list[object], _: bytes) -> VoteResponse:
+    if len(fields) != len(VoteResponse._fields):
+        raise MessageMalformed("a vote response of another shape")
+    return VoteResponse(_number(fields[0]), _flag(fields[1]), _flag(fields[2]))
+
+
+def _push_request(fields: list[object], payload: bytes) -> PushRequest:
+    if len(fields) != 8 or not isinstance(fields[7], list):
+        raise MessageMalformed("a push of another shape")
+    term, prev_index, prev_term, last_index, committed, next_term = _numbers(
+        [fields[0], *fields[2:7]], 6
+    )
+    phase = _phase(fields[1])
+    runs = _runs(fields[7], prev_index, last_index)
+    if (phase is Phase.APPEND) != bool(payload) or (phase is not Phase.APPEND and runs):
+        raise MessageMalformed(f"a {phase.name} push with {len(payload)} bytes of entries")
+    return PushRequest(
+        term, phase, prev_index, prev_term, last_index, committed, next_term, runs, payload
+    )
+
+
+def _runs(field: list[object], prev_index: int, last_index: int) -> tuple[TermRun, ...]:
+    if not field:
+        return ()
+    numbers = _numbers(field, len(field))
+    runs = tuple(map(TermRun, numbers[0::2], numbers[1::2]))
+    ordered = all(
+        earlier.term < later.term and earlier.first_index < later.first_index
+        for earlier, later in pairwise(runs)
+    )
+    if (
+        len(numbers) % 2
+        or not ordered
+        or runs[0].first_index != prev_index + 1
+        or runs[-1].first_index > last_index
+    ):
+        raise MessageMalformed("term runs that do not cover the push")
+    return runs
+
+
+def _push_response(fields: list[object], _: bytes) -> PushResponse:
+    if len(fields) != len(PushResponse._fields):
+        raise MessageMalformed("a push response of another shape")
+    numbers = _numbers([fields[0], *fields[3:]], 7)
+    return PushResponse(numbers[0], _phase(fields[1]), _flag(fields[2]), *numbers[1:])
+
+
+def _heartbeat(fields: list[object], _: bytes) -> Heartbeat:
+    return Heartbeat(*_numbers(fields, 3))
+
+
+def _heartbeat_response(fields: list[object], _: bytes) -> HeartbeatResponse:
+    return HeartbeatResponse(*_numbers(fields, 2))
+
+
+_DECODERS: dict[int, Callable[[list[object], bytes], Message]] = {
+    _VOTE_REQUEST: _vote_request,
+    _VOTE_RESPONSE: _vote_response,
+    _PUSH_REQUEST: _push_request,
+    _PUSH_RESPONSE: _push_response,
+    _HEARTBEAT: _heartbeat,
+    _HEARTBEAT_RESPONSE: _heartbeat_response,
+}

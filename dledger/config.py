@@ -1,0 +1,104 @@
+"""What a node is told: who it is, who the others are, where its data lies, and its limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from dledger.errors import ConfigInvalid
+from dledger.store.store_config import StoreConfig
+
+# Members of one group. Nine already lose more to counting than they win in safety.
+MAX_MEMBERS = 9
+
+_HIGHEST_PORT = 65_535
+
+
+class Address(NamedTuple):
+    """Where a member listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+def parse_address(setting: str, text: str) -> Address:
+    """`host:port` as an Address. Raises ConfigInvalid that names `setting`."""
+    host, separator, port = text.rpartition(":")
+    if not separator or not host or not port.isdecimal() or not 0 < int(port) <= _HIGHEST_PORT:
+        raise ConfigInvalid(setting, f"{text!r} is not host:port, as in 127.0.0.1:20911")
+    return Address(host, int(port))
+
+
+def parse_peers(setting: str, text: str) -> dict[str, str]:
+    """`n0=127.0.0.1:20911,n1=...` as a mapping. Raises ConfigInvalid that names `setting`."""
+    peers: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        node_id, separator, address = part.partition("=")
+        if not separator:
+            raise ConfigInvalid(setting, f"{part!r} is not id=host:port")
+        if node_id in peers:
+            raise ConfigInvalid(setting, f"{node_id} is named twice")
+        peers[node_id] = address
+    return peers
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodeConfig:
+    """One member's settings. Every field is checked when the object is made (ConfigInvalid)."""
+
+    group: str
+    node_id: str
+    peers: Mapping[str, str]  # every member, this one included: id -> host:port
+    data_dir: Path
+    store: StoreConfig = field(default_factory=StoreConfig)
+
+    # An election starts one to two of these after the last sign of a leader. Five heartbeats: a
+    # lost packet or a slow sync does not cost a leader.
+    election_timeout_ms: int = 500
+    heartbeat_interval_ms: int = 100
+
+    # Appends that may wait for their commit; the same number as in Java DLedger.
+    max_pending_entries: int = 10_000
+    # The same in bytes: what a leader may hold for members that do not answer.
+    max_pending_bytes: int = 64 * 1024 * 1024
+    # One push to a peer. At 30 MB/s and 1 ms a round trip even a tenth of it would do; larger
+    # pushes keep the other messages of the link waiting.
+    max_batch_bytes: int = 256 * 1024
+
+    def __post_init__(self) -> None:
+        _check_name("group", self.group)
+        _check_name("node_id", self.node_id)
+        if self.node_id not in self.peers:
+            raise ConfigInvalid("node_id", f"{self.node_id} is not one of {sorted(self.peers)}")
+        if len(self.peers) > MAX_MEMBERS:
+            raise ConfigInvalid("peers", f"{len(self.peers)} members; at most {MAX_MEMBERS}")
+        addresses = [parse_address(f"peers.{peer}", text) for peer, text in self.peers.items()]
+        for peer in self.peers:
+            _check_name("peers", peer)
+        if len(set(addresses)) != len(addresses):
+            raise ConfigInvalid("peers", "two members have the same address")
+        if self.heartbeat_interval_ms < 1:
+            raise ConfigInvalid("heartbeat_interval_ms", "must be at least 1")
+        if self.election_timeout_ms < 2 * self.heartbeat_interval_ms:
+            raise ConfigInvalid(
+                "election_timeout_ms", "must be at least two heartbeats, or leaders are deposed"
+            )
+        for name in ("max_pending_entries", "max_pending_bytes", "max_batch_bytes"):
+            if getattr(self, name) < 1:
+                raise ConfigInvalid(name, "must be at least 1")
+
+    @property
+    def address(self) -> Address:
+        """Where this member listens."""
+        return parse_address("peers", self.peers[self.node_id])
+
+
+def _check_name(setting: str, name: str) -> None:
+    # Names become folder names and keys of one-line settings.
+    if not name or len(name) > 64 or not all(c.isalnum() or c in "_-." for c in name):
+        raise ConfigInvalid(setting, f"{name!r}: 1 to 64 letters, digits, '_', '-' or '.'")

@@ -1,0 +1,173 @@
+"""Follower side: takes a leader's pushes, and answers for what agrees and is durable."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dledger.core.ledger_view import LedgerView
+from dledger.core.member_state import MemberState
+from dledger.errors import InvariantBroken
+from dledger.messages import Phase, PushRequest, PushResponse
+
+
+class Accepted(NamedTuple):
+    """Write the entries of `push` from `first` on; those before it are here already."""
+
+    push: PushRequest
+    first: int
+
+
+class Truncation(NamedTuple):
+    """Drop every entry behind `index`."""
+
+    index: int  # type: ignore[assignment]  # hides tuple.index
+
+
+class NoopEntry(NamedTuple):
+    """Append the empty entry that opens a leader's term (Raft section 8)."""
+
+    index: int  # type: ignore[assignment]  # hides tuple.index
+    term: int
+
+
+Write = Accepted | Truncation | NoopEntry
+
+
+class EntryHandler:
+    """What this member knows of its own log relative to the leader of the present term.
+
+    `verified` is the highest index known to agree with that leader. Nothing above it is ever
+    acknowledged or committed, however long the log is.
+    """
+
+    __slots__ = ("_state", "_view", "ack_due", "epoch", "verified", "writes")
+
+    def __init__(self, state: MemberState, view: LedgerView) -> None:
+        self._state = state
+        self._view = view
+        self.verified = -1
+        self.ack_due = False
+        self.epoch = 0  # truncations so far: what a sync saw before one says nothing after it
+        self.writes: list[Write] = []
+
+    def enter_term(self) -> None:
+        """A new term: what the last leader verified says nothing about the next one's log,
+        except that committed entries are in both.
+        """
+        self.verified = self._state.committed
+        self.ack_due = False
+
+    def handle(self, push: PushRequest) -> PushResponse | None:
+        """Take one push of the present leader; the answer that may be given now, if any."""
+        if not self._agrees(push):
+            return self._refusal(push)
+        self.verified = max(self.verified, push.prev_index)
+        if push.phase is Phase.APPEND:
+            return self._append(push)
+        if push.phase is Phase.TRUNCATE:
+            self._truncate(push)
+        self.commit(push.committed)
+        if push.phase is Phase.COMMIT:
+            return None
+        return self._answer(push.phase, push.prev_index)
+
+    def commit(self, committed: int) -> None:
+        """Follow the leader's commit index, as far as the logs are known to agree."""
+        self._state.commit(min(committed, self.verified))
+
+    def acknowledgement(self) -> PushResponse | None:
+        """What a finished sync allows to acknowledge, once."""
+        if not self.ack_due:
+            return None
+        match = min(self.verified, self._state.durable)
+        self.ack_due = match < self.verified
+        return self._answer(Phase.APPEND, match)
+
+    def _agrees(self, push: PushRequest) -> bool:
+        prev = push.prev_index
+        if prev <= self._view.before_begin:
+            return True
+        if self._view.term_at(prev) == push.prev_term:
+            return True
+        if prev <= self._state.committed:
+            raise InvariantBroken(
+                f"the leader of term {push.term} has term {push.prev_term} at the committed "
+                f"index {prev}, this log has {self._view.term_at(prev)}"
+            )
+        return False
+
+    def _append(self, push: PushRequest) -> PushResponse | None:
+        conflict = self._first_conflict(push)
+        if conflict is not None:
+            self.verified = max(self.verified, conflict - 1)
+            return self._answer(Phase.APPEND, push.prev_index, ok=False)
+        first_new = max(self._view.last_index, push.prev_index) + 1
+        if first_new <= push.last_index:
+            self._extend(push, first_new)
+            self.writes.append(Accepted(push, first_new))
+        self.verified = max(self.verified, push.last_index)
+        self.commit(push.committed)
+        if self._state.durable >= self.verified:
+            return self._answer(Phase.APPEND, push.last_index)
+        self.ack_due = True
+        return None
+
+    def _first_conflict(self, push: PushRequest) -> int | None:
+        """The first index of the push that holds another term here."""
+        view = self._view
+        last_here = min(push.last_index, view.last_index)
+        for number, run in enumerate(push.runs):
+            following = number + 1
+            run_end = push.last_index
+            if following < len(push.runs):
+                run_end = push.runs[following].first_index - 1
+            index = run.first_index
+            while index <= min(run_end, last_here):
+                if view.term_at(index) != run.term:
+                    return index
+                index = view.run_end(index) + 1
+        return None
+
+    def _extend(self, push: PushRequest, first_new: int) -> None:
+        for number, run in enumerate(push.runs):
+            following = number + 1
+            run_end = push.last_index
+            if following < len(push.runs):
+                run_end = push.runs[following].first_index - 1
+            if run_end >= first_new:
+                self._view.extend(run.term, run_end - max(run.first_index, first_new) + 1)
+
+    def _truncate(self, push: PushRequest) -> None:
+        """Drop what contradicts the leader: never more than is proven, never what is committed."""
+        contradicted = push.prev_index + 1
+        if contradicted > self._view.last_index:
+            return
+        if self._view.term_at(contradicted) == push.next_term:
+            return
+        if push.prev_index < self._state.committed:
+            raise InvariantBroken(
+                f"the leader of term {push.term} would cut the log at {push.prev_index}, but "
+                f"{self._state.committed} is committed"
+            )
+        self._view.truncate_after(push.prev_index)
+        self._state.durable = min(self._state.durable, push.prev_index)
+        self.epoch += 1
+        self.writes.append(Truncation(push.prev_index))
+
+    def _answer(self, phase: Phase, index: int, *, ok: bool = True) -> PushResponse:
+        return PushResponse(
+            term=self._state.term,
+            phase=phase,
+            ok=ok,
+            index=index,
+            match=min(self.verified, self._state.durable),
+            verified=self.verified,
+            last_index=self._view.last_index,
+        )
+
+    def _refusal(self, push: PushRequest) -> PushResponse:
+        """The logs differ at prev_index: name the last entry here that could agree."""
+        hint = self._view.last_index_with_term_at_most(push.prev_term, push.prev_index)
+        return self._answer(push.phase, push.prev_index, ok=False)._replace(
+            hint_index=hint, hint_term=self._view.term_at(hint)
+        )

@@ -1,0 +1,120 @@
+"""Who may lead: timers, pre-votes, votes, and the leader's check that a quorum still hears it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from dledger.core.ledger_view import LedgerView
+from dledger.core.member_state import MemberState, Role
+from dledger.messages import VoteRequest, VoteResponse
+
+
+class LeaderElector:
+    """One member's part in elections.
+
+    A member that heard a leader within the shortest election timeout grants no vote and no
+    pre-vote (thesis 4.2.3), so a member that was cut off cannot depose a working leader.
+    """
+
+    __slots__ = (
+        "_granted",
+        "_random",
+        "_state",
+        "_view",
+        "deadline",
+        "last_leader_contact",
+        "timeout_s",
+    )
+
+    def __init__(
+        self,
+        state: MemberState,
+        view: LedgerView,
+        timeout_s: float,
+        random: Callable[[], float],
+        now: float,
+    ) -> None:
+        self._state = state
+        self._view = view
+        self._random = random
+        self._granted: set[str] = set()
+        self.timeout_s = timeout_s
+        self.last_leader_contact = float("-inf")
+        self.deadline = now
+        # A group of one has nobody to wait for.
+        if len(state.voters) > 1:
+            self.postpone(now)
+
+    def postpone(self, now: float) -> None:
+        """Wait a whole election timeout again: between one and two times the configured one, at
+        random, so that members seldom stand at the same moment (Raft 5.2).
+        """
+        self.deadline = now + self.timeout_s * (1.0 + self._random())
+
+    def heard_leader(self, now: float) -> None:
+        """The leader of this term spoke."""
+        self.last_leader_contact = now
+        self.postpone(now)
+
+    def follows_a_leader(self, now: float) -> bool:
+        """Whether a working leader is known, or is this member."""
+        if self._state.role is Role.LEADER:
+            return True
+        return self._state.leader is not None and now - self.last_leader_contact < self.timeout_s
+
+    # --- standing -----------------------------------------------------------------------------
+
+    def start_round(self) -> None:
+        """Forget the answers to the last round of questions."""
+        self._granted.clear()
+
+    def request(self, *, pre: bool) -> VoteRequest:
+        """What to ask the others."""
+        term = self._state.term + 1 if pre else self._state.term
+        return VoteRequest(term, self._view.last_index, self._view.last_term, pre)
+
+    def count(self, voter: str, granted: bool) -> None:
+        """Note one answer of this round."""
+        if granted:
+            self._granted.add(voter)
+
+    @property
+    def won(self) -> bool:
+        """Whether a quorum said yes."""
+        return len(self._granted) >= self._state.quorum
+
+    # --- voting -------------------------------------------------------------------------------
+
+    def log_is_current(self, request: VoteRequest) -> bool:
+        """Whether the candidate's log is at least as complete as ours (Raft 5.4.1)."""
+        ours = (self._view.last_term, self._view.last_index)
+        return (request.last_term, request.last_index) >= ours
+
+    def pre_vote(self, request: VoteRequest, now: float) -> VoteResponse:
+        """Would we vote for this candidate? Changes nothing here."""
+        granted = (
+            request.term > self._state.term
+            and self.log_is_current(request)
+            and not self.follows_a_leader(now)
+        )
+        return VoteResponse(request.term if granted else self._state.term, granted, pre=True)
+
+    def vote(self, candidate: str, request: VoteRequest, now: float) -> VoteResponse:
+        """Vote in the present term, at most once, never for a log less complete than ours."""
+        granted = (
+            request.term == self._state.term
+            and self._state.voted_for in (None, candidate)
+            and self._state.leader is None
+            and self.log_is_current(request)
+        )
+        if granted:
+            self._state.vote(candidate)
+            self.postpone(now)
+        return VoteResponse(self._state.term, granted, pre=False)
+
+    # --- leading ------------------------------------------------------------------------------
+
+    def quorum_heard_at(self, answers: Iterable[float], now: float) -> float:
+        """The latest moment by which a quorum (this member included) had answered."""
+        newest_first = sorted([now, *answers], reverse=True)
+        return newest_first[self._state.quorum - 1]

@@ -1,0 +1,129 @@
+"""What a member is at this moment: role, term, vote, leader, and the growing watermarks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from dledger.core.hard_state import HardState
+from dledger.errors import InvariantBroken
+
+
+class Role(Enum):
+    """Raft's roles; a pre-candidate asks around before it may start a new term (thesis 9.6)."""
+
+    FOLLOWER = "follower"
+    PRE_CANDIDATE = "pre-candidate"
+    CANDIDATE = "candidate"
+    LEADER = "leader"
+
+
+class RoleEvent(Enum):
+    """What can change a role."""
+
+    ELECTION_TIMEOUT = "election timeout"
+    PRE_VOTES_WON = "won the pre-vote"
+    VOTES_WON = "won the election"
+    HIGHER_TERM = "saw a higher term"
+    LEADER_SEEN = "heard the leader of its term"
+    QUORUM_LOST = "lost touch with a quorum"
+
+
+_F, _P, _C, _L = Role.FOLLOWER, Role.PRE_CANDIDATE, Role.CANDIDATE, Role.LEADER
+
+# Every change there is. A pair that is not here cannot happen; trying is a bug, not a no-op.
+ROLE_CHANGES: dict[tuple[Role, RoleEvent], Role] = {
+    (_F, RoleEvent.ELECTION_TIMEOUT): _P,
+    (_P, RoleEvent.ELECTION_TIMEOUT): _P,
+    (_C, RoleEvent.ELECTION_TIMEOUT): _P,
+    (_P, RoleEvent.PRE_VOTES_WON): _C,
+    (_C, RoleEvent.VOTES_WON): _L,
+    (_F, RoleEvent.HIGHER_TERM): _F,
+    (_P, RoleEvent.HIGHER_TERM): _F,
+    (_C, RoleEvent.HIGHER_TERM): _F,
+    (_L, RoleEvent.HIGHER_TERM): _F,
+    (_F, RoleEvent.LEADER_SEEN): _F,
+    (_P, RoleEvent.LEADER_SEEN): _F,
+    (_C, RoleEvent.LEADER_SEEN): _F,
+    (_L, RoleEvent.QUORUM_LOST): _F,
+}
+
+
+class MemberState:
+    """One member's view of itself. Watermarks only grow; the one exception is `durable`, which
+    a truncation of uncommitted entries takes back.
+    """
+
+    __slots__ = (
+        "applied",
+        "committed",
+        "durable",
+        "leader",
+        "quorum",
+        "role",
+        "self_id",
+        "term",
+        "voted_for",
+        "voters",
+    )
+
+    def __init__(
+        self, self_id: str, voters: Sequence[str], hard_state: HardState, durable: int
+    ) -> None:
+        self.self_id = self_id
+        self.voters = tuple(sorted(voters))
+        self.quorum = len(self.voters) // 2 + 1
+        self.role = Role.FOLLOWER
+        self.term = hard_state.term
+        self.voted_for = hard_state.voted_for
+        self.leader: str | None = None
+        self.durable = durable
+        self.committed = min(hard_state.committed, durable)
+        self.applied = -1
+
+    @property
+    def hard_state(self) -> HardState:
+        """The part that must be on disk before anything rests on it."""
+        return HardState(self.term, self.voted_for, self.committed)
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The voters but this one."""
+        return tuple(voter for voter in self.voters if voter != self.self_id)
+
+    def change(self, event: RoleEvent) -> None:
+        """Take the transition that the table names. Raises InvariantBroken if it names none."""
+        role = ROLE_CHANGES.get((self.role, event))
+        if role is None:
+            raise InvariantBroken(f"a {self.role.value} {event.value}: not a transition")
+        self.role = role
+
+    def enter_term(self, term: int, voted_for: str | None) -> None:
+        """Start a higher term. Raises InvariantBroken if it is not higher."""
+        if term <= self.term:
+            raise InvariantBroken(f"term {term} after term {self.term}")
+        self.term = term
+        self.voted_for = voted_for
+        self.leader = None
+
+    def vote(self, candidate: str) -> None:
+        """Give this term's only vote."""
+        if self.voted_for not in (None, candidate):
+            raise InvariantBroken(f"second vote in term {self.term}")
+        self.voted_for = candidate
+
+    def commit(self, index: int) -> bool:
+        """Raise the commit index; whether it moved."""
+        if index <= self.committed:
+            return False
+        self.committed = index
+        return True
+
+    def apply(self, index: int) -> None:
+        """Raise the applied index, never past what is committed and durable here."""
+        if not self.applied <= index <= min(self.committed, self.durable):
+            raise InvariantBroken(
+                f"applied {index}; applied was {self.applied}, committed {self.committed}, "
+                f"durable {self.durable}"
+            )
+        self.applied = index

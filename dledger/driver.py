@@ -1,0 +1,271 @@
+"""The one task that turns the protocol: everything that arrived, in one synchronous turn.
+
+A turn takes all messages, finished syncs, submissions and reads since the last one, gives them to
+the replica, carries out its writes, starts a sync if one is due, and hands out the messages. So
+the cost of waking up, of a write and of a sync is shared by all entries that came meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import trio
+
+from dledger.batches import Batches
+from dledger.codec import encode_message
+from dledger.core.entry_handler import Accepted, NoopEntry, Truncation, Write
+from dledger.core.hard_state import HardState
+from dledger.core.replica import Messages, Replica
+from dledger.entry import Body, Magic
+from dledger.errors import (
+    Discarded,
+    DLedgerError,
+    InvariantBroken,
+    LeadershipLost,
+    NotLeader,
+)
+from dledger.links import Link
+from dledger.messages import Message, Phase, PushRequest
+from dledger.pending import Done, PendingAppends
+from dledger.store.batch import BatchFacts, verify_batch
+from dledger.store.index_unit import UNIT, UNIT_BYTES
+from dledger.store.log_store import LogStore, SyncWork
+from dledger.syncer import Syncer
+
+T = TypeVar("T")
+
+
+class Driver:
+    """Owns the replica and the store; nobody else writes to either."""
+
+    def __init__(
+        self,
+        replica: Replica,
+        store: LogStore,
+        batches: Batches,
+        pending: PendingAppends,
+        links: dict[str, Link],
+        after_turn: Callable[[Messages], None],
+    ) -> None:
+        self._replica = replica
+        self._store = store
+        self._batches = batches
+        self._pending = pending
+        self._links = links
+        self._after_turn = after_turn
+        self._syncer = Syncer(self._sync_ended)
+        self._wake = trio.lowlevel.ParkingLot()
+        self._woken = False
+        self._inbox: list[tuple[str, Sequence[Message]]] = []
+        self._link_changes: list[tuple[str, bool]] = []
+        self._ended_syncs: list[tuple[SyncWork, DLedgerError | None]] = []
+        self._submissions: list[tuple[Sequence[Body], int, Done]] = []
+        self._reads: list[int] = []
+        self._rejected_reads: list[int] = []
+        self._hard_state_due: HardState | None = None
+        self._synced = (store.last_index, store.epoch)
+        self._led_term: int | None = None
+        self.queued_entries = 0
+        self.queued_bytes = 0
+
+    # --- inputs, from any task of this thread -------------------------------------------------
+
+    def received(self, sender: str, messages: Sequence[Message]) -> None:
+        """Messages of one peer arrived."""
+        self._inbox.append((sender, messages))
+        self.wake()
+
+    def link_changed(self, peer: str, connected: bool) -> None:
+        """The connection to a peer opened or broke."""
+        self._link_changes.append((peer, connected))
+        self.wake()
+
+    def submit(self, bodies: Sequence[Body], body_bytes: int, done: Done) -> None:
+        """Append these bodies in the next turn."""
+        self._submissions.append((bodies, body_bytes, done))
+        self.queued_entries += len(bodies)
+        self.queued_bytes += body_bytes
+        self.wake()
+
+    def request_read(self, ticket: int) -> None:
+        """Begin a linearizable read in the next turn."""
+        self._reads.append(ticket)
+        self.wake()
+
+    def wake(self) -> None:
+        """There is something to do."""
+        self._woken = True
+        self._wake.unpark()
+
+    def _sync_ended(self, work: SyncWork, error: DLedgerError | None) -> None:
+        self._ended_syncs.append((work, error))
+        self.wake()
+
+    def reject_submissions(self, error: DLedgerError) -> None:
+        """Answer what was handed in and has not entered the log."""
+        self.queued_entries = self.queued_bytes = 0
+        for _, _, done in _taken(self._submissions):
+            done(error)
+
+    # --- the loop -----------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Turn whenever something arrived or a deadline passed, for ever.
+
+        Raises DiskFailed or InvariantBroken: the node cannot go on.
+        """
+        while True:
+            # One scope serves many turns: moving its deadline is cheaper than a new scope each.
+            with trio.CancelScope(deadline=self._replica.next_deadline()) as scope:
+                while True:
+                    if not self._woken:
+                        await self._wake.park()
+                    self._woken = False
+                    self._turn(trio.current_time())
+                    scope.deadline = self._replica.next_deadline()
+                    if self._woken:
+                        await trio.lowlevel.checkpoint()
+            if scope.cancelled_caught:
+                self._turn(trio.current_time())
+                await trio.lowlevel.checkpoint()
+
+    def close(self) -> None:
+        """Stop the sync thread and answer everybody who still waits. Blocks for a running sync."""
+        self._syncer.close()
+
+    def _turn(self, now: float) -> None:
+        self._take_inputs(now)
+        self._carry_out_writes()
+        self._propose()
+        self._start_sync()
+        messages = self._replica.take_messages(now)
+        self._send(messages)
+        self._fail_lost_appends()
+        self._after_turn(
+            messages._replace(reads_lost=[*messages.reads_lost, *self._take_rejected_reads()])
+        )
+
+    def _take_inputs(self, now: float) -> None:
+        replica = self._replica
+        for peer, connected in _taken(self._link_changes):
+            (replica.reachable if connected else replica.unreachable)(peer, now)
+        for sender, messages in _taken(self._inbox):
+            for message in messages:
+                replica.receive(sender, message, now)
+        for work, error in _taken(self._ended_syncs):
+            if error is not None:
+                raise error
+            self._synced = (work.index, work.epoch)
+            replica.persisted(work.index, work.epoch, work.hard_state, now)
+        for ticket in _taken(self._reads):
+            try:
+                replica.request_read(ticket)
+            except NotLeader:
+                self._rejected_reads.append(ticket)
+        replica.tick(now)
+
+    def _take_rejected_reads(self) -> list[int]:
+        return _taken(self._rejected_reads)
+
+    # --- the store ----------------------------------------------------------------------------
+
+    def _carry_out_writes(self) -> None:
+        writes, hard_state = self._replica.take_writes()
+        for write in writes:
+            self._carry_out(write)
+        if hard_state is not None:
+            self._hard_state_due = hard_state
+
+    def _carry_out(self, write: Write) -> None:
+        if isinstance(write, Accepted):
+            self._write_push(write.push, write.first)
+        elif isinstance(write, Truncation):
+            self._batches.forget()
+            self._store.truncate_after(write.index)
+        elif isinstance(write, NoopEntry):
+            self._append(write.term, Magic.NOOP, (b"",), write.index)
+
+    def _write_push(self, push: PushRequest, first: int) -> None:
+        raw, facts = push.payload, push.facts
+        if not isinstance(facts, BatchFacts):
+            raise InvariantBroken("a push was accepted whose entries nobody checked")
+        if first > push.prev_index + 1:
+            # A resent push: its beginning is in the log already.
+            _, pos, *_ = UNIT.unpack_from(
+                facts.index_units, (first - facts.first_index) * UNIT_BYTES
+            )
+            raw = raw[pos - facts.first_pos :]
+            store = self._store
+            facts = verify_batch(raw, first, store.chain_at(first - 1), store.last_term)
+        self._store.write_batch(raw, facts)
+
+    def _append(self, term: int, magic: Magic, bodies: Sequence[Body], first: int) -> int:
+        appended_first, last = self._store.append(term, magic, bodies)
+        if appended_first != first:
+            raise InvariantBroken(f"the store appended at {appended_first}, the core at {first}")
+        return last
+
+    def _propose(self) -> None:
+        if not self._submissions:
+            return
+        submissions = self._submissions[:]
+        bodies = [body for submission in submissions for body in submission[0]]
+        try:
+            first, term = self._replica.propose(len(bodies))
+        except NotLeader as error:
+            self.reject_submissions(error)
+            return
+        self._submissions.clear()
+        self.queued_entries = self.queued_bytes = 0
+        self._append(term, Magic.NORMAL, bodies, first)
+        for batch, body_bytes, done in submissions:
+            last = first + len(batch) - 1
+            self._pending.add(first, last, term, body_bytes, done)
+            first = last + 1
+
+    def _start_sync(self) -> None:
+        if self._syncer.busy:
+            return
+        written = (self._store.last_index, self._store.epoch)
+        if written == self._synced and self._hard_state_due is None:
+            return
+        hard_state, self._hard_state_due = self._hard_state_due, None
+        self._syncer.start(self._store.begin_sync(hard_state))
+
+    # --- the others ---------------------------------------------------------------------------
+
+    def _send(self, messages: Messages) -> None:
+        for peer, message in messages.outgoing:
+            link = self._links[peer]
+            if not link.connected:
+                continue
+            if isinstance(message, PushRequest) and message.phase is Phase.APPEND:
+                payload = self._batches.payload(message.prev_index + 1, message.last_index)
+                link.send(encode_message(message, payload))
+            else:
+                link.send(encode_message(message))
+
+    def _fail_lost_appends(self) -> None:
+        """Answer the appends of a leadership that ended: committed ones still wait to be applied,
+        replaced ones are certainly lost, and nobody here can tell about the rest."""
+        state = self._replica.state
+        leading = state.term if self._replica.acks is not None else None
+        if leading == self._led_term:
+            return
+        self._led_term = leading
+        view = self._replica.view
+
+        def error(first: int, term: int) -> DLedgerError:
+            if first <= view.last_index and view.term_at(first) == term:
+                return LeadershipLost(first, term, state.leader)
+            return Discarded(first, term)
+
+        self._pending.fail_after(state.committed, error)
+
+
+def _taken(items: list[T]) -> list[T]:
+    """The items so far; the list is empty afterwards."""
+    taken = items[:]
+    items.clear()
+    return taken

@@ -1,0 +1,184 @@
+"""The bytes of one log entry: 48 bytes of header, big-endian, then the body.
+
+The layout is Java DLedger 0.4's, so its tools read our files and we read theirs. Java leaves both
+CRC fields zero and never checks them; we fill them, and read zero as "not checked".
+
+===== ==== ========== ==========================================================================
+ off  size field      value
+===== ==== ========== ==========================================================================
+   0    4  magic      1 normal, 2 no-op, 3 configuration
+   4    4  size       48 + body size
+   8    8  index      dense, from 0
+  16    8  term
+  24    8  pos        byte offset of this entry in the log's address space
+  32    4  channel    0, reserved
+  36    4  chainCrc   CRC-32 over the previous chainCrc, the header's other fields and bodyCrc
+  40    4  bodyCrc    CRC-32 of the body
+  44    4  bodySize
+  48       body
+===== ==== ========== ==========================================================================
+
+Equal (index, chainCrc) on two nodes means equal history up to there.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from typing import NamedTuple
+from zlib import crc32
+
+HEADER = struct.Struct(">iiqqqiIII")
+HEADER_BYTES = HEADER.size  # 48
+BLANK = struct.Struct(">ii")
+BLANK_BYTES = BLANK.size  # 8
+BLANK_MAGIC = -1
+
+# The largest body Java DLedger can encode: its buffer is 4 MiB, header included.
+MAX_BODY_BYTES = 4 * 1024 * 1024 - HEADER_BYTES
+
+BEFORE_FIRST_INDEX = -1  # what "no entry" is called where an index is expected
+NO_TERM = -1  # the term of "no entry"
+
+_STAMP = struct.Struct(">q")
+STAMP_BYTES = _STAMP.size
+# What the chain covers: every header field but the two sums and the size that `size` implies.
+_CHAINED_BYTES = 36
+_PREFIX = struct.Struct(">iiqqqi")
+_SUMS = struct.Struct(">III")
+_BODY_CRC = struct.Struct(">I")
+
+
+class Magic(IntEnum):
+    """What an entry is for."""
+
+    NORMAL = 1
+    NOOP = 2
+    CONFIGURATION = 3
+
+
+_MAGICS = frozenset(int(magic) for magic in Magic)
+
+
+class Header(NamedTuple):
+    """The 48 bytes before a body, in file order."""
+
+    magic: int
+    size: int
+    index: int  # type: ignore[assignment]  # hides tuple.index
+    term: int
+    pos: int
+    channel: int
+    chain_crc: int
+    body_crc: int
+    body_size: int
+
+    @property
+    def well_formed(self) -> bool:
+        """Whether the fields can belong to an entry at all."""
+        return (
+            self.magic in _MAGICS
+            and self.size == HEADER_BYTES + self.body_size
+            and 0 <= self.body_size <= MAX_BODY_BYTES
+            and self.index >= 0
+            and self.term >= 0
+            and self.pos >= 0
+        )
+
+
+class Entry(NamedTuple):
+    """One entry, as a state machine and a reader of the log see it."""
+
+    index: int  # type: ignore[assignment]  # hides tuple.index
+    term: int
+    pos: int
+    magic: int
+    body: bytes
+
+    @property
+    def body_pos(self) -> int:
+        """Byte offset of the body in the log's address space."""
+        return self.pos + HEADER_BYTES
+
+
+class PositionedBody(NamedTuple):
+    """A body that holds its own position: head, the body's offset in the log (i64), tail.
+
+    A message broker's record says where in the log it lies. The position is known only when the
+    leader places the entry, so the store fills it in.
+    """
+
+    head: bytes
+    tail: bytes
+
+
+Body = bytes | PositionedBody
+
+
+def body_bytes(body: Body) -> int:
+    """Length of a body in bytes once it is placed."""
+    if isinstance(body, PositionedBody):
+        return len(body.head) + STAMP_BYTES + len(body.tail)
+    return len(body)
+
+
+def body_crc(body: bytes | memoryview) -> int:
+    """CRC-32 of a body. Zero means "unchecked" in the file, so a sum of zero is stored as one."""
+    return crc32(body) or 1
+
+
+def chain_crc(previous: int, header_prefix: bytes | memoryview, body_sum: int) -> int:
+    """The running sum over the log: previous sum, the first 36 header bytes, the body's sum."""
+    return crc32(_BODY_CRC.pack(body_sum), crc32(header_prefix, previous)) or 1
+
+
+def encode(
+    magic: int, index: int, term: int, pos: int, previous_chain: int, body: Body
+) -> tuple[bytes, int]:
+    """One entry's bytes and its chain sum."""
+    if isinstance(body, PositionedBody):
+        body = b"".join((body.head, _STAMP.pack(pos + HEADER_BYTES), body.tail))
+    size = len(body)
+    body_sum = crc32(body) or 1
+    prefix = _PREFIX.pack(magic, HEADER_BYTES + size, index, term, pos, 0)
+    chain = crc32(_BODY_CRC.pack(body_sum), crc32(prefix, previous_chain)) or 1
+    return b"".join((prefix, _SUMS.pack(chain, body_sum, size), body)), chain
+
+
+def decode_header(buffer: bytes | bytearray | memoryview, at: int = 0) -> Header:
+    """The header at `at`. Fields are not judged; see `Header.well_formed`.
+
+    Raises struct.error when fewer than 48 bytes are left.
+    """
+    return Header._make(HEADER.unpack_from(buffer, at))
+
+
+def headers(buffer: bytes | memoryview) -> Iterator[tuple[int, Header]]:
+    """Offset and header of every entry of a run of whole, adjacent entries."""
+    at, end = 0, len(buffer)
+    while at < end:
+        header = decode_header(buffer, at)
+        yield at, header
+        at += header.size
+
+
+def decode_entries(buffer: bytes) -> list[Entry]:
+    """The entries of a run of whole, adjacent, already verified entries."""
+    entries: list[Entry] = []
+    append, unpack, at, end = entries.append, HEADER.unpack_from, 0, len(buffer)
+    while at < end:
+        magic, size, index, term, pos, _, _, _, _ = unpack(buffer, at)
+        append(Entry(index, term, pos, magic, buffer[at + HEADER_BYTES : at + size]))
+        at += size
+    return entries
+
+
+def encode_blank(size: int) -> bytes:
+    """A blank record of `size` bytes: what fills the end of a segment."""
+    return BLANK.pack(BLANK_MAGIC, size) + bytes(size - BLANK_BYTES)
+
+
+def total_bytes(bodies: Sequence[Body]) -> int:
+    """Bytes that the entries of these bodies take in the log."""
+    return sum(map(body_bytes, bodies)) + HEADER_BYTES * len(bodies)

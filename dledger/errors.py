@@ -1,0 +1,251 @@
+"""Every error of the library, in one tree that says whether the outcome is certain.
+
+* `Rejected`: the operation never happened. Trying again is always safe.
+* `Discarded`: the entry was in a log once and is now certainly lost. Trying again is safe.
+* `OutcomeUnknown`: the entry may or may not be committed later. Trying again may do it twice.
+* `Fatal`: this node stops; the data on disk is left as it is.
+
+Fields carry the facts; the text is for people. Nobody has to parse it.
+"""
+
+from __future__ import annotations
+
+
+class DLedgerError(Exception):
+    """Root of the tree."""
+
+    retry_safe: bool = False
+
+
+# --- the operation never happened -------------------------------------------------------------
+
+
+class Rejected(DLedgerError):
+    """The node refused the operation before it entered the log."""
+
+    retry_safe = True
+
+
+class NotLeader(Rejected):
+    """Only the leader takes appends and linearizable reads.
+
+    `leader` is the node id to ask instead, or None while none is known; `term` is our term.
+    """
+
+    def __init__(self, leader: str | None, term: int) -> None:
+        self.leader = leader
+        self.term = term
+        hint = f"ask {leader}" if leader else "no leader is known yet: wait for an election"
+        super().__init__(f"not the leader of term {term}; {hint}")
+
+
+class LogFull(Rejected):
+    """Too much is waiting to be committed: slow down and try again."""
+
+    def __init__(self, pending_entries: int, pending_bytes: int) -> None:
+        self.pending_entries = pending_entries
+        self.pending_bytes = pending_bytes
+        super().__init__(
+            f"{pending_entries} entries ({pending_bytes} bytes) wait to be committed; "
+            "slow down and try again"
+        )
+
+
+class EntryTooLarge(Rejected):
+    """The body is larger than an entry may be. Trying the same body again is useless."""
+
+    def __init__(self, body_bytes: int, limit_bytes: int) -> None:
+        self.body_bytes = body_bytes
+        self.limit_bytes = limit_bytes
+        super().__init__(f"a body of {body_bytes} bytes; the limit is {limit_bytes}: split it")
+
+
+class NodeClosing(Rejected):
+    """The node is shutting down and takes nothing new."""
+
+    def __init__(self) -> None:
+        super().__init__("the node is closing; use another node")
+
+
+class ReadUnavailable(Rejected):
+    """A linearizable read could not be confirmed (a read changes nothing, so retry is safe)."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"the read could not be confirmed: {reason}; try again")
+
+
+class OutsideLog(Rejected):
+    """A read asked for an entry or a byte that the log does not hold (any more, or yet).
+
+    `what` is "entry" or "byte"; the log holds `first`..`last` of them (`last` < `first`: none).
+    """
+
+    def __init__(self, what: str, asked: int, first: int, last: int) -> None:
+        self.what = what
+        self.asked = asked
+        self.first = first
+        self.last = last
+        super().__init__(
+            f"{what} {asked} is not in the log, which holds {first}..{last}: "
+            "ask again inside of that range"
+        )
+
+
+# --- the entry is certainly lost --------------------------------------------------------------
+
+
+class Discarded(DLedgerError):
+    """Another leader's entry was committed at this index: ours is certainly lost."""
+
+    retry_safe = True
+
+    def __init__(self, index: int, term: int) -> None:
+        self.index = index
+        self.term = term
+        super().__init__(
+            f"entry {index} of term {term} was replaced by a newer leader's: append it again"
+        )
+
+
+# --- nobody here can tell ---------------------------------------------------------------------
+
+
+class OutcomeUnknown(DLedgerError):
+    """The entry is in this node's log, and whether it will be committed is not known here."""
+
+
+class LeadershipLost(OutcomeUnknown):
+    """The node stopped being leader before the entry was committed."""
+
+    def __init__(self, index: int, term: int, leader: str | None) -> None:
+        self.index = index
+        self.term = term
+        self.leader = leader
+        super().__init__(
+            f"leadership of term {term} was lost before entry {index} was committed; "
+            "read the log to learn what became of it"
+        )
+
+
+class NodeClosed(OutcomeUnknown):
+    """The node stopped while the entry was on its way."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        super().__init__(f"the node stopped before entry {index} was known to be committed")
+
+
+# --- this node stops --------------------------------------------------------------------------
+
+
+class Fatal(DLedgerError):
+    """The node cannot go on. What it acknowledged is safe on the other nodes."""
+
+
+class ConfigInvalid(Fatal):
+    """A setting is missing or contradicts another one."""
+
+    def __init__(self, setting: str, problem: str) -> None:
+        self.setting = setting
+        self.problem = problem
+        super().__init__(f"{setting}: {problem}")
+
+
+class AddressInUse(Fatal):
+    """Another process listens on the address this node was given."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        super().__init__(
+            f"{address} is in use: stop the process that listens there, or set another port"
+        )
+
+
+class DataFolderMismatch(Fatal):
+    """The data folder belongs to another node or another group."""
+
+    def __init__(self, path: str, found: str, expected: str) -> None:
+        self.path = path
+        self.found = found
+        self.expected = expected
+        super().__init__(
+            f"{path} holds the data of {found}, not of {expected}: "
+            "point the node at its own folder, or give it an empty one"
+        )
+
+
+class DataFolderLocked(Fatal):
+    """Another process has the data folder open."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(f"{path} is open in another process: stop that one first")
+
+
+class DiskFailed(Fatal):
+    """A write or a sync failed. Never retried: after a failed fsync the page cache lies."""
+
+    def __init__(self, operation: str, path: str, cause: OSError) -> None:
+        self.operation = operation
+        self.path = path
+        self.errno = cause.errno
+        super().__init__(
+            f"{operation} {path}: {cause.strerror or cause}; "
+            "free or replace the disk, then start the node again"
+        )
+
+
+class LogCorrupt(Fatal):
+    """A record inside the log is broken, and cutting there could lose committed entries."""
+
+    def __init__(self, path: str, offset: int, problem: str) -> None:
+        self.path = path
+        self.offset = offset
+        self.problem = problem
+        super().__init__(
+            f"{path} at byte {offset}: {problem}; the log was left as it is: "
+            "restore this folder from a copy, or empty it and let the node catch up from its peers"
+        )
+
+
+class HardStateLost(Fatal):
+    """The log is there, the record of term and vote is not: starting could vote twice in a term."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(
+            f"{path} is missing or unreadable beside a log that holds entries: "
+            "restore it from a copy, or empty the folder and let the node catch up from its peers"
+        )
+
+
+class MachineFailed(Fatal):
+    """The state machine raised while it applied a committed entry."""
+
+    def __init__(self, first_index: int, last_index: int) -> None:
+        self.first_index = first_index
+        self.last_index = last_index
+        super().__init__(
+            f"the state machine raised on entries {first_index}..{last_index}; "
+            "it must be deterministic and total: fix it, then start the node again"
+        )
+
+
+class InvariantBroken(Fatal):
+    """A promise of the protocol does not hold: a bug here, or a disk that lost synced data."""
+
+
+# --- what arrives from outside ----------------------------------------------------------------
+
+
+class MessageMalformed(DLedgerError):
+    """A peer or client sent bytes that are not a message of this protocol."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"malformed message: {problem}")
+
+
+class BatchInvalid(MessageMalformed):
+    """A peer sent a run of entries that is broken or does not follow our log."""

@@ -1,0 +1,114 @@
+"""Frames between members and from clients: lengths, a msgpack header, and a raw payload.
+
+======== ===== ===================================================================
+ offset  size  field
+======== ===== ===================================================================
+      0     4  length of everything behind this field
+      4     2  length of the header
+      6        header: a msgpack array
+      ...      payload: bytes, passed on as they are (entries exactly as on disk)
+======== ===== ===================================================================
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+import msgpack
+
+from dledger.entry import MAX_BODY_BYTES
+from dledger.errors import MessageMalformed
+
+# The largest entry, or a full batch, and room for a header. A length above it is refused before
+# anything is allocated for it.
+MAX_FRAME_BYTES = MAX_BODY_BYTES + 1024 * 1024
+
+# Headers hold a few numbers and names; the term runs of a batch are the longest part.
+MAX_HEADER_BYTES = 60_000
+
+_LENGTHS = struct.Struct(">IH")
+_LENGTH_BYTES = 4
+
+
+class Frame(NamedTuple):
+    """One frame: the decoded header and the raw payload."""
+
+    header: list[object]
+    payload: bytes
+
+
+def encode_frame(header: list[object], payload: bytes = b"") -> bytes:
+    """The bytes of one frame. Raises MessageMalformed if it would be over the limit."""
+    packed: bytes = msgpack.packb(header)
+    length = 2 + len(packed) + len(payload)
+    if length > MAX_FRAME_BYTES or len(packed) > MAX_HEADER_BYTES:
+        raise MessageMalformed(f"a frame of {length} bytes; the limit is {MAX_FRAME_BYTES}")
+    return b"".join((_LENGTHS.pack(length, len(packed)), packed, payload))
+
+
+class FrameDecoder:
+    """Cuts a byte stream into frames. After an error the stream is of no use any more."""
+
+    __slots__ = ("_buffer",)
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """The frames that are complete with `data`.
+
+        Raises MessageMalformed on a length over the limit or a header that is not a msgpack array.
+        """
+        if self._buffer:
+            self._buffer += data
+            source: bytes = bytes(self._buffer) if self._complete() else b""
+        else:
+            source = data
+        if not source:
+            return []
+        frames, consumed = self._cut(source)
+        self._buffer = bytearray(source[consumed:])
+        return frames
+
+    def _complete(self) -> bool:
+        """Whether the buffer holds a whole frame (or a bad one), so that it pays to look."""
+        if len(self._buffer) < _LENGTH_BYTES:
+            return False
+        length = int.from_bytes(self._buffer[:_LENGTH_BYTES], "big")
+        return length > MAX_FRAME_BYTES or len(self._buffer) >= _LENGTH_BYTES + length
+
+    @staticmethod
+    def _cut(source: bytes) -> tuple[list[Frame], int]:
+        frames = []
+        at, end = 0, len(source)
+        while end - at >= _LENGTH_BYTES:
+            length = int.from_bytes(source[at : at + _LENGTH_BYTES], "big")
+            if length > MAX_FRAME_BYTES:
+                raise MessageMalformed(
+                    f"a frame of {length} bytes; the limit is {MAX_FRAME_BYTES}: "
+                    "is this a dledger peer?"
+                )
+            frame_end = at + _LENGTH_BYTES + length
+            if frame_end > end:
+                break
+            frames.append(_decode(source, at, frame_end))
+            at = frame_end
+        return frames, at
+
+
+def _decode(source: bytes, at: int, frame_end: int) -> Frame:
+    if frame_end - at < _LENGTHS.size:
+        raise MessageMalformed("a frame without a header")
+    _, header_bytes = _LENGTHS.unpack_from(source, at)
+    start = at + _LENGTHS.size
+    payload_start = start + header_bytes
+    if payload_start > frame_end or header_bytes > MAX_HEADER_BYTES:
+        raise MessageMalformed("a header longer than its frame")
+    try:
+        header = msgpack.unpackb(source[start:payload_start], strict_map_key=True)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise MessageMalformed(f"a header that is not msgpack ({type(error).__name__})") from error
+    if not isinstance(header, list) or not header:
+        raise MessageMalformed("a header that is not an array")
+    return Frame(header, source[payload_start:frame_end])

@@ -1,0 +1,59 @@
+"""What a node lets one iterate over. Plain iterators: leaving a loop early needs no clean-up."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+
+import trio
+
+from dledger.entry import Entry
+from dledger.status import RoleChange
+
+
+class CommittedEntries:
+    """Every committed entry from one index on, and then each new one, without end."""
+
+    def __init__(
+        self,
+        start: int,
+        fetch: Callable[[int], Sequence[Entry]],
+        wait: Callable[[int], Awaitable[None]],
+    ) -> None:
+        self._next = start
+        self._fetch = fetch
+        self._wait = wait
+        self._ready: deque[Entry] = deque()
+
+    def __aiter__(self) -> CommittedEntries:
+        return self
+
+    async def __anext__(self) -> Entry:
+        if not self._ready:
+            await trio.lowlevel.checkpoint()
+            await self._wait(self._next)
+            self._ready.extend(self._fetch(self._next))
+        entry = self._ready.popleft()
+        self._next = entry.index + 1
+        return entry
+
+
+class RoleChanges:
+    """The present role, and then each change. A slow reader sees the latest, not every one."""
+
+    def __init__(
+        self, current: Callable[[], RoleChange], changed: trio.lowlevel.ParkingLot
+    ) -> None:
+        self._current = current
+        self._changed = changed
+        self._seen: RoleChange | None = None
+
+    def __aiter__(self) -> RoleChanges:
+        return self
+
+    async def __anext__(self) -> RoleChange:
+        await trio.lowlevel.checkpoint()
+        while self._current() == self._seen:
+            await self._changed.park()
+        self._seen = self._current()
+        return self._seen

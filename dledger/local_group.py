@@ -1,0 +1,104 @@
+"""A group of real processes on this machine, for trying things out: `dledger group`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import trio
+
+from dledger.errors import ConfigInvalid, Fatal
+
+GROUP_FILE = "group.json"
+
+# A process that was asked to stop has this long to do so before it is killed.
+STOP_TIMEOUT_S = 10.0
+
+
+class MemberEnded(Fatal):
+    """A member's process ended though nobody asked it to."""
+
+    def __init__(self, node_id: str, returncode: int) -> None:
+        self.node_id = node_id
+        self.returncode = returncode
+        super().__init__(f"{node_id} ended with exit code {returncode}; its lines above say why")
+
+
+def load_group(folder: Path) -> tuple[str, dict[str, str]]:
+    """Group name and members of a folder made by `dledger group`. Raises ConfigInvalid."""
+    path = folder / GROUP_FILE
+    try:
+        content = json.loads(path.read_text())
+        return str(content["group"]), {str(k): str(v) for k, v in content["peers"].items()}
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        raise ConfigInvalid(
+            "--dir", f"{path} cannot be read ({error}); `dledger group --dir {folder}` makes it"
+        ) from error
+
+
+def load_or_make_group(folder: Path, group: str, nodes: int) -> dict[str, str]:
+    """The members of the folder's group, with free loopback ports if it is a new one.
+
+    Raises ConfigInvalid when the folder holds another group.
+    """
+    if (folder / GROUP_FILE).exists():
+        found, peers = load_group(folder)
+        if found != group or len(peers) != nodes:
+            raise ConfigInvalid(
+                "--dir", f"{folder} holds group {found} of {len(peers)} nodes; take another folder"
+            )
+        return peers
+    folder.mkdir(parents=True, exist_ok=True)
+    peers = {f"n{i}": f"127.0.0.1:{port}" for i, port in enumerate(_free_ports(nodes))}
+    (folder / GROUP_FILE).write_text(json.dumps({"group": group, "peers": peers}, indent=1) + "\n")
+    return peers
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def serve_command(group: str, node_id: str, peers: Mapping[str, str], folder: Path) -> list[str]:
+    """The command line of one member."""
+    return [
+        *(sys.executable, "-m", "dledger", "serve", "--group", group, "--node", node_id),
+        *("--peers", ",".join(f"{peer}={address}" for peer, address in peers.items())),
+        *("--dir", str(folder), "--exit-with-stdin"),
+    ]
+
+
+async def run_group(group: str, peers: Mapping[str, str], folder: Path) -> None:
+    """Run every member as a process of its own until cancelled; then stop them all.
+
+    A member ends by itself when this process does, however it ends: its standard input closes.
+    Raises MemberEnded when one ends before that.
+    """
+    async with trio.open_nursery() as nursery:
+        for node_id in peers:
+            nursery.start_soon(_run_member, node_id, serve_command(group, node_id, peers, folder))
+
+
+async def _run_member(node_id: str, command: list[str]) -> None:
+    process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE)
+    try:
+        returncode = await process.wait()
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGTERM)
+            with trio.CancelScope(shield=True), trio.move_on_after(STOP_TIMEOUT_S):
+                await process.wait()
+        if process.returncode is None:
+            process.kill()
+    raise MemberEnded(node_id, returncode)

@@ -1,0 +1,98 @@
+"""What members of a group say to each other. Every message carries its sender's term.
+
+A push carries the raw bytes of its entries as `payload`: the core passes them through and never
+looks inside; the node fills them in before a push leaves and checks them when one arrives.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from dledger.core.ledger_view import TermRun
+from dledger.entry import BEFORE_FIRST_INDEX, NO_TERM
+
+
+class Phase(IntEnum):
+    """What a leader is doing with one peer's log."""
+
+    COMPARE = 1  # looking for the last index where the two logs agree
+    TRUNCATE = 2  # having the peer drop what it has beyond that point
+    APPEND = 3  # streaming entries
+    COMMIT = 4  # nothing to stream: only the commit index moves
+
+
+class VoteRequest(NamedTuple):
+    """A candidate asks for a vote (Raft 5.2), or whether it would get one (`pre`, thesis 9.6)."""
+
+    term: int  # of a pre-vote: the term the candidate would start
+    last_index: int
+    last_term: int
+    pre: bool
+
+
+class VoteResponse(NamedTuple):
+    """The answer. A granted pre-vote repeats the term that was asked for and promises nothing."""
+
+    term: int
+    granted: bool
+    pre: bool
+
+
+class PushRequest(NamedTuple):
+    """A leader moves one peer's log: COMPARE, TRUNCATE, APPEND or COMMIT.
+
+    `prev_index`/`prev_term` name the entry the push rests on. APPEND covers prev_index + 1 to
+    `last_index`, whose terms are `runs`. TRUNCATE names in `next_term` the leader's term at
+    prev_index + 1: only an entry that contradicts it is dropped.
+    """
+
+    term: int
+    phase: Phase
+    prev_index: int
+    prev_term: int
+    last_index: int
+    committed: int
+    next_term: int = NO_TERM
+    runs: tuple[TermRun, ...] = ()
+    payload: bytes = b""
+    facts: object = None  # what the receiving node's check of the payload found; never sent
+
+
+class PushResponse(NamedTuple):
+    """What became of a push.
+
+    `index` repeats the push's prev_index (COMPARE, TRUNCATE, and every refusal) or is the end of
+    what is acknowledged (APPEND). `match` is the highest index that agrees with the leader's log
+    and is durable here; only that counts toward a commit. `verified` is the highest index that
+    agrees, durable or not. A refusal says where to look next: the sender's entry `hint_index` of
+    term `hint_term`.
+    """
+
+    term: int
+    phase: Phase
+    ok: bool
+    index: int  # type: ignore[assignment]  # hides tuple.index
+    match: int = BEFORE_FIRST_INDEX
+    verified: int = BEFORE_FIRST_INDEX
+    last_index: int = BEFORE_FIRST_INDEX
+    hint_index: int = BEFORE_FIRST_INDEX
+    hint_term: int = NO_TERM
+
+
+class Heartbeat(NamedTuple):
+    """A leader is alive. `round` numbers the broadcasts, so that an answer confirms a read."""
+
+    term: int
+    committed: int
+    round: int
+
+
+class HeartbeatResponse(NamedTuple):
+    """The receiver still follows: the leader was leader when it sent that round."""
+
+    term: int
+    round: int
+
+
+Message = VoteRequest | VoteResponse | PushRequest | PushResponse | Heartbeat | HeartbeatResponse

@@ -1,0 +1,374 @@
+"""A node: one member of a group, running. What an application opens and talks to."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import outcome
+import trio
+
+from dledger.applier import Applier
+from dledger.batches import Batches
+from dledger.client_server import ClientServer
+from dledger.config import NodeConfig, parse_address
+from dledger.core.member_state import Role
+from dledger.core.replica import Messages, Replica, ReplicaConfig
+from dledger.driver import Driver
+from dledger.entry import Body, Entry, body_bytes, decode_entries
+from dledger.errors import (
+    DLedgerError,
+    EntryTooLarge,
+    LogFull,
+    NodeClosed,
+    NodeClosing,
+    NotLeader,
+    ReadUnavailable,
+)
+from dledger.iterators import CommittedEntries, RoleChanges
+from dledger.links import Identity, Link
+from dledger.listener import Listener
+from dledger.pending import Appended, Done, Outcome, PendingAppends
+from dledger.push_check import PushCheck
+from dledger.state_machine import StateMachine
+from dledger.status import PeerStatus, RoleChange, Status
+from dledger.store.disk import OsDisk
+from dledger.store.log_store import LogStore
+from dledger.store.open_store import open_store
+
+# How often the record of what is committed is brought up to date, for readers of the folder.
+COMMITTED_RECORD_INTERVAL_S = 1.0
+
+# What `committed` hands out between two checkpoints.
+_ITERATE_BYTES = 256 * 1024
+
+
+class Node:
+    """A running member. Made by `open_node`; every method is for the node's own trio thread."""
+
+    def __init__(self, config: NodeConfig, store: LogStore, machine: StateMachine) -> None:
+        self.config = config
+        self._store = store
+        self._closing = False
+        self._pending = PendingAppends()
+        self._batches = Batches(store, config.max_batch_bytes)
+        self._replica = Replica(
+            ReplicaConfig(
+                config.node_id,
+                sorted(config.peers),
+                config.election_timeout_ms / 1000,
+                config.heartbeat_interval_ms / 1000,
+            ),
+            store.view(),
+            store.hard_state,
+            self._batches,
+            random.Random().random,
+            trio.current_time(),
+        )
+        self._open_reads: dict[int, trio.lowlevel.Task] = {}
+        self._confirmed_reads: dict[int, int] = {}
+        self._last_ticket = 0
+        self._progress = trio.lowlevel.ParkingLot()
+        self._role_watchers = trio.lowlevel.ParkingLot()
+        self._role = self._role_now()
+        identity = Identity(config.group, config.node_id)
+        self._links = {
+            peer: Link(identity, peer, parse_address("peers", address), self._link_changed)
+            for peer, address in config.peers.items()
+            if peer != config.node_id
+        }
+        self._driver = Driver(
+            self._replica, store, self._batches, self._pending, self._links, self._after_turn
+        )
+        self._applier = Applier(self._replica, store, machine, self._pending, self._after_apply)
+        self._listener = Listener(
+            identity,
+            frozenset(config.peers),
+            self._driver.received,
+            lambda: PushCheck(store),
+            ClientServer(self).serve,
+        )
+
+    # --- appending ----------------------------------------------------------------------------
+
+    def submit(self, bodies: Sequence[Body], done: Done) -> None:
+        """Append entries without a task; `done` is called once with what became of them.
+
+        The entries lie next to each other in the log. `done(outcome)` gets a list of Appended, or
+        an error of the DLedgerError tree that says whether the outcome is certain. It is called
+        in this thread, soon after the entries are applied here, and must not raise.
+
+        Raises, when nothing was admitted: NotLeader, LogFull, EntryTooLarge, NodeClosing.
+        """
+        self._admit_work()
+        total = self._admit(bodies)
+        self._driver.submit(bodies, total, done)
+
+    async def append(self, body: Body) -> Appended:
+        """Append one entry; returns once it is committed and applied here.
+
+        Cancelling gives up the wait, not the append. Raises as `submit`, and LeadershipLost,
+        Discarded or NodeClosed for what became of an admitted entry.
+        """
+        return (await self.append_many((body,)))[0]
+
+    async def append_many(self, bodies: Sequence[Body]) -> list[Appended]:
+        """Append entries next to each other; returns once all are committed and applied here.
+
+        Cancelling gives up the wait, not the append. Raises as `append`.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if not bodies:
+            return []
+        waiter: trio.lowlevel.Task | None = trio.lowlevel.current_task()
+
+        def done(result: Outcome) -> None:
+            if waiter is not None:
+                trio.lowlevel.reschedule(waiter, outcome.Value(result))
+
+        def abandon(_: object) -> trio.lowlevel.Abort:
+            nonlocal waiter
+            waiter = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        self.submit(bodies, done)
+        result: Outcome = await trio.lowlevel.wait_task_rescheduled(abandon)
+        if isinstance(result, DLedgerError):
+            raise result
+        return result
+
+    def _admit_work(self) -> None:
+        if self._closing:
+            raise NodeClosing
+        state = self._replica.state
+        if state.role is not Role.LEADER:
+            raise NotLeader(state.leader, state.term)
+
+    def _admit(self, bodies: Sequence[Body]) -> int:
+        """The bytes of these bodies, if there is room for them now."""
+        total = 0
+        for body in bodies:
+            size = body_bytes(body)
+            if size > self.config.store.max_body_bytes:
+                raise EntryTooLarge(size, self.config.store.max_body_bytes)
+            total += size
+        entries = self._pending.entries + self._driver.queued_entries
+        waiting = self._pending.body_bytes + self._driver.queued_bytes
+        # A submission larger than the whole room is let in alone, or it could never be.
+        full = entries + len(bodies) > self.config.max_pending_entries
+        if entries and (full or waiting + total > self.config.max_pending_bytes):
+            raise LogFull(entries, waiting)
+        return total
+
+    # --- reading ------------------------------------------------------------------------------
+
+    async def read(self) -> int:
+        """Wait until the state machine is as new as anything acknowledged before this call.
+
+        A linearizable read: call this, then look at the state machine (ReadIndex, Raft thesis
+        6.4). Returns the index the state includes. Raises NotLeader, ReadUnavailable or
+        NodeClosing; a read changes nothing, so trying again is always safe.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self._admit_work()
+        self._last_ticket += 1
+        ticket = self._last_ticket
+        self._open_reads[ticket] = trio.lowlevel.current_task()
+
+        def abandon(_: object) -> trio.lowlevel.Abort:
+            self._open_reads.pop(ticket, None)
+            self._confirmed_reads.pop(ticket, None)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        self._driver.request_read(ticket)
+        index: int | None = await trio.lowlevel.wait_task_rescheduled(abandon)
+        if index is None:
+            raise ReadUnavailable("this node stopped leading before a quorum confirmed it")
+        return index
+
+    def committed(self, start: int = 0) -> CommittedEntries:
+        """Every committed entry from `start` on (no-ops too), and then each new one, without end."""
+        first = max(start, self._store.first_index)
+        return CommittedEntries(
+            first, lambda index: self.entries(index, _ITERATE_BYTES), self.wait_appliable
+        )
+
+    def entries(self, first: int, max_bytes: int) -> list[Entry]:
+        """Committed entries from `first`, as many as fit into `max_bytes` (at least one, if there
+        is one)."""
+        last = self._replica.appliable
+        first = max(first, self._store.first_index)
+        if first > last:
+            return []
+        return decode_entries(self._store.read(first, last, max_bytes))
+
+    def read_bytes(self, pos: int, size: int) -> bytes:
+        """`size` bytes of the log at `pos`; for those who keep positions of committed entries."""
+        return self._store.read_bytes(pos, size)
+
+    async def wait_applied(self, index: int) -> None:
+        """Wait until the state machine has everything up to `index`."""
+        while self._replica.state.applied < index:
+            await self._progress.park()
+
+    async def wait_appliable(self, index: int) -> None:
+        """Wait until the entry at `index` is committed and durable here."""
+        while self._replica.appliable < index:
+            await self._progress.park()
+
+    # --- looking ------------------------------------------------------------------------------
+
+    @property
+    def is_ready_leader(self) -> bool:
+        """Whether this node leads and has applied an entry of its own term: it may serve."""
+        replica = self._replica
+        return (
+            replica.state.role is Role.LEADER
+            and replica.view.term_at(replica.state.applied) == replica.state.term
+        )
+
+    def role_changes(self) -> RoleChanges:
+        """Who leads, now and after each change. A slow reader sees the latest, not every one."""
+        return RoleChanges(lambda: self._role, self._role_watchers)
+
+    def status(self) -> Status:
+        """What this node knows about itself and the others."""
+        replica, state = self._replica, self._replica.state
+        return Status(
+            group=self.config.group,
+            node_id=self.config.node_id,
+            role=state.role.value,
+            ready=self.is_ready_leader,
+            term=state.term,
+            leader=state.leader,
+            first_index=self._store.first_index,
+            last_index=replica.view.last_index,
+            durable=state.durable,
+            committed=state.committed,
+            applied=state.applied,
+            pending_entries=self._pending.entries + self._driver.queued_entries,
+            pending_bytes=self._pending.body_bytes + self._driver.queued_bytes,
+            peers={peer: self._peer_status(link) for peer, link in self._links.items()},
+        )
+
+    def _peer_status(self, link: Link) -> PeerStatus:
+        dispatcher = self._replica.dispatchers.get(link.peer)
+        return PeerStatus(
+            connected=link.connected,
+            phase=dispatcher.phase.name if dispatcher else None,
+            match_index=dispatcher.match_index if dispatcher else None,
+            next_index=dispatcher.next_index if dispatcher else None,
+            problem=link.last_problem,
+        )
+
+    # --- the node's own tasks -----------------------------------------------------------------
+
+    async def _start(self, nursery: trio.Nursery) -> None:
+        listeners = await self._listener.open(self.config.address)
+        nursery.start_soon(self._listener.serve, listeners)
+        for link in self._links.values():
+            nursery.start_soon(link.run)
+        nursery.start_soon(self._driver.run)
+        nursery.start_soon(self._applier.run)
+        nursery.start_soon(self._record_committed)
+
+    def _stop(self) -> None:
+        self._closing = True
+        self._driver.close()
+        self._pending.fail_after(-1, lambda first, _: NodeClosed(first))
+        self._driver.reject_submissions(NodeClosing())
+        self._store.note_committed(self._replica.appliable)
+
+    async def _record_committed(self) -> None:
+        recorded = -1
+        while True:
+            await trio.sleep(COMMITTED_RECORD_INTERVAL_S)
+            if self._replica.appliable > recorded:
+                recorded = self._replica.appliable
+                self._store.note_committed(recorded)
+                self._store.save_committed()
+
+    def _link_changed(self, peer: str, connected: bool) -> None:
+        self._driver.link_changed(peer, connected)
+
+    def _after_turn(self, messages: Messages) -> None:
+        for ticket, index in messages.reads_ready:
+            if ticket in self._open_reads:
+                self._confirmed_reads[ticket] = index
+        for ticket in messages.reads_lost:
+            self._finish_read(ticket, None)
+        if self._replica.appliable > self._replica.state.applied:
+            self._applier.wake()
+            self._progress.unpark_all()
+        self._finish_reads()
+        self._publish_role()
+
+    def _after_apply(self) -> None:
+        self._finish_reads()
+        self._progress.unpark_all()
+        self._publish_role()
+
+    def _finish_reads(self) -> None:
+        applied = self._replica.state.applied
+        done = [ticket for ticket, index in self._confirmed_reads.items() if index <= applied]
+        for ticket in done:
+            self._finish_read(ticket, self._confirmed_reads.pop(ticket))
+
+    def _finish_read(self, ticket: int, index: int | None) -> None:
+        task = self._open_reads.pop(ticket, None)
+        if task is not None:
+            trio.lowlevel.reschedule(task, outcome.Value(index))
+
+    def _role_now(self) -> RoleChange:
+        state = self._replica.state
+        return RoleChange(state.role.value, state.term, state.leader, self.is_ready_leader)
+
+    def _publish_role(self) -> None:
+        role = self._role_now()
+        if role != self._role:
+            self._role = role
+            self._role_watchers.unpark_all()
+
+
+@asynccontextmanager
+async def open_node(config: NodeConfig, machine: StateMachine) -> AsyncIterator[Node]:
+    """Open a member of a group: recover its log, listen, take part; stop at the block's end.
+
+    The state machine is given every committed entry from the log's beginning.
+
+    Raises a Fatal error at once (ConfigInvalid, AddressInUse, DataFolderMismatch,
+    DataFolderLocked, LogCorrupt, DiskFailed), or out of the block when the node cannot go on
+    (DiskFailed, MachineFailed, InvariantBroken); the block is cancelled then.
+    """
+    store = await trio.to_thread.run_sync(
+        lambda: open_store(
+            OsDisk(), str(config.data_dir), config.store, config.group, config.node_id
+        )
+    )
+    try:
+        async with _unwrapping_nursery() as nursery:
+            node = Node(config, store, machine)
+            try:
+                await node._start(nursery)
+                yield node
+            finally:
+                node._stop()
+                nursery.cancel_scope.cancel()
+    finally:
+        store.close()
+
+
+@asynccontextmanager
+async def _unwrapping_nursery() -> AsyncIterator[trio.Nursery]:
+    """A nursery that raises a lone exception as itself: one cause, one plain error."""
+    try:
+        async with trio.open_nursery() as nursery:
+            yield nursery
+    except BaseExceptionGroup as group:
+        alone: BaseException = group
+        while isinstance(alone, BaseExceptionGroup) and len(alone.exceptions) == 1:
+            alone = alone.exceptions[0]
+        if alone is group:
+            raise
+        raise alone from alone.__cause__

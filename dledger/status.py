@@ -1,0 +1,50 @@
+"""What a node says about itself."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PeerStatus:
+    """How a leader sees one other member; on a follower only `connected` is known."""
+
+    connected: bool
+    phase: str | None
+    match_index: int | None
+    next_index: int | None
+    problem: str | None  # why there is no connection
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """One node at one moment. Indexes are -1 where there is nothing yet."""
+
+    group: str
+    node_id: str
+    role: str
+    ready: bool  # a leader that has applied an entry of its own term: it may serve
+    term: int
+    leader: str | None
+    first_index: int
+    last_index: int
+    durable: int
+    committed: int
+    applied: int
+    pending_entries: int
+    pending_bytes: int
+    peers: dict[str, PeerStatus]
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain values, for JSON and msgpack."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class RoleChange:
+    """Who leads, as this node knows it. `ready` as in Status."""
+
+    role: str
+    term: int
+    leader: str | None
+    ready: bool

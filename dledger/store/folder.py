@@ -1,0 +1,87 @@
+"""The folder of one node: what belongs in it, and the sizes its files have."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dledger.errors import LogCorrupt
+from dledger.store.disk import Disk
+from dledger.store.segment import SegmentFiles, check_spacing, file_name, start_of
+
+DATA = "data"
+INDEX = "index"
+SPARE = "spare"
+LOCK = "lock"
+
+
+class FoundFiles(NamedTuple):
+    """Segment files in a folder, by start; names of other files are left alone."""
+
+    sizes: dict[int, int]
+
+    @property
+    def segment_bytes(self) -> int:
+        """The length that the files say they have: that of the longest; 0 without files."""
+        return max(self.sizes.values(), default=0)
+
+
+def node_folder(base: str, node_id: str) -> str:
+    """Java DLedger's rule for where a node lives: <base>/dledger-<id>."""
+    return f"{base}/dledger-{node_id}"
+
+
+def find_files(disk: Disk, folder: str) -> FoundFiles:
+    """The segment files of a folder and their lengths."""
+    sizes = {}
+    for name in disk.list(folder):
+        start = start_of(name)
+        if start is not None:
+            file = disk.open(f"{folder}/{name}", writable=False)
+            try:
+                sizes[start] = file.size()
+            finally:
+                file.close()
+    return FoundFiles(dict(sorted(sizes.items())))
+
+
+def check_sizes(folder: str, found: FoundFiles, segment_bytes: int) -> None:
+    """Raise LogCorrupt unless all files but the last have full length, and none has more.
+
+    A last file that is too short was being created when the machine stopped.
+    """
+    last = max(found.sizes, default=0)
+    for start, size in found.sizes.items():
+        if size > segment_bytes or (size < segment_bytes and start != last):
+            raise LogCorrupt(
+                f"{folder}/{file_name(start)}",
+                min(size, segment_bytes),
+                f"the file is {size} bytes long, the files of this log have {segment_bytes}",
+            )
+
+
+def open_data(disk: Disk, folder: str, segment_bytes: int, found: FoundFiles) -> SegmentFiles:
+    """The data files, checked for gaps and lengths, the last one brought to full length."""
+    starts = list(found.sizes)
+    check_spacing(folder, starts, segment_bytes)
+    check_sizes(folder, found, segment_bytes)
+    files = SegmentFiles(disk, folder, segment_bytes, starts)
+    if starts:
+        files.file(starts[-1]).grow(segment_bytes)
+    return files
+
+
+def open_index(disk: Disk, folder: str, segment_bytes: int, found: FoundFiles) -> SegmentFiles:
+    """The index files. Those that do not fit together are removed: the data rebuilds them."""
+    starts = list(found.sizes)
+    try:
+        check_spacing(folder, starts, segment_bytes)
+        check_sizes(folder, found, segment_bytes)
+    except LogCorrupt:
+        for start in reversed(starts):
+            disk.remove(f"{folder}/{file_name(start)}")
+        disk.sync_folder(folder)
+        starts = []
+    files = SegmentFiles(disk, folder, segment_bytes, starts)
+    if starts:
+        files.file(starts[-1]).grow(segment_bytes)
+    return files

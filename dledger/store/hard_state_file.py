@@ -1,0 +1,227 @@
+"""The record that makes a folder a node's: term, vote, identity, and what recovery may rely on.
+
+The file has two slots of 512 bytes, 4 KiB apart (a disk may tear one physical sector), written
+in turn; the newer one whose CRC is right wins. The slot that holds the last durable record is
+never written to, also not when a write without a sync came in between.
+
+==== ==== ===================== ==============================================================
+ off size field                 value
+==== ==== ===================== ==============================================================
+   0    8 magic                 b"DLedgerH"
+   8    4 version               1
+  12    4 before_begin_chain    chainCrc of the entry before the first one kept; 0 if unknown
+  16    8 sequence              grows with every write
+  24    8 term
+  32    8 committed             a durable lower bound; -1 for nothing
+  40    8 unchecked_through     entries up to here came from Java: their CRC fields mean nothing
+  48    8 before_begin          index before the first one kept; -1 in a whole log
+  56    8 before_begin_term     its term; -1 if unknown
+  64    8 scan_pos              recovery may begin at this segment: all before it is synced
+  72    8 scan_index            index of the first entry at or behind scan_pos
+  80    8 segment_bytes
+  88    8 index_segment_bytes
+  96    8 begin_pos             position of the first entry kept
+ 104      vote, group, node id  each one length byte and UTF-8; length 255 = no vote
+ 508    4 CRC-32 of bytes 0..507
+==== ==== ===================== ==============================================================
+
+All integers are big-endian and signed, but for the two CRCs.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+from zlib import crc32
+
+from dledger.core.hard_state import HardState
+from dledger.entry import BEFORE_FIRST_INDEX, NO_TERM
+from dledger.errors import ConfigInvalid, HardStateLost
+from dledger.store.disk import Disk, DiskFile
+
+FILE_NAME = "hard-state"
+_NEW_NAME = "hard-state.new"
+SLOT_BYTES = 512
+SLOT_DISTANCE_BYTES = 4096
+FILE_BYTES = SLOT_DISTANCE_BYTES + SLOT_BYTES
+# Three names and their length bytes must fit behind the numbers: 104 + 3 * 128 <= 508.
+MAX_NAME_BYTES = 127
+
+_MAGIC = b"DLedgerH"
+_VERSION = 1
+_NUMBERS = struct.Struct(">8siIqqqqqqqqqqq")
+_SUM = struct.Struct(">I")
+_SUM_AT = SLOT_BYTES - _SUM.size
+_NO_VOTE = 255
+
+
+class StoreRecord(NamedTuple):
+    """What one slot says. See the table of the module."""
+
+    group: str
+    node_id: str
+    segment_bytes: int
+    index_segment_bytes: int
+    term: int = 0
+    voted_for: str | None = None
+    committed: int = BEFORE_FIRST_INDEX
+    unchecked_through: int = BEFORE_FIRST_INDEX
+    before_begin: int = BEFORE_FIRST_INDEX
+    before_begin_term: int = NO_TERM
+    before_begin_chain: int = 0
+    scan_pos: int = 0
+    scan_index: int = 0
+    begin_pos: int = 0
+
+    @property
+    def hard_state(self) -> HardState:
+        """The part that the core knows."""
+        return HardState(self.term, self.voted_for, self.committed)
+
+
+def check_name(setting: str, name: str) -> None:
+    """Raise ConfigInvalid unless `name` fits into the record and into a path."""
+    if not name or len(name.encode()) > MAX_NAME_BYTES or "/" in name or "\0" in name:
+        raise ConfigInvalid(setting, f"{name!r} is not 1 to {MAX_NAME_BYTES} bytes without '/'")
+
+
+def encode_record(record: StoreRecord, sequence: int) -> bytes:
+    """The 512 bytes of a slot."""
+    names = []
+    for name in (record.voted_for, record.group, record.node_id):
+        content = b"" if name is None else name.encode()
+        names.append(bytes((_NO_VOTE if name is None else len(content),)) + content)
+    numbers = _NUMBERS.pack(
+        _MAGIC,
+        _VERSION,
+        record.before_begin_chain,
+        sequence,
+        record.term,
+        record.committed,
+        record.unchecked_through,
+        record.before_begin,
+        record.before_begin_term,
+        record.scan_pos,
+        record.scan_index,
+        record.segment_bytes,
+        record.index_segment_bytes,
+        record.begin_pos,
+    )
+    slot = (numbers + b"".join(names)).ljust(_SUM_AT, b"\0")
+    return slot + _SUM.pack(crc32(slot))
+
+
+def decode_record(slot: bytes) -> tuple[StoreRecord, int] | None:
+    """The record and its sequence number; None when the slot holds no whole record."""
+    if len(slot) != SLOT_BYTES or _SUM.unpack_from(slot, _SUM_AT)[0] != crc32(slot[:_SUM_AT]):
+        return None
+    magic, version, chain, sequence, *numbers = _NUMBERS.unpack_from(slot)
+    if magic != _MAGIC or version != _VERSION:
+        return None
+    names: list[str | None] = []
+    at = _NUMBERS.size
+    for _ in range(3):
+        length = slot[at]
+        at += 1
+        if length == _NO_VOTE:
+            names.append(None)
+            continue
+        names.append(slot[at : at + length].decode())
+        at += length
+    term, committed, unchecked, before, before_term, *numbers = numbers
+    scan_pos, scan_index, data, index, begin_pos = numbers
+    vote, group, node_id = names
+    record = StoreRecord(
+        group=group or "",
+        node_id=node_id or "",
+        segment_bytes=data,
+        index_segment_bytes=index,
+        term=term,
+        voted_for=vote,
+        committed=committed,
+        unchecked_through=unchecked,
+        before_begin=before,
+        before_begin_term=before_term,
+        before_begin_chain=chain,
+        scan_pos=scan_pos,
+        scan_index=scan_index,
+        begin_pos=begin_pos,
+    )
+    return record, sequence
+
+
+def newest_record(content: bytes) -> tuple[StoreRecord, int, int] | None:
+    """The newer valid record of a file, its sequence number and its slot (0 or 1)."""
+    found = None
+    for slot in (0, 1):
+        at = slot * SLOT_DISTANCE_BYTES
+        decoded = decode_record(content[at : at + SLOT_BYTES])
+        if decoded is not None and (found is None or decoded[1] > found[1]):
+            found = (*decoded, slot)
+    return found
+
+
+class HardStateFile:
+    """The open file. Errors of the disk pass through as OSError."""
+
+    def __init__(self, file: DiskFile, durable_slot: int, sequence: int) -> None:
+        self._file = file
+        self._durable_slot = durable_slot
+        self._sequence = sequence
+
+    @classmethod
+    def open(cls, disk: Disk, folder: str) -> tuple[HardStateFile, StoreRecord] | None:
+        """The file and its newest record; None when there is no file.
+
+        Raises HardStateLost when no record in it is whole. A crash cannot do that: the file gets
+        its name when a record is in it, and a write leaves the other slot alone.
+        """
+        if FILE_NAME not in disk.list(folder):
+            return None
+        path = f"{folder}/{FILE_NAME}"
+        file = disk.open(path)
+        try:
+            # What a killed process wrote may be in the page cache only: durable before believed.
+            file.sync()
+            newest = newest_record(file.read(FILE_BYTES, 0))
+            if newest is None:
+                raise HardStateLost(path)
+        except BaseException:
+            file.close()
+            raise
+        record, sequence, slot = newest
+        return cls(file, slot, sequence), record
+
+    @classmethod
+    def create(cls, disk: Disk, folder: str, record: StoreRecord) -> HardStateFile:
+        """A new file with one record, durable on return."""
+        if _NEW_NAME in disk.list(folder):
+            disk.remove(f"{folder}/{_NEW_NAME}")
+        file = disk.create(f"{folder}/{_NEW_NAME}")
+        try:
+            file.grow(FILE_BYTES)
+            file.write(encode_record(record, 1), 0)
+            file.sync()
+        finally:
+            file.close()
+        disk.rename(f"{folder}/{_NEW_NAME}", f"{folder}/{FILE_NAME}")
+        disk.sync_folder(folder)
+        return cls(disk.open(f"{folder}/{FILE_NAME}"), 0, 1)
+
+    @property
+    def path(self) -> str:
+        """Path of the file."""
+        return self._file.path
+
+    def write(self, record: StoreRecord, *, durable: bool) -> None:
+        """Write the record into the slot that does not hold the last durable one."""
+        slot = 1 - self._durable_slot
+        self._sequence += 1
+        self._file.write(encode_record(record, self._sequence), slot * SLOT_DISTANCE_BYTES)
+        if durable:
+            self._file.sync()
+            self._durable_slot = slot
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()

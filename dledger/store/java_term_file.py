@@ -1,0 +1,58 @@
+"""Term and vote as Java DLedger keeps them: `currterm`, a Java properties file of two lines."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dledger.errors import LogCorrupt
+from dledger.store.disk import Disk
+
+FILE_NAME = "currterm"
+RETIRED_NAME = "currterm.adopted"
+# Two short lines; anything longer is another file.
+MAX_FILE_BYTES = 4096
+
+
+class JavaTerm(NamedTuple):
+    """What a Java node promised."""
+
+    term: int
+    voted_for: str | None
+
+
+def parse_java_term(text: str) -> JavaTerm | None:
+    """Term and vote; None when there is no term in the text (the vote may be missing or empty)."""
+    fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    term = fields.get("currTerm", "").strip()
+    if not term.isascii() or not term.isdigit():
+        return None
+    return JavaTerm(int(term), fields.get("voteLeader", "").strip() or None)
+
+
+def read_java_term(disk: Disk, folder: str) -> JavaTerm | None:
+    """The file's content; None when there is no such file.
+
+    Raises LogCorrupt when it cannot be read: to start from term 0 could vote twice.
+    """
+    if FILE_NAME not in disk.list(folder):
+        return None
+    path = f"{folder}/{FILE_NAME}"
+    file = disk.open(path, writable=False)
+    try:
+        content = file.read(MAX_FILE_BYTES, 0)
+    finally:
+        file.close()
+    found = parse_java_term(content.decode("utf-8", "replace"))
+    if found is None:
+        raise LogCorrupt(path, 0, "no line 'currTerm=<number>' of Java DLedger in it")
+    return found
+
+
+def retire_java_term(disk: Disk, folder: str) -> None:
+    """Rename the file once our own record holds what it said.
+
+    Left in place it would be believed again, years out of date, should our record get lost.
+    """
+    if FILE_NAME in disk.list(folder):
+        disk.rename(f"{folder}/{FILE_NAME}", f"{folder}/{RETIRED_NAME}")
+        disk.sync_folder(folder)

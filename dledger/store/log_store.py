@@ -1,0 +1,132 @@
+"""What a node needs of its log's storage: the contract of the two stores.
+
+A store is driven by one thread. Only `SyncWork.run` runs in another one.
+Errors: DiskFailed is terminal, every later call raises it again; OutsideLog for reads beyond the
+log; InvariantBroken for calls that contradict the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from dledger.core.hard_state import HardState
+from dledger.core.ledger_view import LedgerView, TermRun
+from dledger.entry import Body, Header
+from dledger.store.batch import BatchFacts
+
+
+class SyncWork(Protocol):
+    """What was dirty at `begin_sync`. When `run` returns, it is durable."""
+
+    @property
+    def index(self) -> int:
+        """The last entry that is durable after `run`."""
+        ...
+
+    @property
+    def epoch(self) -> int:
+        """The store's epoch at `begin_sync`: if it has grown, `index` may not hold any more."""
+        ...
+
+    @property
+    def hard_state(self) -> HardState | None:
+        """The hard state that is durable after `run`; None when none was given."""
+        ...
+
+    def run(self) -> None:
+        """Sync, in any thread, once. Raises DiskFailed: then nothing of it counts."""
+        ...
+
+
+class LogStore(Protocol):
+    """One node's log and its hard state."""
+
+    @property
+    def first_index(self) -> int:
+        """The first entry that is kept; 0 in a new log."""
+        ...
+
+    @property
+    def last_index(self) -> int:
+        """The last entry, durable or not; `first_index - 1` (-1 in a new log) if there is none."""
+        ...
+
+    @property
+    def last_term(self) -> int:
+        """Term of the last entry; NO_TERM in an empty log."""
+        ...
+
+    @property
+    def end_pos(self) -> int:
+        """Position of the byte behind the last entry."""
+        ...
+
+    @property
+    def epoch(self) -> int:
+        """Grows by one with every truncation."""
+        ...
+
+    @property
+    def hard_state(self) -> HardState:
+        """The hard state that is durable now."""
+        ...
+
+    def term_runs(self) -> list[TermRun]:
+        """The runs of equal terms, the first one from `first_index`."""
+        ...
+
+    def view(self) -> LedgerView:
+        """A new view of indexes and terms for the core, which keeps it up to date itself."""
+        ...
+
+    def append(self, term: int, magic: int, bodies: Sequence[Body]) -> tuple[int, int]:
+        """Leader: encode and write entries; first and last index. EntryTooLarge: none written."""
+        ...
+
+    def write_batch(self, raw: bytes, facts: BatchFacts) -> None:
+        """Follower: write entries that `verify_batch` accepted, at the positions in them."""
+        ...
+
+    def chain_at(self, index: int) -> int:
+        """ChainCrc stored in an entry; 0 before the first one."""
+        ...
+
+    def header_at(self, index: int) -> Header:
+        """The header of an entry."""
+        ...
+
+    def term_at(self, index: int) -> int:
+        """The term of an entry; NO_TERM outside of the log."""
+        ...
+
+    def read(self, first: int, last: int, max_bytes: int) -> bytes:
+        """Whole adjacent entries from `first`, not beyond `last`, of one segment.
+
+        At least one entry, then as many as fit into `max_bytes`.
+        """
+        ...
+
+    def read_bytes(self, pos: int, size: int) -> bytes:
+        """`size` bytes of the log at `pos`, within one segment and before `end_pos`."""
+        ...
+
+    def truncate_after(self, index: int) -> None:
+        """Drop every entry behind `index`, for good: durable when it returns."""
+        ...
+
+    def begin_sync(self, hard_state: HardState | None) -> SyncWork:
+        """What is dirty now, and the hard state to record. One at a time."""
+        ...
+
+    def note_committed(self, index: int) -> None:
+        """Remember how far the log is committed, for the next time the record is written."""
+        ...
+
+    def save_committed(self) -> None:
+        """Write the record with what was noted, without waiting for a sync."""
+        ...
+
+    def close(self) -> None:
+        """Sync what is dirty, record what is committed, and release the folder."""
+        ...

@@ -1,0 +1,305 @@
+"""Opens the files of a log after a stop or a crash: checks, cuts, rebuilds the index.
+
+The walk begins at the segment that the record calls synced up to (`scan_pos`), or at the log's
+begin when there is no record yet or the index before it is not usable. It checks every entry
+from there to the end. See docs/storage-format.md for the rules, `recovery_table` for the table.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dledger.core.ledger_view import TermRun
+from dledger.entry import BLANK, BLANK_BYTES, BLANK_MAGIC, HEADER_BYTES, Header, decode_header
+from dledger.errors import InvariantBroken, LogCorrupt
+from dledger.store.hard_state_file import StoreRecord
+from dledger.store.index_file import read_unit, term_runs
+from dledger.store.index_unit import UNIT, UNIT_BYTES
+from dledger.store.recovery_table import Evidence, Row, Verdict, decide
+from dledger.store.segment import SegmentFiles
+from dledger.store.walk import (
+    SECTOR_BYTES,
+    WINDOW_BYTES,
+    LogWalker,
+    RawHeader,
+    Stop,
+    intact_entries,
+    missing_sector,
+)
+
+
+class SegmentBegin(NamedTuple):
+    """A segment and the index of the first entry in it."""
+
+    pos: int
+    first_index: int
+
+
+class Cut(NamedTuple):
+    """What recovery cut away, and why."""
+
+    pos: int
+    index: int
+    problem: str
+    reason: str
+
+
+class Recovered(NamedTuple):
+    """The log as recovery left it."""
+
+    first_index: int
+    last_index: int
+    begin_pos: int
+    end_pos: int
+    last_chain: int
+    before_begin_term: int
+    runs: list[TermRun]
+    segments: list[SegmentBegin]
+    entries_checked: int
+    cut: Cut | None
+
+
+class Recovery:
+    """One recovery.
+
+    Args:
+        data, index: the files; their lengths and spacing are checked already.
+        record: what may be relied on. For a log of Java that has no record yet, one with
+            `committed` -1 and everything unchecked.
+        first_index: the first entry kept, None to take it from the log.
+    """
+
+    def __init__(
+        self,
+        data: SegmentFiles,
+        index: SegmentFiles,
+        record: StoreRecord,
+        first_index: int | None,
+    ) -> None:
+        self._data = data
+        self._index = index
+        self._record = record
+        self._first_index = first_index
+        self._walker = LogWalker(data.segment_bytes)
+        self._segments: list[SegmentBegin] = []
+        self._end_pos = 0
+        self._checked = 0
+
+    def run(self) -> Recovered:
+        """Check the log and put files and index into order.
+
+        Raises:
+            LogCorrupt: a record inside the log is broken; nothing was written then.
+        """
+        begin_pos = self._find_begin()
+        self._end_pos = begin_pos
+        walker = self._walker
+        cut = self._walk_all(self._set_out(begin_pos))
+        next_index = walker.next_index or 0
+        first_index = self._resolve_first()
+        if next_index <= self._record.committed:
+            raise LogCorrupt(
+                self._data.path(self._end_pos),
+                self._end_pos % self._data.segment_bytes,
+                f"the log ends with entry {next_index - 1}, "
+                f"but entry {self._record.committed} is recorded as committed",
+            )
+        self._clean(next_index)
+        if not self._segments:
+            segment_pos = begin_pos - begin_pos % self._data.segment_bytes
+            self._segments.append(SegmentBegin(segment_pos, next_index))
+        return Recovered(
+            first_index=first_index,
+            last_index=next_index - 1,
+            begin_pos=begin_pos,
+            end_pos=self._end_pos,
+            last_chain=walker.chain or 0,
+            before_begin_term=self._record.before_begin_term,
+            runs=walker.runs,
+            segments=self._segments,
+            entries_checked=self._checked,
+            cut=cut,
+        )
+
+    # --- where to begin -----------------------------------------------------------------------
+
+    def _find_begin(self) -> int:
+        """Position of the first entry kept: behind the blank that a cut of the head left."""
+        data = self._data
+        self._data.drop_before(self._record.begin_pos)
+        while data.starts:
+            magic, size = BLANK.unpack(data.read(BLANK_BYTES, data.begin))
+            if magic != BLANK_MAGIC or not BLANK_BYTES <= size <= data.segment_bytes:
+                break
+            if size < data.segment_bytes:
+                return data.begin + size
+            data.drop_before(data.begin + data.segment_bytes)
+        return max(data.begin, self._record.begin_pos)
+
+    def _resolve_first(self) -> int:
+        if self._first_index is None:
+            runs = self._walker.runs
+            self._first_index = runs[0].first_index if runs else 0
+        return self._first_index
+
+    def _set_out(self, begin_pos: int) -> int:
+        """Where the walk begins: behind what needs no check, if the index of that is good."""
+        record, data = self._record, self._data
+        walker = self._walker
+        walker.unchecked_through = record.unchecked_through
+        walker.next_index = self._first_index
+        walker.term = record.before_begin_term
+        walker.chain = 0 if self._first_index == 0 else record.before_begin_chain or None
+        first = self._first_index
+        if first is None or record.scan_pos <= begin_pos or record.scan_index <= first:
+            return begin_pos
+        if record.scan_pos >= data.end:
+            problem = "the file is missing, and entries in it are recorded as committed"
+            raise LogCorrupt(data.path(record.scan_pos), 0, problem)
+        anchor = self._header_before(record.scan_index, record.scan_pos)
+        if anchor is None or read_unit(self._index, first) is None:
+            return begin_pos
+        index_files = self._index
+        runs = term_runs(lambda i: read_unit(index_files, i), first, record.scan_index - 1)
+        if runs is None or runs[-1].term != anchor.term:
+            return begin_pos
+        walker.next_index = record.scan_index
+        walker.term = anchor.term
+        walker.chain = anchor.chain_crc
+        walker.runs = runs
+        self._end_pos = anchor.pos + anchor.size
+        return record.scan_pos
+
+    def _header_before(self, index: int, segment_pos: int) -> Header | None:
+        """The header of the entry before a segment's first one, if index and data agree on it."""
+        unit = read_unit(self._index, index - 1)
+        if unit is None or unit.end > segment_pos:
+            return None
+        if not segment_pos - self._data.segment_bytes <= unit.pos < segment_pos:
+            return None
+        header = decode_header(self._data.read(HEADER_BYTES, unit.pos))
+        agrees = (header.pos, header.index, header.size) == (unit.pos, unit.index, unit.size)
+        return header if agrees and header.well_formed and header.term == unit.term else None
+
+    # --- the walk -----------------------------------------------------------------------------
+
+    def _walk_all(self, pos: int) -> Cut | None:
+        """Walk to the log's end; what was cut there, if anything."""
+        data, walker = self._data, self._walker
+        while pos < data.end:
+            self._walk_segment(pos)
+            if walker.stop is not Stop.SEGMENT_END:
+                return self._judge_stop()
+            pos = pos - pos % data.segment_bytes + data.segment_bytes
+        return None
+
+    def _walk_segment(self, pos: int) -> None:
+        """Walk one segment, window by window, and bring the index up to date with it."""
+        data, walker = self._data, self._walker
+        segment_end = pos - pos % data.segment_bytes + data.segment_bytes
+        first = True
+        while True:
+            window = data.read(min(WINDOW_BYTES, segment_end - pos), pos)
+            found = walker.walk(window, pos)
+            if found:
+                if first:
+                    self._segments.append(
+                        SegmentBegin(segment_end - data.segment_bytes, found[0][2])
+                    )
+                    first = False
+                self._take(found)
+            if walker.stop is not Stop.MORE:
+                return
+            if walker.pos == pos:
+                raise InvariantBroken(f"no record ends within a window at position {pos}")
+            pos = walker.pos
+
+    def _take(self, found: list[RawHeader]) -> None:
+        """Count intact entries, and write their index units where the index differs."""
+        self._checked += len(found)
+        last = found[-1]
+        self._end_pos = last[4] + last[1]
+        pack = UNIT.pack
+        units = b"".join([pack(h[0], h[4], h[1], h[2], h[3]) for h in found])
+        pos = found[0][2] * UNIT_BYTES
+        index_files = self._index
+        if index_files.starts and not index_files.begin <= pos <= index_files.end:
+            # The files hold other entries than the log does: begin them anew.
+            index_files.drop_from(index_files.begin)
+        inside = index_files.begin <= pos < index_files.end
+        if not inside or index_files.read(len(units), pos) != units:
+            index_files.write(units, pos)
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def _judge_stop(self) -> Cut | None:
+        """Judge the record at which the walk stopped; None when the log simply ends there."""
+        walker, data = self._walker, self._data
+        behind = self._written_behind(walker.pos)
+        next_index = walker.next_index or 0
+        recorded = next_index <= self._record.committed
+        if not behind and walker.stop is Stop.ZERO and not recorded:
+            return None
+        row = decide(
+            Evidence(
+                walker.findings,
+                recorded,
+                self._sector_missing(walker.pos),
+                behind and self._intact_behind(walker.pos),
+            )
+        )
+        problem = walker.findings.problem
+        if row.verdict is Verdict.CUT:
+            return Cut(walker.pos, next_index, problem, row.reason)
+        raise self._refusal(row, next_index, problem)
+
+    def _refusal(self, row: Row, next_index: int, problem: str) -> LogCorrupt:
+        pos = self._walker.pos
+        return LogCorrupt(
+            self._data.path(pos),
+            pos % self._data.segment_bytes,
+            f"entry {next_index}: {problem}, and {row.reason}",
+        )
+
+    def _written_behind(self, pos: int) -> bool:
+        """Whether any byte behind `pos` is not zero."""
+        data = self._data
+        while pos < data.end:
+            size = min(WINDOW_BYTES, data.segment_bytes - pos % data.segment_bytes)
+            if data.read(size, pos).rstrip(b"\0"):
+                return True
+            pos += size
+        return False
+
+    def _sector_missing(self, pos: int) -> bool:
+        data = self._data
+        size = min(WINDOW_BYTES + SECTOR_BYTES, data.segment_bytes - pos % data.segment_bytes)
+        return missing_sector(data.read(size, pos), pos, data.segment_bytes)
+
+    def _intact_behind(self, pos: int) -> bool:
+        """Whether an entry that could follow the log lies behind the record at `pos`."""
+        data, walker = self._data, self._walker
+        after = (walker.next_index or 0) - 1
+        pos += 1
+        while pos < data.end:
+            segment_end = pos - pos % data.segment_bytes + data.segment_bytes
+            window = data.read(min(WINDOW_BYTES, segment_end - pos), pos)
+            found = intact_entries(window, pos, data.segment_bytes, after, walker.term)
+            if next(found, None) is not None:
+                return True
+            # Windows overlap by half, which holds the largest entry.
+            pos = segment_end if pos + len(window) >= segment_end else pos + WINDOW_BYTES // 2
+        return False
+
+    def _clean(self, next_index: int) -> None:
+        """Leave nothing behind the log's end, in the data and in the index."""
+        data, index_files = self._data, self._index
+        if data.starts:
+            data.drop_from(self._end_pos - self._end_pos % data.segment_bytes + data.segment_bytes)
+            data.zero(self._end_pos, data.end)
+        unit_end = next_index * UNIT_BYTES
+        if unit_end < index_files.begin:
+            index_files.drop_from(index_files.begin)
+        keep_until = -(-unit_end // index_files.segment_bytes) * index_files.segment_bytes
+        index_files.drop_from(max(keep_until, index_files.begin + index_files.segment_bytes))
+        index_files.zero(max(unit_end, index_files.begin), index_files.end)

@@ -1,0 +1,64 @@
+"""What recovery does with a record: the decision table. Pure.
+
+The rows are tried from the top; the first whose columns all agree decides. None agrees with both.
+docs/storage-format.md says why no row cuts an acknowledged entry silently.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import NamedTuple
+
+from dledger.store.walk import Findings
+
+
+class Verdict(Enum):
+    """What happens to a record and all that follows it."""
+
+    KEEP = auto()  # the entry is part of the log; go on behind it
+    CUT = auto()  # the log ends before the record; what follows is zeroed
+    REFUSE = auto()  # the files stay as they are, and the store does not open
+
+
+class Evidence(NamedTuple):
+    """What is known of a record."""
+
+    findings: Findings
+    recorded: bool  # its index is recorded as committed, or its file as sealed
+    sector_missing: bool  # a sector under it was never written
+    intact_behind: bool  # an intact entry that could follow the log lies behind it
+
+
+class Row(NamedTuple):
+    """One row: what must agree, the verdict, and the reason."""
+
+    intact: bool | None
+    recorded: bool | None
+    sector_missing: bool | None
+    intact_behind: bool | None
+    verdict: Verdict
+    reason: str
+
+    def agrees(self, evidence: Evidence) -> bool:
+        """Whether this row decides."""
+        facts = (
+            all(evidence.findings),
+            evidence.recorded,
+            evidence.sector_missing,
+            evidence.intact_behind,
+        )
+        return all(want is None or want == fact for want, fact in zip(self[:4], facts, strict=True))
+
+
+TABLE = (
+    Row(True, None, None, None, Verdict.KEEP, "an intact entry that follows the one before"),
+    Row(False, True, None, None, Verdict.REFUSE, "entries from here on are recorded as committed"),
+    Row(False, False, True, None, Verdict.CUT, "a write that was never synced did not arrive"),
+    Row(False, False, False, False, Verdict.CUT, "a torn write at the log's end"),
+    Row(False, False, False, True, Verdict.REFUSE, "intact entries follow the broken one"),
+)
+
+
+def decide(evidence: Evidence) -> Row:
+    """The row that decides."""
+    return next(row for row in TABLE if row.agrees(evidence))

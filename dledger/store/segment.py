@@ -1,0 +1,230 @@
+"""A run of files of one length that hold one address space (as Java's MmapFileList).
+
+The file for position p is named by the 20-digit start of its stretch. New files are zero, and
+what is cut away is zeroed, so that every byte behind the written part of the last file is zero.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Protocol
+
+from dledger.errors import LogCorrupt
+from dledger.store.disk import Disk, DiskFile
+
+NAME_DIGITS = 20
+# Open files of one kind: enough for the readers of a busy node, far below the usual limit of
+# 1024 descriptors of a process, which may hold many groups.
+MAX_OPEN_FILES = 32
+# One write of zeros: large enough that the disk is the limit, small enough to hold in memory.
+ZERO_PIECE_BYTES = 1024 * 1024
+
+
+class SpareSource(Protocol):
+    """Where ready-made, zeroed files of full length come from."""
+
+    def take(self, path: str) -> bool:
+        """Move a spare file to `path`; False when there is none."""
+        ...
+
+
+def file_name(start: int) -> str:
+    """The name of the file that begins at position `start`."""
+    return f"{start:0{NAME_DIGITS}d}"
+
+
+def start_of(name: str) -> int | None:
+    """The position in a file's name; None for a name that is not a segment's."""
+    if len(name) == NAME_DIGITS and name.isascii() and name.isdigit():
+        return int(name)
+    return None
+
+
+def check_spacing(folder: str, starts: list[int], segment_bytes: int) -> None:
+    """Raise LogCorrupt unless the files follow one another without a gap."""
+    expected = starts[0] if starts else 0
+    if expected % segment_bytes:
+        problem = f"the file's name is not a multiple of the file length {segment_bytes}"
+        raise LogCorrupt(f"{folder}/{file_name(expected)}", 0, problem)
+    for start in starts:
+        if start != expected:
+            problem = "the file is missing between two others"
+            raise LogCorrupt(f"{folder}/{file_name(expected)}", 0, problem)
+        expected += segment_bytes
+
+
+class SegmentFiles:
+    """The files of `data/` or of `index/`. Errors of the disk pass through as OSError."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        folder: str,
+        segment_bytes: int,
+        starts: Iterable[int] = (),
+    ) -> None:
+        self._disk = disk
+        self.folder = folder
+        self.segment_bytes = segment_bytes
+        self.starts = sorted(starts)
+        self._spares: SpareSource | None = None
+        self._open: OrderedDict[int, DiskFile] = OrderedDict()
+        self._dirty: set[int] = set()
+        self._syncing: dict[int, DiskFile] = {}
+        self._retired: list[DiskFile] = []
+
+    def use_spares(self, spares: SpareSource) -> None:
+        """Take new files from `spares` as long as it has some."""
+        self._spares = spares
+
+    @property
+    def begin(self) -> int:
+        """Start of the first file; 0 without files."""
+        return self.starts[0] if self.starts else 0
+
+    @property
+    def end(self) -> int:
+        """Position behind the last file; 0 without files."""
+        return self.starts[-1] + self.segment_bytes if self.starts else 0
+
+    def path(self, pos: int) -> str:
+        """Path of the file that position `pos` lies in."""
+        return f"{self.folder}/{file_name(pos - pos % self.segment_bytes)}"
+
+    def file(self, pos: int) -> DiskFile:
+        """The open file that position `pos` lies in."""
+        start = pos - pos % self.segment_bytes
+        file = self._open.get(start)
+        if file is None:
+            file = self._disk.open(self.path(start))
+            self._open[start] = file
+            self._close_idle()
+        else:
+            self._open.move_to_end(start)
+        return file
+
+    def create(self, start: int) -> None:
+        """Add the file that begins at `start`, full length; its name is durable on return.
+
+        The name is synced at once: a gap between the files found at recovery is then never
+        the work of a power cut, and can be refused.
+        """
+        path = self.path(start)
+        if self._spares is None or not self._spares.take(path):
+            file = self._disk.create(path)
+            self._open[start] = file
+            file.grow(self.segment_bytes)
+        self._dirty.add(start)  # its length, and what will be written to it
+        self._disk.sync_folder(self.folder)
+        self.starts.append(start)
+        self._close_idle()
+
+    def read(self, size: int, pos: int) -> bytes:
+        """`size` bytes at `pos`, across files if need be; fewer at the end of the last file."""
+        within = pos % self.segment_bytes
+        if within + size <= self.segment_bytes:
+            return self.file(pos).read(size, within)
+        parts = []
+        end = min(pos + size, self.end)
+        while pos < end:
+            within = pos % self.segment_bytes
+            part = min(end - pos, self.segment_bytes - within)
+            parts.append(self.file(pos).read(part, within))
+            pos += part
+        return b"".join(parts)
+
+    def write(self, data: bytes, pos: int) -> None:
+        """Write at `pos`, across files if need be; missing files at the end are created."""
+        if not self.starts:
+            self.create(pos - pos % self.segment_bytes)
+        while pos + len(data) > self.end:
+            self.create(self.end)
+        at = 0
+        while at < len(data):
+            within = pos % self.segment_bytes
+            part = min(len(data) - at, self.segment_bytes - within)
+            piece = data if part == len(data) else data[at : at + part]
+            self.file(pos).write(piece, within)
+            self._dirty.add(pos - within)
+            at += part
+            pos += part
+
+    def zero(self, pos: int, end: int) -> None:
+        """Overwrite pos..end with zeros where it is not zero already. Files are not created."""
+        end = min(end, self.end)
+        while pos < end:
+            within = pos % self.segment_bytes
+            part = min(end - pos, self.segment_bytes - within, ZERO_PIECE_BYTES)
+            found = self.file(pos).read(part, within)
+            kept = len(found.rstrip(b"\0"))
+            if kept:
+                self.file(pos).write(bytes(kept), within)
+                self._dirty.add(pos - within)
+            pos += part
+
+    def drop_from(self, start: int) -> None:
+        """Remove the files that begin at `start` or later, the last one first.
+
+        Each removal is durable before the next one, so that no crash leaves a gap.
+        """
+        while self.starts and self.starts[-1] >= start:
+            self._remove(self.starts[-1])
+            self._disk.sync_folder(self.folder)
+            self.starts.pop()
+
+    def drop_before(self, start: int) -> None:
+        """Remove the files that end at `start` or earlier, the first one first."""
+        while self.starts and self.starts[0] + self.segment_bytes <= start:
+            self._remove(self.starts[0])
+            self._disk.sync_folder(self.folder)
+            self.starts.pop(0)
+
+    def sync_now(self, pos: int) -> None:
+        """Make the file that `pos` lies in durable, here and now."""
+        self.file(pos).sync()
+
+    def mark_dirty(self, starts: Iterable[int]) -> None:
+        """Have these files synced with the next work, whoever wrote to them."""
+        self._dirty.update(starts)
+
+    def take_dirty(self) -> list[DiskFile]:
+        """The dirty files, in order, to be synced elsewhere. They stay open until `settle`."""
+        self._syncing = {start: self.file(start) for start in sorted(self._dirty)}
+        self._dirty.clear()
+        return list(self._syncing.values())
+
+    def settle(self) -> None:
+        """The work of `take_dirty` is over."""
+        self._syncing = {}
+        for file in self._retired:
+            file.close()
+        self._retired.clear()
+        self._close_idle()
+
+    def close(self) -> None:
+        """Close every file."""
+        self.settle()
+        for file in self._open.values():
+            file.close()
+        self._open.clear()
+
+    def _remove(self, start: int) -> None:
+        file = self._open.pop(start, None)
+        self._dirty.discard(start)
+        if file is not None:
+            if start in self._syncing:
+                self._retired.append(file)
+            else:
+                file.close()
+        self._disk.remove(self.path(start))
+
+    def _close_idle(self) -> None:
+        if len(self._open) <= MAX_OPEN_FILES:
+            return
+        for start in list(self._open):
+            if start in self._syncing or start in self._dirty or start == self.starts[-1]:
+                continue
+            self._open.pop(start).close()
+            if len(self._open) <= MAX_OPEN_FILES:
+                return

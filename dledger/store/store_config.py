@@ -1,0 +1,63 @@
+"""Settings of a store, and the limits behind them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dledger.entry import BLANK_BYTES, HEADER_BYTES, MAX_BODY_BYTES
+from dledger.errors import ConfigInvalid
+from dledger.store.index_unit import UNIT_BYTES
+
+MIB = 1024 * 1024
+
+# 64 MiB: small enough that retention and recovery work in small steps, large enough that a roll
+# (one folder sync) is rare. Java's default is 1 GiB; any size of one log must stay the same.
+DEFAULT_SEGMENT_BYTES = 64 * MIB
+# Units for 320 Ki entries: the index of 64 MiB of 200-byte entries.
+DEFAULT_INDEX_SEGMENT_BYTES = 10 * MIB
+# The format's `size` and `pos - start` are signed 32 bits in Java.
+MAX_SEGMENT_BYTES = 2**31 - 1
+MIN_SEGMENT_BYTES = HEADER_BYTES + BLANK_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class StoreConfig:
+    """Sizes of the files of a log. Raises ConfigInvalid for sizes that contradict each other.
+
+    Attributes:
+        segment_bytes: length of every data file.
+        index_segment_bytes: length of every index file, a multiple of 32.
+        max_body_bytes: the largest body that `append` takes; a segment must hold such an entry
+            and the 8 bytes of a blank record behind it.
+        spare_segments: how many data files `prepare_spare` writes ahead (0 switches it off).
+    """
+
+    segment_bytes: int = DEFAULT_SEGMENT_BYTES
+    index_segment_bytes: int = DEFAULT_INDEX_SEGMENT_BYTES
+    max_body_bytes: int = MAX_BODY_BYTES
+    spare_segments: int = 1
+
+    def __post_init__(self) -> None:
+        """Judge the settings against each other."""
+        if not 0 <= self.max_body_bytes <= MAX_BODY_BYTES:
+            raise ConfigInvalid(
+                "max_body_bytes", f"{self.max_body_bytes} is not within 0..{MAX_BODY_BYTES}"
+            )
+        if not self.max_body_bytes + MIN_SEGMENT_BYTES <= self.segment_bytes <= MAX_SEGMENT_BYTES:
+            raise ConfigInvalid(
+                "segment_bytes",
+                f"{self.segment_bytes} is not within {self.max_body_bytes + MIN_SEGMENT_BYTES} "
+                f"(an entry of max_body_bytes and a blank record) .. {MAX_SEGMENT_BYTES}",
+            )
+        check_index_segment_bytes(self.index_segment_bytes)
+        if not 0 <= self.spare_segments <= 8:
+            raise ConfigInvalid("spare_segments", f"{self.spare_segments} is not within 0..8")
+
+
+def check_index_segment_bytes(size: int) -> None:
+    """Raise ConfigInvalid unless whole index units fill a file of `size` bytes."""
+    if not UNIT_BYTES <= size <= MAX_SEGMENT_BYTES or size % UNIT_BYTES:
+        raise ConfigInvalid(
+            "index_segment_bytes",
+            f"{size} is not a multiple of {UNIT_BYTES} within {UNIT_BYTES}..{MAX_SEGMENT_BYTES}",
+        )

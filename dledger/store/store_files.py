@@ -1,0 +1,27 @@
+"""Everything that an open store holds open."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dledger.store.disk import DiskLock
+from dledger.store.hard_state_file import HardStateFile
+from dledger.store.segment import SegmentFiles
+from dledger.store.spare_segments import SpareSegments
+
+
+class StoreFiles(NamedTuple):
+    """The open files of one folder."""
+
+    data: SegmentFiles
+    index: SegmentFiles
+    hard_state: HardStateFile
+    spares: SpareSegments
+    lock: DiskLock
+
+    def close(self) -> None:
+        """Close them all; the lock last."""
+        self.data.close()
+        self.index.close()
+        self.hard_state.close()
+        self.lock.close()

@@ -1,0 +1,62 @@
+"""One sync: what was dirty when it began, made durable in another thread."""
+
+from __future__ import annotations
+
+from dledger.core.hard_state import HardState
+from dledger.errors import DiskFailed, InvariantBroken
+from dledger.store.disk import DiskFile
+from dledger.store.hard_state_file import HardStateFile, StoreRecord
+
+
+class SegmentSyncWork:
+    """The `SyncWork` of a SegmentStore. The store looks at `done` before it believes the rest."""
+
+    def __init__(
+        self,
+        index: int,
+        epoch: int,
+        hard_state: HardState | None,
+        files: list[DiskFile],
+        covers_index: bool,
+        record: StoreRecord | None,
+        hard_state_file: HardStateFile,
+    ) -> None:
+        self.index = index
+        self.epoch = epoch
+        self.hard_state = hard_state
+        self.covers_index = covers_index
+        self.record = record
+        self.failure: DiskFailed | None = None
+        self.done = False
+        self._started = False
+        self._files = files
+        self._hard_state_file = hard_state_file
+
+    @property
+    def running(self) -> bool:
+        """Whether `run` has begun and not ended."""
+        return self._started and not self.done
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do: `run` needs no thread then."""
+        return not self._files and self.record is None
+
+    def run(self) -> None:
+        """Sync the data, then write and sync the record. Raises DiskFailed; runs once."""
+        if self._started:
+            raise InvariantBroken("a sync ran twice")
+        self._started = True
+        path = ""
+        try:
+            for file in self._files:
+                path = file.path
+                file.sync()
+            if self.record is not None:
+                path = self._hard_state_file.path
+                self._hard_state_file.write(self.record, durable=True)
+        except OSError as cause:
+            self.failure = DiskFailed("sync", path, cause)
+            raise self.failure from cause
+        finally:
+            self.done = True

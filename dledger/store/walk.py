@@ -1,0 +1,256 @@
+"""Walks the records of a log, from bytes, and checks each one. Pure.
+
+Recovery, the offline scan and the tests share these checks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from enum import Enum, auto
+from typing import NamedTuple
+from zlib import crc32
+
+from dledger.core.ledger_view import TermRun
+from dledger.entry import (
+    BEFORE_FIRST_INDEX,
+    BLANK,
+    BLANK_BYTES,
+    BLANK_MAGIC,
+    HEADER,
+    HEADER_BYTES,
+    NO_TERM,
+    Header,
+)
+from dledger.store.batch import MAX_ENTRY_BYTES
+
+# A window holds the largest entry wherever it begins in the first half.
+WINDOW_BYTES = 2 * MAX_ENTRY_BYTES
+# The unit in which a disk keeps or loses what was not synced.
+SECTOR_BYTES = 512
+ALL_UNCHECKED = 2**63 - 1
+
+RawHeader = tuple[int, int, int, int, int, int, int, int, int]
+_MAGIC_BYTES = re.compile(rb"\0\0\0[\1-\3]")
+
+
+class Stop(Enum):
+    """Why a walk ended."""
+
+    MORE = auto()  # the window ends inside a record
+    SEGMENT_END = auto()  # a blank record, up to the end of the segment
+    ZERO = auto()  # nothing is written here
+    BROKEN = auto()  # something is written here, and no entry that belongs here
+
+
+class Findings(NamedTuple):
+    """What was checked of one record; a check that could not be made counts as failed."""
+
+    header_ok: bool = False  # magic, sizes and position can be an entry's
+    fits: bool = False  # it ends within its segment, and leaves room for a blank
+    body_ok: bool = False  # the body's CRC
+    chain_ok: bool = False  # the chain's CRC
+    order_ok: bool = False  # the index follows, and the term is not smaller
+
+    @property
+    def problem(self) -> str:
+        """The first failed check, in words."""
+        if not self.header_ok:
+            return "no header of an entry"
+        if not self.fits:
+            return "the entry does not fit into its segment"
+        if not self.order_ok:
+            return "the index or the term does not follow the entry before"
+        if not self.body_ok:
+            return "the body does not match its CRC"
+        return "the chain CRC does not follow the entry before"
+
+
+class LogWalker:
+    """Checks one record after the other.
+
+    Args:
+        segment_bytes: length of the files.
+        next_index: the index that the next entry must have; None takes it from the entry.
+        term: term of the entry before (NO_TERM: none).
+        chain: chainCrc of the entry before; None when it is not known.
+        unchecked_through: the sums of entries up to here are not looked at.
+    """
+
+    def __init__(
+        self,
+        segment_bytes: int,
+        *,
+        next_index: int | None = None,
+        term: int = NO_TERM,
+        chain: int | None = None,
+        unchecked_through: int = BEFORE_FIRST_INDEX,
+    ) -> None:
+        self.segment_bytes = segment_bytes
+        self.next_index = next_index
+        self.term = term
+        self.chain = chain
+        self.unchecked_through = unchecked_through
+        self.pos = 0
+        self.stop = Stop.MORE
+        self.findings = Findings()
+        self.runs: list[TermRun] = []
+
+    def walk(self, window: bytes, pos: int) -> list[RawHeader]:
+        """The intact entries from `pos` on, `window` being the bytes there.
+
+        The window ends at the segment's end at the latest. Afterwards `pos` is where the walk
+        ended and `stop` says why.
+        """
+        segment_end = pos - pos % self.segment_bytes + self.segment_bytes
+        limit = segment_end - BLANK_BYTES
+        base, end, at = pos, len(window), 0
+        view = memoryview(window)
+        unpack = HEADER.unpack_from
+        found: list[RawHeader] = []
+        index, term, chain = self.next_index, self.term, self.chain
+        unchecked = self.unchecked_through
+        self.stop = Stop.MORE
+        while end - at >= HEADER_BYTES:
+            header: RawHeader = unpack(window, at)
+            magic, size, entry_index, entry_term, entry_pos, _, entry_chain, _, body_size = header
+            next_at = at + size
+            if (
+                entry_pos != base + at
+                or not 1 <= magic <= 3
+                or size != HEADER_BYTES + body_size
+                or size > MAX_ENTRY_BYTES
+                or entry_index != index
+                or entry_term < term
+                or entry_term < 0
+                or entry_pos + size > limit
+            ):
+                if index is None and 1 <= magic <= 3 and entry_index >= 0:
+                    index = entry_index  # the first entry kept
+                    continue
+                break
+            if next_at > end:
+                break
+            if entry_index > unchecked and not (
+                _body_matches(view, at, header) and _chain_matches(view, at, header, chain)
+            ):
+                break
+            if entry_term != term or not self.runs:
+                self.runs.append(TermRun(entry_term, entry_index))
+                term = entry_term
+            found.append(header)
+            chain = entry_chain
+            index = entry_index + 1
+            at = next_at
+        self.next_index, self.term, self.chain = index, term, chain
+        self.pos = base + at
+        self._classify(view, at, limit)
+        return found
+
+    def _classify(self, view: memoryview, at: int, limit: int) -> None:
+        """Say why the walk ended at `at`."""
+        left = len(view) - at
+        if left < BLANK_BYTES:
+            self.stop = Stop.SEGMENT_END if self.pos == limit + BLANK_BYTES else Stop.MORE
+            return
+        magic, size = BLANK.unpack_from(view, at)
+        if magic == 0 and size == 0:
+            self.stop = Stop.ZERO
+            self.findings = Findings()
+            return
+        if magic == BLANK_MAGIC:
+            whole = size == limit + BLANK_BYTES - self.pos
+            self.stop = Stop.SEGMENT_END if whole else Stop.BROKEN
+            self.findings = Findings()
+            return
+        if left < HEADER_BYTES and self.pos + left < limit + BLANK_BYTES:
+            self.stop = Stop.MORE
+            return
+        self.stop = Stop.BROKEN
+        self.findings = Findings()
+        if left < HEADER_BYTES:
+            return
+        header = Header._make(HEADER.unpack_from(view, at))
+        if not header.well_formed or header.pos != self.pos:
+            return
+        fits = header.pos + header.size <= limit
+        order_ok = self.next_index in {None, header.index} and header.term >= self.term
+        if fits and header.size > left:
+            if order_ok:
+                self.stop = Stop.MORE
+            self.findings = Findings(True, fits, order_ok=order_ok)
+            return
+        unchecked = header.index <= self.unchecked_through
+        self.findings = Findings(
+            True,
+            fits,
+            fits and (unchecked or _body_matches(view, at, header)),
+            fits and (unchecked or _chain_matches(view, at, header, self.chain)),
+            order_ok,
+        )
+
+
+def _body_matches(view: memoryview, at: int, header: RawHeader) -> bool:
+    body_sum = header[7]
+    if not body_sum:
+        return True
+    return (crc32(view[at + HEADER_BYTES : at + header[1]]) or 1) == body_sum
+
+
+def _chain_matches(view: memoryview, at: int, header: RawHeader, previous: int | None) -> bool:
+    chain = header[6]
+    if not chain or previous is None:
+        return True
+    return (crc32(view[at + 40 : at + 44], crc32(view[at : at + 36], previous)) or 1) == chain
+
+
+def missing_sector(content: bytes, pos: int, segment_bytes: int) -> bool:
+    """Whether a sector under the record at `pos` was never written.
+
+    `content` is what follows `pos`, to the end of the record's last sector or the segment's end.
+    What was not synced is lost by whole sectors, and behind the log's end everything is zero. So
+    a sector that is zero from the record on tells of a write that did not reach the disk. The
+    stretch in the first sector counts if the magic's last byte lies in it (it is never zero).
+    """
+    header = None
+    extent = HEADER_BYTES
+    if len(content) >= HEADER_BYTES:
+        header = Header._make(HEADER.unpack_from(content))
+        if header.well_formed and header.pos == pos:
+            extent = header.size
+    at = 0
+    while at < min(extent, len(content)):
+        in_segment = (pos + at) % segment_bytes
+        stretch = min(SECTOR_BYTES - in_segment % SECTOR_BYTES, segment_bytes - in_segment)
+        if (at or stretch > 3) and not any(content[at : at + stretch]):
+            return True
+        at += stretch
+    return False
+
+
+def intact_entries(
+    window: bytes, pos: int, segment_bytes: int, after_index: int, term: int
+) -> Iterator[Header]:
+    """Entries that lie anywhere in `window` (the bytes at `pos`) and could follow the log.
+
+    An entry is known by its own position in its header, and by its body's CRC.
+    """
+    limit = pos - pos % segment_bytes + segment_bytes - BLANK_BYTES
+    view = memoryview(window)
+    for match in _MAGIC_BYTES.finditer(window):
+        at = match.start()
+        if len(window) - at < HEADER_BYTES:
+            return
+        raw: RawHeader = HEADER.unpack_from(window, at)
+        if raw[4] != pos + at:
+            continue
+        header = Header._make(raw)
+        if (
+            header.well_formed
+            and header.index > after_index
+            and header.term >= term
+            and header.pos + header.size <= limit
+            and at + header.size <= len(window)
+            and _body_matches(view, at, raw)
+        ):
+            yield header

@@ -1,0 +1,34 @@
+"""Tasks that live exactly as long as an `async with` block."""
+
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+
+import trio
+
+
+class Background:
+    """A nursery whose tasks end with the block, and that leaves the block's own error as it is.
+
+    A plain nursery would wrap an error of the block into an exception group, so that nobody could
+    write `except Rejected` around a producer. An error of a task still comes as a group.
+    """
+
+    def __init__(self) -> None:
+        self._manager: AbstractAsyncContextManager[trio.Nursery] = trio.open_nursery()
+        self._nursery: trio.Nursery | None = None
+
+    async def __aenter__(self) -> trio.Nursery:
+        """Open the nursery."""
+        self._nursery = await self._manager.__aenter__()
+        return self._nursery
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Cancel the tasks and wait for their end."""
+        if self._nursery is not None:
+            self._nursery.cancel_scope.cancel()
+            await self._manager.__aexit__(None, None, None)

@@ -1,0 +1,241 @@
+"""One client: its name, its connections, its routes, and the heartbeats that keep it known."""
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, TypeAlias
+
+import trio
+
+from dledger_mq import requests
+from dledger_mq.background import Background
+from dledger_mq.errors import ClientClosed, GroupInUse, NameServersUnreachable
+from dledger_mq.identity import Identity, new_identity
+from dledger_mq.routes import Routes
+from dledger_mq.topic_route import ClientRoute
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode
+from remoting.command import Command
+from remoting.connection import Connection
+from remoting.dispatch import unsupported
+from remoting.errors import RemotingError
+from remoting.heartbeat import ConsumerData, Heartbeat
+
+_log = logging.getLogger(__name__)
+
+# RocketMQ's heartbeatBrokerInterval; brokers forget a client after 120 s of silence.
+HEARTBEAT_SECONDS: Final = 30.0
+
+# For heartbeats, commits and leaving: RocketMQ's client gives them this long.
+HOUSEKEEPING_TIMEOUT_SECONDS: Final = 3.0
+
+# Leaving a group is a courtesy: the broker also sees the connection close.
+LEAVE_TIMEOUT_SECONDS: Final = 1.0
+
+Outcome: TypeAlias = "Command | RemotingError"
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerEntry:
+    """A consumer of this client.
+
+    Attributes:
+        data: what heartbeats say of it.
+        on_members_changed: called when a broker says that the group's members changed.
+    """
+
+    data: ConsumerData
+    on_members_changed: Callable[[], None]
+
+
+class Client:
+    """What producers and consumers share: use one for all of a process.
+
+    A producer or consumer that is given name servers instead opens a client of its own.
+
+    Args:
+        nameservers: "host:port" each.
+    """
+
+    def __init__(self, nameservers: Sequence[str]) -> None:
+        self._nameservers = tuple(nameservers)
+        if not self._nameservers:
+            raise NameServersUnreachable((), "none is given")
+        self._stack = AsyncExitStack()
+        self._remoting: RemotingClient | None = None
+        self._routes: Routes | None = None
+        self._identity: Identity | None = None
+        self._producers: dict[str, int] = {}
+        self._consumers: dict[str, ConsumerEntry] = {}
+        self._heartbeat_wanted = trio.Event()
+
+    async def __aenter__(self) -> "Client":
+        """Start the tasks of the client; nothing is sent yet."""
+        self._identity = new_identity(self._nameservers[0])
+        nursery = await self._stack.enter_async_context(Background())
+        self._remoting = RemotingClient(nursery, self._answer)
+        self._routes = Routes(self._remoting, self._nameservers)
+        self._routes.watch(self._route_changed)
+        nursery.start_soon(self._routes.keep_fresh)
+        nursery.start_soon(self._keep_known)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close every connection."""
+        if self._remoting is not None:
+            self._remoting.close()
+        await self._stack.aclose()
+        self._remoting = None
+
+    @property
+    def remoting(self) -> RemotingClient:
+        """The connections.
+
+        Raises:
+            ClientClosed: the client is not open.
+        """
+        if self._remoting is None:
+            raise ClientClosed("client")
+        return self._remoting
+
+    @property
+    def routes(self) -> Routes:
+        """The routes.
+
+        Raises:
+            ClientClosed: the client was never opened.
+        """
+        if self._routes is None:
+            raise ClientClosed("client")
+        return self._routes
+
+    @property
+    def identity(self) -> Identity:
+        """The name.
+
+        Raises:
+            ClientClosed: the client was never opened.
+        """
+        if self._identity is None:
+            raise ClientClosed("client")
+        return self._identity
+
+    @property
+    def client_id(self) -> str:
+        """The id by which brokers know this client."""
+        return self.identity.client_id
+
+    def add_producer(self, group: str) -> None:
+        """Name a producer group in heartbeats."""
+        self._producers[group] = self._producers.get(group, 0) + 1
+
+    async def remove_producer(self, group: str) -> None:
+        """Leave a producer group; brokers are told when no other producer here is in it."""
+        self._producers[group] -= 1
+        if not self._producers[group]:
+            del self._producers[group]
+            await self._leave(requests.unregister(self.client_id, producer_group=group))
+
+    def add_consumer(self, entry: ConsumerEntry) -> None:
+        """Name a consumer in heartbeats.
+
+        Raises:
+            GroupInUse: this client already has one of the same group.
+        """
+        if entry.data.group in self._consumers:
+            raise GroupInUse(entry.data.group)
+        self._consumers[entry.data.group] = entry
+
+    async def remove_consumer(self, group: str) -> None:
+        """Leave a consumer group, and tell the brokers, who tell the other members."""
+        del self._consumers[group]
+        await self._leave(requests.unregister(self.client_id, consumer_group=group))
+
+    async def send_heartbeats(self, addresses: Sequence[str] | None = None) -> None:
+        """Tell brokers of this client's groups now; failures are logged, brokers come back.
+
+        Args:
+            addresses: whom to tell; all known masters when None.
+        """
+        if not self._producers and not self._consumers:
+            return
+        content = Heartbeat(
+            self.client_id,
+            list(self._producers),
+            [entry.data for entry in self._consumers.values()],
+        )
+        targets = sorted(self.routes.masters()) if addresses is None else list(addresses)
+        outcomes = await self.request_all(
+            [(address, requests.heartbeat(content)) for address in targets]
+        )
+        for address, outcome in zip(targets, outcomes, strict=True):
+            if isinstance(outcome, RemotingError):
+                _log.info("heartbeat to %s failed: %s", address, outcome)
+            elif outcome.code:
+                _log.info("heartbeat to %s refused: %d %s", address, outcome.code, outcome.remark)
+
+    async def request_all(
+        self,
+        wanted: Sequence[tuple[str, Command]],
+        timeout_seconds: float = HOUSEKEEPING_TIMEOUT_SECONDS,
+    ) -> list[Outcome]:
+        """Send several requests at once and wait for all outcomes, in the order of the requests.
+
+        Args:
+            wanted: address and request each.
+            timeout_seconds: how long each may take.
+        """
+        outcomes: dict[int, Outcome] = {}
+        done = trio.Event()
+
+        def settle(number: int, outcome: Outcome) -> None:
+            outcomes[number] = outcome
+            if len(outcomes) == len(wanted):
+                done.set()
+
+        for number, (address, command) in enumerate(wanted):
+
+            def settle_one(outcome: Outcome, number: int = number) -> None:
+                settle(number, outcome)
+
+            self.remoting.request_nowait(address, command, settle_one, timeout_seconds)
+        if wanted:
+            await done.wait()
+        return [outcomes[number] for number in range(len(wanted))]
+
+    def _answer(self, _connection: Connection, command: Command) -> Command | None:
+        """Answer a request of a broker: 40 says that the members of a group changed."""
+        if command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
+            entry = self._consumers.get(command.fields.get("consumerGroup", ""))
+            if entry is not None:
+                entry.on_members_changed()
+            return command.reply()
+        return unsupported(command)
+
+    def _route_changed(self, _route: ClientRoute) -> None:
+        """There may be a broker that does not know this client yet."""
+        self._heartbeat_wanted.set()
+
+    async def _keep_known(self) -> None:
+        """Send heartbeats every 30 s, and when a route changes."""
+        while True:
+            with trio.move_on_after(HEARTBEAT_SECONDS):
+                await self._heartbeat_wanted.wait()
+            self._heartbeat_wanted = trio.Event()
+            await self.send_heartbeats()
+
+    async def _leave(self, command: Command) -> None:
+        """Tell the brokers that know this client that it leaves a group."""
+        connected = [one for one in self.routes.masters() if self.remoting.is_connected(one)]
+        with trio.move_on_after(LEAVE_TIMEOUT_SECONDS, shield=True):
+            await self.request_all(
+                [(address, Command(command.code, dict(command.fields))) for address in connected],
+                LEAVE_TIMEOUT_SECONDS,
+            )

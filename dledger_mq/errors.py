@@ -1,0 +1,191 @@
+"""Errors of the client. The classes tell what is certain; the fields tell the rest.
+
+Everything is a `MessagingError`. A send that was not acknowledged is a `SendFailed`, and that is
+either `Rejected` (certainly not stored, sending it again is safe; `InvalidMessage` and `WindowFull`
+are kinds of it) or `OutcomeUnknown` (it may be stored, sending it again may store it twice).
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dledger_mq.message import SendResult
+
+
+class MessagingError(Exception):
+    """Root of every error this package raises on purpose."""
+
+
+class SendFailed(MessagingError):
+    """A send did not end in an acknowledgement.
+
+    Attributes:
+        topic: where the message was to go.
+        reason: what happened last, without advice.
+        attempts: how many times the message was handed to a connection.
+        code: the broker's response code, or None when no broker answered.
+    """
+
+    advice = ""
+
+    def __init__(self, topic: str, reason: str, attempts: int, code: int | None = None) -> None:
+        self.topic = topic
+        self.reason = reason
+        self.attempts = attempts
+        self.code = code
+        super().__init__(f"message to {topic!r:.140} not acknowledged ({reason}): {self.advice}")
+
+
+class Rejected(SendFailed):
+    """The message is certainly not stored: no attempt reached a broker, or each was refused."""
+
+    advice = "it is not stored, sending it again is safe"
+
+
+class InvalidMessage(Rejected):
+    """No broker would take the message as it is; nothing was sent."""
+
+    advice = "change it"
+
+    def __init__(self, topic: str, reason: str) -> None:
+        super().__init__(topic, reason, 0)
+
+
+class WindowFull(Rejected):
+    """As many sends as allowed wait for their answer; nothing was sent."""
+
+    advice = "wait for answers before sending more"
+
+    def __init__(self, topic: str, limit: int) -> None:
+        self.limit = limit
+        super().__init__(topic, f"{limit} sends are in flight", 0)
+
+
+class OutcomeUnknown(SendFailed):
+    """At least one attempt reached a broker and its answer was lost: the message may be stored."""
+
+    advice = "it may be stored, sending it again may store it twice"
+
+
+class SomeFailed(MessagingError):
+    """Of several messages sent together, some were not acknowledged.
+
+    Attributes:
+        outcomes: for each message in its order, its `SendResult` or its `SendFailed`.
+        failed: how many of them failed.
+    """
+
+    def __init__(self, outcomes: "Sequence[SendResult | SendFailed]") -> None:
+        self.outcomes = outcomes
+        failures = [item for item in outcomes if isinstance(item, SendFailed)]
+        self.failed = len(failures)
+        super().__init__(
+            f"{self.failed} of {len(outcomes)} messages not acknowledged; "
+            f"the first: {failures[0] if failures else 'none'}"
+        )
+
+
+class RouteNotFound(MessagingError):
+    """No name server knows the topic.
+
+    Attributes:
+        topic: the topic.
+        nameservers: who was asked.
+    """
+
+    def __init__(self, topic: str, nameservers: tuple[str, ...]) -> None:
+        self.topic = topic
+        self.nameservers = nameservers
+        super().__init__(
+            f"name servers {', '.join(nameservers)} know no topic {topic!r:.140}: create it "
+            "(dledger-mq topic create), or check that its brokers run and name these name servers"
+        )
+
+
+class NoMaster(MessagingError):
+    """The topic's route names no broker that takes requests for the queue now.
+
+    Attributes:
+        topic: the topic.
+        broker_name: the group of brokers, or an empty text when the route has no queue at all.
+    """
+
+    def __init__(self, topic: str, broker_name: str) -> None:
+        self.topic = topic
+        self.broker_name = broker_name
+        who = f"group {broker_name!r:.80} has no leader" if broker_name else "there is no queue"
+        super().__init__(f"topic {topic!r:.140}: {who} now; wait for an election, or start brokers")
+
+
+class NameServersUnreachable(MessagingError):
+    """None of the name servers answered.
+
+    Attributes:
+        nameservers: who was asked.
+        reason: what the last one failed with.
+    """
+
+    def __init__(self, nameservers: tuple[str, ...], reason: str) -> None:
+        self.nameservers = nameservers
+        self.reason = reason
+        super().__init__(
+            f"no name server of {', '.join(nameservers)} answers ({reason}): check that one runs"
+        )
+
+
+class RequestRefused(MessagingError):
+    """A broker or name server answered with an error code.
+
+    Attributes:
+        address: who answered, "host:port".
+        code: a `remoting.codes.ResponseCode`, or a number it does not know.
+        remark: the text it gave.
+        what: what was asked for.
+    """
+
+    def __init__(self, address: str, what: str, code: int, remark: str | None) -> None:
+        self.address = address
+        self.what = what
+        self.code = code
+        self.remark = remark or ""
+        super().__init__(f"{address} refused to {what} (code {code}): {self.remark or 'no reason'}")
+
+
+class GroupInUse(MessagingError):
+    """A client already holds a consumer of this group; brokers could not tell the two apart.
+
+    Attributes:
+        group: the consumer group.
+    """
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        super().__init__(
+            f"this client already has a consumer of group {group!r:.140}: "
+            "subscribe it to more topics, or open another client"
+        )
+
+
+class ClientClosed(MessagingError):
+    """A producer, consumer or client was used outside its `async with` block."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(f"the {what} is not open: use it inside its `async with` block")
+
+
+class OffsetFileUnreadable(MessagingError):
+    """The file of a broadcast consumer's offsets cannot be read.
+
+    Attributes:
+        path: the file.
+        reason: what is wrong with it.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(
+            f"offset file {path} cannot be read ({reason}): "
+            "restore it, or remove it to start from the consumer's `consume_from`"
+        )

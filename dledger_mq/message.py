@@ -1,0 +1,229 @@
+"""What a user of the client sends and receives."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from typing import Final, NamedTuple
+
+from dledger_mq.errors import InvalidMessage
+from remoting.errors import MessageMalformed
+from remoting.message import MessageRecord, body_of
+from remoting.message_id import message_id
+from remoting.message_queue import MessageQueue
+from remoting.properties import (
+    DELAY_TIME_LEVEL,
+    KEYS,
+    MAX_PROPERTIES_BYTES,
+    RETRY_TOPIC,
+    SHARDING_KEY,
+    TAGS,
+    UNIQUE_KEY,
+    WAIT_STORE_MESSAGE_OK,
+    encode_properties,
+)
+
+# What brokers take by default (RocketMQ's maxMessageSize), counted on the body as it is sent.
+MAX_BODY_BYTES: Final = 4 * 1024 * 1024
+
+# One length byte in the record, signed in Java.
+MAX_TOPIC_CHARACTERS: Final = 127
+
+# RocketMQ's rule for names of topics and groups.
+_LEGAL_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
+
+RETRY_TOPIC_PREFIX: Final = "%RETRY%"
+
+
+@dataclass(slots=True)
+class Message:
+    """A message to send.
+
+    Attributes:
+        topic: at most 127 of the characters ``a-z A-Z 0-9 _ - % |``.
+        body: 1 byte to 4 MiB.
+        tags: one tag that consumers may filter by, or an empty text.
+        keys: words by which the message can be found; none may hold a space.
+        properties: further names and values of your own.
+        flag: a number of your own, 32 bits.
+        delay_level: RocketMQ's level of delay, 1 to 18; 0 delivers at once.
+        sharding_key: messages with the same one go to the same queue (see
+            `dledger_mq.selectors.by_key`), or an empty text.
+    """
+
+    topic: str
+    body: bytes
+    tags: str = ""
+    keys: str | Sequence[str] = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    flag: int = 0
+    delay_level: int = 0
+    sharding_key: str = ""
+
+
+class SendStatus(IntEnum):
+    """How a broker stored a message; the numbers are the response codes of the wire."""
+
+    OK = 0
+    FLUSH_DISK_TIMEOUT = 10
+    SLAVE_NOT_AVAILABLE = 11
+    FLUSH_SLAVE_TIMEOUT = 12
+
+
+class SendResult(NamedTuple):
+    """An acknowledged send.
+
+    Attributes:
+        status: `SendStatus.OK`, or stored with a reservation.
+        message_id: the id the producer gave the message (property ``UNIQ_KEY``).
+        offset_message_id: the broker's id, from its address and the place in its log; of a batch,
+            one for each message with commas between.
+        queue: where it lies.
+        queue_offset: its index there; of a batch, that of the first message.
+        attempts: how many times it was sent; 1 in quiet times.
+        possibly_duplicated: an earlier attempt may have been stored too.
+    """
+
+    status: SendStatus
+    message_id: str
+    offset_message_id: str
+    queue: MessageQueue
+    queue_offset: int
+    attempts: int
+    possibly_duplicated: bool
+
+
+class ConsumeResult(Enum):
+    """What a listener answers."""
+
+    SUCCESS = "success"
+    RETRY = "retry"
+
+
+class ConsumeFrom(Enum):
+    """Where a group starts in a queue for which it has no stored offset."""
+
+    LAST = "last"
+    FIRST = "first"
+    TIMESTAMP = "timestamp"
+
+
+@dataclass(slots=True)
+class ReceivedMessage:
+    """A message as a consumer gets it.
+
+    Attributes:
+        topic: the topic it was sent to, also when it comes again from a retry topic.
+        body: as the producer gave it, inflated.
+        tags: its tag, or an empty text.
+        keys: its keys, separated by spaces.
+        properties: all properties, the system's ones included.
+        message_id: the producer's id, or the broker's when the producer gave none.
+        queue: the queue it was read from (a retry topic's for a repeated message).
+        queue_offset: its index in that queue.
+        physical_offset: its byte position in the broker's log.
+        reconsume_times: how often its consumption failed before.
+        born_timestamp: when it was made, milliseconds since 1970 by the producer's clock.
+        store_timestamp: when it was stored, milliseconds since 1970 by the broker's clock.
+        flag: the producer's number.
+    """
+
+    topic: str
+    body: bytes
+    tags: str
+    keys: str
+    properties: dict[str, str]
+    message_id: str
+    queue: MessageQueue
+    queue_offset: int
+    physical_offset: int
+    reconsume_times: int
+    born_timestamp: int
+    store_timestamp: int
+    flag: int
+
+
+def check_topic(topic: str) -> None:
+    """Check the name of a topic.
+
+    Raises:
+        InvalidMessage: no broker would take it. Source: RocketMQ's TopicValidator.
+    """
+    if not 0 < len(topic) <= MAX_TOPIC_CHARACTERS:
+        raise InvalidMessage(
+            topic, f"a topic's name has 1 to {MAX_TOPIC_CHARACTERS} characters, not {len(topic)}"
+        )
+    if _LEGAL_NAME.match(topic) is None:
+        raise InvalidMessage(topic, "a topic's name holds only letters, digits and _ - % |")
+
+
+def check_body(message: Message, max_body_bytes: int = MAX_BODY_BYTES) -> None:
+    """Check the body of a message before it is compressed.
+
+    Raises:
+        InvalidMessage: it is empty or too long.
+    """
+    if not 0 < len(message.body) <= max_body_bytes:
+        raise InvalidMessage(
+            message.topic,
+            f"a body has 1 to {max_body_bytes} bytes, not {len(message.body)}",
+        )
+
+
+def properties_of(message: Message, unique_key: str) -> bytes:
+    """The run of properties to send with `message`.
+
+    Raises:
+        InvalidMessage: a property holds a separator of the wire, a key holds a space, or all
+            together are over 32767 bytes.
+    """
+    pairs = dict(message.properties)
+    if message.keys:
+        if not isinstance(message.keys, str) and any(" " in key or not key for key in message.keys):
+            raise InvalidMessage(message.topic, "a key is empty or holds a space")
+        pairs[KEYS] = message.keys if isinstance(message.keys, str) else " ".join(message.keys)
+    if message.tags:
+        pairs[TAGS] = message.tags
+    if message.delay_level:
+        pairs[DELAY_TIME_LEVEL] = str(message.delay_level)
+    if message.sharding_key:
+        pairs[SHARDING_KEY] = message.sharding_key
+    pairs[UNIQUE_KEY] = unique_key
+    pairs[WAIT_STORE_MESSAGE_OK] = "true"
+    try:
+        run = encode_properties(pairs)
+    except MessageMalformed as error:
+        raise InvalidMessage(message.topic, error.reason) from None
+    if len(run) > MAX_PROPERTIES_BYTES:
+        raise InvalidMessage(
+            message.topic, f"properties of {len(run)} bytes, at most {MAX_PROPERTIES_BYTES}"
+        )
+    return run
+
+
+def received(record: MessageRecord, broker_name: str) -> ReceivedMessage:
+    """A stored record as a consumer sees it.
+
+    Raises:
+        remoting.errors.MessageMalformed: its body is marked compressed and cannot be inflated.
+    """
+    properties = record.property_map()
+    unique_key = properties.get(UNIQUE_KEY)
+    return ReceivedMessage(
+        topic=properties.get(RETRY_TOPIC, record.topic)
+        if record.topic.startswith(RETRY_TOPIC_PREFIX)
+        else record.topic,
+        body=body_of(record),
+        tags=properties.get(TAGS, ""),
+        keys=properties.get(KEYS, ""),
+        properties=properties,
+        message_id=unique_key
+        or message_id(record.store_host, record.store_port, record.physical_offset),
+        queue=MessageQueue(record.topic, broker_name, record.queue_id),
+        queue_offset=record.queue_offset,
+        physical_offset=record.physical_offset,
+        reconsume_times=record.reconsume_times,
+        born_timestamp=record.born_timestamp,
+        store_timestamp=record.store_timestamp,
+        flag=record.flag,
+    )

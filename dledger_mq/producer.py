@@ -1,0 +1,303 @@
+"""The producer: sends messages, each until it is acknowledged or failed for certain or in doubt."""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from types import TracebackType
+from typing import Final
+
+import trio
+
+from dledger_mq import requests
+from dledger_mq.background import Background
+from dledger_mq.client import Client
+from dledger_mq.composer import COMPRESS_FROM_BYTES, Composer
+from dledger_mq.errors import (
+    ClientClosed,
+    InvalidMessage,
+    Rejected,
+    SendFailed,
+    SomeFailed,
+    WindowFull,
+)
+from dledger_mq.message import MAX_BODY_BYTES, Message, SendResult, check_topic
+from dledger_mq.selectors import QueueSelector, RoundRobin
+from dledger_mq.send_pipeline import MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES, SendPipeline
+from dledger_mq.sending import SendCallback, Sending, SendOutcome
+
+# RocketMQ's sendMsgTimeout: all attempts of a message together.
+SEND_TIMEOUT_SECONDS: Final = 3.0
+
+# After so many messages of one call the writer gets its turn, so that the broker works meanwhile.
+_MESSAGES_A_TURN: Final = 64
+
+
+class Producer:
+    """Sends messages.
+
+    Use it as ``async with Producer("group", nameservers=["127.0.0.1:9876"]) as producer``. The
+    end of the block waits for the outcome of what is in flight; leaving it by an error does not.
+
+    Args:
+        group: the producer group.
+        nameservers: "host:port" each, for a client of its own.
+        client: an open client to share instead.
+        timeout_seconds: how long all attempts of one message may take.
+        compress_from_bytes: bodies this long or longer are compressed by zlib.
+        max_body_bytes: longer bodies are refused here; brokers refuse more than 4 MiB by default.
+        max_in_flight: messages that wait for their answers.
+        max_in_flight_bytes: the bytes of these messages.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        nameservers: Sequence[str] = (),
+        client: Client | None = None,
+        timeout_seconds: float = SEND_TIMEOUT_SECONDS,
+        compress_from_bytes: int = COMPRESS_FROM_BYTES,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        max_in_flight: int = MAX_IN_FLIGHT,
+        max_in_flight_bytes: int = MAX_IN_FLIGHT_BYTES,
+    ) -> None:
+        check_topic(group)
+        self.group = group
+        self._owns_client = client is None
+        self._client = Client(nameservers) if client is None else client
+        self._timeout_seconds = timeout_seconds
+        self._body_limits = (compress_from_bytes, max_body_bytes)
+        self._window = (max_in_flight, max_in_flight_bytes)
+        self._stack = AsyncExitStack()
+        self._pipeline: SendPipeline | None = None
+        self._composer: Composer | None = None
+        self._oneway_turn = RoundRobin()
+
+    async def __aenter__(self) -> "Producer":
+        """Open the producer; the first send asks for its route."""
+        if self._owns_client:
+            await self._stack.enter_async_context(self._client)
+        nursery = await self._stack.enter_async_context(Background())
+        self._pipeline = SendPipeline(self._client, self.group, *self._window)
+        self._composer = Composer(self._client.identity, *self._body_limits)
+        nursery.start_soon(self._pipeline.send_again)
+        self._client.add_producer(self.group)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Wait for outcomes (unless an error ends the block), leave the group, close."""
+        try:
+            if self._pipeline is not None:
+                try:
+                    if error is None:
+                        await self._pipeline.drain()
+                finally:
+                    self._pipeline.close()
+                    await self._client.remove_producer(self.group)
+        finally:
+            self._pipeline = self._composer = None
+            await self._stack.aclose()
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        selector: QueueSelector | None = None,
+        timeout_seconds: float | None = None,
+    ) -> SendResult:
+        """Send a message and wait for its acknowledgement.
+
+        Cancelling abandons the wait only: the message may be stored all the same.
+
+        Args:
+            message: the message.
+            selector: chooses the queue; without it queues take turns.
+            timeout_seconds: how long all attempts may take; the producer's when None.
+
+        Raises:
+            Rejected: it is certainly not stored.
+            OutcomeUnknown: it may be stored.
+        """
+        outcomes = await self._send_all(
+            [partial(self._compose().message, message, selector, self._deadline(timeout_seconds))]
+        )
+        return _result(outcomes[0])
+
+    async def send_many(
+        self,
+        messages: Iterable[Message],
+        *,
+        selector: QueueSelector | None = None,
+        timeout_seconds: float | None = None,
+    ) -> list[SendResult]:
+        """Send messages, many in flight at once, and wait for all acknowledgements.
+
+        Messages to the same queue are stored in their order, unless one has to be sent again.
+
+        Args:
+            messages: the messages, of any topics.
+            selector: chooses the queue of each; without it queues take turns.
+            timeout_seconds: how long all attempts of each may take; the producer's when None.
+
+        Raises:
+            SomeFailed: not all were acknowledged; it has the outcome of each.
+        """
+        compose = self._compose().message
+        deadline = self._deadline(timeout_seconds)
+        outcomes = await self._send_all(
+            [partial(compose, one, selector, deadline) for one in messages]
+        )
+        results = [outcome for outcome in outcomes if isinstance(outcome, SendResult)]
+        if len(results) < len(outcomes):
+            raise SomeFailed(outcomes)
+        return results
+
+    async def send_batch(
+        self,
+        messages: Sequence[Message],
+        *,
+        selector: QueueSelector | None = None,
+        timeout_seconds: float | None = None,
+    ) -> SendResult:
+        """Send messages of one topic in one request, to one queue, stored all or none.
+
+        Args:
+            messages: at least one; together at most `max_body_bytes`, without a delay level.
+            selector: chooses the queue for all, by the first message.
+            timeout_seconds: how long all attempts may take; the producer's when None.
+
+        Raises:
+            Rejected: none of them is stored.
+            OutcomeUnknown: all or none may be stored.
+        """
+        outcomes = await self._send_all(
+            [partial(self._compose().batch, messages, selector, self._deadline(timeout_seconds))]
+        )
+        return _result(outcomes[0])
+
+    def send_nowait(
+        self,
+        message: Message,
+        callback: SendCallback,
+        *,
+        selector: QueueSelector | None = None,
+        timeout_seconds: float | None = None,
+    ) -> None:
+        """Send a message without waiting; `callback` is told its outcome once.
+
+        It costs no task. The callback is synchronous, must not block, and may be called before this
+        returns.
+
+        Args:
+            message: the message.
+            callback: gets a `SendResult` or a `SendFailed`.
+            selector: chooses the queue; without it queues take turns.
+            timeout_seconds: how long all attempts may take; the producer's when None.
+
+        Raises:
+            InvalidMessage: no broker would take it.
+            WindowFull: as many messages as allowed wait for their answers.
+        """
+        pipeline = self._opened()
+        deadline = self._deadline(timeout_seconds)
+        sending = self._compose().message(message, selector, deadline, callback)
+        if not pipeline.has_room(sending.weight):
+            raise WindowFull(message.topic, pipeline.max_in_flight)
+        pipeline.start(sending)
+
+    async def send_oneway(self, message: Message, *, selector: QueueSelector | None = None) -> None:
+        """Send a message that nobody acknowledges: it is lost without a word if anything fails.
+
+        Args:
+            message: the message.
+            selector: chooses the queue; without it queues take turns.
+
+        Raises:
+            InvalidMessage: no broker would take it.
+            RouteNotFound, NameServersUnreachable: there is nowhere to send it.
+            Rejected: the topic has no leader now.
+        """
+        sending = self._compose().message(message, selector, self._deadline(None), _ignore)
+        route = await self._client.routes.find(message.topic, may_create=True)
+        if not route.write_queues:
+            route = await self._client.routes.refresh(message.topic, may_create=True)
+        if not route.write_queues:
+            raise Rejected(message.topic, "no leader is known for the topic", 0)
+        if selector is None:
+            queue = self._oneway_turn.choose(route.write_queues)
+        else:
+            queue = selector(route.write_queues, message)
+        command = requests.send(
+            self.group,
+            queue,
+            sending.body,
+            sending.properties,
+            system_flag=sending.system_flag,
+            flag=message.flag,
+            born_milliseconds=sending.born_milliseconds,
+            oneway=True,
+        )
+        self._client.remoting.send_oneway(route.masters[queue.broker_name], command)
+        await trio.lowlevel.checkpoint()
+
+    async def _send_all(
+        self, prepare: Sequence[Callable[[SendCallback], Sending]]
+    ) -> list[SendOutcome]:
+        """Start every message as the window allows, and wait for all outcomes, in their order."""
+        pipeline = self._opened()
+        outcomes: dict[int, SendOutcome] = {}
+        done = trio.Event()
+        count = len(prepare)
+
+        def settle(number: int, outcome: SendOutcome) -> None:
+            outcomes[number] = outcome
+            if len(outcomes) == count:
+                done.set()
+
+        for number, prepare_one in enumerate(prepare):
+
+            def settle_one(outcome: SendOutcome, number: int = number) -> None:
+                settle(number, outcome)
+
+            try:
+                sending = prepare_one(settle_one)
+            except InvalidMessage as error:
+                settle(number, error)
+                continue
+            if not pipeline.has_room(sending.weight):
+                await pipeline.wait_for_room(sending.weight)
+            pipeline.start(sending)
+            if number % _MESSAGES_A_TURN == _MESSAGES_A_TURN - 1:
+                await trio.lowlevel.checkpoint()
+        if count:
+            await done.wait()
+        return [outcomes[number] for number in range(count)]
+
+    def _compose(self) -> Composer:
+        if self._composer is None:
+            raise ClientClosed("producer")
+        return self._composer
+
+    def _opened(self) -> SendPipeline:
+        if self._pipeline is None:
+            raise ClientClosed("producer")
+        return self._pipeline
+
+    def _deadline(self, timeout_seconds: float | None) -> float:
+        seconds = self._timeout_seconds if timeout_seconds is None else timeout_seconds
+        return trio.current_time() + seconds
+
+
+def _result(outcome: SendOutcome) -> SendResult:
+    if isinstance(outcome, SendFailed):
+        raise outcome
+    return outcome
+
+
+def _ignore(_outcome: SendOutcome) -> None:
+    """Nobody waits for the outcome of a oneway send."""

@@ -1,0 +1,33 @@
+"""Who of a group reads which queues.
+
+Every member computes the same from the same two lists, without talking to the others. While the
+members disagree about the lists a queue may have two readers, or none: messages are then
+delivered twice, or a little later. Source: RocketMQ's AllocateMessageQueueAveragely.
+"""
+
+from collections.abc import Iterable
+
+from remoting.message_queue import MessageQueue
+
+
+def allocate_averagely(
+    client_id: str, queues: Iterable[MessageQueue], client_ids: Iterable[str]
+) -> list[MessageQueue]:
+    """The queues that `client_id` reads: a run of neighbours of the sorted queues.
+
+    The shares differ by one at most, and the first members have the longer ones. A client that
+    is not in `client_ids` reads nothing, since the others do not leave a share for it.
+
+    Args:
+        client_id: whose share is wanted.
+        queues: all readable queues of one topic, in any order; doubles count once.
+        client_ids: the members of the group, in any order; doubles count once.
+    """
+    members = sorted(set(client_ids))
+    ordered = sorted(set(queues))
+    if client_id not in members:
+        return []
+    place = members.index(client_id)
+    share, longer = divmod(len(ordered), len(members))
+    begin = place * share + min(place, longer)
+    return ordered[begin : begin + share + (1 if place < longer else 0)]

@@ -1,0 +1,193 @@
+"""The routes a client knows: asked for when needed, every 30 s, and at once after a failure."""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+import trio
+
+from dledger_mq import requests
+from dledger_mq.errors import NameServersUnreachable, RequestRefused, RouteNotFound
+from dledger_mq.topic_route import AUTO_CREATE_TOPIC, ClientRoute, client_route
+from remoting.client import RemotingClient
+from remoting.codes import ResponseCode
+from remoting.command import Command
+from remoting.errors import BodyMalformed, RemotingError
+from remoting.route import TopicRoute, decode_route
+
+_log = logging.getLogger(__name__)
+
+# RocketMQ's pollNameServerInterval.
+REFRESH_SECONDS: Final = 30.0
+
+# A name server answers from memory; one that takes longer is left for the next.
+NAMESERVER_TIMEOUT_SECONDS: Final = 1.0
+
+# Topics one client follows. Each costs a request every 30 s.
+MAX_TOPICS: Final = 4096
+
+# Told a topic's new route when it differs from the one before.
+RouteWatcher: TypeAlias = Callable[[ClientRoute], None]
+
+
+class Routes:
+    """Routes by topic.
+
+    Args:
+        remoting: what requests go over.
+        nameservers: "host:port" each; the first that answers is asked until it fails.
+    """
+
+    def __init__(self, remoting: RemotingClient, nameservers: Sequence[str]) -> None:
+        self._remoting = remoting
+        self._nameservers = list(nameservers)
+        self._routes: dict[str, ClientRoute] = {}
+        self._creatable: set[str] = set()
+        self._asking: dict[str, trio.Event] = {}
+        self._watchers: list[RouteWatcher] = []
+
+    @property
+    def nameservers(self) -> tuple[str, ...]:
+        """The name servers, the one that is asked first in front."""
+        return tuple(self._nameservers)
+
+    def watch(self, watcher: RouteWatcher) -> None:
+        """Have `watcher` told of every route that changes. It must not block."""
+        self._watchers.append(watcher)
+
+    def unwatch(self, watcher: RouteWatcher) -> None:
+        """Undo `watch`."""
+        self._watchers.remove(watcher)
+
+    def known(self, topic: str) -> ClientRoute | None:
+        """The route as it was last learnt, without asking."""
+        return self._routes.get(topic)
+
+    def masters(self) -> set[str]:
+        """The addresses of all masters of all known routes."""
+        return {address for route in self._routes.values() for address in route.masters.values()}
+
+    async def find(self, topic: str, *, may_create: bool = False) -> ClientRoute:
+        """The route as it is known, or asked for when it is not.
+
+        Args:
+            topic: the topic.
+            may_create: for a topic that does not exist, give the queues it would get when a
+                message is sent to it.
+
+        Raises:
+            RouteNotFound: no name server knows the topic.
+            NameServersUnreachable: none of them answers.
+            RequestRefused: one answered with an unexpected code.
+        """
+        return self._routes.get(topic) or await self.refresh(topic, may_create=may_create)
+
+    async def refresh(self, topic: str, *, may_create: bool = False) -> ClientRoute:
+        """Ask for the route now. Callers that ask while a request is on its way share its answer.
+
+        Args:
+            topic: the topic.
+            may_create: see `find`; once true, later refreshes of the topic do so too.
+
+        Raises:
+            RouteNotFound, NameServersUnreachable, RequestRefused: see `find`.
+        """
+        if may_create:
+            self._creatable.add(topic)
+        asking = self._asking.get(topic)
+        if asking is not None:
+            await asking.wait()
+            route = self._routes.get(topic)
+            if route is None:
+                raise RouteNotFound(topic, self.nameservers)
+            return route
+        self._asking[topic] = done = trio.Event()
+        try:
+            route = await self._ask(topic)
+        except RouteNotFound:
+            self._forget_masters(topic)
+            raise
+        finally:
+            done.set()
+            del self._asking[topic]
+        self._store(route)
+        return route
+
+    async def ask_nameserver(self, command: Command, what: str) -> Command:
+        """Send a request to the name servers in turn until one answers.
+
+        Args:
+            command: the request.
+            what: what is asked for, for errors: "list topics".
+
+        Raises:
+            NameServersUnreachable: none answers.
+            RequestRefused: one answered with an error code other than "topic does not exist".
+        """
+        reason = "none is given"
+        for address in list(self._nameservers):
+            try:
+                reply = await self._remoting.request(address, command, NAMESERVER_TIMEOUT_SECONDS)
+            except RemotingError as error:
+                reason = str(error)
+                # The next question begins with the one that answers.
+                self._nameservers.remove(address)
+                self._nameservers.append(address)
+                continue
+            if reply.code not in (ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST):
+                raise RequestRefused(address, what, reply.code, reply.remark)
+            return reply
+        raise NameServersUnreachable(self.nameservers, reason)
+
+    async def keep_fresh(self) -> None:
+        """Ask for every known route again each 30 s, for ever."""
+        while True:
+            await trio.sleep(REFRESH_SECONDS)
+            for topic in list(self._routes):
+                try:
+                    await self.refresh(topic)
+                except (RouteNotFound, NameServersUnreachable, RequestRefused) as error:
+                    _log.warning("route of %s not refreshed: %s", topic, error)
+
+    async def _ask(self, topic: str) -> ClientRoute:
+        """Ask for the topic, then for the template of new topics if that is allowed."""
+        found = await self._ask_one(topic)
+        if found is not None:
+            return client_route(topic, found)
+        if topic in self._creatable:
+            template = await self._ask_one(AUTO_CREATE_TOPIC)
+            if template is not None:
+                return client_route(topic, template, provisional=True)
+        raise RouteNotFound(topic, self.nameservers)
+
+    async def _ask_one(self, topic: str) -> TopicRoute | None:
+        reply = await self.ask_nameserver(requests.route(topic), f"give the route of {topic}")
+        if reply.code != ResponseCode.SUCCESS:
+            return None
+        try:
+            return decode_route(reply.body)
+        except BodyMalformed as error:
+            raise NameServersUnreachable(self.nameservers, str(error)) from None
+
+    def _store(self, route: ClientRoute) -> None:
+        """Keep a route; tell the watchers when it is new."""
+        if self._routes.get(route.topic) == route:
+            return
+        if route.topic not in self._routes and len(self._routes) >= MAX_TOPICS:
+            # The one that was learnt first; if it is still in use it is asked for again.
+            del self._routes[next(iter(self._routes))]
+        self._routes[route.topic] = route
+        for watcher in list(self._watchers):
+            watcher(route)
+
+    def _forget_masters(self, topic: str) -> None:
+        """The topic is not known now.
+
+        Its queues are kept for consumers: while a group elects a leader a name server may know
+        none of its topics, and that must not take every queue away from everybody.
+        """
+        route = self._routes.get(topic)
+        if route is not None and not route.provisional:
+            self._store(ClientRoute(topic, (), route.read_queues, {}))
+        elif route is not None:
+            del self._routes[topic]

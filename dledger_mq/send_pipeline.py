@@ -1,0 +1,241 @@
+"""Messages on their way: bounded in number and bytes, sent again when a leader is lost.
+
+Costs no task for a message. One task makes the further attempts of all messages: it asks for the
+route at once after the first failure, then ever more slowly, until each message's time is over.
+"""
+
+from functools import partial
+from typing import Final
+
+import trio
+
+from dledger_mq import requests
+from dledger_mq.client import Client
+from dledger_mq.errors import MessagingError, NoMaster, Rejected
+from dledger_mq.pauses import pause_seconds
+from dledger_mq.selectors import RoundRobin
+from dledger_mq.sending import Sending, SendOutcome, judge
+from remoting.command import Command
+from remoting.errors import RemotingError
+from remoting.message_queue import MessageQueue
+
+# A broker answers in milliseconds, so that more in flight only waits somewhere else.
+MAX_IN_FLIGHT: Final = 4096
+
+# Half of what a connection holds before it takes the peer for dead.
+MAX_IN_FLIGHT_BYTES: Final = 16 * 1024 * 1024
+
+# One attempt. When a leader stands still this long, a follower has been elected in its place.
+ATTEMPT_TIMEOUT_SECONDS: Final = 3.0
+
+
+class SendPipeline:
+    """The messages of one producer between `send` and their outcomes.
+
+    Args:
+        client: whose connections and routes to use.
+        group: the producer group.
+        max_in_flight: messages without an outcome.
+        max_in_flight_bytes: their bytes.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        group: str,
+        max_in_flight: int = MAX_IN_FLIGHT,
+        max_in_flight_bytes: int = MAX_IN_FLIGHT_BYTES,
+    ) -> None:
+        self.max_in_flight = max_in_flight
+        self._client = client
+        self._group = group
+        self._max_bytes = max_in_flight_bytes
+        self._open: set[Sending] = set()
+        self._bytes = 0
+        self._changed = trio.Event()  # set when an outcome came
+        self._turns: dict[str, RoundRobin] = {}
+        # By topic: messages to send again, how often in a row that failed, when to do it next.
+        self._deferred: dict[str, list[Sending]] = {}
+        self._failures: dict[str, int] = {}
+        self._due: dict[str, float] = {}
+        self._wake = trio.Event()
+        self._closed = False
+
+    def has_room(self, weight: int) -> bool:
+        """Whether a message of `weight` bytes may start; an empty pipeline takes any one."""
+        return not self._open or (
+            len(self._open) < self.max_in_flight and self._bytes + weight <= self._max_bytes
+        )
+
+    async def wait_for_room(self, weight: int) -> None:
+        """Wait until `has_room`."""
+        while not self.has_room(weight):
+            await self._wait_for_outcome()
+
+    async def drain(self) -> None:
+        """Wait until every message has its outcome; each has one when its time is over."""
+        while self._open:
+            await self._wait_for_outcome()
+
+    def start(self, sending: Sending) -> None:
+        """Send a message; its callback is told the outcome once, perhaps before this returns."""
+        self._open.add(sending)
+        self._bytes += sending.weight
+        if self._closed:
+            self._finish(sending, sending.failure())
+        else:
+            self._attempt(sending)
+
+    def close(self) -> None:
+        """Give every message without an outcome the one it has now."""
+        self._closed = True
+        for sending in list(self._open):
+            sending.reason = "the producer was closed before the answer came"
+            # What was handed to a connection and not answered may have arrived.
+            sending.maybe_stored |= sending.address != ""
+            self._finish(sending, sending.failure())
+
+    async def send_again(self) -> None:
+        """Make the further attempts, for ever."""
+        while True:
+            now = trio.current_time()
+            due = [topic for topic, when in self._due.items() if when <= now]
+            if not due:
+                next_time = min(self._due.values(), default=float("inf"))
+                with trio.move_on_at(next_time):
+                    await self._wake.wait()
+                self._wake = trio.Event()
+            for topic in due:
+                await self._send_topic_again(topic)
+
+    async def _wait_for_outcome(self) -> None:
+        if self._changed.is_set():
+            self._changed = trio.Event()
+        await self._changed.wait()
+
+    def _attempt(self, sending: Sending) -> None:
+        """Hand a message to a connection, or defer it when there is nowhere to send it."""
+        message = sending.message
+        left = sending.deadline - trio.current_time()
+        if left <= 0:
+            self._finish(sending, sending.failure())
+            return
+        route = self._client.routes.known(message.topic)
+        if route is None or not route.write_queues:
+            sending.reason = "no leader is known for the topic"
+            sending.code = None
+            self._defer(sending)
+            return
+        if sending.selector is None:
+            queue = self._turn(message.topic).choose(
+                route.write_queues,
+                sending.queue.broker_name if sending.queue is not None else "",
+            )
+        else:
+            try:
+                queue = sending.selector(route.write_queues, message)
+            except Exception as error:
+                # The selector is the user's. Its error belongs to this message, and may come in
+                # the task that serves all others.
+                sending.reason = f"its queue selector failed: {error!r}"
+                self._finish(sending, sending.failure())
+                return
+        address = route.masters.get(queue.broker_name)
+        if address is None:
+            sending.reason = str(NoMaster(message.topic, queue.broker_name))
+            self._defer(sending)
+            return
+        sending.queue = queue
+        sending.address = address
+        sending.attempts += 1
+        self._client.remoting.request_nowait(
+            address,
+            self._command(sending, queue),
+            partial(self._answered, sending),
+            min(left, ATTEMPT_TIMEOUT_SECONDS),
+        )
+
+    def _command(self, sending: Sending, queue: MessageQueue) -> Command:
+        return requests.send(
+            self._group,
+            queue,
+            sending.body,
+            sending.properties,
+            system_flag=sending.system_flag,
+            flag=sending.message.flag,
+            born_milliseconds=sending.born_milliseconds,
+            batch=sending.batch,
+        )
+
+    def _turn(self, topic: str) -> RoundRobin:
+        turn = self._turns.get(topic)
+        if turn is None:
+            identity = self._client.identity
+            turn = RoundRobin(identity.process_id + identity.instance)
+            self._turns[topic] = turn
+        return turn
+
+    def _answered(self, sending: Sending, answer: Command | RemotingError) -> None:
+        """An attempt ended."""
+        if sending not in self._open:
+            return
+        sending.address = ""
+        outcome = judge(sending, answer)
+        if outcome is None:
+            self._defer(sending)
+            return
+        self._finish(sending, outcome)
+        if isinstance(outcome, Rejected):
+            return
+        topic = sending.message.topic
+        if self._failures:
+            self._failures.pop(topic, None)
+        route = self._client.routes.known(topic)
+        if route is not None and route.provisional:
+            # The topic exists now; learn its own queues.
+            self._schedule(topic)
+
+    def _defer(self, sending: Sending) -> None:
+        """Let a message wait for the next attempt, or tell its failure when its time is over."""
+        if self._closed or sending.deadline <= trio.current_time():
+            self._finish(sending, sending.failure())
+            return
+        topic = sending.message.topic
+        self._deferred.setdefault(topic, []).append(sending)
+        self._schedule(topic)
+
+    def _schedule(self, topic: str) -> None:
+        """Have the topic's route asked for, and what waits for it sent: at once the first time."""
+        if topic in self._due:
+            return
+        failures = self._failures.get(topic, 0)
+        self._failures[topic] = failures + 1
+        pause = pause_seconds(failures) if failures else 0.0
+        self._due[topic] = trio.current_time() + pause
+        self._wake.set()
+
+    async def _send_topic_again(self, topic: str) -> None:
+        """One further attempt of all messages of a topic that wait for one."""
+        reason = ""
+        try:
+            await self._client.routes.refresh(topic, may_create=True)
+        except MessagingError as error:
+            reason = str(error)
+        del self._due[topic]
+        waiting = self._deferred.pop(topic, [])
+        if not waiting:
+            self._failures.pop(topic, None)
+        for sending in waiting:
+            if reason:
+                sending.reason = reason
+                self._defer(sending)
+            else:
+                self._attempt(sending)
+
+    def _finish(self, sending: Sending, outcome: SendOutcome) -> None:
+        """Tell an outcome, once."""
+        if sending in self._open:
+            self._open.remove(sending)
+            self._bytes -= sending.weight
+            self._changed.set()
+            sending.callback(outcome)

@@ -1,0 +1,71 @@
+"""What a consumer wants of a topic."""
+
+from collections.abc import Mapping, Sequence
+
+from dledger_mq.errors import InvalidMessage
+from dledger_mq.message import RETRY_TOPIC_PREFIX, ReceivedMessage, check_topic
+from remoting.heartbeat import SubscriptionData
+from remoting.tags import tags_code
+
+ALL: str = "*"
+
+
+def subscription(topic: str, expression: str = ALL, version: int = 0) -> SubscriptionData:
+    """A subscription by tags.
+
+    Args:
+        topic: the topic.
+        expression: ``*`` for all messages, or tags joined by ``||``.
+        version: grows with each change of the group's subscriptions; milliseconds since 1970.
+
+    Raises:
+        InvalidMessage: the topic's name is not legal.
+    """
+    check_topic(topic)
+    tags = [tag for tag in (part.strip() for part in expression.split("||")) if tag]
+    if not tags or ALL in tags:
+        return SubscriptionData(topic, ALL, version=version)
+    return SubscriptionData(
+        topic,
+        " || ".join(tags),
+        version=version,
+        tags=tags,
+        codes=[tags_code(tag) for tag in tags],
+    )
+
+
+def group_subscriptions(
+    group: str, topics: str | Sequence[str] | Mapping[str, str], version: int
+) -> dict[str, SubscriptionData]:
+    """The subscriptions of a group by topic, its retry topic included.
+
+    Args:
+        group: the consumer group.
+        topics: one topic, several, or tag expressions by topic.
+        version: see `subscription`.
+
+    Raises:
+        InvalidMessage: a name is not legal, or there is no topic.
+    """
+    wanted: Mapping[str, str]
+    if isinstance(topics, str):
+        wanted = {topics: ALL}
+    elif isinstance(topics, Mapping):
+        wanted = topics
+    else:
+        wanted = dict.fromkeys(topics, ALL)
+    if not wanted:
+        raise InvalidMessage("", "a consumer needs at least one topic")
+    found = {topic: subscription(topic, tags, version) for topic, tags in wanted.items()}
+    retry = RETRY_TOPIC_PREFIX + group
+    found[retry] = subscription(retry, ALL, version)
+    return found
+
+
+def matches(wanted: SubscriptionData, message: ReceivedMessage) -> bool:
+    """Whether the message has one of the wanted tags.
+
+    Brokers compare hashes only, so two tags of one hash pass there; the client compares the tags.
+    Source: RocketMQ's consumers all do so.
+    """
+    return not wanted.tags or message.tags in wanted.tags

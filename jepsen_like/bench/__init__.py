@@ -1,0 +1,1 @@
+"""Throughput and latency of a group of three real processes, beside peers, in one run."""

@@ -1,0 +1,105 @@
+"""What clients asked for, what they were told, and whether both fit the committed log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from dledger.entry import Entry, Magic
+from jepsen_like.simulation.invariants import InvariantViolated
+
+_NUMBER_BYTES = 8
+
+
+class Told(Enum):
+    """What a client knows about one of its appends."""
+
+    NOTHING = "unknown"
+    ACKNOWLEDGED = "acknowledged"
+    NEVER = "certainly not appended"
+
+
+class History:
+    """All operations of a run. An append is known by the number its body begins with."""
+
+    def __init__(self) -> None:
+        self._told: list[Told] = []
+        self._index: dict[int, int] = {}  # of acknowledged appends
+        self._highest_acknowledged = -1
+        self._read_floors: dict[int, int] = {}
+        self._tickets = 0
+        self.reads_done = 0
+
+    @property
+    def acknowledged(self) -> int:
+        """How many appends were acknowledged."""
+        return len(self._index)
+
+    # --- appends --------------------------------------------------------------------------------
+
+    def begin_append(self, padding: int) -> tuple[int, bytes]:
+        """A new append: its number, and its body of 8 bytes and `padding`."""
+        number = len(self._told)
+        self._told.append(Told.NOTHING)
+        return number, number.to_bytes(_NUMBER_BYTES, "big") + bytes(padding)
+
+    def acknowledge(self, number: int, index: int) -> None:
+        """The client was told that its append is entry `index`."""
+        self._told[number] = Told.ACKNOWLEDGED
+        self._index[number] = index
+        self._highest_acknowledged = max(self._highest_acknowledged, index)
+
+    def refuse(self, number: int) -> None:
+        """The client was told that its append never happened, or is certainly lost."""
+        self._told[number] = Told.NEVER
+
+    def told(self, number: int) -> Told:
+        """What the client of an append knows."""
+        return self._told[number]
+
+    # --- reads ----------------------------------------------------------------------------------
+
+    def begin_read(self) -> int:
+        """A linearizable read begins: its ticket."""
+        self._tickets += 1
+        self._read_floors[self._tickets] = self._highest_acknowledged
+        return self._tickets
+
+    def end_read(self, ticket: int, index: int | None) -> None:
+        """A read was answered with a state that includes `index`; None: with an error."""
+        floor = self._read_floors.pop(ticket)
+        if index is None:
+            return
+        self.reads_done += 1
+        if index < floor:
+            raise InvariantViolated(
+                "reads are linearizable",
+                f"a read saw the state of entry {index}, begun after entry {floor} was acknowledged",
+            )
+
+    # --- the end --------------------------------------------------------------------------------
+
+    def check(self, entries: Sequence[Entry]) -> None:
+        """Compare what clients know with the log that the group has committed."""
+        found: dict[int, int] = {}
+        for entry in entries:
+            if entry.magic != Magic.NORMAL:
+                continue
+            number = int.from_bytes(entry.body[:_NUMBER_BYTES], "big")
+            if found.setdefault(number, entry.index) != entry.index:
+                raise InvariantViolated(
+                    "appended at most once",
+                    f"append {number} is entry {found[number]} and entry {entry.index}",
+                )
+        for number, told in enumerate(self._told):
+            if told is Told.NEVER and number in found:
+                raise InvariantViolated(
+                    "refused means never",
+                    f"append {number} was refused and is entry {found[number]}",
+                )
+            if told is Told.ACKNOWLEDGED and found.get(number) != self._index[number]:
+                raise InvariantViolated(
+                    "acknowledged means for ever",
+                    f"append {number} was acknowledged as entry {self._index[number]}, "
+                    f"it is entry {found.get(number)}",
+                )

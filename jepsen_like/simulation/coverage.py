@@ -1,0 +1,52 @@
+"""Counts of what runs reached: a simulation that never truncates tests no truncation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+# What a few hundred seeds must have reached, each at least once.
+EXPECTED = (
+    "acknowledged appends",
+    "conflicts",
+    "discarded appends",
+    "duplicated messages",
+    "elections",
+    "failed syncs",
+    "kills",
+    "leaders deposed by silence",
+    "lost messages",
+    "one-way cuts",
+    "partitions",
+    "pauses",
+    "power cuts",
+    "power cuts inside disk calls",
+    "reads",
+    "resent pushes cut",
+    "segment rolls",
+    "truncations",
+    "unknown appends",
+)
+
+
+class Coverage:
+    """Counters of one run, or the sum of many."""
+
+    def __init__(self, counts: Mapping[str, int] | None = None) -> None:
+        self._counts: Counter[str] = Counter(counts or {})
+
+    def count(self, what: str, number: int = 1) -> None:
+        """Something happened."""
+        self._counts[what] += number
+
+    def add(self, counts: Mapping[str, int]) -> None:
+        """Add the counts of another run."""
+        self._counts.update(counts)
+
+    def counts(self) -> dict[str, int]:
+        """All counts, by name."""
+        return {name: self._counts[name] for name in sorted(self._counts)}
+
+    def missing(self, expected: Iterable[str] = EXPECTED) -> list[str]:
+        """What was never reached."""
+        return [name for name in expected if not self._counts[name]]

@@ -1,0 +1,146 @@
+"""When what breaks: crashes, partitions, pauses and disk errors, each drawn from its own stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from jepsen_like.simulation.chance import Chance
+from jepsen_like.simulation.node_process import Surroundings
+from jepsen_like.simulation.swarm import NEVER
+from jepsen_like.simulation.virtual_node import VirtualNode
+
+# The longest a node stays down or paused, as a multiple of the mean: no run waits for one for ever.
+LONGEST_FACTOR = 4.0
+
+
+class Faults:
+    """Breaks the group until `end_s`, then `stop` puts everything right."""
+
+    def __init__(self, nodes: list[VirtualNode], around: Surroundings, end_s: float) -> None:
+        swarm = around.swarm
+        self._nodes = nodes
+        self._around = around
+        self._loop = around.loop
+        self._style = swarm.faults
+        self._end_s = end_s
+        self._over = False
+        self._crashes = Chance(swarm.seed, "crashes")
+        self._partitions = Chance(swarm.seed, "partitions")
+        self._pauses = Chance(swarm.seed, "pauses")
+        self._sync_errors = Chance(swarm.seed, "sync errors")
+        self._restarts = Chance(swarm.seed, "restarts")
+        self._planned: dict[str, None] = {}  # nodes whose restart is on its way
+
+    def start(self) -> None:
+        """Draw the first fault of each kind."""
+        style = self._style
+        self._again(self._crashes, style.crash_every_s, self._crash)
+        self._again(self._pauses, style.pause_every_s, self._pause)
+        self._again(self._sync_errors, style.sync_error_every_s, self._fail_sync)
+        if len(self._nodes) > 1:
+            self._again(self._partitions, style.partition_every_s, self._partition)
+        self._watch_for_the_dead()
+
+    def stop(self) -> None:
+        """Put everything right: links, pauses, and every node that is down."""
+        self._over = True
+        self._around.network.heal()
+        for node in self._nodes:
+            node.disk.steps_left = None
+            node.disk.sync_fails = False
+            if node.is_paused:
+                node.resume()
+            if not node.is_up:
+                node.start()
+
+    def _again(self, chance: Chance, every_s: float, fault: Callable[[], None]) -> None:
+        if every_s == NEVER:
+            return
+        at_s = self._loop.now + chance.wait_s(every_s)
+        if at_s < self._end_s:
+            self._loop.at(at_s, fault)
+
+    def _note(self, what: str) -> None:
+        if self._around.trace is not None:
+            self._around.trace.note(self._loop.now, "-", what)
+
+    # --- crashes ----------------------------------------------------------------------------------
+
+    def _crash(self) -> None:
+        style, chance = self._style, self._crashes
+        victims = self._nodes
+        if not chance.happens(style.crash_all):
+            victims = chance.sample(self._nodes, 1 + chance.randrange((len(self._nodes) + 1) // 2))
+        for node in victims:
+            if not node.is_up:
+                continue
+            power = chance.happens(style.power_cut)
+            if power and chance.happens(style.crash_inside_disk_call):
+                node.crash_inside_disk_call()
+            else:
+                node.crash(power=power)
+        self._again(chance, style.crash_every_s, self._crash)
+
+    def _watch_for_the_dead(self) -> None:
+        """Restart whoever is down, each after a time of its own, however it went down."""
+        if self._over:
+            return
+        for node in self._nodes:
+            if not node.is_up and node.name not in self._planned:
+                self._planned[node.name] = None
+                self._loop.after(self._time_s(self._restarts, self._style.down_mean_s), self._restart, node)
+        self._loop.after(0.01, self._watch_for_the_dead)
+
+    def _restart(self, node: VirtualNode) -> None:
+        self._planned.pop(node.name, None)
+        if not node.is_up and not self._over:
+            if self._restarts.happens(self._style.crash_inside_disk_call * 0.2):
+                node.crash_inside_disk_call()
+            node.start()
+
+    @staticmethod
+    def _time_s(chance: Chance, mean_s: float) -> float:
+        return min(chance.wait_s(mean_s), mean_s * LONGEST_FACTOR)
+
+    # --- pauses and disks -------------------------------------------------------------------------
+
+    def _pause(self) -> None:
+        chance = self._pauses
+        node = chance.choice(self._nodes)
+        if node.is_up and not node.is_paused:
+            self._around.coverage.count("pauses")
+            node.pause()
+            self._loop.after(self._time_s(chance, self._style.pause_mean_s), self._resume, node)
+        self._again(chance, self._style.pause_every_s, self._pause)
+
+    def _resume(self, node: VirtualNode) -> None:
+        if node.is_paused:
+            node.resume()
+
+    def _fail_sync(self) -> None:
+        self._sync_errors.choice(self._nodes).disk.sync_fails = True
+        self._again(self._sync_errors, self._style.sync_error_every_s, self._fail_sync)
+
+    # --- partitions -------------------------------------------------------------------------------
+
+    def _partition(self) -> None:
+        chance, network = self._partitions, self._around.network
+        names = [node.name for node in self._nodes]
+        one_way = chance.happens(network.style.one_way_cuts)
+        side = chance.sample(names, 1 + chance.randrange(len(names) - 1))
+        others = [name for name in names if name not in side]
+        if chance.happens(0.3):
+            side, others = side[:1], others[:1]  # a single link
+        self._note(f"cut {side} {'->' if one_way else '<->'} {others}")
+        self._around.coverage.count("one-way cuts" if one_way else "partitions")
+        for name in side:
+            for other in others:
+                network.cut(name, other)
+                if not one_way:
+                    network.cut(other, name)
+        self._loop.after(self._time_s(chance, self._style.partition_mean_s), self._heal)
+
+    def _heal(self) -> None:
+        self._note("all links healed")
+        self._around.network.heal()
+        self._again(self._partitions, self._style.partition_every_s, self._partition)

@@ -1,0 +1,306 @@
+"""What must hold after every step, over the whole history of a group, crashes included.
+
+The promises are Raft's (paper, figure 3) and the library's own. Everything is checked as it
+changes, so that a step costs a few comparisons: equal (index, chain sum) on two nodes means equal
+history up to there, so one comparison stands for a whole log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dledger.core.hard_state import HardState
+from dledger.core.member_state import Role
+from dledger.core.replica import Replica
+from dledger.messages import Message, PushRequest, PushResponse, VoteRequest, VoteResponse
+
+
+class InvariantViolated(Exception):
+    """A promise was broken: which one, and how, in one line."""
+
+    def __init__(self, promise: str, how: str) -> None:
+        self.promise = promise
+        self.how = how
+        super().__init__(f"{promise}: {how}")
+
+
+class Witness:
+    """What one node has shown and promised so far. Outlives its crashes."""
+
+    __slots__ = (
+        "applied",
+        "chains",
+        "committed",
+        "name",
+        "released_term",
+        "role",
+        "synced_index",
+        "synced_promise",
+        "term",
+        "votes",
+    )
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.chains: list[int] = []  # chain sum of every entry of its log, by index
+        self.synced_index = -1  # entries that are on its disk, whatever it says itself
+        self.synced_promise = HardState()
+        self.released_term = 0  # highest term that a promise of it carried
+        self.votes: dict[int, str] = {}  # granted votes that left it, by term
+        self.term = 0
+        self.role = Role.FOLLOWER
+        self.committed = -1
+        self.applied = -1
+
+
+class Invariants:
+    """The global history, and the checks of each node's steps against it."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.witnesses = {name: Witness(name) for name in names}
+        self.quorum = len(names) // 2 + 1
+        self.committed: list[int] = []  # chain sum of every entry known committed, by index
+        self._sums: list[int] = []  # the machine's sum after each applied entry, by index
+        self._leaders: dict[int, str] = {}  # by term
+        self._entries: dict[tuple[int, int], int] = {}  # (term, index) -> chain sum
+
+    # --- what leaves a node ---------------------------------------------------------------------
+
+    def released(self, name: str, peer: str, message: Message) -> None:
+        """A message leaves: what it promises must be on disk."""
+        witness = self.witnesses[name]
+        if isinstance(message, PushResponse):
+            if message.match > witness.synced_index:
+                raise InvariantViolated(
+                    "acknowledged is durable",
+                    f"{name} acknowledges {message.match}, its disk has {witness.synced_index}",
+                )
+        elif isinstance(message, VoteResponse):
+            if message.pre:
+                return
+            if message.granted:
+                self._vote_released(witness, peer, message.term)
+        elif isinstance(message, VoteRequest):
+            if message.pre:
+                return
+            self._candidacy_released(witness, message.term)
+        witness.released_term = max(witness.released_term, message.term)
+
+    def _vote_released(self, witness: Witness, peer: str, term: int) -> None:
+        before = witness.votes.setdefault(term, peer)
+        if before != peer:
+            raise InvariantViolated(
+                "one vote a term", f"{witness.name} votes for {peer} and {before} in term {term}"
+            )
+        promise = witness.synced_promise
+        if (promise.term, promise.voted_for) != (term, peer):
+            raise InvariantViolated(
+                "votes are durable",
+                f"{witness.name} votes for {peer} in term {term}, its disk says {promise}",
+            )
+
+    def _candidacy_released(self, witness: Witness, term: int) -> None:
+        promise = witness.synced_promise
+        if (promise.term, promise.voted_for) != (term, witness.name):
+            raise InvariantViolated(
+                "votes are durable",
+                f"{witness.name} stands in term {term}, its disk says {promise}",
+            )
+
+    # --- a node's log and disk --------------------------------------------------------------------
+
+    def written(self, name: str, first: int, term_chains: Sequence[tuple[int, int]]) -> None:
+        """Entries were written from `first` on: (term, chain sum) of each."""
+        chains = self.witnesses[name].chains
+        if first != len(chains):
+            raise InvariantViolated(
+                "logs are dense", f"{name} writes {first} behind {len(chains) - 1}"
+            )
+        for index, (term, chain) in enumerate(term_chains, first):
+            if self._entries.setdefault((term, index), chain) != chain:
+                raise InvariantViolated(
+                    "log matching", f"{name} has another entry {index} of term {term}"
+                )
+            chains.append(chain)
+
+    def created(self, name: str, term: int, index: int) -> None:
+        """A leader made a new entry: nobody did so before it."""
+        if (term, index) in self._entries:
+            raise InvariantViolated(
+                "log matching", f"{name} makes entry {index} of term {term} a second time"
+            )
+
+    def truncated(self, name: str, index: int) -> None:
+        """Entries behind `index` are dropped: none of them may be committed, known here or not."""
+        witness = self.witnesses[name]
+        lost = index + 1
+        if lost < min(len(self.committed), len(witness.chains)):
+            if witness.chains[lost] == self.committed[lost]:
+                raise InvariantViolated(
+                    "committed entries stay", f"{name} drops entry {lost}, which is committed"
+                )
+        if index < witness.committed:
+            raise InvariantViolated(
+                "committed entries stay",
+                f"{name} cuts at {index}, though it knows {witness.committed} is committed",
+            )
+        del witness.chains[lost:]
+        witness.synced_index = min(witness.synced_index, index)
+
+    def synced(self, name: str, index: int, promise: HardState | None) -> None:
+        """The disk has this now."""
+        witness = self.witnesses[name]
+        witness.synced_index = max(witness.synced_index, index)
+        if promise is not None:
+            witness.synced_promise = promise
+
+    def recovered(self, name: str, chains: list[int], promise: HardState) -> None:
+        """A node came back after a crash with this log and this record."""
+        witness = self.witnesses[name]
+        kept = witness.synced_index
+        if kept >= len(chains) or (kept >= 0 and chains[kept] != witness.chains[kept]):
+            raise InvariantViolated(
+                "synced entries survive",
+                f"{name} had synced {kept}, after the crash its log ends at {len(chains) - 1}",
+            )
+        before = witness.synced_promise
+        if promise.term < before.term or (
+            promise.term == before.term
+            and before.voted_for is not None
+            and promise.voted_for != before.voted_for
+        ):
+            raise InvariantViolated(
+                "votes are durable", f"{name} had recorded {before}, after the crash {promise}"
+            )
+        if promise.term < witness.released_term:
+            raise InvariantViolated(
+                "terms never go back",
+                f"{name} promised in term {witness.released_term}, is back in term {promise.term}",
+            )
+        witness.chains = chains
+        witness.synced_index = len(chains) - 1
+        witness.synced_promise = promise
+        witness.term = promise.term
+        witness.role = Role.FOLLOWER
+        witness.committed = witness.applied = -1
+
+    # --- a turn of a node -------------------------------------------------------------------------
+
+    def after_turn(self, name: str, replica: Replica) -> None:
+        """A node has finished a turn."""
+        witness, state = self.witnesses[name], replica.state
+        if state.term != witness.term:
+            if state.term < witness.term:
+                raise InvariantViolated(
+                    "terms never go back", f"{name} goes from {witness.term} to {state.term}"
+                )
+            witness.term = state.term
+        if state.role is not witness.role:
+            witness.role = state.role
+            if state.role is Role.LEADER:
+                self._elected(witness, state.term)
+        if state.role is Role.LEADER and self._leaders.get(state.term) != name:
+            self._elected(witness, state.term)
+        last = len(witness.chains) - 1
+        if replica.view.last_index != last:
+            raise InvariantViolated(
+                "the core mirrors the store",
+                f"{name} counts {replica.view.last_index}, its store ends at {last}",
+            )
+        if not (
+            state.applied <= min(state.committed, state.durable)
+            and max(state.committed, state.durable) <= last
+        ):
+            raise InvariantViolated(
+                "watermarks",
+                f"{name}: applied {state.applied}, committed {state.committed}, "
+                f"durable {state.durable}, end {last}",
+            )
+        if state.durable > witness.synced_index:
+            raise InvariantViolated(
+                "durable is on disk",
+                f"{name} counts {state.durable}, its disk has {witness.synced_index}",
+            )
+        self.check_committed(name, state.committed)
+
+    def _elected(self, witness: Witness, term: int) -> None:
+        before = self._leaders.setdefault(term, witness.name)
+        if before != witness.name:
+            raise InvariantViolated(
+                "one leader a term", f"{witness.name} and {before} lead term {term}"
+            )
+        vote = witness.votes.setdefault(term, witness.name)
+        if vote != witness.name:
+            raise InvariantViolated(
+                "one vote a term", f"{witness.name} leads term {term}, its vote went to {vote}"
+            )
+        last = len(self.committed) - 1
+        if last >= 0 and (
+            len(witness.chains) <= last or witness.chains[last] != self.committed[last]
+        ):
+            raise InvariantViolated(
+                "leader completeness",
+                f"{witness.name} leads term {term} without the committed entry {last}",
+            )
+
+    def check_committed(self, name: str, index: int) -> None:
+        """A node takes its log for committed up to `index`."""
+        witness = self.witnesses[name]
+        if index == witness.committed:
+            return
+        if index < witness.committed:
+            raise InvariantViolated(
+                "commits never go back",
+                f"{witness.name} goes from {witness.committed} to {index}",
+            )
+        witness.committed = index
+        known = min(index, len(self.committed) - 1)
+        if known >= 0 and witness.chains[known] != self.committed[known]:
+            raise InvariantViolated(
+                "committed entries are equal",
+                f"{witness.name} commits another entry at or below {known}",
+            )
+        if index < len(self.committed):
+            return
+        self._check_quorum(witness, index)
+        self.committed.extend(witness.chains[len(self.committed) : index + 1])
+
+    def _check_quorum(self, witness: Witness, index: int) -> None:
+        """The first to commit: a quorum of disks must have it, counted from outside."""
+        chain = witness.chains[index]
+        holders = [
+            other.name
+            for other in self.witnesses.values()
+            if other.synced_index >= index and other.chains[index] == chain
+        ]
+        if len(holders) < self.quorum:
+            raise InvariantViolated(
+                "committed is durable on a quorum",
+                f"{witness.name} commits {index}, which is on the disks of {holders}",
+            )
+
+    def applied(self, name: str, first: int, sums: Sequence[int]) -> None:
+        """A node applied entries from `first` on: the machine's sum after each."""
+        witness = self.witnesses[name]
+        if first != witness.applied + 1:
+            raise InvariantViolated(
+                "applied in order", f"{name} applies {first} behind {witness.applied}"
+            )
+        witness.applied += len(sums)
+        if witness.applied >= len(self.committed):
+            raise InvariantViolated(
+                "applied is committed", f"{name} applies {witness.applied}, too early"
+            )
+        known = min(witness.applied, len(self._sums) - 1)
+        if known >= first and sums[known - first] != self._sums[known]:
+            raise InvariantViolated(
+                "machines agree", f"{name} has another state at or below {known}"
+            )
+        self._sums.extend(sums[max(0, len(self._sums) - first) :])
+
+    def term_of_push(self, name: str, message: PushRequest) -> None:
+        """Only the leader of a term pushes in it."""
+        if self._leaders.get(message.term) not in (None, name):
+            raise InvariantViolated(
+                "one leader a term", f"{name} pushes in term {message.term} of another leader"
+            )

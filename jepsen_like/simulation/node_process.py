@@ -1,0 +1,310 @@
+"""The process of one simulated member: the real core over the real store, a turn at a time.
+
+A turn follows the order that `dledger.core.replica` demands of every driver. What the runtime adds
+around it (tasks, sockets, threads) is not here; what it decides (how pushes are cut and checked,
+whose append is answered how) is the runtime's own code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dledger.batches import Batches
+from dledger.core.entry_handler import Accepted, NoopEntry, Truncation, Write
+from dledger.core.hard_state import HardState
+from dledger.core.member_state import Role
+from dledger.core.replica import Outgoing, Replica
+from dledger.entry import Body, Magic, decode_entries, headers
+from dledger.errors import Discarded, DLedgerError, InvariantBroken, LeadershipLost, NotLeader
+from dledger.messages import Message, Phase, PushRequest
+from dledger.pending import Outcome, PendingAppends
+from dledger.push_check import PushCheck
+from dledger.store.batch import BatchFacts, verify_batch
+from dledger.store.index_unit import UNIT, UNIT_BYTES
+from dledger.store.log_store import SyncWork
+from dledger.store.segment_store import SegmentStore
+from jepsen_like.simulation.clients import History
+from jepsen_like.simulation.coverage import Coverage
+from jepsen_like.simulation.event_loop import EventLoop
+from jepsen_like.simulation.invariants import Invariants
+from jepsen_like.simulation.machine import SumMachine
+from jepsen_like.simulation.swarm import Swarm
+from jepsen_like.simulation.trace import Trace
+from jepsen_like.simulation.virtual_network import VirtualNetwork
+
+# Read from the store in one go: more than any simulated segment holds.
+READ_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all nodes of a run share."""
+
+    swarm: Swarm
+    loop: EventLoop
+    network: VirtualNetwork
+    invariants: Invariants
+    history: History
+    coverage: Coverage
+    trace: Trace | None
+
+
+@dataclass(slots=True)
+class Arrivals:
+    """What came in since the last turn."""
+
+    messages: list[tuple[str, Message]]
+    link_changes: list[tuple[str, bool]]
+    ended_syncs: list[SyncWork]
+    reads: list[int]
+    appends: list[tuple[list[int], list[Body]]]
+
+    @staticmethod
+    def none() -> Arrivals:
+        """Nothing came in."""
+        return Arrivals([], [], [], [], [])
+
+
+def log_chains(store: SegmentStore) -> list[int]:
+    """The chain sum of every entry of a store."""
+    chains: list[int] = []
+    while len(chains) <= store.last_index:
+        raw = store.read(len(chains), store.last_index, READ_BYTES)
+        chains += [header.chain_crc for _, header in headers(raw)]
+    return chains
+
+
+class NodeProcess:
+    """Everything that a crash takes away."""
+
+    def __init__(
+        self, name: str, store: SegmentStore, replica: Replica, batches: Batches, around: Surroundings
+    ) -> None:
+        self.name = name
+        self.store = store
+        self.replica = replica
+        self.machine = SumMachine()
+        self.work: SyncWork | None = None  # the sync that runs
+        self._batches = batches
+        self._check = PushCheck(store)
+        self._pending = PendingAppends()
+        self._around = around
+        self._led_term: int | None = None
+        self._hard_state_due: HardState | None = None
+        self._synced = (store.last_index, store.epoch)
+        self._sync_limit = -1  # what the running sync covers and no truncation has taken since
+        self._open_reads: dict[int, None] = {}
+        self._ready_reads: list[tuple[int, int]] = []
+        self._before = (replica.state.role, replica.state.term)
+
+    # --- one turn -------------------------------------------------------------------------------
+
+    def turn(self, arrivals: Arrivals, now: float) -> list[Outgoing]:
+        """Take what arrived; what leaves. Then `work` may be a sync that has to be run."""
+        replica = self.replica
+        for peer, connected in arrivals.link_changes:
+            (replica.reachable if connected else replica.unreachable)(peer, now)
+        for sender, message in arrivals.messages:
+            self._receive(sender, message, now)
+        for work in arrivals.ended_syncs:
+            self.work = None
+            self._synced = (work.index, work.epoch)
+            replica.persisted(work.index, work.epoch, work.hard_state, now)
+        for ticket in arrivals.reads:
+            self._begin_read(ticket)
+        replica.tick(now)
+        self._carry_out_writes()
+        self._apply()
+        for numbers, bodies in arrivals.appends:
+            self._propose(numbers, bodies)
+        self._begin_sync()
+        messages = replica.take_messages(now)
+        for ticket in messages.reads_lost:
+            self._end_read(ticket, None)
+        self._ready_reads += messages.reads_ready
+        self._answer_reads()
+        outgoing = [Outgoing(peer, self._filled(message)) for peer, message in messages.outgoing]
+        self._fail_lost_appends()
+        self._note_changes()
+        return outgoing
+
+    def _receive(self, sender: str, message: Message, now: float) -> None:
+        if isinstance(message, PushRequest):
+            message = self._check.check(message)
+        self.replica.receive(sender, message, now)
+
+    def _filled(self, message: Message) -> Message:
+        if isinstance(message, PushRequest) and message.phase is Phase.APPEND:
+            payload = self._batches.payload(message.prev_index + 1, message.last_index)
+            return message._replace(payload=payload)
+        return message
+
+    def ended(self) -> None:
+        """The process is gone: nobody will answer its clients."""
+        for ticket in self._open_reads:
+            self._around.history.end_read(ticket, None)
+
+    # --- the store ------------------------------------------------------------------------------
+
+    def _carry_out_writes(self) -> None:
+        writes, hard_state = self.replica.take_writes()
+        for write in writes:
+            self._carry_out(write)
+        if hard_state is not None:
+            self._hard_state_due = hard_state
+
+    def _carry_out(self, write: Write) -> None:
+        if isinstance(write, Accepted):
+            self._write_push(write.push, write.first)
+        elif isinstance(write, Truncation):
+            self._around.coverage.count("truncations")
+            self._around.invariants.truncated(self.name, write.index)
+            self._sync_limit = min(self._sync_limit, write.index)
+            self._batches.forget()
+            self.store.truncate_after(write.index)
+        elif isinstance(write, NoopEntry):
+            self._append(write.term, Magic.NOOP, [b""], write.index)
+
+    def _write_push(self, push: PushRequest, first: int) -> None:
+        raw, facts = push.payload, push.facts
+        if not isinstance(facts, BatchFacts):
+            raise InvariantBroken("a push was accepted whose entries nobody checked")
+        if first > push.prev_index + 1:
+            self._around.coverage.count("resent pushes cut")
+            _, pos, *_ = UNIT.unpack_from(
+                facts.index_units, (first - facts.first_index) * UNIT_BYTES
+            )
+            raw = raw[pos - facts.first_pos :]
+            store = self.store
+            facts = verify_batch(raw, first, store.chain_at(first - 1), store.last_term)
+        self.store.write_batch(raw, facts)
+        written = [(header.term, header.chain_crc) for _, header in headers(raw)]
+        self._around.invariants.written(self.name, first, written)
+
+    def _append(self, term: int, magic: Magic, bodies: list[Body], first: int) -> None:
+        invariants = self._around.invariants
+        invariants.created(self.name, term, first)
+        segment = self.store.end_pos // self._around.swarm.segment_bytes
+        found, last = self.store.append(term, magic, bodies)
+        if found != first:
+            raise InvariantBroken(f"the store appended at {found}, the core at {first}")
+        if self.store.end_pos // self._around.swarm.segment_bytes > segment:
+            self._around.coverage.count("segment rolls")
+        chains = [(term, self.store.chain_at(index)) for index in range(first, last + 1)]
+        invariants.written(self.name, first, chains)
+
+    def _begin_sync(self) -> None:
+        store = self.store
+        if self.work is not None:
+            return
+        if (store.last_index, store.epoch) == self._synced and self._hard_state_due is None:
+            return
+        store.note_committed(self.replica.appliable)
+        hard_state, self._hard_state_due = self._hard_state_due, None
+        self.work = store.begin_sync(hard_state)
+        self._sync_limit = self.work.index
+
+    def run_sync(self) -> SyncWork:
+        """Carry out the sync that began. Raises DiskFailed or PowerCut."""
+        work = self.work
+        if work is None:
+            raise InvariantBroken("no sync was begun")
+        work.run()
+        self._around.invariants.synced(self.name, self._sync_limit, work.hard_state)
+        return work
+
+    # --- the state machine ----------------------------------------------------------------------
+
+    @property
+    def has_to_apply(self) -> bool:
+        """Whether there is more to apply than a turn takes."""
+        return self.replica.state.applied < self.replica.appliable
+
+    def _apply(self) -> None:
+        replica, around = self.replica, self._around
+        first = replica.state.applied + 1
+        last = min(replica.appliable, first + around.swarm.apply_at_once - 1)
+        if first > last:
+            return
+        entries = decode_entries(self.store.read(first, last, READ_BYTES))
+        sums = self.machine.apply(entries)
+        around.invariants.check_committed(self.name, replica.state.committed)
+        around.invariants.applied(self.name, first, sums)
+        replica.applied_to(entries[-1].index)
+        self._pending.applied(entries, sums)
+
+    # --- clients --------------------------------------------------------------------------------
+
+    def _propose(self, numbers: list[int], bodies: list[Body]) -> None:
+        around = self._around
+        try:
+            first, term = self.replica.propose(len(bodies))
+        except NotLeader:
+            for number in numbers:
+                around.history.refuse(number)
+            return
+        self._append(term, Magic.NORMAL, bodies, first)
+
+        def done(outcome: Outcome) -> None:
+            if isinstance(outcome, list):
+                around.coverage.count("acknowledged appends", len(numbers))
+                for number, appended in zip(numbers, outcome, strict=True):
+                    around.history.acknowledge(number, appended.index)
+            elif isinstance(outcome, Discarded):
+                around.coverage.count("discarded appends", len(numbers))
+                for number in numbers:
+                    around.history.refuse(number)
+            else:
+                around.coverage.count("unknown appends", len(numbers))
+
+        self._pending.add(first, first + len(bodies) - 1, term, 0, done)
+
+    def _fail_lost_appends(self) -> None:
+        """Answer the appends of a leadership that ended, as the runtime's driver does."""
+        state, view = self.replica.state, self.replica.view
+        leading = state.term if self.replica.acks is not None else None
+        if leading == self._led_term:
+            return
+        self._led_term = leading
+
+        def error(first: int, term: int) -> DLedgerError:
+            if first <= view.last_index and view.term_at(first) == term:
+                return LeadershipLost(first, term, state.leader)
+            return Discarded(first, term)
+
+        self._pending.fail_after(state.committed, error)
+
+    def _begin_read(self, ticket: int) -> None:
+        self._open_reads[ticket] = None
+        try:
+            self.replica.request_read(ticket)
+        except NotLeader:
+            self._end_read(ticket, None)
+
+    def _answer_reads(self) -> None:
+        applied = self.replica.state.applied
+        waiting = []
+        for ticket, index in self._ready_reads:
+            if index <= applied:
+                self._around.coverage.count("reads")
+                self._end_read(ticket, index)
+            else:
+                waiting.append((ticket, index))
+        self._ready_reads = waiting
+
+    def _end_read(self, ticket: int, index: int | None) -> None:
+        del self._open_reads[ticket]
+        self._around.history.end_read(ticket, index)
+
+    # --- the record -----------------------------------------------------------------------------
+
+    def _note_changes(self) -> None:
+        state = self.replica.state
+        now = (state.role, state.term)
+        if now == self._before:
+            return
+        role_before, self._before = self._before[0], now
+        if state.role is Role.LEADER:
+            self._around.coverage.count("elections")
+        elif role_before is Role.LEADER:
+            self._around.coverage.count("leaders deposed")

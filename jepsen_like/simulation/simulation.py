@@ -1,0 +1,159 @@
+"""One run: a group, its clients and its faults, from a seed to a verdict."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dledger.core.member_state import Role
+from dledger.entry import Entry, decode_entries
+from dledger.errors import DLedgerError
+from jepsen_like.simulation.chance import Chance
+from jepsen_like.simulation.clients import History, Told
+from jepsen_like.simulation.coverage import Coverage
+from jepsen_like.simulation.event_loop import EventLoop
+from jepsen_like.simulation.faults import Faults
+from jepsen_like.simulation.invariants import Invariants, InvariantViolated
+from jepsen_like.simulation.node_process import READ_BYTES, Surroundings
+from jepsen_like.simulation.swarm import Swarm
+from jepsen_like.simulation.trace import Trace
+from jepsen_like.simulation.virtual_network import VirtualNetwork
+from jepsen_like.simulation.virtual_node import VirtualNode
+from jepsen_like.simulation.workload import Workload
+
+# Election timeouts that a healed group may take until it leads, commits and agrees: a few rounds
+# of split votes, each of at most two timeouts.
+MOST_TIMEOUTS_TO_CONVERGE = 30.0
+# How often convergence is looked at, as a share of an election timeout.
+LOOK_EVERY = 0.25
+
+
+class Failure(Exception):
+    """A run broke a promise."""
+
+    def __init__(self, seed: int, at_s: float, promise: str, how: str) -> None:
+        self.seed = seed
+        self.at_s = at_s
+        self.promise = promise
+        self.how = how
+        super().__init__(f"seed {seed}, {at_s:.6f} s: {promise}: {how}")
+
+
+class Simulation:
+    """A group of virtual nodes. `run` returns what was reached, or raises Failure."""
+
+    def __init__(self, swarm: Swarm, trace: Trace | None = None) -> None:
+        loop = EventLoop()
+        names = [f"n{number}" for number in range(swarm.nodes)]
+        network = VirtualNetwork(loop, swarm.network, Chance(swarm.seed, "network"))
+        self.coverage = Coverage()
+        self._around = Surroundings(
+            swarm, loop, network, Invariants(names), History(), self.coverage, trace
+        )
+        self._nodes = [VirtualNode(name, names, self._around) for name in names]
+        for node in self._nodes:
+            network.add(node.name, node)
+        self._workload = Workload(self._nodes, self._around)
+        self._faults = Faults(self._nodes, self._around, swarm.fault_seconds)
+        self._loop = loop
+        self._swarm = swarm
+
+    @property
+    def virtual_seconds(self) -> float:
+        """How much time has passed in the run."""
+        return self._loop.now
+
+    def run(self) -> None:
+        """Run to the end. Raises Failure with the first promise that was broken."""
+        try:
+            for node in self._nodes:
+                node.start()
+            self._workload.start()
+            self._faults.start()
+            self._loop.run_until(self._swarm.fault_seconds)
+            self._heal()
+            self._converge()
+            self._compare()
+        except InvariantViolated as violation:
+            raise self._failure(violation.promise, violation.how) from violation
+        except DLedgerError as error:
+            raise self._failure(f"no {type(error).__name__}", str(error)) from error
+        network = self._around.network
+        self.coverage.count("messages", network.sent)
+        self.coverage.count("lost messages", network.lost)
+        self.coverage.count("duplicated messages", network.duplicated)
+        self.coverage.count("events", self._loop.count)
+
+    def _failure(self, promise: str, how: str) -> Failure:
+        return Failure(self._swarm.seed, self._loop.now, promise, how)
+
+    # --- after the faults -------------------------------------------------------------------------
+
+    def _heal(self) -> None:
+        """No more faults: from here on the group must make progress."""
+        if self._around.trace is not None:
+            self._around.trace.note(self._loop.now, "-", "everything is put right")
+        self._workload.stop()
+        style = self._around.network.style
+        self._around.network.style = replace(
+            style, loss=0.0, duplication=0.0, least_delay_s=0.000_1, mean_delay_s=0.000_5
+        )
+        self._faults.stop()
+
+    def _converge(self) -> None:
+        """One leader, a new append committed, everything applied everywhere, in bounded time."""
+        timeout_s = self._swarm.election_timeout_s
+        give_up_s = self._loop.now + timeout_s * MOST_TIMEOUTS_TO_CONVERGE + 1.0
+        probes: list[int] = []
+        while self._loop.now < give_up_s:
+            self._loop.run_until(self._loop.now + timeout_s * LOOK_EVERY)
+            if self._probe_acknowledged(probes) and self._agreed():
+                return
+        raise InvariantViolated(
+            "progress after healing", f"no agreement after {MOST_TIMEOUTS_TO_CONVERGE} timeouts"
+        )
+
+    def _probe_acknowledged(self, probes: list[int]) -> bool:
+        """Whether one of the probing appends is done; a new one is made while none is."""
+        history = self._around.history
+        if any(history.told(number) is Told.ACKNOWLEDGED for number in probes):
+            return True
+        leaders = self._workload.leaders()
+        if len(leaders) == 1:
+            probes += self._workload.append_to(leaders[0], 1)
+        return False
+
+    def _agreed(self) -> bool:
+        states = [node.process.replica.state for node in self._nodes if node.process is not None]
+        ends = {
+            node.process.store.last_index for node in self._nodes if node.process is not None
+        }
+        applied = {state.applied for state in states}
+        return (
+            len(states) == len(self._nodes)
+            and sum(state.role is Role.LEADER for state in states) == 1
+            and len(applied) == 1
+            and applied == ends
+        )
+
+    def _compare(self) -> None:
+        """The stores hold the same bytes, and clients were told the truth about them."""
+        logs = [self._log(node) for node in self._nodes]
+        for node, log in zip(self._nodes, logs, strict=True):
+            if log != logs[0]:
+                raise InvariantViolated("equal bytes", f"{node.name} differs from n0")
+        sums = {node.process.machine.sum for node in self._nodes if node.process is not None}
+        if len(sums) != 1:
+            raise InvariantViolated("machines agree", f"{len(sums)} different states at the end")
+        entries: list[Entry] = [entry for run in logs[0] for entry in decode_entries(run)]
+        self._around.history.check(entries)
+
+    @staticmethod
+    def _log(node: VirtualNode) -> list[bytes]:
+        if node.process is None:
+            raise InvariantViolated("progress after healing", f"{node.name} is down")
+        store, runs, first = node.process.store, [], 0
+        while first <= store.last_index:
+            run = store.read(first, store.last_index, READ_BYTES)
+            runs.append(run)
+            first += len(decode_entries(run))
+        return runs

@@ -1,0 +1,146 @@
+"""What a seed turns on: the group, its load, and which faults come how often.
+
+Swarm testing (Groce and others, 2012): a run in which some kinds of faults are absent and others
+are strong reaches more states than a run in which every fault is mild.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from jepsen_like.simulation.chance import Chance
+from jepsen_like.simulation.virtual_disk import CrashStyle
+
+# Time with faults. Long enough for a few dozen elections in a rough seed.
+DEFAULT_FAULT_SECONDS = 20.0
+NEVER = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkStyle:
+    """What the network does to a message. Times in seconds, the others are probabilities."""
+
+    connections: bool  # ordered, and their loss is told; else each message goes its own way
+    least_delay_s: float
+    mean_delay_s: float  # on top of the least one
+    loss: float
+    duplication: float
+    one_way_cuts: float  # share of the partitions that cut one direction only
+
+
+@dataclass(frozen=True, slots=True)
+class FaultStyle:
+    """Mean seconds between faults of a kind (NEVER: not in this run), and how long they last."""
+
+    partition_every_s: float
+    partition_mean_s: float
+    crash_every_s: float
+    crash_all: float  # share of the crashes that hit everybody at once
+    power_cut: float  # share of the crashes that take the machine, not only the process
+    crash_inside_disk_call: float
+    down_mean_s: float
+    pause_every_s: float
+    pause_mean_s: float
+    sync_error_every_s: float
+    crash: CrashStyle
+
+
+@dataclass(frozen=True, slots=True)
+class LoadStyle:
+    """What clients do. Times in seconds."""
+
+    append_every_s: float
+    entries_at_once: int
+    largest_body_bytes: int
+    read_every_s: float
+    wrong_node: float  # share of the requests that go to any node, not to the leader
+
+
+@dataclass(frozen=True, slots=True)
+class Swarm:
+    """Everything that distinguishes one run from another."""
+
+    seed: int
+    nodes: int
+    fault_seconds: float
+    election_timeout_s: float
+    heartbeat_interval_s: float
+    network: NetworkStyle
+    faults: FaultStyle
+    load: LoadStyle
+    turn_mean_s: float  # from the arrival of something to the turn that looks at it
+    sync_mean_s: float
+    slow_sync: float  # share of the syncs that take a hundred times as long
+    batch_bytes: int
+    segment_bytes: int
+    index_segment_bytes: int
+    apply_at_once: int  # entries applied in one turn
+
+
+def swarm_of(
+    seed: int, nodes: int | None = None, fault_seconds: float | None = None
+) -> Swarm:
+    """The swarm of a seed; `nodes` and `fault_seconds` replace what the seed would choose."""
+    chance = Chance(seed, "swarm")
+    size = chance.choices((1, 2, 3, 5), (2, 4, 70, 24))[0]
+    election_timeout_s = chance.choice((0.15, 0.3, 0.5, 1.0))
+    body_bytes = chance.choice((16, 64, 300))
+    swarm = Swarm(
+        seed=seed,
+        nodes=size,
+        fault_seconds=DEFAULT_FAULT_SECONDS,
+        election_timeout_s=election_timeout_s,
+        heartbeat_interval_s=election_timeout_s * chance.choice((0.1, 0.2, 0.4)),
+        network=_network(chance),
+        faults=_faults(chance, election_timeout_s),
+        load=LoadStyle(
+            append_every_s=chance.choice((0.03, 0.1, 0.2, 0.5)),
+            entries_at_once=chance.choice((1, 1, 3, 8)),
+            largest_body_bytes=body_bytes,
+            read_every_s=chance.choice((0.1, 0.3, 1.0)),
+            wrong_node=chance.choice((0.05, 0.3)),
+        ),
+        turn_mean_s=chance.choice((0.000_05, 0.000_5, 0.005)),
+        sync_mean_s=chance.choice((0.000_3, 0.003, 0.03)),
+        slow_sync=chance.choice((0.0, 0.0, 0.02)),
+        batch_bytes=chance.choice((1, 200, 1_000, 65_536)),
+        segment_bytes=chance.choice((512, 1_024, 4_096, 16_384)),
+        index_segment_bytes=chance.choice((256, 1_024, 8_192)),
+        apply_at_once=chance.choice((1, 20, 1_000)),
+    )
+    if nodes is not None:
+        swarm = replace(swarm, nodes=nodes)
+    if fault_seconds is not None:
+        swarm = replace(swarm, fault_seconds=fault_seconds)
+    return swarm
+
+
+def _network(chance: Chance) -> NetworkStyle:
+    return NetworkStyle(
+        connections=chance.happens(0.5),
+        least_delay_s=chance.choice((0.000_05, 0.001, 0.01)),
+        mean_delay_s=chance.choice((0.000_1, 0.002, 0.03)),
+        loss=chance.choice((0.0, 0.0, 0.02, 0.15)),
+        duplication=chance.choice((0.0, 0.0, 0.02, 0.2)),
+        one_way_cuts=chance.choice((0.0, 0.3, 1.0)),
+    )
+
+
+def _faults(chance: Chance, election_timeout_s: float) -> FaultStyle:
+    return FaultStyle(
+        partition_every_s=chance.choice((NEVER, 0.7, 2.0, 6.0)),
+        partition_mean_s=election_timeout_s * chance.choice((0.5, 2.0, 5.0)),
+        crash_every_s=chance.choice((NEVER, 0.7, 2.0, 6.0)),
+        crash_all=chance.choice((0.0, 0.1, 0.5)),
+        power_cut=chance.choice((0.0, 0.5, 1.0)),
+        crash_inside_disk_call=chance.choice((0.0, 0.5)),
+        down_mean_s=election_timeout_s * chance.choice((0.2, 2.0, 5.0)),
+        pause_every_s=chance.choice((NEVER, NEVER, 1.0, 5.0)),
+        pause_mean_s=election_timeout_s * chance.choice((0.5, 2.0)),
+        sync_error_every_s=chance.choice((NEVER, NEVER, NEVER, 8.0)),
+        crash=CrashStyle(
+            keep=chance.choice((0.0, 0.5, 0.9)),
+            torn=chance.choice((0.0, 0.1, 0.5)),
+            names_in_order=chance.happens(0.5),
+        ),
+    )

@@ -1,0 +1,268 @@
+"""A disk in memory that forgets at a crash what was never synced.
+
+It keeps two images of every file: what a reader sees, and what survives. The promises are those of
+`dledger.store.disk`, taken at their weakest: a sector written since the last sync of its file may
+hold its old content, its new one, or (stricter than the promise) begin new and end old; a name may
+be there or not until its folder was synced.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dledger.errors import DataFolderLocked
+from jepsen_like.simulation.chance import Chance
+
+SECTOR_BYTES = 512
+
+
+class PowerCut(BaseException):
+    """The machine stopped inside a disk call. Not an Exception: no code can survive it."""
+
+
+class _File:
+    """What a name stands for: two images, and the sectors in which they may differ."""
+
+    __slots__ = ("durable", "dirty", "visible")
+
+    def __init__(self) -> None:
+        self.visible = bytearray()
+        self.durable = bytearray()
+        self.dirty: set[int] = set()  # sorted before use: the order of a set is no one's to rely on
+
+    def mark(self, at: int, size: int) -> None:
+        self.dirty.update(range(at // SECTOR_BYTES, (at + size - 1) // SECTOR_BYTES + 1))
+
+    def sync(self) -> None:
+        visible, durable = self.visible, self.durable
+        if len(durable) < len(visible):
+            durable.extend(bytes(len(visible) - len(durable)))
+        for sector in self.dirty:
+            start = sector * SECTOR_BYTES
+            durable[start : start + SECTOR_BYTES] = visible[start : start + SECTOR_BYTES]
+        self.dirty.clear()
+
+    def lose(self, chance: Chance, style: CrashStyle) -> None:
+        """Keep of each unsynced sector what chance leaves of it."""
+        if len(self.durable) < len(self.visible) and chance.happens(style.keep):
+            self.durable.extend(bytes(len(self.visible) - len(self.durable)))
+        for sector in sorted(self.dirty):
+            start = sector * SECTOR_BYTES
+            end = min(start + SECTOR_BYTES, len(self.durable))
+            if start >= end:
+                continue
+            if chance.happens(style.torn):
+                end = chance.randint(start, end)
+            elif not chance.happens(style.keep):
+                continue
+            self.durable[start:end] = self.visible[start:end]
+        self.visible = bytearray(self.durable)
+        self.dirty.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class CrashStyle:
+    """How much of the unsynced a crash spares: probabilities for one sector or one name."""
+
+    keep: float
+    torn: float
+    names_in_order: bool  # as a journal does: no later change of names without the earlier ones
+
+
+class _NameChange(NamedTuple):
+    """One change of names that its folder's sync has not made durable yet."""
+
+    old: str | None
+    new: str | None
+    file: _File | None
+
+
+class VirtualFile:
+    """One open file. Of no use after the crash of the machine it was opened on."""
+
+    __slots__ = ("_disk", "_file", "_life", "_path")
+
+    def __init__(self, disk: VirtualDisk, path: str, file: _File) -> None:
+        self._disk = disk
+        self._path = path
+        self._file = file
+        self._life = disk.life
+
+    @property
+    def path(self) -> str:
+        """What the file was opened as."""
+        return self._path
+
+    def size(self) -> int:
+        """Length in bytes."""
+        return len(self._file.visible)
+
+    def read(self, size: int, at: int) -> bytes:
+        """`size` bytes from offset `at`; fewer only at the end of the file."""
+        return bytes(self._file.visible[at : at + size])
+
+    def write(self, data: bytes, at: int) -> None:
+        """Write all of `data` at offset `at`."""
+        if not data:
+            return
+        self._disk.step(self._life)
+        visible = self._file.visible
+        if at > len(visible):
+            visible.extend(bytes(at - len(visible)))
+        visible[at : at + len(data)] = data
+        self._file.mark(at, len(data))
+
+    def grow(self, size: int) -> None:
+        """Make the file `size` bytes long, if it is shorter."""
+        self._disk.step(self._life)
+        visible = self._file.visible
+        if len(visible) < size:
+            visible.extend(bytes(size - len(visible)))
+
+    def sync(self) -> None:
+        """Make content and length durable."""
+        self._disk.step(self._life)
+        if self._disk.sync_fails:
+            # Linux marks the pages clean all the same: the store must never ask again.
+            self._disk.sync_fails = False
+            raise OSError(errno.EIO, "the virtual disk fails", self._path)
+        self._file.sync()
+
+    def close(self) -> None:
+        """Close the file. Nothing is made durable by it."""
+
+
+class VirtualLock:
+    """A lock that its holder's end releases."""
+
+    __slots__ = ("_locks", "_path")
+
+    def __init__(self, locks: dict[str, None], path: str) -> None:
+        self._locks = locks
+        self._path = path
+
+    def close(self) -> None:
+        """Release the lock."""
+        self._locks.pop(self._path, None)
+
+
+class VirtualDisk:
+    """Folders and names of one machine."""
+
+    def __init__(self, chance: Chance) -> None:
+        self._chance = chance
+        self._names: dict[str, _File] = {}
+        self._durable_names: dict[str, _File] = {}
+        self._changes: dict[str, list[_NameChange]] = {}  # by folder
+        self._folders: dict[str, None] = {}
+        self._locks: dict[str, None] = {}
+        self.life = 0  # grows with every crash; files opened before are dead
+        self.sync_fails = False  # the next sync raises an error
+        self.steps_left: int | None = None  # changing calls until the power goes, if it will
+        self.on_crash: Callable[[], None] | None = None
+
+    # --- faults -------------------------------------------------------------------------------
+
+    def step(self, life: int) -> None:
+        """Count one changing call; raise PowerCut if the power goes at it."""
+        if life != self.life:
+            raise PowerCut
+        if self.steps_left is not None:
+            self.steps_left -= 1
+            if self.steps_left < 0:
+                raise PowerCut
+
+    def end_process(self) -> None:
+        """The process ends: its files and locks are gone, what it wrote stays in the cache."""
+        self.life += 1
+        self.steps_left = None
+        self.sync_fails = False
+        self._locks.clear()
+
+    def cut_power(self, style: CrashStyle) -> None:
+        """The machine ends: what was not synced is lost, kept or torn, as chance will have it."""
+        self.end_process()
+        for folder in sorted(self._changes):
+            self._lose_names(self._changes[folder], style)
+        self._changes.clear()
+        self._names = dict(self._durable_names)
+        for path in sorted(self._names):
+            self._names[path].lose(self._chance, style)
+
+    def _lose_names(self, changes: list[_NameChange], style: CrashStyle) -> None:
+        for change in changes:
+            if not self._chance.happens(style.keep):
+                if style.names_in_order:
+                    return
+                continue
+            self._make_durable(change)
+
+    def _make_durable(self, change: _NameChange) -> None:
+        file = change.file
+        if change.old is not None:
+            file = self._durable_names.pop(change.old, None)
+        if change.new is not None and file is not None:
+            self._durable_names[change.new] = file
+
+    # --- the protocol of dledger.store.disk -----------------------------------------------------
+
+    def make_folder(self, path: str) -> None:
+        """Create the folder and its parents where they are missing; durable at once."""
+        self._folders[path] = None
+
+    def list(self, path: str) -> list[str]:
+        """Names in a folder, in an order that nobody may rely on."""
+        prefix = path.rstrip("/") + "/"
+        names = {name[len(prefix) :].partition("/")[0]: None for name in self._names if name.startswith(prefix)}
+        names |= {name[len(prefix) :].partition("/")[0]: None for name in self._folders if name.startswith(prefix)}
+        found = list(names)
+        self._chance.shuffle(found)
+        return found
+
+    def open(self, path: str, *, writable: bool = True) -> VirtualFile:
+        """Open a file that exists (else FileNotFoundError)."""
+        file = self._names.get(path)
+        if file is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file on the virtual disk", path)
+        return VirtualFile(self, path, file)
+
+    def create(self, path: str) -> VirtualFile:
+        """Create an empty file that does not exist yet (else FileExistsError)."""
+        self.step(self.life)
+        if path in self._names:
+            raise FileExistsError(errno.EEXIST, "there is such a file on the virtual disk", path)
+        file = self._names[path] = _File()
+        self._change(path, _NameChange(None, path, file))
+        return VirtualFile(self, path, file)
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a file; an existing `new` is replaced."""
+        self.step(self.life)
+        self._names[new] = self._names.pop(old)
+        self._change(new, _NameChange(old, new, None))
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        self.step(self.life)
+        if self._names.pop(path, None) is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file on the virtual disk", path)
+        self._change(path, _NameChange(path, None, None))
+
+    def sync_folder(self, path: str) -> None:
+        """Make the names in a folder durable."""
+        self.step(self.life)
+        for change in self._changes.pop(path.rstrip("/"), []):
+            self._make_durable(change)
+
+    def lock(self, path: str) -> VirtualLock:
+        """Lock the file at `path`; DataFolderLocked if another one has it."""
+        if path in self._locks:
+            raise DataFolderLocked(path.rpartition("/")[0])
+        self._locks[path] = None
+        return VirtualLock(self._locks, path)
+
+    def _change(self, path: str, change: _NameChange) -> None:
+        self._changes.setdefault(path.rpartition("/")[0], []).append(change)

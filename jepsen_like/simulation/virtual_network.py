@@ -1,0 +1,149 @@
+"""Carries messages between nodes, and loses, delays, repeats and reorders them on the way."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from dledger.messages import Message
+from jepsen_like.simulation.chance import Chance
+from jepsen_like.simulation.event_loop import EventLoop
+from jepsen_like.simulation.swarm import NetworkStyle
+
+# How long a broken connection takes to be noticed, and a new one to be made, on the average.
+NOTICE_MEAN_S = 0.02
+
+
+class Endpoint(Protocol):
+    """What a node is to the network."""
+
+    @property
+    def is_up(self) -> bool:
+        """Whether there is a process to talk to."""
+        ...
+
+    def deliver(self, sender: str, message: Message) -> None:
+        """A message arrived."""
+        ...
+
+    def peer_lost(self, peer: str) -> None:
+        """The connection to `peer` broke."""
+        ...
+
+    def peer_found(self, peer: str) -> None:
+        """There is a connection to `peer` again."""
+        ...
+
+
+class _Link:
+    """One direction between two nodes."""
+
+    __slots__ = ("connected", "cut", "generation", "last_arrival")
+
+    def __init__(self) -> None:
+        self.cut = False
+        self.connected = True
+        self.generation = 0  # of the connection: what was sent on an older one never arrives
+        self.last_arrival = 0.0
+
+
+class VirtualNetwork:
+    """All links of a group. In connection mode a link is one TCP connection of its sender."""
+
+    def __init__(self, loop: EventLoop, style: NetworkStyle, chance: Chance) -> None:
+        self._loop = loop
+        self._chance = chance
+        self._links: dict[tuple[str, str], _Link] = {}
+        self.style = style
+        self.endpoints: dict[str, Endpoint] = {}
+        self.sent = self.lost = self.duplicated = 0
+
+    def add(self, node: str, endpoint: Endpoint) -> None:
+        """Put a node on the network."""
+        for other in self.endpoints:
+            self._links[node, other] = _Link()
+            self._links[other, node] = _Link()
+        self.endpoints[node] = endpoint
+
+    def send(self, sender: str, receiver: str, message: Message) -> None:
+        """Take a message; whether and when it arrives is up to chance."""
+        self.sent += 1
+        link = self._links[sender, receiver]
+        style, chance = self.style, self._chance
+        if style.connections:
+            if link.connected:
+                arrival = max(link.last_arrival, self._loop.now + self._delay_s())
+                link.last_arrival = arrival
+                self._loop.at(arrival, self._arrive, sender, receiver, message, link.generation)
+            return
+        if style.loss and chance.happens(style.loss):
+            self.lost += 1
+            return
+        self._loop.after(self._delay_s(), self._arrive, sender, receiver, message, 0)
+        if style.duplication and chance.happens(style.duplication):
+            self.duplicated += 1
+            late_s = self._delay_s() + chance.wait_s(0.05)
+            self._loop.after(late_s, self._arrive, sender, receiver, message, 0)
+
+    def _delay_s(self) -> float:
+        return self.style.least_delay_s + self._chance.wait_s(self.style.mean_delay_s)
+
+    def _arrive(self, sender: str, receiver: str, message: Message, generation: int) -> None:
+        link = self._links[sender, receiver]
+        if link.cut or (self.style.connections and generation != link.generation):
+            return
+        self.endpoints[receiver].deliver(sender, message)
+
+    # --- faults -------------------------------------------------------------------------------
+
+    def cut(self, sender: str, receiver: str) -> None:
+        """Nothing gets from `sender` to `receiver` any more."""
+        self._links[sender, receiver].cut = True
+        self._examine(sender, receiver)
+
+    def heal(self) -> None:
+        """Every link carries messages again."""
+        for link in self._links.values():
+            link.cut = False
+        self.examine_all()
+
+    def reset(self, sender: str, receiver: str) -> None:
+        """Break one connection, which can be made again at once."""
+        if self.style.connections:
+            self._break(sender, receiver)
+            self._examine(sender, receiver)
+
+    def process_ended(self, node: str) -> None:
+        """A node is gone: its connections, both ways, with what was on them."""
+        for other in self.endpoints:
+            if other != node and self.style.connections:
+                self._break(node, other)
+                self._break(other, node)
+
+    def examine_all(self) -> None:
+        """Connect what can be connected: something was healed or restarted."""
+        for sender, receiver in self._links:
+            self._examine(sender, receiver)
+
+    def _examine(self, sender: str, receiver: str) -> None:
+        if self.style.connections:
+            self._loop.after(self._chance.wait_s(NOTICE_MEAN_S), self._settle, sender, receiver)
+
+    def _break(self, sender: str, receiver: str) -> None:
+        link = self._links[sender, receiver]
+        if link.connected:
+            link.connected = False
+            link.generation += 1
+            self.endpoints[sender].peer_lost(receiver)
+
+    def _settle(self, sender: str, receiver: str) -> None:
+        """Make the connection what the state of the link and of its ends demands."""
+        link = self._links[sender, receiver]
+        possible = (
+            not link.cut and self.endpoints[sender].is_up and self.endpoints[receiver].is_up
+        )
+        if link.connected and not possible:
+            self._break(sender, receiver)
+        elif possible and not link.connected:
+            link.connected = True
+            link.last_arrival = self._loop.now
+            self.endpoints[sender].peer_found(receiver)

@@ -1,0 +1,265 @@
+"""One member of a simulated group: a machine with a disk, and the process on it, if it runs."""
+
+from __future__ import annotations
+
+from dledger.batches import Batches
+from dledger.core.replica import Replica, ReplicaConfig
+from dledger.entry import Body
+from dledger.errors import DiskFailed
+from dledger.messages import Message
+from dledger.store.log_store import SyncWork
+from dledger.store.open_store import open_store
+from dledger.store.store_config import StoreConfig
+from jepsen_like.simulation.chance import Chance
+from jepsen_like.simulation.invariants import InvariantViolated
+from jepsen_like.simulation.node_process import Arrivals, NodeProcess, Surroundings, log_chains
+from jepsen_like.simulation.virtual_disk import PowerCut, VirtualDisk
+
+GROUP = "simulation"
+FOLDER = "/data"
+NUMBER_BYTES = 8  # what the body of every append begins with
+SLOW_SYNC_FACTOR = 100.0
+# Calls until the power goes, when it goes inside the disk: a recovery makes a few dozen.
+MOST_STEPS_TO_POWER_CUT = 25
+
+
+class VirtualNode:
+    """Starts, stops, pauses and turns one process in virtual time."""
+
+    def __init__(self, name: str, voters: list[str], around: Surroundings) -> None:
+        swarm = around.swarm
+        self.name = name
+        self.disk = VirtualDisk(Chance(swarm.seed, f"disk of {name}"))
+        self.process: NodeProcess | None = None
+        self.is_paused = False
+        self._around = around
+        self._loop = around.loop
+        self._timing = Chance(swarm.seed, f"timing of {name}")
+        self._elections = Chance(swarm.seed, f"elections of {name}")
+        self._config = ReplicaConfig(
+            name, voters, swarm.election_timeout_s, swarm.heartbeat_interval_s
+        )
+        self._store_config = StoreConfig(
+            segment_bytes=swarm.segment_bytes,
+            index_segment_bytes=swarm.index_segment_bytes,
+            max_body_bytes=swarm.load.largest_body_bytes + NUMBER_BYTES,
+            spare_segments=0,
+        )
+        self._arrivals = Arrivals.none()
+        self._life = 0  # grows with every start and end: events of an older life are void
+        self._turn_due = False
+        self._timer_at = float("inf")
+
+    @property
+    def is_up(self) -> bool:
+        """Whether there is a process; it may be paused."""
+        return self.process is not None
+
+    # --- life ---------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the process: open the store, which recovers it, and join the group."""
+        around, now = self._around, self._loop.now
+        try:
+            store = open_store(self.disk, FOLDER, self._store_config, GROUP, self.name)
+        except PowerCut:
+            around.coverage.count("power cuts during recovery")
+            self.crash(power=True)
+            return
+        chains = log_chains(store)
+        around.invariants.recovered(self.name, chains, store.hard_state)
+        batches = Batches(store, around.swarm.batch_bytes)
+        random = self._elections.random
+        replica = Replica(self._config, store.view(), store.hard_state, batches, random, now)
+        self.process = NodeProcess(self.name, store, replica, batches, around)
+        self.is_paused = False
+        self._life += 1
+        self._timer_at = float("inf")
+        self.note(f"starts, end={store.last_index} {tuple(store.hard_state)}")
+        around.network.examine_all()
+        self._wake()
+
+    def crash(self, *, power: bool) -> None:
+        """The process ends between two instructions; with `power`, so does the machine."""
+        self.note("power cut" if power else "kill -9")
+        process, self.process = self.process, None
+        self._life += 1
+        self._arrivals = Arrivals.none()
+        self._turn_due = False
+        if power:
+            self.disk.cut_power(self._around.swarm.faults.crash)
+        else:
+            self.disk.end_process()
+        if process is not None:
+            process.ended()
+        self._around.network.process_ended(self.name)
+        self._around.coverage.count("power cuts" if power else "kills")
+
+    def crash_inside_disk_call(self) -> None:
+        """Let the power go at one of the next disk calls, whatever it is part of."""
+        self.disk.steps_left = self._timing.randrange(MOST_STEPS_TO_POWER_CUT)
+
+    def pause(self) -> None:
+        """Stop the process, as SIGSTOP does: what arrives waits."""
+        self.is_paused = True
+        self.note("paused")
+
+    def resume(self) -> None:
+        """Let a paused process go on."""
+        self.is_paused = False
+        self.note("resumed")
+        self._wake()
+
+    def note(self, what: str) -> None:
+        """Write a line to the trace, if there is one."""
+        if self._around.trace is not None:
+            self._around.trace.note(self._loop.now, self.name, what)
+
+    # --- what arrives ---------------------------------------------------------------------------
+
+    def deliver(self, sender: str, message: Message) -> None:
+        """A message of a peer arrived."""
+        if self.is_up:
+            self._arrivals.messages.append((sender, message))
+            self._wake()
+
+    def peer_lost(self, peer: str) -> None:
+        """The connection to a peer broke."""
+        if self.is_up:
+            self._arrivals.link_changes.append((peer, False))
+            self._wake()
+
+    def peer_found(self, peer: str) -> None:
+        """There is a connection to a peer again."""
+        if self.is_up:
+            self._arrivals.link_changes.append((peer, True))
+            self._wake()
+
+    def append(self, numbers: list[int], bodies: list[Body]) -> None:
+        """A client asks to append; the node must be up."""
+        self._arrivals.appends.append((numbers, bodies))
+        self._wake()
+
+    def read(self, ticket: int) -> None:
+        """A client asks to read; the node must be up."""
+        self._arrivals.reads.append(ticket)
+        self._wake()
+
+    # --- turns --------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        if self._turn_due or self.is_paused or self.process is None:
+            return
+        self._turn_due = True
+        delay_s = self._timing.wait_s(self._around.swarm.turn_mean_s)
+        self._loop.after(delay_s, self._turn_event, self._life)
+
+    def _turn_event(self, life: int) -> None:
+        if life != self._life or self.process is None:
+            return
+        self._turn_due = False
+        if self.is_paused:
+            return
+        try:
+            self._turn(self.process)
+        except PowerCut:
+            self._around.coverage.count("power cuts inside disk calls")
+            self.crash(power=True)
+
+    def _turn(self, process: NodeProcess) -> None:
+        around, now = self._around, self._loop.now
+        arrivals, self._arrivals = self._arrivals, Arrivals.none()
+        if around.trace is not None:
+            self._trace_arrivals(arrivals)
+        work = process.work if not arrivals.ended_syncs else None
+        outgoing = process.turn(arrivals, now)
+        around.invariants.after_turn(self.name, process.replica)
+        for peer, message in outgoing:
+            around.invariants.released(self.name, peer, message)
+            around.network.send(self.name, peer, message)
+        if process.work is not None and process.work is not work:
+            self._loop.after(self._sync_s(), self._sync_event, self._life)
+        if process.has_to_apply:
+            self._wake()
+        self._set_timer(process)
+        if around.trace is not None:
+            self._trace_state(process)
+
+    def _sync_s(self) -> float:
+        swarm = self._around.swarm
+        seconds = self._timing.wait_s(swarm.sync_mean_s)
+        if swarm.slow_sync and self._timing.happens(swarm.slow_sync):
+            seconds *= SLOW_SYNC_FACTOR
+        return seconds
+
+    def _sync_event(self, life: int) -> None:
+        process = self.process
+        if life != self._life or process is None:
+            return
+        try:
+            work = process.run_sync()
+        except PowerCut:
+            self._around.coverage.count("power cuts inside disk calls")
+            self.crash(power=True)
+        except DiskFailed:
+            # The node stops by itself, and what the failed sync was to save is gone.
+            self._around.coverage.count("failed syncs")
+            self.crash(power=True)
+        else:
+            self._loop.after(self._timing.wait_s(0.000_1), self._sync_ended, life, work)
+
+    def _sync_ended(self, life: int, work: SyncWork) -> None:
+        if life == self._life:
+            self._arrivals.ended_syncs.append(work)
+            self._wake()
+
+    def _set_timer(self, process: NodeProcess) -> None:
+        deadline = process.replica.next_deadline()
+        if deadline <= self._loop.now:
+            raise InvariantViolated(
+                "no busy loop", f"{self.name} wants another turn at once, for nothing"
+            )
+        if deadline < self._timer_at:
+            self._timer_at = deadline
+            self._loop.at(deadline, self._timer_event, self._life, deadline)
+
+    def _timer_event(self, life: int, at: float) -> None:
+        process = self.process
+        if life != self._life or at != self._timer_at or process is None:
+            return
+        self._timer_at = float("inf")
+        if process.replica.next_deadline() <= self._loop.now:
+            self._wake()
+        else:
+            self._set_timer(process)
+
+    # --- the trace ------------------------------------------------------------------------------
+
+    def _trace_arrivals(self, arrivals: Arrivals) -> None:
+        for peer, connected in arrivals.link_changes:
+            self.note(f"{'connected to' if connected else 'lost'} {peer}")
+        for sender, message in arrivals.messages:
+            self.note(f"<- {sender} {describe(message)}")
+        for work in arrivals.ended_syncs:
+            self.note(f"synced {work.index} epoch={work.epoch} {work.hard_state}")
+        for numbers, _ in arrivals.appends:
+            self.note(f"asked to append {numbers[0]}..{numbers[-1]}")
+        for ticket in arrivals.reads:
+            self.note(f"asked to read {ticket}")
+
+    def _trace_state(self, process: NodeProcess) -> None:
+        state, view = process.replica.state, process.replica.view
+        self.note(
+            f"{state.role.name} t{state.term} vote={state.voted_for} end={view.last_index} "
+            f"dur={state.durable} com={state.committed} app={state.applied}"
+        )
+
+
+def describe(message: Message) -> str:
+    """One line for a message, without the bytes it carries."""
+    fields = [
+        f"{name}={value.name if hasattr(value, 'name') else value}"
+        for name, value in message._asdict().items()
+        if name not in ("payload", "facts")
+    ]
+    return f"{type(message).__name__}({' '.join(fields)})"

@@ -1,0 +1,75 @@
+"""Clients: they append and read at whatever node they take for the leader."""
+
+from __future__ import annotations
+
+from dledger.core.member_state import Role
+from dledger.entry import Body
+from jepsen_like.simulation.chance import Chance
+from jepsen_like.simulation.node_process import Surroundings
+from jepsen_like.simulation.virtual_node import VirtualNode
+
+
+class Workload:
+    """Appends and reads at random times."""
+
+    def __init__(self, nodes: list[VirtualNode], around: Surroundings) -> None:
+        self._nodes = nodes
+        self._around = around
+        self._load = around.swarm.load
+        self._appends = Chance(around.swarm.seed, "appends")
+        self._reads = Chance(around.swarm.seed, "reads")
+        self._over = False
+
+    def start(self) -> None:
+        """Begin; requests go on until `stop`."""
+        loop = self._around.loop
+        loop.after(self._appends.wait_s(self._load.append_every_s), self._append)
+        loop.after(self._reads.wait_s(self._load.read_every_s), self._read)
+
+    def stop(self) -> None:
+        """No more requests."""
+        self._over = True
+
+    def append_to(self, node: VirtualNode, count: int) -> list[int]:
+        """Ask a node that is up for `count` appends; their numbers."""
+        numbers: list[int] = []
+        bodies: list[Body] = []
+        for _ in range(count):
+            padding = self._appends.randrange(self._load.largest_body_bytes + 1)
+            number, body = self._around.history.begin_append(padding)
+            numbers.append(number)
+            bodies.append(body)
+        node.append(numbers, bodies)
+        return numbers
+
+    def leaders(self) -> list[VirtualNode]:
+        """The nodes that take themselves for a leader."""
+        return [
+            node
+            for node in self._nodes
+            if node.process is not None and node.process.replica.state.role is Role.LEADER
+        ]
+
+    def _target(self, chance: Chance) -> VirtualNode | None:
+        leaders = self.leaders()
+        if not leaders or chance.happens(self._load.wrong_node):
+            leaders = self._nodes
+        node = chance.choice(leaders)
+        return node if node.is_up else None
+
+    def _append(self) -> None:
+        if self._over:
+            return
+        node = self._target(self._appends)
+        if node is not None:
+            self.append_to(node, 1 + self._appends.randrange(self._load.entries_at_once))
+        wait_s = self._appends.wait_s(self._load.append_every_s)
+        self._around.loop.after(wait_s, self._append)
+
+    def _read(self) -> None:
+        if self._over:
+            return
+        node = self._target(self._reads)
+        if node is not None:
+            node.read(self._around.history.begin_read())
+        self._around.loop.after(self._reads.wait_s(self._load.read_every_s), self._read)

@@ -1,0 +1,59 @@
+"""Errors of the name server. The asker gets their text as the remark of its reply."""
+
+from remoting.errors import RemotingError
+
+
+class StaleMaster(RemotingError):
+    """A broker registers as master while a newer master of its name is known.
+
+    Attributes:
+        broker_name: the name both have.
+        address: who registered.
+        state_version: its term.
+        master_address: the master that is known.
+        master_state_version: that one's term.
+    """
+
+    def __init__(
+        self,
+        broker_name: str,
+        address: str,
+        state_version: int,
+        master_address: str,
+        master_state_version: int,
+    ) -> None:
+        self.broker_name = broker_name
+        self.address = address
+        self.state_version = state_version
+        self.master_address = master_address
+        self.master_state_version = master_state_version
+        super().__init__(
+            f"{address} is not master of {broker_name}: its state version {state_version} is older "
+            f"than {master_state_version} of {master_address}; register again with the present one"
+        )
+
+
+class TableFull(RemotingError):
+    """A table of the name server has reached its limit; what is in it stays.
+
+    Attributes:
+        table: which table.
+        limit: how many entries it may have.
+    """
+
+    def __init__(self, table: str, limit: int) -> None:
+        self.table = table
+        self.limit = limit
+        super().__init__(f"the name server knows {limit} {table} already: delete unused ones")
+
+
+class RegistrationRefused(RemotingError):
+    """A registration that cannot be meant as it is.
+
+    Attributes:
+        reason: what is wrong and what to do.
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)

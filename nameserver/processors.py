@@ -1,0 +1,238 @@
+"""What the name server answers to each request."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Final
+
+from nameserver.errors import RegistrationRefused
+from nameserver.routes import BROKER_TIMEOUT_SECONDS, BrokerIdentity, RouteTable
+from nameserver.settings import ORDER_TOPIC_NAMESPACE, SettingTable
+from remoting.bodies import (
+    COMPLETE_FIELD,
+    DataVersion,
+    JsonObject,
+    compact_json,
+    decode_registration,
+    decode_route,
+    encode_cluster_info,
+    encode_member_group,
+    encode_properties_text,
+    encode_route,
+    encode_table,
+    encode_topic_list,
+    registration_crc,
+)
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command
+from remoting.dispatch import DispatchTable
+
+# Bits of a topic's system flag.
+_UNIT: Final = 1
+_UNIT_SUBSCRIPTION: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Where a request came from, and when.
+
+    Attributes:
+        connection: identifies the connection.
+        now: seconds on the server's clock.
+    """
+
+    connection: Hashable
+    now: float
+
+
+class Processors:
+    """Answers requests from a route table and a table of settings.
+
+    Args:
+        routes: what brokers told.
+        settings: what operators stored.
+    """
+
+    def __init__(self, routes: RouteTable, settings: SettingTable) -> None:
+        self._routes = routes
+        self._settings = settings
+        self.table: DispatchTable[Asker] = DispatchTable()
+        code = RequestCode
+        for request_code, function in (
+            (code.GET_ROUTEINFO_BY_TOPIC, self._route),
+            (code.REGISTER_BROKER, self._register),
+            (code.UNREGISTER_BROKER, self._unregister),
+            (code.QUERY_DATA_VERSION, self._data_version),
+            (code.BROKER_HEARTBEAT, self._heartbeat),
+            (code.GET_BROKER_MEMBER_GROUP, self._member_group),
+            (code.GET_BROKER_CLUSTER_INFO, self._cluster),
+            (code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, self._topics),
+            (code.GET_TOPICS_BY_CLUSTER, self._topics_of_cluster),
+            (code.GET_SYSTEM_TOPIC_LIST_FROM_NS, self._system_topics),
+            (code.GET_UNIT_TOPIC_LIST, self._unit_topics),
+            (code.GET_HAS_UNIT_SUB_TOPIC_LIST, self._unit_topics),
+            (code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, self._unit_topics),
+            (code.DELETE_TOPIC_IN_NAMESRV, self._delete_topic),
+            (code.REGISTER_TOPIC_IN_NAMESRV, self._register_topic),
+            (code.WIPE_WRITE_PERM_OF_BROKER, self._wipe_write),
+            (code.ADD_WRITE_PERM_OF_BROKER, self._add_write),
+            (code.PUT_KV_CONFIG, self._put_setting),
+            (code.GET_KV_CONFIG, self._get_setting),
+            (code.DELETE_KV_CONFIG, self._delete_setting),
+            (code.GET_KVLIST_BY_NAMESPACE, self._settings_of),
+            (code.GET_NAMESRV_CONFIG, self._configuration),
+            (code.UPDATE_NAMESRV_CONFIG, self._refuse_configuration),
+        ):
+            self.table.add(request_code, function)
+
+    # Routes
+
+    def _route(self, _asker: Asker, command: Command) -> Command:
+        topic = command.text("topic")
+        route = self._routes.route(topic)
+        if route is None:
+            return command.reply(
+                ResponseCode.TOPIC_NOT_EXIST,
+                remark=f"No topic route info in name server for the topic: {topic:.255}",
+            )
+        route.order_topic_conf = self._settings.get(ORDER_TOPIC_NAMESPACE, topic)
+        return command.reply(body=encode_route(route))
+
+    def _cluster(self, _asker: Asker, command: Command) -> Command:
+        return command.reply(body=encode_cluster_info(self._routes.cluster_info()))
+
+    def _topics(self, _asker: Asker, command: Command) -> Command:
+        return command.reply(body=encode_topic_list(self._routes.topics()))
+
+    def _topics_of_cluster(self, _asker: Asker, command: Command) -> Command:
+        topics = self._routes.topics_of_cluster(command.text("cluster"))
+        return command.reply(body=encode_topic_list(topics))
+
+    def _system_topics(self, _asker: Asker, command: Command) -> Command:
+        """Every cluster and broker name is a topic, made by the brokers for tools' probes."""
+        info = self._routes.cluster_info()
+        address = next((data.master for data in info.brokers.values() if data.master), None)
+        return command.reply(body=encode_topic_list([*info.clusters, *info.brokers], address))
+
+    def _unit_topics(self, _asker: Asker, command: Command) -> Command:
+        mask, value = {
+            RequestCode.GET_UNIT_TOPIC_LIST: (_UNIT, _UNIT),
+            RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: (_UNIT_SUBSCRIPTION, _UNIT_SUBSCRIPTION),
+        }.get(RequestCode(command.code), (_UNIT | _UNIT_SUBSCRIPTION, _UNIT_SUBSCRIPTION))
+        return command.reply(body=encode_topic_list(self._routes.topics_flagged(mask, value)))
+
+    def _delete_topic(self, _asker: Asker, command: Command) -> Command:
+        self._routes.delete_topic(command.text("topic"), command.fields.get("clusterName") or None)
+        return command.reply()
+
+    def _register_topic(self, _asker: Asker, command: Command) -> Command:
+        self._routes.add_queues(command.text("topic"), decode_route(command.body).queues)
+        return command.reply()
+
+    # Brokers
+
+    def _register(self, asker: Asker, command: Command) -> Command:
+        crc = command.integer("bodyCrc32", 0)
+        if crc not in (0, registration_crc(command.body)):
+            raise RegistrationRefused("crc32 not match: the body was damaged, send it again")
+        master = self._routes.register(
+            _identity(command),
+            decode_registration(command.body, compressed=command.boolean("compressed")),
+            connection=asker.connection,
+            now=asker.now,
+            complete=command.boolean(COMPLETE_FIELD),
+            ha_address=command.fields.get("haServerAddr", ""),
+            timeout_seconds=_timeout_seconds(command, "heartbeatTimeoutMillis"),
+        )
+        fields = {}
+        if master is not None:
+            fields = {"haServerAddr": master.ha_address, "masterAddr": master.identity.address}
+        orders = self._settings.all_of(ORDER_TOPIC_NAMESPACE)
+        return command.reply(fields=fields, body=encode_table(orders) if orders else b"")
+
+    def _unregister(self, _asker: Asker, command: Command) -> Command:
+        self._routes.unregister(_identity(command))
+        return command.reply()
+
+    def _data_version(self, asker: Asker, command: Command) -> Command:
+        """Whether a broker must register again; when it need not, this is its sign of life."""
+        told = DataVersion.from_json(JsonObject.parse("data version", command.body))
+        identity = _identity(command)
+        live = self._routes.live(identity.address)
+        is_known = live is not None and live.identity == identity
+        changed = live is None or not is_known or live.data_version != told
+        if not changed:
+            self._routes.refresh(identity.address, asker.now)
+        body = b"" if live is None else compact_json(live.data_version.to_json()).encode()
+        return command.reply(fields={"changed": "true" if changed else "false"}, body=body)
+
+    def _heartbeat(self, asker: Asker, command: Command) -> Command:
+        self._routes.refresh(command.text("brokerAddr"), asker.now)
+        return command.reply()
+
+    def _member_group(self, _asker: Asker, command: Command) -> Command:
+        data = self._routes.broker(command.text("brokerName"))
+        return command.reply(body=b"" if data is None else encode_member_group(data))
+
+    def _wipe_write(self, _asker: Asker, command: Command) -> Command:
+        count = self._routes.set_write_wiped(command.text("brokerName"), True)
+        return command.reply(fields={"wipeTopicCount": str(count)})
+
+    def _add_write(self, _asker: Asker, command: Command) -> Command:
+        count = self._routes.set_write_wiped(command.text("brokerName"), False)
+        return command.reply(fields={"addTopicCount": str(count)})
+
+    # Settings
+
+    def _put_setting(self, _asker: Asker, command: Command) -> Command:
+        self._settings.put(command.text("namespace"), command.text("key"), command.text("value"))
+        return command.reply()
+
+    def _get_setting(self, _asker: Asker, command: Command) -> Command:
+        namespace, key = command.text("namespace"), command.text("key")
+        value = self._settings.get(namespace, key)
+        if value is None:
+            return command.reply(
+                ResponseCode.QUERY_NOT_FOUND,
+                remark=f"No config item, Namespace: {namespace:.100} Key: {key:.255}",
+            )
+        return command.reply(fields={"value": value})
+
+    def _delete_setting(self, _asker: Asker, command: Command) -> Command:
+        self._settings.delete(command.text("namespace"), command.text("key"))
+        return command.reply()
+
+    def _settings_of(self, _asker: Asker, command: Command) -> Command:
+        namespace = command.text("namespace")
+        table = self._settings.all_of(namespace)
+        if not table:
+            return command.reply(
+                ResponseCode.QUERY_NOT_FOUND,
+                remark=f"No config item, Namespace: {namespace:.100}",
+            )
+        return command.reply(body=encode_table(table))
+
+    def _configuration(self, _asker: Asker, command: Command) -> Command:
+        text = {"brokerTimeoutSeconds": f"{BROKER_TIMEOUT_SECONDS:.0f}"}
+        return command.reply(body=encode_properties_text(text))
+
+    def _refuse_configuration(self, _asker: Asker, command: Command) -> Command:
+        return command.reply(
+            ResponseCode.NO_PERMISSION,
+            remark="the name server has no settings to change while it runs: restart it instead",
+        )
+
+
+def _identity(command: Command) -> BrokerIdentity:
+    """Who a broker's request says it is."""
+    return BrokerIdentity(
+        command.text("clusterName"),
+        command.text("brokerName"),
+        command.integer("brokerId"),
+        command.text("brokerAddr"),
+    )
+
+
+def _timeout_seconds(command: Command, name: str) -> float:
+    """A timeout in milliseconds from the field `name`, or RocketMQ's."""
+    milliseconds = command.integer(name, 0)
+    return milliseconds / 1000 if milliseconds > 0 else BROKER_TIMEOUT_SECONDS

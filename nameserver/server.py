@@ -1,0 +1,104 @@
+"""The name server on trio."""
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+import trio
+
+from nameserver.processors import Asker, Processors
+from nameserver.routes import RouteTable
+from nameserver.settings import SettingTable
+from remoting.address import Address
+from remoting.answering import answer_each
+from remoting.command import Command
+from remoting.connection import Connection
+from remoting.server import ServerLimits, listen, serve_listeners
+
+_log = logging.getLogger(__name__)
+
+# RocketMQ's port.
+NAMESERVER_PORT: Final = 9876
+
+# The longest wait between two looks at who has expired; with a broker that is to expire sooner,
+# the look comes when that is due.
+SCAN_SECONDS: Final = 10.0
+
+
+async def serve_nameserver(
+    host: str,
+    port: int = NAMESERVER_PORT,
+    *,
+    task_status: trio.TaskStatus[Address] = trio.TASK_STATUS_IGNORED,
+    limits: ServerLimits | None = None,
+) -> None:
+    """Be a name server until cancelled. Start it by `nursery.start`, which returns the address.
+
+    Args:
+        host: the address to listen on.
+        port: 0 takes a free one.
+        task_status: told the address listened on.
+        limits: what is taken; the defaults when None.
+
+    Raises:
+        PortInUse, ListenFailed: see `remoting.server.serve`.
+    """
+    routes = RouteTable()
+    handler = _Handler(routes, Processors(routes, SettingTable()))
+    listeners = await listen(host, port)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_scan, routes)
+        await serve_listeners(listeners, handler, task_status=task_status, limits=limits)
+
+
+async def run_nameserver(host: str, port: int = NAMESERVER_PORT) -> None:
+    """Be a name server until cancelled; a cancel or an interrupt closes every connection.
+
+    Raises:
+        PortInUse, ListenFailed: see `remoting.server.serve`.
+    """
+    await serve_nameserver(host, port)
+
+
+async def _scan(routes: RouteTable) -> None:
+    """Drop brokers when their time comes."""
+    while True:
+        now = trio.current_time()
+        expiry = routes.next_expiry()
+        await trio.sleep_until(
+            now + SCAN_SECONDS if expiry is None else min(expiry, now + SCAN_SECONDS)
+        )
+        for live in routes.expire(trio.current_time()):
+            _log.warning(
+                "broker %s (%s, id %d) was silent for %.0f s and is dropped",
+                live.identity.address,
+                live.identity.broker_name,
+                live.identity.broker_id,
+                live.timeout_seconds,
+            )
+
+
+class _Handler:
+    """Answers requests; drops brokers whose connection closes."""
+
+    def __init__(self, routes: RouteTable, processors: Processors) -> None:
+        self._routes = routes
+        self._table = processors.table
+
+    def on_open(self, connection: Connection) -> None:
+        """A connection is a broker's only once it registers."""
+
+    def on_commands(self, connection: Connection, commands: Sequence[Command]) -> None:
+        answer_each(connection, commands, self._answer)
+
+    def on_close(self, connection: Connection) -> None:
+        for live in self._routes.connection_closed(connection):
+            _log.warning(
+                "broker %s (%s, id %d) closed its connection and is dropped",
+                live.identity.address,
+                live.identity.broker_name,
+                live.identity.broker_id,
+            )
+
+    def _answer(self, connection: Connection, command: Command) -> Command | None:
+        return self._table.handle(Asker(connection, trio.current_time()), command)

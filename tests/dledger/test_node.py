@@ -1,0 +1,191 @@
+"""Real nodes, real files, real sockets, in one trio loop."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+import dledger
+
+
+class Register:
+    """Keeps every body in order; the result of an entry is how many there are."""
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+
+    def apply(self, entries: Sequence[dledger.Entry]) -> list[object]:
+        results: list[object] = []
+        for entry in entries:
+            self.bodies.append(entry.body)
+            results.append(len(self.bodies))
+        return results
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+class Group:
+    """Members that can be stopped and started again."""
+
+    def __init__(self, folder: Path, nodes: int) -> None:
+        self.folder = folder
+        ports = free_ports(nodes)
+        self.peers = {f"n{i}": f"127.0.0.1:{port}" for i, port in enumerate(ports)}
+        self.machines: dict[str, Register] = {}
+        self.nodes: dict[str, dledger.Node] = {}
+        self.stacks: dict[str, AsyncExitStack] = {}
+
+    def config(self, node_id: str) -> dledger.NodeConfig:
+        return dledger.NodeConfig(
+            group="g",
+            node_id=node_id,
+            peers=self.peers,
+            data_dir=self.folder / node_id,
+            store=dledger.StoreConfig(
+                segment_bytes=1 << 20, index_segment_bytes=1 << 16, max_body_bytes=64 * 1024
+            ),
+            election_timeout_ms=200,
+            heartbeat_interval_ms=40,
+        )
+
+    async def leader(self) -> dledger.Node:
+        with trio.fail_after(10):
+            while True:
+                for node in self.nodes.values():
+                    if node.is_ready_leader:
+                        return node
+                await trio.sleep(0.01)
+
+
+@asynccontextmanager
+async def running(folder: Path, nodes: int) -> AsyncIterator[Group]:
+    group = Group(folder, nodes)
+    async with AsyncExitStack() as stack:
+        for node_id in group.peers:
+            machine = group.machines[node_id] = Register()
+            group.nodes[node_id] = await stack.enter_async_context(
+                dledger.open_node(group.config(node_id), machine)
+            )
+        yield group
+
+
+async def test_an_append_to_a_group_of_one_returns_its_result_and_survives_a_restart(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path, 1) as group:
+        leader = await group.leader()
+        appended = await leader.append(b"one")
+        assert appended.result == 1
+        assert [a.index for a in await leader.append_many([b"two", b"three"])] == [
+            appended.index + 1,
+            appended.index + 2,
+        ]
+    group2 = Group(tmp_path, 1)
+    group2.peers = group.peers
+    machine = Register()
+    async with dledger.open_node(group2.config("n0"), machine) as node:
+        group2.nodes["n0"] = node
+        await group2.leader()
+        assert machine.bodies == [b"one", b"two", b"three"]
+
+
+async def test_three_nodes_apply_the_same_entries_in_the_same_order(tmp_path: Path) -> None:
+    async with running(tmp_path, 3) as group:
+        leader = await group.leader()
+        async with trio.open_nursery() as nursery:
+            for number in range(50):
+                nursery.start_soon(leader.append, b"%d" % number)
+        index = await leader.read()
+        with trio.fail_after(5):
+            for node in group.nodes.values():
+                await node.wait_applied(index)
+        assert len(group.machines["n0"].bodies) == 50
+        assert group.machines["n0"].bodies == group.machines["n1"].bodies
+        assert group.machines["n1"].bodies == group.machines["n2"].bodies
+
+
+async def test_a_follower_rejects_an_append_and_names_the_leader(tmp_path: Path) -> None:
+    async with running(tmp_path, 3) as group:
+        leader = await group.leader()
+        await leader.append(b"x")
+        follower = next(node for node in group.nodes.values() if node is not leader)
+        with trio.fail_after(5):
+            while follower.status().leader is None:
+                await trio.sleep(0.01)
+        with pytest.raises(dledger.NotLeader) as caught:
+            await follower.append(b"y")
+        assert caught.value.leader == leader.config.node_id
+        assert caught.value.retry_safe
+
+
+async def test_committed_yields_every_entry_and_then_waits_for_more(tmp_path: Path) -> None:
+    async with running(tmp_path, 1) as group:
+        leader = await group.leader()
+        await leader.append_many([b"a", b"b"])
+        seen = []
+        with trio.fail_after(5):
+            async for entry in leader.committed(0):
+                if entry.magic == dledger.Magic.NORMAL:
+                    seen.append(entry.body)
+                if len(seen) == 2:
+                    await leader.append(b"c")
+                if len(seen) == 3:
+                    break
+        assert seen == [b"a", b"b", b"c"]
+
+
+async def test_a_body_over_the_limit_is_rejected_before_it_enters_the_log(tmp_path: Path) -> None:
+    async with running(tmp_path, 1) as group:
+        leader = await group.leader()
+        with pytest.raises(dledger.EntryTooLarge):
+            await leader.append(bytes(64 * 1024 + 1))
+        assert (await leader.append(b"ok")).result == 1
+
+
+async def test_a_state_machine_that_raises_stops_the_node_with_its_name(tmp_path: Path) -> None:
+    class Broken:
+        def apply(self, entries: Sequence[dledger.Entry]) -> list[object]:
+            raise ValueError("cannot")
+
+    group = Group(tmp_path, 1)
+    with pytest.raises(dledger.MachineFailed) as caught:
+        async with dledger.open_node(group.config("n0"), Broken()) as node:
+            group.nodes["n0"] = node
+            leader = await group.leader()
+            await leader.append(b"x")
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+async def test_an_address_in_use_is_said_so(tmp_path: Path) -> None:
+    group = Group(tmp_path, 1)
+    with socket.socket() as taken:
+        host, port = group.peers["n0"].split(":")
+        taken.bind((host, int(port)))
+        taken.listen()
+        with pytest.raises(dledger.AddressInUse, match="stop the process"):
+            async with dledger.open_node(group.config("n0"), Register()):
+                pytest.fail("opened")
+
+
+async def test_a_cancelled_append_gives_up_the_wait_and_not_the_entry(tmp_path: Path) -> None:
+    async with running(tmp_path, 1) as group:
+        leader = await group.leader()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(leader.append, b"abandoned")
+            await trio.testing.wait_all_tasks_blocked(0)
+            nursery.cancel_scope.cancel()
+        await leader.append(b"next")
+        assert group.machines["n0"].bodies[-1] == b"next"

@@ -1,0 +1,241 @@
+"""Reads the project's modules and names every place that breaks a rule of rings.toml.
+
+Only `ast` is used: nothing of the project is imported, so that half-written packages can be
+checked and importing has no side effects.
+"""
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+RING_LAST = 3
+
+
+@dataclass(frozen=True)
+class Opening:
+    """Names that one file may use although its package or ring may not."""
+
+    names: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The content of rings.toml."""
+
+    packages: dict[str, list[str]]
+    third_party: dict[str, list[str]]
+    denied: dict[int, tuple[str, ...]]
+    rings: dict[str, int]
+    reasons: dict[str, str]
+    openings: dict[str, Opening]
+    listed_twice: tuple[str, ...]
+
+    def ring_of(self, path: str) -> int:
+        """The ring of a file; a file that is not listed is pure."""
+        return self.rings.get(path, 0)
+
+    def opens(self, path: str, name: str) -> bool:
+        """Whether an opening lets this file use this name."""
+        opening = self.openings.get(path)
+        return opening is not None and any(is_within(name, opened) for opened in opening.names)
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One module: its path from the root, its dotted name and its syntax tree."""
+
+    path: str
+    module: str
+    text: str
+    tree: ast.Module
+
+    @property
+    def package(self) -> str:
+        """The top-level package it belongs to."""
+        return self.module.partition(".")[0]
+
+
+def is_within(name: str, outer: str) -> bool:
+    """Whether a dotted name is the outer one or something inside it."""
+    return name == outer or name.startswith(outer + ".")
+
+
+def read_rules(tables: dict[str, Any]) -> Rules:
+    """The rules in the tables of rings.toml; raises KeyError when one of them is missing."""
+    kinds = tables["kinds"]
+    rings: dict[str, int] = {}
+    reasons: dict[str, str] = {}
+    listed_twice: list[str] = []
+    for ring, entries in tables.get("rings", {}).items():
+        for path, reason in entries.items():
+            if path in rings:
+                listed_twice.append(path)
+            rings[path] = int(ring)
+            reasons[path] = reason
+    openings = {
+        path: Opening(names=tuple(entry["names"]), reason=entry["reason"])
+        for path, entry in tables.get("openings", {}).items()
+    }
+    return Rules(
+        packages=tables["packages"],
+        third_party=tables["third_party"],
+        denied={
+            int(ring): tuple(name for kind in denied for name in kinds[kind])
+            for ring, denied in tables["denied"].items()
+        },
+        rings=rings,
+        reasons=reasons,
+        openings=openings,
+        listed_twice=tuple(listed_twice),
+    )
+
+
+def read_tree(root: Path, packages: list[str]) -> dict[str, SourceFile]:
+    """All modules of the packages below a root, by path. A package not there yet has none."""
+    files: dict[str, SourceFile] = {}
+    for package in packages:
+        for found in sorted((root / package).rglob("*.py")):
+            path = found.relative_to(root).as_posix()
+            parts = path.removesuffix(".py").split("/")
+            module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+            text = found.read_text(encoding="utf-8")
+            files[path] = SourceFile(path, module, text, ast.parse(text, filename=path))
+    return files
+
+
+def imported_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and full dotted name of each import, wherever it stands.
+
+    Imports inside functions and under TYPE_CHECKING are found too: every node is walked. A
+    relative import is given as it is written, with its dots.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            separator = "" if module.endswith(".") else "."
+            for alias in node.names:
+                yield node.lineno, module if alias.name == "*" else module + separator + alias.name
+
+
+def used_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and full dotted name of each use of something imported, or of a builtin by its name."""
+    origins: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                local = alias.asname or alias.name.partition(".")[0]
+                origins[local] = alias.name if alias.asname else local
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                origins[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            dotted = _dotted(node)
+            if dotted is not None:
+                local, _, rest = dotted.partition(".")
+                if local in origins:
+                    yield node.lineno, f"{origins[local]}.{rest}"
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            yield node.lineno, origins.get(node.func.id, node.func.id)
+
+
+def _dotted(node: ast.expr) -> str | None:
+    """The text of a plain chain of attributes, None for anything else."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        inner = _dotted(node.value)
+        return None if inner is None else f"{inner}.{node.attr}"
+    return None
+
+
+def forbidden_imports(files: dict[str, SourceFile], rules: Rules) -> list[str]:
+    """Imports that the tables of packages do not allow."""
+    found: list[str] = []
+    for file in files.values():
+        for line, name in imported_names(file.tree):
+            where = f"{file.path}:{line}"
+            top = name.partition(".")[0]
+            if name.startswith("."):
+                found.append(f"{where}: relative import {name}: write the full name")
+                continue
+            if top == file.package or top in sys.stdlib_module_names:
+                continue
+            if rules.opens(file.path, name):
+                continue
+            if top in rules.packages:
+                allowed = rules.packages[file.package]
+                if not any(is_within(name, part) for part in allowed):
+                    found.append(f"{where}: {file.package} may not import {name}")
+            elif top not in rules.third_party[file.package]:
+                found.append(f"{where}: {file.package} may not import {name} from outside")
+    return found
+
+
+def ring_breaches(files: dict[str, SourceFile], rules: Rules) -> list[str]:
+    """Names used in a ring that is denied them, and imports that point to a higher ring.
+
+    A thing that a file may not use is told once, at its first line.
+    """
+    by_module = {file.module: file.path for file in files.values()}
+    found: list[str] = []
+    for file in files.values():
+        ring = rules.ring_of(file.path)
+        names = set(imported_names(file.tree)) | set(used_names(file.tree))
+        told: set[str] = set()
+        for line, name in sorted(names):
+            for entry in rules.denied[ring]:
+                if not is_within(name, entry) or entry in told or rules.opens(file.path, name):
+                    continue
+                told.add(entry)
+                found.append(f"{file.path}:{line}: ring {ring} may not use {name}")
+                break
+        for line, name in imported_names(file.tree):
+            target = _resolve(name, by_module)
+            if target is not None and target not in told and rules.ring_of(target) > ring:
+                told.add(target)
+                above = rules.ring_of(target)
+                found.append(f"{file.path}:{line}: ring {ring} imports {target} of ring {above}")
+    return found
+
+
+def _resolve(name: str, by_module: dict[str, str]) -> str | None:
+    """The file that an imported name lives in: the longest part of it that is a module."""
+    while name:
+        if name in by_module:
+            return by_module[name]
+        name = name.rpartition(".")[0]
+    return None
+
+
+def stale_entries(files: dict[str, SourceFile], rules: Rules) -> list[str]:
+    """Lines of rings.toml that say nothing: file gone, no reason, name not used, listed twice."""
+    found = [f"{path} is listed in two rings" for path in rules.listed_twice]
+    for path, reason in rules.reasons.items():
+        if path not in files:
+            found.append(f"{path} is listed in a ring but does not exist")
+        if not reason.strip():
+            found.append(f"{path} is listed in a ring without a reason")
+        if not 1 <= rules.rings[path] <= RING_LAST:
+            found.append(f"{path} is listed in ring {rules.rings[path]}, which does not exist")
+    for path, opening in rules.openings.items():
+        if path not in files:
+            found.append(f"{path} has an opening but does not exist")
+            continue
+        if not opening.reason.strip():
+            found.append(f"{path} has an opening without a reason")
+        tree = files[path].tree
+        names = {name for _, name in imported_names(tree)} | {name for _, name in used_names(tree)}
+        found.extend(
+            f"{path} has an opening for {opened}, which it does not use"
+            for opened in opening.names
+            if not any(is_within(name, opened) for name in names)
+        )
+    return found

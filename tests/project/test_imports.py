@@ -1,0 +1,236 @@
+"""The packages and rings of rings.toml hold, and each check of them can fail."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.project.source_tree import (
+    Rules,
+    SourceFile,
+    forbidden_imports,
+    read_rules,
+    read_tree,
+    ring_breaches,
+    stale_entries,
+)
+
+PROJECT = Path(__file__).parent.parent.parent
+RULES_TABLES = tomllib.loads((Path(__file__).parent / "rings.toml").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def rules() -> Rules:
+    return read_rules(RULES_TABLES)
+
+
+@pytest.fixture(scope="module")
+def files(rules: Rules) -> dict[str, SourceFile]:
+    return read_tree(PROJECT, list(rules.packages))
+
+
+def test_each_package_imports_only_what_it_may(files: dict[str, SourceFile], rules: Rules) -> None:
+    found = forbidden_imports(files, rules)
+    assert not found, "\n".join(found)
+
+
+def test_each_file_keeps_to_its_ring(files: dict[str, SourceFile], rules: Rules) -> None:
+    found = ring_breaches(files, rules)
+    assert not found, "\n".join(found)
+
+
+def test_each_line_of_the_ring_lists_is_needed(files: dict[str, SourceFile], rules: Rules) -> None:
+    found = stale_entries(files, rules)
+    assert not found, "\n".join(found)
+
+
+# Below, the checks are shown to be able to fail, each on a tree of one or two small files.
+
+
+def small_tree(root: Path, sources: dict[str, str]) -> dict[str, SourceFile]:
+    """Write the sources below a root, as packages, and read them back."""
+    for path, text in sources.items():
+        target = root / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+    return read_tree(root, sorted({path.partition("/")[0] for path in sources}))
+
+
+def rules_with(rings: str = "", openings: str = "") -> Rules:
+    """The real rules, with other lists of files."""
+    lists = tomllib.loads(f"{rings}\n[openings]\n{openings}\n")
+    return read_rules({**RULES_TABLES, "rings": {}, **lists})
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "expected"),
+    [
+        ("broker/a.py", "import nameserver.routes", "broker may not import nameserver.routes"),
+        ("dledger_mq/a.py", "from broker import a", "dledger_mq may not import broker.a"),
+        ("nameserver/a.py", "import dledger_mq", "nameserver may not import dledger_mq"),
+        ("remoting/a.py", "import dledger", "remoting may not import dledger"),
+        ("dledger/a.py", "from remoting import frame", "dledger may not import remoting.frame"),
+        (
+            "dledger_spark/a.py",
+            "from dledger import store, node",
+            "dledger_spark may not import dledger.node",
+        ),
+        ("dledger/a.py", "def f():\n    import broker\n", "dledger may not import broker"),
+        (
+            "dledger/a.py",
+            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import broker\n",
+            "dledger may not import broker",
+        ),
+        ("broker/a.py", "from . import b", "relative import .b: write the full name"),
+        ("broker/a.py", "from ..dledger import b", "relative import ..dledger.b"),
+        ("dledger/a.py", "import pyspark.sql", "may not import pyspark.sql from outside"),
+        ("remoting/a.py", "from click import echo", "may not import click.echo from outside"),
+    ],
+)
+def test_a_forbidden_import_is_found(tmp_path: Path, path: str, source: str, expected: str) -> None:
+    found = forbidden_imports(small_tree(tmp_path, {path: source}), rules_with())
+    assert len(found) == 1
+    assert expected in found[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("broker/a.py", "import dledger.node\nfrom remoting import frame\nimport struct\n"),
+        ("broker/a.py", "from broker.b import c\nimport trio\n"),
+        ("dledger_spark/a.py", "from dledger import store\nimport dledger.store.segment\n"),
+        ("jepsen_like/a.py", "import broker, nameserver, dledger_mq, dledger_spark\n"),
+    ],
+)
+def test_an_allowed_import_is_not_reported(tmp_path: Path, path: str, source: str) -> None:
+    assert forbidden_imports(small_tree(tmp_path, {path: source}), rules_with()) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import trio",
+        "import random",
+        "import time",
+        "import os.path",
+        "import socket",
+        "from logging import getLogger",
+        "import datetime",
+        "import secrets",
+        "import threading",
+        "from pathlib import Path",
+        "import asyncio",
+        "def f():\n    import random\n",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import trio\n",
+        "import importlib\nimportlib.import_module('trio')\n",
+        "__import__('trio')",
+        "open('a')",
+        "import sys\nsys.argv\n",
+    ],
+)
+def test_a_pure_file_that_is_not_pure_is_found(tmp_path: Path, source: str) -> None:
+    found = ring_breaches(small_tree(tmp_path, {"dledger/a.py": source}), rules_with())
+    assert found
+    assert all("ring 0 may not use" in line for line in found)
+
+
+@pytest.mark.parametrize(
+    ("ring", "source"),
+    [
+        (1, "import trio"),
+        (1, "import time"),
+        (1, "import random"),
+        (1, "import socket"),
+        (2, "import os\nos.environ['HOME']\n"),
+        (2, "from os import environ"),
+        (2, "import os as system\nsystem.getenv('HOME')\n"),
+        (2, "import time\ntime.time()\n"),
+        (2, "from time import time_ns as now"),
+        (2, "from datetime import datetime\ndatetime.now()\n"),
+        (2, "import datetime\ndatetime.datetime.now(datetime.UTC)\n"),
+        (2, "from sys import argv"),
+        (2, "import sys\nprogram = sys.argv[0]\n"),
+        (2, "import click"),
+        (3, "import asyncio"),
+        (3, "import importlib\nimportlib.import_module('broker')\n"),
+    ],
+)
+def test_a_breach_of_a_higher_ring_is_found(tmp_path: Path, ring: int, source: str) -> None:
+    rules = rules_with(f'[rings.{ring}]\n"dledger/a.py" = "a trial"')
+    found = ring_breaches(small_tree(tmp_path, {"dledger/a.py": source}), rules)
+    assert found
+    assert all(f"ring {ring} may not use" in line for line in found)
+
+
+@pytest.mark.parametrize(
+    ("ring", "source"),
+    [
+        (0, "import struct, zlib, json, sys\nsys.maxsize\nfrom dataclasses import dataclass\n"),
+        (1, "import os, mmap, struct\nos.fdatasync(3)\n"),
+        (2, "import os, time, trio\ntime.monotonic()\nos.close(3)\n"),
+        (3, "import os, sys, time, click\nos.environ\nsys.argv\ntime.time()\n"),
+    ],
+)
+def test_what_a_ring_may_use_is_not_reported(tmp_path: Path, ring: int, source: str) -> None:
+    rules = rules_with(f'[rings.{ring}]\n"dledger/a.py" = "a trial"' if ring else "")
+    assert ring_breaches(small_tree(tmp_path, {"dledger/a.py": source}), rules) == []
+
+
+@pytest.mark.parametrize(
+    "source", ["import dledger.node", "from dledger import node", "from dledger.node import Node"]
+)
+def test_an_import_that_points_to_a_higher_ring_is_found(tmp_path: Path, source: str) -> None:
+    rules = rules_with('[rings.2]\n"dledger/node.py" = "a trial"')
+    tree = small_tree(tmp_path, {"dledger/node.py": "", "dledger/core/a.py": source})
+    assert ring_breaches(tree, rules) == [
+        "dledger/core/a.py:1: ring 0 imports dledger/node.py of ring 2"
+    ]
+
+
+def test_an_opening_lets_one_file_use_one_name(tmp_path: Path) -> None:
+    opening = '"dledger_mq/a.py" = { names = ["random", "broker"], reason = "a trial" }'
+    rules = rules_with(openings=opening)
+    tree = small_tree(
+        tmp_path,
+        {
+            "dledger_mq/a.py": "import random, broker.topics\nimport time\n",
+            "dledger_mq/b.py": "import random, broker.topics\n",
+        },
+    )
+    assert forbidden_imports(tree, rules) == [
+        "dledger_mq/b.py:1: dledger_mq may not import broker.topics"
+    ]
+    assert ring_breaches(tree, rules) == [
+        "dledger_mq/a.py:2: ring 0 may not use time",
+        "dledger_mq/b.py:1: ring 0 may not use random",
+    ]
+    assert stale_entries(tree, rules) == []
+
+
+@pytest.mark.parametrize(
+    ("rings", "openings", "expected"),
+    [
+        ('[rings.1]\n"dledger/gone.py" = "a trial"', "", "listed in a ring but does not exist"),
+        ('[rings.1]\n"dledger/a.py" = " "', "", "listed in a ring without a reason"),
+        ('[rings.7]\n"dledger/a.py" = "a trial"', "", "ring 7, which does not exist"),
+        (
+            '[rings.1]\n"dledger/a.py" = "a"\n[rings.2]\n"dledger/a.py" = "b"',
+            "",
+            "listed in two rings",
+        ),
+        ("", '"dledger/gone.py" = { names = [], reason = "a" }', "opening but does not exist"),
+        ("", '"dledger/a.py" = { names = ["zlib"], reason = "" }', "opening without a reason"),
+        ("", '"dledger/a.py" = { names = ["random"], reason = "a" }', "which it does not use"),
+    ],
+)
+def test_a_line_that_says_nothing_is_found(
+    tmp_path: Path, rings: str, openings: str, expected: str
+) -> None:
+    tree = small_tree(tmp_path, {"dledger/a.py": "import zlib"})
+    found = stale_entries(tree, rules_with(rings, openings))
+    assert len(found) == 1
+    assert expected in found[0]
+
+
+def test_a_package_that_does_not_exist_yet_is_no_error(tmp_path: Path) -> None:
+    assert read_tree(tmp_path, ["dledger", "broker"]) == {}
