@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import click
 import trio
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
@@ -39,7 +40,7 @@ _TAIL_WAIT_MS = 10_000
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__)
 def commands() -> None:
-    """A replicated, durable log.
+    r"""A replicated, durable log.
 
     \b
     Try it:
@@ -269,7 +270,7 @@ def status(folder: Path | None, peers: str | None, group: str, as_json: bool) ->
     if as_json:
         click.echo(json.dumps(found))
         return
-    table = Table(title=f"group {name}")
+    table = Table(title=f"group {name}", box=SIMPLE)
     for column in ("node", "address", "role", "term", "last", "durable", "committed", "applied"):
         table.add_column(
             column, justify="left" if column in ("node", "address", "role") else "right"
@@ -278,7 +279,7 @@ def status(folder: Path | None, peers: str | None, group: str, as_json: bool) ->
         if "problem" in node:
             table.add_row(node_id, members[node_id], "unreachable", *[""] * 5)
             continue
-        role = f"{node['role']}, ready" if node["ready"] else str(node["role"])
+        role = f"{node['role']}{' (ready)' if node['ready'] else ''}"
         numbers = ("term", "last_index", "durable", "committed", "applied")
         table.add_row(node_id, members[node_id], role, *(str(node[key]) for key in numbers))
     Console().print(table)

@@ -248,7 +248,8 @@ class Driver:
 
     def _fail_lost_appends(self) -> None:
         """Answer the appends of a leadership that ended: committed ones still wait to be applied,
-        replaced ones are certainly lost, and nobody here can tell about the rest."""
+        replaced ones are certainly lost, and nobody here can tell about the rest.
+        """
         state = self._replica.state
         leading = state.term if self._replica.acks is not None else None
         if leading == self._led_term:

@@ -63,7 +63,8 @@ class Link:
 
     def send(self, frame: bytes) -> None:
         """Let a frame leave soon. Without a connection it is dropped: the protocol repeats what
-        matters, and a member that comes back is compared anew."""
+        matters, and a member that comes back is compared anew.
+        """
         if not self.connected:
             return
         self._outbox.append(frame)

@@ -34,11 +34,12 @@ from dledger.push_check import PushCheck
 from dledger.state_machine import StateMachine
 from dledger.status import PeerStatus, RoleChange, Status
 from dledger.store.disk import OsDisk
-from dledger.store.log_store import LogStore
 from dledger.store.open_store import open_store
+from dledger.store.segment_store import SegmentStore
 
-# How often the record of what is committed is brought up to date, for readers of the folder.
-COMMITTED_RECORD_INTERVAL_S = 1.0
+# How often the record of what is committed is brought up to date, for readers of the folder, and
+# a spare segment is written if one is wanted. A full segment takes longer than this to fill.
+HOUSEKEEPING_INTERVAL_S = 1.0
 
 # What `committed` hands out between two checkpoints.
 _ITERATE_BYTES = 256 * 1024
@@ -47,7 +48,7 @@ _ITERATE_BYTES = 256 * 1024
 class Node:
     """A running member. Made by `open_node`; every method is for the node's own trio thread."""
 
-    def __init__(self, config: NodeConfig, store: LogStore, machine: StateMachine) -> None:
+    def __init__(self, config: NodeConfig, store: SegmentStore, machine: StateMachine) -> None:
         self.config = config
         self._store = store
         self._closing = False
@@ -149,7 +150,7 @@ class Node:
         """The bytes of these bodies, if there is room for them now."""
         total = 0
         for body in bodies:
-            size = body_bytes(body)
+            size = len(body) if type(body) is bytes else body_bytes(body)
             if size > self.config.store.max_body_bytes:
                 raise EntryTooLarge(size, self.config.store.max_body_bytes)
             total += size
@@ -188,7 +189,7 @@ class Node:
         return index
 
     def committed(self, start: int = 0) -> CommittedEntries:
-        """Every committed entry from `start` on (no-ops too), and then each new one, without end."""
+        """Every committed entry from `start` on (no-ops too), then each new one, without end."""
         first = max(start, self._store.first_index)
         return CommittedEntries(
             first, lambda index: self.entries(index, _ITERATE_BYTES), self.wait_appliable
@@ -196,7 +197,8 @@ class Node:
 
     def entries(self, first: int, max_bytes: int) -> list[Entry]:
         """Committed entries from `first`, as many as fit into `max_bytes` (at least one, if there
-        is one)."""
+        is one).
+        """
         last = self._replica.appliable
         first = max(first, self._store.first_index)
         if first > last:
@@ -271,7 +273,7 @@ class Node:
             nursery.start_soon(link.run)
         nursery.start_soon(self._driver.run)
         nursery.start_soon(self._applier.run)
-        nursery.start_soon(self._record_committed)
+        nursery.start_soon(self._keep_house)
 
     def _stop(self) -> None:
         self._closing = True
@@ -280,14 +282,16 @@ class Node:
         self._driver.reject_submissions(NodeClosing())
         self._store.note_committed(self._replica.appliable)
 
-    async def _record_committed(self) -> None:
+    async def _keep_house(self) -> None:
         recorded = -1
         while True:
-            await trio.sleep(COMMITTED_RECORD_INTERVAL_S)
+            await trio.sleep(HOUSEKEEPING_INTERVAL_S)
             if self._replica.appliable > recorded:
                 recorded = self._replica.appliable
                 self._store.note_committed(recorded)
                 self._store.save_committed()
+            if self._store.spare_wanted:
+                await trio.to_thread.run_sync(self._store.prepare_spare)
 
     def _link_changed(self, peer: str, connected: bool) -> None:
         self._driver.link_changed(peer, connected)

@@ -69,6 +69,7 @@ async def call_master(
     *,
     accepted: Collection[int] = _SUCCESS,
     timeout_seconds: float = CALL_TIMEOUT_SECONDS,
+    attempt_seconds: float = ATTEMPT_TIMEOUT_SECONDS,
 ) -> Command:
     """Ask the broker that serves a queue, through elections and lost connections.
 
@@ -81,6 +82,7 @@ async def call_master(
         what: what is asked for, for errors: "pull".
         accepted: response codes that are an answer; others are refusals.
         timeout_seconds: how long to go on.
+        attempt_seconds: how long one attempt may take.
 
     Raises:
         RequestRefused: a broker answered with another code.
@@ -98,9 +100,7 @@ async def call_master(
                 await trio.sleep(pause_seconds(failures))
             left = max(deadline - trio.current_time(), 0.0)
             failed_address = address
-            reply = await client.remoting.request(
-                address, command, min(left, ATTEMPT_TIMEOUT_SECONDS)
-            )
+            reply = await client.remoting.request(address, command, min(left, attempt_seconds))
             if reply.code in accepted:
                 return reply
             problem = RequestRefused(address, what, reply.code, reply.remark)

@@ -121,11 +121,12 @@ class EntryDispatcher:
             self._probe_deadline = now
         if self.phase is Phase.COMMIT and self.next_index <= self._view.last_index:
             self._change(PhaseEvent.NEW_ENTRIES)
-        if self.phase is Phase.APPEND:
-            return self._appends(committed, now)
+        if self.phase in (Phase.COMPARE, Phase.TRUNCATE):
+            return self._probe(committed, now)
+        pushes = self._appends(committed, now) if self.phase is Phase.APPEND else []
         if self.phase is Phase.COMMIT:
-            return self._commit_notice(committed, now)
-        return self._probe(committed, now)
+            pushes += self._commit_notice(committed, now)
+        return pushes
 
     def next_deadline(self, committed: int) -> float:
         """When `pump` may have something to send though nothing arrived."""
@@ -134,7 +135,8 @@ class EntryDispatcher:
         deadline = float("inf")
         if self.match_index < self.next_index - 1:
             deadline = self._progress_deadline
-        if self._sent_committed < committed:
+        # While appends wait for room in the window, they are what will carry the commit index.
+        if self.phase is Phase.COMMIT and self._sent_committed < committed:
             deadline = min(deadline, self.commit_notice_at)
         return deadline
 

@@ -44,13 +44,12 @@ def find_files(disk: Disk, folder: str) -> FoundFiles:
     return FoundFiles(dict(sorted(sizes.items())))
 
 
-def check_sizes(folder: str, found: FoundFiles, segment_bytes: int) -> None:
+def check_sizes(folder: str, sizes: dict[int, int], last: int, segment_bytes: int) -> None:
     """Raise LogCorrupt unless all files but the last have full length, and none has more.
 
     A last file that is too short was being created when the machine stopped.
     """
-    last = max(found.sizes, default=0)
-    for start, size in found.sizes.items():
+    for start, size in sizes.items():
         if size > segment_bytes or (size < segment_bytes and start != last):
             raise LogCorrupt(
                 f"{folder}/{file_name(start)}",
@@ -63,7 +62,7 @@ def open_data(disk: Disk, folder: str, segment_bytes: int, found: FoundFiles) ->
     """The data files, checked for gaps and lengths, the last one brought to full length."""
     starts = list(found.sizes)
     check_spacing(folder, starts, segment_bytes)
-    check_sizes(folder, found, segment_bytes)
+    check_sizes(folder, found.sizes, max(starts, default=0), segment_bytes)
     files = SegmentFiles(disk, folder, segment_bytes, starts)
     if starts:
         files.file(starts[-1]).grow(segment_bytes)
@@ -75,7 +74,7 @@ def open_index(disk: Disk, folder: str, segment_bytes: int, found: FoundFiles) -
     starts = list(found.sizes)
     try:
         check_spacing(folder, starts, segment_bytes)
-        check_sizes(folder, found, segment_bytes)
+        check_sizes(folder, found.sizes, max(starts, default=0), segment_bytes)
     except LogCorrupt:
         for start in reversed(starts):
             disk.remove(f"{folder}/{file_name(start)}")

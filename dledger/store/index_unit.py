@@ -19,7 +19,7 @@ class IndexUnit(NamedTuple):
     magic: int
     pos: int
     size: int
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index
     term: int
 
     @property

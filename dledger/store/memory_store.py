@@ -116,11 +116,9 @@ class MemoryStore:
                 "set the same segment_bytes on all nodes"
             )
         begins_log = not self._units and pos % segment_bytes == 0
-        if pos != self._end_pos and not begins_log:
-            if pos != segment_end(self._end_pos, segment_bytes):
-                raise InvariantBroken(
-                    f"batch at position {pos} behind the log's end {self._end_pos}"
-                )
+        follows = pos in (self._end_pos, segment_end(self._end_pos, segment_bytes))
+        if not follows and not begins_log:
+            raise InvariantBroken(f"batch at position {pos} behind the log's end {self._end_pos}")
         if begins_log:
             self._begin_pos = pos
         self._keep(raw, pos, facts.index_units)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dledger.core.ledger_view import TermRun
-from dledger.entry import BLANK, BLANK_BYTES, BLANK_MAGIC, HEADER_BYTES, Header, decode_header
+from dledger.entry import BLANK_BYTES, HEADER_BYTES, Header, decode_header
 from dledger.errors import InvariantBroken, LogCorrupt
 from dledger.store.hard_state_file import StoreRecord
 from dledger.store.index_file import read_unit, term_runs
@@ -18,13 +18,13 @@ from dledger.store.index_unit import UNIT, UNIT_BYTES
 from dledger.store.recovery_table import Evidence, Row, Verdict, decide
 from dledger.store.segment import SegmentFiles
 from dledger.store.walk import (
-    SECTOR_BYTES,
     WINDOW_BYTES,
     LogWalker,
     RawHeader,
     Stop,
     intact_entries,
-    missing_sector,
+    prefix_blank,
+    unfinished_write,
 )
 
 
@@ -39,7 +39,7 @@ class Cut(NamedTuple):
     """What recovery cut away, and why."""
 
     pos: int
-    index: int
+    index: int  # type: ignore[assignment]  # hides tuple.index
     problem: str
     reason: str
 
@@ -126,15 +126,17 @@ class Recovery:
     def _find_begin(self) -> int:
         """Position of the first entry kept: behind the blank that a cut of the head left."""
         data = self._data
-        self._data.drop_before(self._record.begin_pos)
+        data.drop_before(self._record.begin_pos)
+        kept = self._record.committed > self._record.before_begin
+        if kept and data.begin > self._record.begin_pos:
+            problem = "the file is missing, and entries in it are recorded as committed"
+            raise LogCorrupt(data.path(self._record.begin_pos), 0, problem)
         while data.starts:
-            magic, size = BLANK.unpack(data.read(BLANK_BYTES, data.begin))
-            if magic != BLANK_MAGIC or not BLANK_BYTES <= size <= data.segment_bytes:
-                break
-            if size < data.segment_bytes:
-                return data.begin + size
-            data.drop_before(data.begin + data.segment_bytes)
-        return max(data.begin, self._record.begin_pos)
+            blank = prefix_blank(data.read(BLANK_BYTES, data.begin), data.segment_bytes)
+            if blank < data.segment_bytes:
+                return max(data.begin + blank, self._record.begin_pos)
+            data.drop_before(data.end if len(data.starts) == 1 else data.starts[1])
+        return self._record.begin_pos
 
     def _resolve_first(self) -> int:
         if self._first_index is None:
@@ -234,7 +236,7 @@ class Recovery:
 
     def _judge_stop(self) -> Cut | None:
         """Judge the record at which the walk stopped; None when the log simply ends there."""
-        walker, data = self._walker, self._data
+        walker = self._walker
         behind = self._written_behind(walker.pos)
         next_index = walker.next_index or 0
         recorded = next_index <= self._record.committed
@@ -244,7 +246,7 @@ class Recovery:
             Evidence(
                 walker.findings,
                 recorded,
-                self._sector_missing(walker.pos),
+                self._unfinished(walker.pos),
                 behind and self._intact_behind(walker.pos),
             )
         )
@@ -271,10 +273,10 @@ class Recovery:
             pos += size
         return False
 
-    def _sector_missing(self, pos: int) -> bool:
+    def _unfinished(self, pos: int) -> bool:
         data = self._data
-        size = min(WINDOW_BYTES + SECTOR_BYTES, data.segment_bytes - pos % data.segment_bytes)
-        return missing_sector(data.read(size, pos), pos, data.segment_bytes)
+        size = min(WINDOW_BYTES, data.segment_bytes - pos % data.segment_bytes)
+        return unfinished_write(data.read(size, pos), pos, data.segment_bytes)
 
     def _intact_behind(self, pos: int) -> bool:
         """Whether an entry that could follow the log lies behind the record at `pos`."""

@@ -25,7 +25,7 @@ class Evidence(NamedTuple):
 
     findings: Findings
     recorded: bool  # its index is recorded as committed, or its file as sealed
-    sector_missing: bool  # a sector under it was never written
+    unfinished: bool  # it looks like a write that a crash did not let finish
     intact_behind: bool  # an intact entry that could follow the log lies behind it
 
 
@@ -34,7 +34,7 @@ class Row(NamedTuple):
 
     intact: bool | None
     recorded: bool | None
-    sector_missing: bool | None
+    unfinished: bool | None
     intact_behind: bool | None
     verdict: Verdict
     reason: str
@@ -44,7 +44,7 @@ class Row(NamedTuple):
         facts = (
             all(evidence.findings),
             evidence.recorded,
-            evidence.sector_missing,
+            evidence.unfinished,
             evidence.intact_behind,
         )
         return all(want is None or want == fact for want, fact in zip(self[:4], facts, strict=True))
@@ -53,7 +53,7 @@ class Row(NamedTuple):
 TABLE = (
     Row(True, None, None, None, Verdict.KEEP, "an intact entry that follows the one before"),
     Row(False, True, None, None, Verdict.REFUSE, "entries from here on are recorded as committed"),
-    Row(False, False, True, None, Verdict.CUT, "a write that was never synced did not arrive"),
+    Row(False, False, True, None, Verdict.CUT, "a write that was not synced did not finish"),
     Row(False, False, False, False, Verdict.CUT, "a torn write at the log's end"),
     Row(False, False, False, True, Verdict.REFUSE, "intact entries follow the broken one"),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from dledger.store.disk import DiskLock
 from dledger.store.hard_state_file import HardStateFile
@@ -10,7 +10,8 @@ from dledger.store.segment import SegmentFiles
 from dledger.store.spare_segments import SpareSegments
 
 
-class StoreFiles(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class StoreFiles:
     """The open files of one folder."""
 
     data: SegmentFiles

@@ -204,28 +204,40 @@ def _chain_matches(view: memoryview, at: int, header: RawHeader, previous: int |
     return (crc32(view[at + 40 : at + 44], crc32(view[at : at + 36], previous)) or 1) == chain
 
 
-def missing_sector(content: bytes, pos: int, segment_bytes: int) -> bool:
-    """Whether a sector under the record at `pos` was never written.
+def prefix_blank(first_bytes: bytes, segment_bytes: int) -> int:
+    """Length of the blank with which a cut of the head begins the first file; 0 without one."""
+    if len(first_bytes) < BLANK_BYTES:
+        return 0
+    magic, size = BLANK.unpack_from(first_bytes)
+    return int(size) if magic == BLANK_MAGIC and BLANK_BYTES <= size <= segment_bytes else 0
 
-    `content` is what follows `pos`, to the end of the record's last sector or the segment's end.
-    What was not synced is lost by whole sectors, and behind the log's end everything is zero. So
-    a sector that is zero from the record on tells of a write that did not reach the disk. The
-    stretch in the first sector counts if the magic's last byte lies in it (it is never zero).
+
+def unfinished_write(content: bytes, pos: int, segment_bytes: int) -> bool:
+    """Whether the record at `pos` looks like a write that a crash did not let finish.
+
+    Everything behind the log's end is durably zero before it is written to. So what a write left
+    undone reads as zeros: the sectors that were lost, or the rest of a sector that was torn. That
+    leaves zeros at the end of a sector's share of the record, or where the magic should be.
+
+    `content` is what follows `pos`, up to the end of the record at least.
     """
-    header = None
+    if not any(content[:4]):
+        return True
     extent = HEADER_BYTES
     if len(content) >= HEADER_BYTES:
         header = Header._make(HEADER.unpack_from(content))
         if header.well_formed and header.pos == pos:
-            extent = header.size
-    at = 0
-    while at < min(extent, len(content)):
-        in_segment = (pos + at) % segment_bytes
-        stretch = min(SECTOR_BYTES - in_segment % SECTOR_BYTES, segment_bytes - in_segment)
-        if (at or stretch > 3) and not any(content[at : at + stretch]):
+            # The body size of an empty body is zero by right: look at the CRC before it.
+            extent = header.size if header.body_size else HEADER_BYTES - 4
+    extent = min(extent, len(content))
+    sector_end = SECTOR_BYTES - pos % segment_bytes % SECTOR_BYTES
+    if sector_end <= 3:  # only the high bytes of the magic, which are zero by right
+        sector_end += SECTOR_BYTES
+    while sector_end < extent:
+        if not content[sector_end - 1]:
             return True
-        at += stretch
-    return False
+        sector_end += SECTOR_BYTES
+    return not content[extent - 1]
 
 
 def intact_entries(

@@ -16,7 +16,7 @@ from dledger.core.member_state import Role
 from dledger.core.replica import Outgoing, Replica
 from dledger.entry import Body, Magic, decode_entries, headers
 from dledger.errors import Discarded, DLedgerError, InvariantBroken, LeadershipLost, NotLeader
-from dledger.messages import Message, Phase, PushRequest
+from dledger.messages import Message, Phase, PushRequest, PushResponse
 from dledger.pending import Outcome, PendingAppends
 from dledger.push_check import PushCheck
 from dledger.store.batch import BatchFacts, verify_batch
@@ -131,6 +131,9 @@ class NodeProcess:
     def _receive(self, sender: str, message: Message, now: float) -> None:
         if isinstance(message, PushRequest):
             message = self._check.check(message)
+        elif isinstance(message, PushResponse) and not message.ok:
+            conflict = message.verified >= message.index
+            self._around.coverage.count("conflicts" if conflict else "refused probes")
         self.replica.receive(sender, message, now)
 
     def _filled(self, message: Message) -> Message:
@@ -303,8 +306,10 @@ class NodeProcess:
         now = (state.role, state.term)
         if now == self._before:
             return
-        role_before, self._before = self._before[0], now
+        (role_before, term_before), self._before = self._before, now
+        coverage = self._around.coverage
         if state.role is Role.LEADER:
-            self._around.coverage.count("elections")
+            coverage.count("elections")
         elif role_before is Role.LEADER:
-            self._around.coverage.count("leaders deposed")
+            silence = state.term == term_before
+            coverage.count(f"leaders deposed by {'silence' if silence else 'a higher term'}")

@@ -95,7 +95,12 @@ class Simulation:
         self._workload.stop()
         style = self._around.network.style
         self._around.network.style = replace(
-            style, loss=0.0, duplication=0.0, least_delay_s=0.000_1, mean_delay_s=0.000_5
+            style,
+            ordered=True,
+            loss=0.0,
+            duplication=0.0,
+            least_delay_s=0.000_1,
+            mean_delay_s=0.000_5,
         )
         self._faults.stop()
 

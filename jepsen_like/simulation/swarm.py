@@ -20,7 +20,8 @@ NEVER = float("inf")
 class NetworkStyle:
     """What the network does to a message. Times in seconds, the others are probabilities."""
 
-    connections: bool  # ordered, and their loss is told; else each message goes its own way
+    connections: bool  # one for each direction: their loss is told to the sender
+    ordered: bool  # connections always are; without, each message goes its own way
     least_delay_s: float
     mean_delay_s: float  # on top of the least one
     loss: float
@@ -116,8 +117,10 @@ def swarm_of(
 
 
 def _network(chance: Chance) -> NetworkStyle:
+    connections = chance.happens(0.5)
     return NetworkStyle(
-        connections=chance.happens(0.5),
+        connections=connections,
+        ordered=connections or chance.happens(0.3),
         least_delay_s=chance.choice((0.000_05, 0.001, 0.01)),
         mean_delay_s=chance.choice((0.000_1, 0.002, 0.03)),
         loss=chance.choice((0.0, 0.0, 0.02, 0.15)),

@@ -2,8 +2,8 @@
 
 It keeps two images of every file: what a reader sees, and what survives. The promises are those of
 `dledger.store.disk`, taken at their weakest: a sector written since the last sync of its file may
-hold its old content, its new one, or (stricter than the promise) begin new and end old; a name may
-be there or not until its folder was synced.
+hold its old content or its new one, and the last one of all may begin new and end old; a name may be
+there or not until its folder was synced.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class _File:
             durable[start : start + SECTOR_BYTES] = visible[start : start + SECTOR_BYTES]
         self.dirty.clear()
 
-    def lose(self, chance: Chance, style: CrashStyle) -> None:
-        """Keep of each unsynced sector what chance leaves of it."""
+    def lose(self, chance: Chance, style: CrashStyle, torn_sector: int) -> None:
+        """Keep of each unsynced sector what chance leaves of it; the one being written may tear."""
         if len(self.durable) < len(self.visible) and chance.happens(style.keep):
             self.durable.extend(bytes(len(self.visible) - len(self.durable)))
         for sector in sorted(self.dirty):
@@ -54,7 +54,7 @@ class _File:
             end = min(start + SECTOR_BYTES, len(self.durable))
             if start >= end:
                 continue
-            if chance.happens(style.torn):
+            if sector == torn_sector and chance.happens(style.torn):
                 end = chance.randint(start, end)
             elif not chance.happens(style.keep):
                 continue
@@ -68,7 +68,7 @@ class CrashStyle:
     """How much of the unsynced a crash spares: probabilities for one sector or one name."""
 
     keep: float
-    torn: float
+    torn: float  # of the sector that was written last
     names_in_order: bool  # as a journal does: no later change of names without the earlier ones
 
 
@@ -114,6 +114,7 @@ class VirtualFile:
             visible.extend(bytes(at - len(visible)))
         visible[at : at + len(data)] = data
         self._file.mark(at, len(data))
+        self._disk.wrote(self._file, (at + len(data) - 1) // SECTOR_BYTES)
 
     def grow(self, size: int) -> None:
         """Make the file `size` bytes long, if it is shorter."""
@@ -159,6 +160,7 @@ class VirtualDisk:
         self._changes: dict[str, list[_NameChange]] = {}  # by folder
         self._folders: dict[str, None] = {}
         self._locks: dict[str, None] = {}
+        self._last_write: tuple[_File | None, int] = (None, -1)  # the last sector it touched
         self.life = 0  # grows with every crash; files opened before are dead
         self.sync_fails = False  # the next sync raises an error
         self.steps_left: int | None = None  # changing calls until the power goes, if it will
@@ -175,6 +177,10 @@ class VirtualDisk:
             if self.steps_left < 0:
                 raise PowerCut
 
+    def wrote(self, file: _File, sector: int) -> None:
+        """Remember what was being written last."""
+        self._last_write = (file, sector)
+
     def end_process(self) -> None:
         """The process ends: its files and locks are gone, what it wrote stays in the cache."""
         self.life += 1
@@ -190,7 +196,10 @@ class VirtualDisk:
         self._changes.clear()
         self._names = dict(self._durable_names)
         for path in sorted(self._names):
-            self._names[path].lose(self._chance, style)
+            file = self._names[path]
+            torn_sector = self._last_write[1] if file is self._last_write[0] else -1
+            file.lose(self._chance, style, torn_sector)
+        self._last_write = (None, -1)
 
     def _lose_names(self, changes: list[_NameChange], style: CrashStyle) -> None:
         for change in changes:

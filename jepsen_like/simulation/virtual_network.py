@@ -11,6 +11,8 @@ from jepsen_like.simulation.swarm import NetworkStyle
 
 # How long a broken connection takes to be noticed, and a new one to be made, on the average.
 NOTICE_MEAN_S = 0.02
+# How long after the first copy of a message its second one comes, on the average.
+REPEAT_MEAN_S = 0.05
 
 
 class Endpoint(Protocol):
@@ -70,19 +72,21 @@ class VirtualNetwork:
         link = self._links[sender, receiver]
         style, chance = self.style, self._chance
         if style.connections:
-            if link.connected:
-                arrival = max(link.last_arrival, self._loop.now + self._delay_s())
-                link.last_arrival = arrival
-                self._loop.at(arrival, self._arrive, sender, receiver, message, link.generation)
-            return
-        if style.loss and chance.happens(style.loss):
+            if not link.connected:
+                return
+        elif style.loss and chance.happens(style.loss):
             self.lost += 1
             return
-        self._loop.after(self._delay_s(), self._arrive, sender, receiver, message, 0)
+        arrival = self._loop.now + self._delay_s()
+        if style.ordered:
+            arrival = link.last_arrival = max(link.last_arrival, arrival)
+        self._loop.at(arrival, self._arrive, sender, receiver, message, link.generation)
+        if style.connections:
+            return
         if style.duplication and chance.happens(style.duplication):
             self.duplicated += 1
-            late_s = self._delay_s() + chance.wait_s(0.05)
-            self._loop.after(late_s, self._arrive, sender, receiver, message, 0)
+            late_s = self._delay_s() + chance.wait_s(REPEAT_MEAN_S)
+            self._loop.after(late_s, self._arrive, sender, receiver, message, link.generation)
 
     def _delay_s(self) -> float:
         return self.style.least_delay_s + self._chance.wait_s(self.style.mean_delay_s)

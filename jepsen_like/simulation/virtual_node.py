@@ -66,6 +66,10 @@ class VirtualNode:
             around.coverage.count("power cuts during recovery")
             self.crash(power=True)
             return
+        except DiskFailed:
+            around.coverage.count("failed syncs")
+            self.crash(power=True)
+            return
         chains = log_chains(store)
         around.invariants.recovered(self.name, chains, store.hard_state)
         batches = Batches(store, around.swarm.batch_bytes)
@@ -165,6 +169,9 @@ class VirtualNode:
         except PowerCut:
             self._around.coverage.count("power cuts inside disk calls")
             self.crash(power=True)
+        except DiskFailed:
+            self._around.coverage.count("failed syncs")
+            self.crash(power=True)
 
     def _turn(self, process: NodeProcess) -> None:
         around, now = self._around, self._loop.now
@@ -188,7 +195,8 @@ class VirtualNode:
     def _sync_s(self) -> float:
         swarm = self._around.swarm
         seconds = self._timing.wait_s(swarm.sync_mean_s)
-        if swarm.slow_sync and self._timing.happens(swarm.slow_sync):
+        faults_over = self._loop.now >= swarm.fault_seconds
+        if swarm.slow_sync and not faults_over and self._timing.happens(swarm.slow_sync):
             seconds *= SLOW_SYNC_FACTOR
         return seconds
 

@@ -1,0 +1,63 @@
+"""Errors of the broker. Each has fields, and one line that says what to do."""
+
+
+class BrokerError(Exception):
+    """Root of every error this package raises on purpose."""
+
+
+class SettingInvalid(BrokerError):
+    """A setting is missing, malformed, or contradicts another one.
+
+    Attributes:
+        setting: its name, as it is given on the command line.
+        problem: what is wrong with it.
+    """
+
+    def __init__(self, setting: str, problem: str) -> None:
+        self.setting = setting
+        self.problem = problem
+        super().__init__(f"{setting}: {problem}")
+
+
+class EntryTooNew(BrokerError):
+    """The log holds a command of a newer broker; guessing at it would make the members differ.
+
+    Attributes:
+        version: the command's format version.
+        kind: what it is, or None when not even that could be read.
+    """
+
+    def __init__(self, version: int, kind: int | None = None) -> None:
+        self.version = version
+        self.kind = kind
+        what = f"version {version}" if kind is None else f"kind {kind} of version {version}"
+        super().__init__(
+            f"the log holds a broker command of {what}, which this program does not know: "
+            "upgrade this member"
+        )
+
+
+class CommandMalformed(BrokerError):
+    """A log entry looks like a broker command and is none. Every member passes it over alike.
+
+    Attributes:
+        reason: what is wrong with it.
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"not a broker command ({reason}): only brokers may append to this log")
+
+
+class RequestRefused(BrokerError):
+    """A request that cannot be carried out; it becomes the reply.
+
+    Attributes:
+        code: a `remoting.codes.ResponseCode`.
+        remark: what is wrong and what to do.
+    """
+
+    def __init__(self, code: int, remark: str) -> None:
+        self.code = code
+        self.remark = remark
+        super().__init__(remark)

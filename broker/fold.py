@@ -1,0 +1,172 @@
+"""The state machine proper: committed entries in, a changed state and index units out.
+
+Deterministic and total. An entry that no broker can have written is passed over, on every member
+alike, with a result that says so; only a command of a newer version stops the member.
+"""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from broker.errors import CommandMalformed
+from broker.log_entry import (
+    CommitOffsets,
+    DeleteGroup,
+    DeleteTopic,
+    EntryKind,
+    LogCommand,
+    PutGroup,
+    PutTopic,
+    decode_log_command,
+    kind_of,
+)
+from broker.record_facts import RecordFacts, read_record_facts
+from broker.state import BrokerState
+from dledger.entry import Entry
+from remoting.topic_config import TopicConfig
+
+# One message in a consume queue: physical offset, size, hash of the tag.
+UNIT: Final = struct.Struct(">qiq")
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRefused:
+    """The result of an entry that was passed over."""
+
+    reason: str
+
+
+@dataclass(slots=True)
+class Arrivals:
+    """The messages that came to one queue in one run of entries."""
+
+    first_offset: int
+    units: list[bytes] = field(default_factory=list)
+    tags_codes: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Folded:
+    """What a run of entries did, besides changing the state.
+
+    Attributes:
+        results: one an entry; None, or `EntryRefused`.
+        deleted_topics: their queues are gone; they went before the arrivals came.
+        arrivals: by topic and queue id.
+        topics_changed: whether the name servers have to be told.
+    """
+
+    results: list[EntryRefused | None] = field(default_factory=list)
+    deleted_topics: list[str] = field(default_factory=list)
+    arrivals: dict[tuple[str, int], Arrivals] = field(default_factory=dict)
+    topics_changed: bool = False
+
+
+def fold(state: BrokerState, entries: Sequence[Entry]) -> Folded:
+    """Apply a run of entries to `state`.
+
+    Raises:
+        EntryTooNew: a command of a newer broker; nothing behind it may be applied.
+    """
+    folded = Folded()
+    add_result = folded.results.append
+    for entry in entries:
+        body = entry.body
+        kind = kind_of(body)
+        refused: EntryRefused | None
+        if kind is EntryKind.RECORD:
+            refused = _fold_record(state, folded, read_record_facts(body), entry.body_pos)
+        elif kind is EntryKind.COMMAND:
+            refused = _fold_command(state, folded, body)
+        else:
+            refused = EntryRefused("neither a message nor a command")
+        if refused is not None:
+            state.refused_entries += 1
+        add_result(refused)
+    return folded
+
+
+def _fold_record(
+    state: BrokerState, folded: Folded, facts: RecordFacts | None, position: int
+) -> EntryRefused | None:
+    """Index one message, if it is the next one of its queue."""
+    if facts is None:
+        return EntryRefused("a record that cannot be read")
+    topic, queue_id, offset, place, size, tags_code, store_timestamp = facts
+    ends = state.queue_ends.get(topic)
+    if ends is None:
+        if topic not in state.topics:
+            return EntryRefused(f"a record of topic {topic}, which does not exist")
+        ends = state.queue_ends[topic] = {}
+    if ends.get(queue_id, 0) != offset or place != position:
+        return EntryRefused(
+            f"record {offset} of {topic}/{queue_id} where {ends.get(queue_id, 0)} is next"
+        )
+    ends[queue_id] = offset + 1
+    state.messages += 1
+    state.store_timestamp_ms = max(state.store_timestamp_ms, store_timestamp)
+    key = (topic, queue_id)
+    arrivals = folded.arrivals.get(key)
+    if arrivals is None:
+        arrivals = folded.arrivals[key] = Arrivals(offset)
+    arrivals.units.append(UNIT.pack(place, size, tags_code))
+    arrivals.tags_codes.add(tags_code)
+    return None
+
+
+def _fold_command(state: BrokerState, folded: Folded, body: bytes) -> EntryRefused | None:
+    """Carry out one command."""
+    try:
+        command: LogCommand = decode_log_command(body)
+    except CommandMalformed as error:
+        return EntryRefused(error.reason)
+    match command:
+        case PutTopic(config, at_ms, only_if_absent):
+            _put_topic(state, folded, config, at_ms, only_if_absent)
+        case DeleteTopic(topic, at_ms):
+            _delete_topic(state, folded, topic, at_ms)
+        case PutGroup(group, only_if_absent):
+            if not (only_if_absent and group.group in state.groups):
+                state.groups[group.group] = group
+        case DeleteGroup(name, with_offsets):
+            state.groups.pop(name, None)
+            if with_offsets:
+                _drop_offsets(state, [key for key in state.offsets if key[0] == name])
+        case CommitOffsets(offsets):
+            for name, topic, queue_id, offset in offsets:
+                state.offsets.setdefault((name, topic), {})[queue_id] = offset
+    return None
+
+
+def _put_topic(
+    state: BrokerState, folded: Folded, config: TopicConfig, at_ms: int, only_if_absent: bool
+) -> None:
+    old = state.topics.get(config.topic)
+    if old == config or (only_if_absent and old is not None):
+        return
+    state.topics[config.topic] = config
+    _topics_changed(state, folded, at_ms)
+
+
+def _delete_topic(state: BrokerState, folded: Folded, topic: str, at_ms: int) -> None:
+    if state.topics.pop(topic, None) is None:
+        return
+    ends = state.queue_ends.pop(topic, {})
+    for queue_id in ends:
+        folded.arrivals.pop((topic, queue_id), None)
+    folded.deleted_topics.append(topic)
+    # A topic made again starts at 0: old offsets would point past its end.
+    _drop_offsets(state, [key for key in state.offsets if key[1] == topic])
+    _topics_changed(state, folded, at_ms)
+
+
+def _drop_offsets(state: BrokerState, keys: list[tuple[str, str]]) -> None:
+    for key in keys:
+        del state.offsets[key]
+
+
+def _topics_changed(state: BrokerState, folded: Folded, at_ms: int) -> None:
+    state.topic_changes += 1
+    state.topics_changed_ms = max(state.topics_changed_ms, at_ms)
+    folded.topics_changed = True

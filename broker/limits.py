@@ -1,0 +1,53 @@
+"""Every limit of a broker, with its reason."""
+
+from dataclasses import dataclass
+from typing import Final
+
+# A route lists a topic's queues for each client, and each is a folder. RocketMQ's benchmark topic
+# has 1024.
+MAX_QUEUES_PER_TOPIC: Final = 1024
+
+# A batch's reply joins one id of 33 characters a message; 8192 of them stay under the longest
+# header that a frame may have (512 KiB).
+MAX_BATCH_MESSAGES: Final = 8192
+
+# RocketMQ's limits of one pull: what is read of the messages, and index entries looked at.
+MAX_PULL_MESSAGES: Final = 32
+MAX_PULL_BYTES: Final = 256 * 1024
+MAX_PULL_SCANNED_UNITS: Final = 800
+
+# Clients give up a pull after 30 s; a longer hold would only keep dead requests.
+MAX_HOLD_SECONDS: Final = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLimits:
+    """What one broker holds at most. Above a limit the request is refused, others go on.
+
+    Attributes:
+        max_topics: every topic is registered with the name servers every 30 s in one body.
+        max_groups: consumer groups with a configuration.
+        max_offset_tables: pairs of group and topic that have committed offsets.
+        max_waiting_sends: messages that wait for room in the log or for their topic.
+        max_waiting_send_bytes: the same in bytes.
+        max_held_pulls: pulls that wait for a message; one a queue and consumer.
+        max_waiting_commits: requests that wait for their offsets to be applied.
+        max_clients: consumers registered by heartbeats, counted once a group.
+        max_subscriptions: topics one consumer may subscribe to in one group.
+        max_locks: queues locked by ordered consumers.
+        append_entries: entries handed to the log at once; a tenth of what it lets wait.
+        append_bytes: the same in bytes.
+    """
+
+    max_topics: int = 20_000
+    max_groups: int = 20_000
+    max_offset_tables: int = 100_000
+    max_waiting_sends: int = 20_000
+    max_waiting_send_bytes: int = 64 * 1024 * 1024
+    max_held_pulls: int = 50_000
+    max_waiting_commits: int = 50_000
+    max_clients: int = 50_000
+    max_subscriptions: int = 1_000
+    max_locks: int = 100_000
+    append_entries: int = 1_000
+    append_bytes: int = 8 * 1024 * 1024

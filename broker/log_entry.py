@@ -1,0 +1,250 @@
+"""What the entries of a broker's log hold: a message record, or one command to the broker.
+
+A message record is RocketMQ's own (see `remoting.message`), with its magic at bytes 4 to 8. A
+command is eight bytes and a msgpack array `[kind, ...]`:
+
+===== ==== =========================================================================
+ off  size value
+===== ==== =========================================================================
+   0    4  length of the whole entry body, big-endian
+   4    3  "DLB"
+   7    1  format version, 1
+   8       msgpack
+===== ==== =========================================================================
+
+So the bytes 4 to 8 tell the two apart, whoever reads the log. A command that is malformed changes
+nothing, on every member alike; a command of a newer version stops a member that is too old for it,
+because passing it over would make the members differ.
+"""
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgpack
+
+from broker.errors import CommandMalformed, EntryTooNew
+from broker.group import ConsumerGroup
+from broker.topics import is_legal_name
+from remoting.message import MESSAGE_MAGIC
+from remoting.topic_config import TopicConfig
+
+FORMAT_VERSION: Final = 1
+
+_PREFIX: Final = struct.Struct(">I3sB")
+_MARK: Final = b"DLB"
+_RECORD_MARK: Final = MESSAGE_MAGIC.to_bytes(4, "big")
+
+
+class EntryKind(IntEnum):
+    """What an entry's body is."""
+
+    RECORD = 0
+    COMMAND = 1
+    FOREIGN = 2  # appended by somebody else; passed over
+
+
+class CommandKind(IntEnum):
+    """The first element of a command. Numbers are never used again."""
+
+    PUT_TOPIC = 1
+    DELETE_TOPIC = 2
+    PUT_GROUP = 3
+    DELETE_GROUP = 4
+    COMMIT_OFFSETS = 5
+
+
+class CommittedOffset(NamedTuple):
+    """How far a group has consumed a queue: the offset of the next message to consume."""
+
+    group: str
+    topic: str
+    queue_id: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class PutTopic:
+    """Create a topic, or change it. `at_ms`: the leader's wall clock, milliseconds since 1970."""
+
+    config: TopicConfig
+    at_ms: int
+    only_if_absent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopic:
+    """Delete a topic, its queues and what groups have committed for it."""
+
+    topic: str
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class PutGroup:
+    """Create a consumer group, or change it."""
+
+    config: ConsumerGroup
+    only_if_absent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroup:
+    """Delete a consumer group, and its offsets when asked to."""
+
+    group: str
+    with_offsets: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOffsets:
+    """Many offsets at once; the last one of a queue counts."""
+
+    offsets: Sequence[CommittedOffset]
+
+
+LogCommand: TypeAlias = PutTopic | DeleteTopic | PutGroup | DeleteGroup | CommitOffsets
+
+
+def kind_of(body: bytes) -> EntryKind:
+    """What the body of an entry is, by its first eight bytes."""
+    mark = body[4:8]
+    if mark == _RECORD_MARK:
+        return EntryKind.RECORD
+    if mark[:3] == _MARK:
+        return EntryKind.COMMAND
+    return EntryKind.FOREIGN
+
+
+def encode_log_command(command: LogCommand) -> bytes:
+    """The body of the entry that holds `command`."""
+    content: bytes = msgpack.packb(_members(command), use_bin_type=True)
+    return _PREFIX.pack(_PREFIX.size + len(content), _MARK, FORMAT_VERSION) + content
+
+
+def decode_log_command(body: bytes) -> LogCommand:
+    """Read a command.
+
+    Raises:
+        CommandMalformed: it is none.
+        EntryTooNew: it is of a format version or a kind that this program does not know.
+    """
+    if len(body) < _PREFIX.size:
+        raise CommandMalformed(f"{len(body)} bytes")
+    size, mark, version = _PREFIX.unpack_from(body)
+    if mark != _MARK or size != len(body):
+        raise CommandMalformed("its mark or its length is wrong")
+    if version > FORMAT_VERSION:
+        raise EntryTooNew(version)
+    try:
+        members: Any = msgpack.unpackb(body[_PREFIX.size :], raw=False)
+    except (ValueError, msgpack.exceptions.UnpackException) as error:
+        raise CommandMalformed(f"its content cannot be read: {error}") from None
+    if not isinstance(members, list) or not members or not isinstance(members[0], int):
+        raise CommandMalformed("its content is not an array that begins with a number")
+    kind, rest = members[0], members[1:]
+    reader = _READERS.get(kind)
+    if reader is None:
+        raise EntryTooNew(version, kind)
+    try:
+        return reader(*rest)
+    except (TypeError, ValueError, KeyError) as error:
+        raise CommandMalformed(f"its members do not fit kind {kind}: {error}") from None
+
+
+def _members(command: LogCommand) -> list[object]:
+    """A command as a msgpack array."""
+    match command:
+        case PutTopic(config, at_ms, only_if_absent):
+            return [CommandKind.PUT_TOPIC, _topic_members(config), at_ms, only_if_absent]
+        case DeleteTopic(topic, at_ms):
+            return [CommandKind.DELETE_TOPIC, topic, at_ms]
+        case PutGroup(group, only_if_absent):
+            return [CommandKind.PUT_GROUP, group.as_dict(), only_if_absent]
+        case DeleteGroup(name, with_offsets):
+            return [CommandKind.DELETE_GROUP, name, with_offsets]
+        case CommitOffsets(offsets):
+            return [CommandKind.COMMIT_OFFSETS, [list(one) for one in offsets]]
+
+
+def _topic_members(config: TopicConfig) -> list[object]:
+    return [
+        config.topic,
+        config.read_queue_count,
+        config.write_queue_count,
+        config.permission,
+        config.topic_filter_type,
+        config.topic_system_flag,
+        config.order,
+        dict(config.attributes),
+    ]
+
+
+def _read_put_topic(config: list[Any], at_ms: int, only_if_absent: bool) -> PutTopic:
+    topic, read, write, permission, filter_type, system_flag, order, attributes = config
+    # A topic's name is a folder's name on every member, so the fold looks at it again.
+    if not is_legal_name(_text(topic)):
+        raise ValueError(f"{topic!r:.40} is no topic name")
+    return PutTopic(
+        TopicConfig(
+            topic,
+            _number(read),
+            _number(write),
+            _number(permission),
+            _text(filter_type),
+            _number(system_flag),
+            bool(order),
+            {_text(name): _text(value) for name, value in dict(attributes).items()},
+        ),
+        _number(at_ms),
+        bool(only_if_absent),
+    )
+
+
+def _read_delete_topic(topic: str, at_ms: int) -> DeleteTopic:
+    return DeleteTopic(_text(topic), _number(at_ms))
+
+
+def _read_put_group(members: dict[str, Any], only_if_absent: bool) -> PutGroup:
+    _text(members["group"])
+    # Members that a later version adds are refused here: they come with a new format version.
+    for name, value in members.items():
+        if name != "group":
+            _number(value)
+    return PutGroup(ConsumerGroup(**members), bool(only_if_absent))
+
+
+def _read_delete_group(group: str, with_offsets: bool) -> DeleteGroup:
+    return DeleteGroup(_text(group), bool(with_offsets))
+
+
+def _read_commit_offsets(offsets: list[list[Any]]) -> CommitOffsets:
+    return CommitOffsets(
+        [
+            CommittedOffset(_text(group), _text(topic), _number(queue_id), _number(offset))
+            for group, topic, queue_id, offset in offsets
+        ]
+    )
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.40} is not text")
+    return value
+
+
+def _number(value: object) -> int:
+    if not isinstance(value, int):
+        raise TypeError(f"{value!r:.40} is not a number")
+    return value
+
+
+_READERS: Final[dict[int, Callable[..., LogCommand]]] = {
+    CommandKind.PUT_TOPIC: _read_put_topic,
+    CommandKind.DELETE_TOPIC: _read_delete_topic,
+    CommandKind.PUT_GROUP: _read_put_group,
+    CommandKind.DELETE_GROUP: _read_delete_group,
+    CommandKind.COMMIT_OFFSETS: _read_commit_offsets,
+}

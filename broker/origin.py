@@ -1,0 +1,67 @@
+"""What the broker needs of its surroundings: a client's connection, and the log."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from broker.fold import EntryRefused
+from dledger.entry import Body
+from dledger.errors import DLedgerError
+from dledger.pending import Appended
+from dledger.status import Status
+from remoting.address import Address
+from remoting.command import Command
+
+
+class Origin(Protocol):
+    """A client's connection. `remoting.connection.Connection` is one."""
+
+    @property
+    def peer(self) -> Address:
+        """The client's address."""
+        ...
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing more can be sent."""
+        ...
+
+    def send(self, command: Command) -> None:
+        """Queue a reply."""
+        ...
+
+    def send_oneway(self, command: Command) -> None:
+        """Queue a request that wants no reply."""
+        ...
+
+    def __hash__(self) -> int: ...
+
+
+class Log(Protocol):
+    """The replicated log. `dledger.Node` is one."""
+
+    @property
+    def is_ready_leader(self) -> bool:
+        """Whether this member leads and has applied an entry of its own term."""
+        ...
+
+    def status(self) -> Status:
+        """Role, term and more."""
+        ...
+
+    def submit(
+        self, bodies: Sequence[Body], done: Callable[[list[Appended] | DLedgerError], None]
+    ) -> None:
+        """Append entries; `done` is called once."""
+        ...
+
+    def read_bytes(self, pos: int, size: int) -> bytes:
+        """Bytes of the log."""
+        ...
+
+
+def refusal_of(appended: Sequence[Appended]) -> EntryRefused | None:
+    """The first entry that the fold passed over, or None when all were taken."""
+    for one in appended:
+        if isinstance(one.result, EntryRefused):
+            return one.result
+    return None

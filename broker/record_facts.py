@@ -1,0 +1,64 @@
+"""What the broker must know of a stored record, read without decoding the rest of it."""
+
+import struct
+from typing import Final, NamedTuple
+
+from remoting.message import BORN_HOST_V6_FLAG, MESSAGE_MAGIC, STORE_HOST_V6_FLAG
+from remoting.tags import tags_code
+
+# Of a record with IPv4 hosts, and this broker writes no other.
+STORE_TIMESTAMP_AT: Final = 56
+SMALLEST_RECORD_BYTES: Final = 91
+
+_HEAD: Final = struct.Struct(">iI4xi4xqqi")  # size, magic, queue, queue offset, place, system flag
+_TIME: Final = struct.Struct(">q")
+_BODY_LENGTH: Final = struct.Struct(">i")
+_BODY_LENGTH_AT: Final = 84
+_PROPERTIES_LENGTH: Final = struct.Struct(">h")
+_TAGS: Final = b"TAGS\x01"
+_V6: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
+
+
+class RecordFacts(NamedTuple):
+    """A stored record, as its consume queue needs it. Times are milliseconds since 1970."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    size: int
+    tags_code: int
+    store_timestamp_ms: int
+
+
+def read_record_facts(body: bytes) -> RecordFacts | None:
+    """The facts of the record that fills `body`, or None when no broker can have written it."""
+    try:
+        size, magic, queue_id, queue_offset, place, system_flag = _HEAD.unpack_from(body)
+        (store_timestamp,) = _TIME.unpack_from(body, STORE_TIMESTAMP_AT)
+        (body_length,) = _BODY_LENGTH.unpack_from(body, _BODY_LENGTH_AT)
+        at = _BODY_LENGTH_AT + 4 + body_length
+        if body_length < 0 or magic != MESSAGE_MAGIC or system_flag & _V6:
+            return None
+        topic_end = at + 1 + body[at]
+        topic = body[at + 1 : topic_end].decode()
+        (properties_length,) = _PROPERTIES_LENGTH.unpack_from(body, topic_end)
+    except (struct.error, IndexError, UnicodeDecodeError):
+        return None
+    properties_at = topic_end + 2
+    if size != len(body) or properties_at + properties_length != size or queue_id < 0:
+        return None
+    code = _code_of(body, properties_at) if properties_length else 0
+    return RecordFacts(topic, queue_id, queue_offset, place, size, code, store_timestamp)
+
+
+def _code_of(body: bytes, properties_at: int) -> int:
+    """The hash of the TAGS property, 0 without one."""
+    at = body.find(_TAGS, properties_at)
+    while at > properties_at and body[at - 1] != 2:  # the end of another property's name
+        at = body.find(_TAGS, at + 1)
+    if at < 0:
+        return 0
+    end = body.find(b"\x02", at)
+    tags = body[at + len(_TAGS) : end if end >= 0 else None]
+    return tags_code(tags.decode("utf-8", "replace"))

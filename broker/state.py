@@ -1,0 +1,45 @@
+"""What the log says: topics, groups, offsets and the ends of queues. Equal logs, equal states."""
+
+from dataclasses import dataclass, field
+
+from broker.group import ConsumerGroup
+from broker.topics import FIRST_TOPICS
+from remoting.topic_config import TopicConfig
+
+
+@dataclass(slots=True)
+class BrokerState:
+    """The folded log. Only `broker.fold` changes it.
+
+    Attributes:
+        topics: by name.
+        groups: consumer groups by name.
+        offsets: by (group, topic): queue id -> offset of the next message to consume.
+        queue_ends: by topic: queue id -> offset that its next message will have.
+        topic_changes: how often the topics changed; tells name servers that they did.
+        topics_changed_ms: when they changed last.
+        store_timestamp_ms: of the newest message. New ones are never older, so that a search by
+            time is a binary search, whatever the clocks of successive leaders say.
+        messages: how many records were folded.
+        refused_entries: how many entries were passed over, because no broker can have written them.
+    """
+
+    topics: dict[str, TopicConfig] = field(default_factory=lambda: dict(FIRST_TOPICS))
+    groups: dict[str, ConsumerGroup] = field(default_factory=dict)
+    offsets: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
+    queue_ends: dict[str, dict[int, int]] = field(default_factory=dict)
+    topic_changes: int = 0
+    topics_changed_ms: int = 0
+    store_timestamp_ms: int = 0
+    messages: int = 0
+    refused_entries: int = 0
+
+    def queue_end(self, topic: str, queue_id: int) -> int:
+        """The offset that the queue's next message will have."""
+        ends = self.queue_ends.get(topic)
+        return 0 if ends is None else ends.get(queue_id, 0)
+
+    def committed_offset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The next message the group wants to consume, or None when it never said."""
+        table = self.offsets.get((group, topic))
+        return None if table is None else table.get(queue_id)

@@ -1,0 +1,1 @@
+"""Consume queues: which messages of the log belong to which queue, as files."""

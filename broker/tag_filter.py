@@ -1,0 +1,55 @@
+"""The tag filter of a pull: "*", or tags separated by "||". Compares hashes; clients compare tags.
+
+The hashes are computed here from the expression, because the ones C++ clients send are wrong.
+Source: RocketMQ's FilterAPI and ExpressionMessageFilter.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from broker.errors import RequestRefused
+from remoting.codes import ResponseCode
+from remoting.tags import tags_code
+
+ALL_TAGS: Final = "*"
+
+# Each is hashed and kept with every held pull.
+MAX_TAGS: Final = 256
+
+# Consumers repeat their expression with every pull; expressions are few.
+_REMEMBERED_FILTERS: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class TagFilter:
+    """Which messages a consumer wants: `codes` are the wanted hashes, None wants every message."""
+
+    codes: frozenset[int] | None = None
+
+    def wants(self, tags_code: int) -> bool:
+        """Whether a message with this hash is wanted."""
+        return self.codes is None or tags_code in self.codes
+
+    def wants_any(self, tags_codes: Collection[int]) -> bool:
+        """Whether one of these is wanted."""
+        return self.codes is None or not self.codes.isdisjoint(tags_codes)
+
+
+@lru_cache(maxsize=_REMEMBERED_FILTERS)
+def tag_filter(expression: str) -> TagFilter:
+    """The filter of an expression.
+
+    Raises:
+        RequestRefused (23): it has too many tags, or none although it is not empty.
+    """
+    if expression in ("", ALL_TAGS):
+        return TagFilter()
+    tags = [tag for part in expression.split("||") if (tag := part.strip())]
+    if not tags or len(tags) > MAX_TAGS:
+        raise RequestRefused(
+            ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+            f"{len(tags)} tags in the subscription: give 1 to {MAX_TAGS}, or '*'",
+        )
+    return TagFilter(frozenset(map(tags_code, tags)))

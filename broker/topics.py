@@ -1,0 +1,119 @@
+"""Names of topics and groups, RocketMQ's special topics, and what a new topic looks like."""
+
+import re
+from typing import Final
+
+from broker.errors import RequestRefused
+from broker.limits import MAX_QUEUES_PER_TOPIC
+from remoting.codes import ResponseCode
+from remoting.message import MAX_TOPIC_BYTES
+from remoting.topic_config import PERMISSION_INHERIT, PERMISSION_READ_WRITE, TopicConfig
+
+RETRY_PREFIX: Final = "%RETRY%"
+DEAD_LETTER_PREFIX: Final = "%DLQ%"
+
+# The template of topics that are created by their first message.
+TEMPLATE_TOPIC: Final = "TBW102"
+
+# Topics that only RocketMQ's own features write to.
+SEND_FORBIDDEN: Final = frozenset(
+    {
+        "SCHEDULE_TOPIC_XXXX",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+    }
+)
+
+# What exists in an empty log. RocketMQ has more; the others belong to features it is not there for.
+FIRST_TOPICS: Final = {
+    config.topic: config
+    for config in (
+        TopicConfig(TEMPLATE_TOPIC, 8, 8, PERMISSION_READ_WRITE | PERMISSION_INHERIT),
+        TopicConfig("SELF_TEST_TOPIC", 1, 1),
+        TopicConfig("OFFSET_MOVED_EVENT", 1, 1),
+    )
+}
+
+_LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+", re.ASCII)
+
+# With its prefix, a group's name is the name of its retry topic.
+MAX_GROUP_CHARACTERS: Final = MAX_TOPIC_BYTES - len(RETRY_PREFIX)
+
+
+def retry_topic(group: str) -> str:
+    """The topic that a consumer group's failed messages go to."""
+    return RETRY_PREFIX + group
+
+
+def dead_letter_topic(group: str) -> str:
+    """The topic that a consumer group's hopeless messages go to."""
+    return DEAD_LETTER_PREFIX + group
+
+
+def is_legal_name(topic: str) -> bool:
+    """Whether RocketMQ allows the name and a record can hold it."""
+    return len(topic) <= MAX_TOPIC_BYTES and _LEGAL.fullmatch(topic) is not None
+
+
+def check_topic_name(topic: str) -> None:
+    """Raises RequestRefused (29) for a name that RocketMQ does not allow."""
+    if not _LEGAL.fullmatch(topic):
+        raise RequestRefused(
+            ResponseCode.INVALID_PARAMETER,
+            f"topic {topic!r:.80}: use letters, digits, '%', '|', '_' and '-'",
+        )
+    if len(topic) > MAX_TOPIC_BYTES:
+        raise RequestRefused(
+            ResponseCode.INVALID_PARAMETER,
+            f"topic of {len(topic)} characters: at most {MAX_TOPIC_BYTES}",
+        )
+
+
+def check_group_name(group: str) -> None:
+    """Raises RequestRefused (29) for a name that RocketMQ does not allow."""
+    if not _LEGAL.fullmatch(group) or len(group) > MAX_GROUP_CHARACTERS:
+        raise RequestRefused(
+            ResponseCode.INVALID_PARAMETER,
+            f"group {group!r:.80}: use up to {MAX_GROUP_CHARACTERS} letters, digits, '%', '|', "
+            "'_' and '-'",
+        )
+
+
+def check_topic_config(config: TopicConfig) -> None:
+    """Raises RequestRefused (29) when a topic cannot be as it is asked for."""
+    check_topic_name(config.topic)
+    for count in (config.read_queue_count, config.write_queue_count):
+        if not 1 <= count <= MAX_QUEUES_PER_TOPIC:
+            raise RequestRefused(
+                ResponseCode.INVALID_PARAMETER,
+                f"topic {config.topic} with {count} queues: 1 to {MAX_QUEUES_PER_TOPIC}",
+            )
+    if not 0 <= config.permission <= 15:
+        raise RequestRefused(
+            ResponseCode.INVALID_PARAMETER,
+            f"topic {config.topic} with permission {config.permission}: add up 4 read and 2 write",
+        )
+
+
+def created_by_send(topic: str, template: TopicConfig, asked_queues: int) -> TopicConfig:
+    """The topic that a first message creates from its template, as RocketMQ does it.
+
+    Raises:
+        RequestRefused (17): the template does not pass itself on.
+    """
+    if not template.permission & PERMISSION_INHERIT:
+        raise RequestRefused(
+            ResponseCode.TOPIC_NOT_EXIST,
+            f"topic {topic} does not exist and {template.topic} creates none: create it first",
+        )
+    queues = max(1, min(asked_queues, template.write_queue_count, MAX_QUEUES_PER_TOPIC))
+    permission = template.permission & ~PERMISSION_INHERIT
+    return TopicConfig(topic, queues, queues, permission)
+
+
+def created_for_group(topic: str, queues: int = 1) -> TopicConfig:
+    """The retry or dead letter topic of a group."""
+    return TopicConfig(topic, queues, queues, PERMISSION_READ_WRITE)

@@ -1,0 +1,204 @@
+"""Commands over folders at rest: `dump` and `verify`. No node has to run; nothing is written."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from dledger.entry import HEADER_BYTES
+from dledger.store.scan import EntryPlace, StoreScan, scan_folder
+
+# The columns of one line of `dump`; sums are printed as Java prints them, signed.
+COLUMNS = (
+    "index",
+    "term",
+    "pos",
+    "size",
+    "channel",
+    "chainCrc",
+    "bodyCrc",
+    "bodySize",
+    "sha256",
+    "magic",
+)
+
+
+def _signed(number: int) -> int:
+    return number - (1 << 32) if number >= 1 << 31 else number
+
+
+class _Bodies:
+    """Reads bodies at the places a scan names; keeps one file open."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._path = ""
+        self._file: BinaryIO = BytesIO()
+
+    def digest(self, place: EntryPlace) -> str:
+        """SHA-256 of an entry's body."""
+        if self._path != place.path:
+            self._stack.pop_all().close()
+            self._path = place.path
+            file = open(place.path, "rb")  # noqa: SIM115 - the stack closes it
+            self._file = self._stack.enter_context(file)
+        self._file.seek(place.offset + HEADER_BYTES)
+        return hashlib.sha256(self._file.read(place.header.body_size)).hexdigest()
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line instead of columns.")
+@click.option("--from", "first", default=0, type=click.IntRange(0), help="First index to print.")
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+def dump(folder: Path, first: int, as_json: bool) -> None:
+    """Print every entry in FOLDER, one line each; also of a folder that Java DLedger wrote.
+
+    FOLDER is a node's data folder, or the `dledger-<id>` folder in it. Columns, separated by tabs:
+    index, term, pos, size, channel, chainCrc, bodyCrc, bodySize, sha256 of the body, magic.
+    Entries at the end may not be committed; `dledger verify` says how far it is recorded.
+    """
+    scan = scan_folder(str(folder))
+    with ExitStack() as stack:
+        bodies = _Bodies(stack)
+        if not as_json:
+            click.echo("\t".join(COLUMNS))
+        for place in scan.entries(check_sums=False):
+            if place.header.index >= first:
+                _print_line(_row(place, bodies), as_json)
+    _report_problems(scan)
+
+
+def _row(place: EntryPlace, bodies: _Bodies) -> dict[str, int | str]:
+    header = place.header
+    values = (
+        header.index,
+        header.term,
+        header.pos,
+        header.size,
+        header.channel,
+        _signed(header.chain_crc),
+        _signed(header.body_crc),
+        header.body_size,
+        bodies.digest(place),
+        header.magic,
+    )
+    return dict(zip(COLUMNS, values, strict=True))
+
+
+def _print_line(row: dict[str, int | str], as_json: bool) -> None:
+    click.echo(json.dumps(row) if as_json else "\t".join(map(str, row.values())))
+
+
+def _report_problems(scan: StoreScan) -> None:
+    for problem in scan.problems:
+        click.echo(f"{problem.path} at byte {problem.offset}: {problem.text}", err=True)
+    if scan.problems:
+        sys.exit(1)
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON object with every folder.")
+@click.argument(
+    "folders",
+    nargs=-1,
+    required=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+)
+def verify(folders: tuple[Path, ...], as_json: bool) -> None:
+    """Check the files in FOLDERS: every header, both sums, the index; and compare the folders.
+
+    A folder made by `dledger group` stands for all its members. Several folders are compared
+    entry by entry, up to what all of them record as committed: equal chain sums mean equal
+    history. Exit code 1 if anything is wrong.
+    """
+    reports = [_verify_one(folder) for folder in _node_folders(folders)]
+    differing = _first_difference(reports)
+    failed = differing is not None or any(report.problems for report in reports)
+    if as_json:
+        shown = [report.as_dict() for report in reports]
+        click.echo(json.dumps({"folders": shown, "first_difference": differing}))
+    else:
+        _print_reports(reports, differing)
+    sys.exit(1 if failed else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Report:
+    """What one folder holds. `chains` is the sum at each index."""
+
+    folder: str
+    first_index: int
+    last_index: int
+    committed: int
+    problems: list[str]
+    chains: dict[int, int]
+
+    def as_dict(self) -> dict[str, object]:
+        """Everything but the sums."""
+        return {
+            "folder": self.folder,
+            "first_index": self.first_index,
+            "last_index": self.last_index,
+            "committed": self.committed,
+            "problems": self.problems,
+        }
+
+
+def _node_folders(folders: tuple[Path, ...]) -> list[Path]:
+    """The folders themselves; one that only holds nodes' folders stands for those."""
+    found: list[Path] = []
+    for folder in folders:
+        inside = sorted(folder.glob("dledger-*"))
+        found += inside if len(inside) > 1 else [folder]
+    return found
+
+
+def _verify_one(folder: Path) -> _Report:
+    scan = scan_folder(str(folder))
+    chains = {place.header.index: place.header.chain_crc for place in scan.entries()}
+    problems = scan.verify()
+    return _Report(
+        folder=str(folder),
+        first_index=min(chains, default=-1),
+        last_index=max(chains, default=-1),
+        committed=scan.committed,
+        problems=[f"{p.path} at byte {p.offset}: {p.text}" for p in problems],
+        chains=chains,
+    )
+
+
+def _first_difference(reports: list[_Report]) -> int | None:
+    """The first index that all record as committed and where their chain sums differ."""
+    limit = min(report.committed for report in reports)
+    common = set.intersection(*(set(report.chains) for report in reports))
+    for index in sorted(index for index in common if index <= limit):
+        if len({report.chains[index] for report in reports}) > 1:
+            return index
+    return None
+
+
+def _print_reports(reports: list[_Report], differing: int | None) -> None:
+    table = Table()
+    for column in ("folder", "first", "last", "committed", "problems"):
+        table.add_column(column, justify="left" if column == "folder" else "right", no_wrap=True)
+    for report in reports:
+        numbers = (report.first_index, report.last_index, report.committed, len(report.problems))
+        table.add_row(report.folder, *map(str, numbers))
+    Console().print(table)
+    for report in reports:
+        for problem in report.problems:
+            click.echo(problem, err=True)
+    if differing is not None:
+        click.echo(f"the folders differ from entry {differing} on", err=True)
+    elif len(reports) > 1:
+        click.echo("equal, entry by entry, up to what all of them record as committed")

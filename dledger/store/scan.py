@@ -1,0 +1,292 @@
+"""Reads the folder of a node from outside: no lock, no recovery, nothing written.
+
+The log is what recovery would keep: the intact entries from the first file on, each checked
+against the one before. It may be read while a node writes to it; what is read then is the log up
+to some entry of that moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum, auto
+from typing import NamedTuple
+
+from dledger.entry import BLANK_BYTES, Header
+from dledger.errors import ConfigInvalid, HardStateLost, LogCorrupt
+from dledger.store.disk import Disk, DiskFile, OsDisk
+from dledger.store.folder import DATA, INDEX, check_sizes, find_files
+from dledger.store.hard_state_file import FILE_BYTES, StoreRecord, newest_record
+from dledger.store.hard_state_file import FILE_NAME as HARD_STATE
+from dledger.store.index_unit import UNIT, UNIT_BYTES
+from dledger.store.java_term_file import read_java_term
+from dledger.store.segment import SegmentFiles, check_spacing, file_name, start_of
+from dledger.store.walk import (
+    ALL_UNCHECKED,
+    WINDOW_BYTES,
+    LogWalker,
+    RawHeader,
+    Stop,
+    prefix_blank,
+)
+
+# The index unit's magic is not compared: Java's leader writes 1 for every kind of entry.
+_UNIT_WITHOUT_MAGIC = 4
+
+
+class ProblemKind(Enum):
+    """What is wrong in a folder."""
+
+    FOREIGN_FILE = auto()
+    FILE_MISSING = auto()
+    FILE_LENGTH = auto()
+    HARD_STATE = auto()
+    BROKEN_RECORD = auto()
+    COMMITTED_MISSING = auto()
+    INDEX_UNIT = auto()
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong, and where. `index` is the entry concerned, None if it is none."""
+
+    kind: ProblemKind
+    path: str
+    offset: int
+    entry: int | None
+    text: str
+
+
+class SegmentFile(NamedTuple):
+    """One data file: the position it begins at, its path, its length in bytes."""
+
+    start: int
+    path: str
+    size: int
+
+
+class EntryPlace(NamedTuple):
+    """An entry's header, the file that it lies in, and its offset there."""
+
+    header: Header
+    path: str
+    offset: int
+
+
+class HeaderRun(NamedTuple):
+    """Headers (as tuples, in file order) of adjacent entries of one file."""
+
+    segment: SegmentFile
+    headers: list[RawHeader]
+
+
+class StoreScan:
+    """What is in one node's folder; made by `scan_folder`.
+
+    Attributes:
+        folder: the `dledger-<id>` folder.
+        segments: the data files, in order.
+        segment_bytes: their length, as found.
+        record: the newest record of `hard-state`, None without one (Java has none).
+        java: whether the folder is as Java left it: then no sums are checked.
+        problems: what was found wrong so far. Walking the entries may add to it.
+    """
+
+    def __init__(self, disk: Disk, folder: str) -> None:
+        self.folder = folder
+        self.problems: list[Problem] = []
+        self._disk = disk
+        self.record = self._read_record()
+        self.java = self.record is None and read_java_term(disk, folder) is not None
+        data = f"{folder}/{DATA}"
+        found = find_files(disk, data)
+        self.segment_bytes = self.record.segment_bytes if self.record else found.segment_bytes
+        self.segments = [
+            SegmentFile(start, f"{data}/{file_name(start)}", size)
+            for start, size in found.sizes.items()
+        ]
+        for name in sorted(disk.list(data)):
+            if start_of(name) is None:
+                self._note(ProblemKind.FOREIGN_FILE, f"{data}/{name}", 0, None, "not a log file")
+        if self.segments:
+            self._check_files(data, found.sizes)
+
+    @property
+    def committed(self) -> int:
+        """A lower bound of what is committed; -1 when nothing is recorded."""
+        return self.record.committed if self.record else -1
+
+    def runs(self, *, check_sums: bool = True) -> Iterator[HeaderRun]:
+        """The log's headers, many at a time, from the first entry kept.
+
+        Without `check_sums` bodies are not looked at (about 1 us an entry).
+        """
+        walker = self._walker(check_sums)
+        stop = Stop.SEGMENT_END
+        expected = self.segments[0].start if self.segments else 0
+        for segment in self.segments:
+            if stop is not Stop.SEGMENT_END or segment.start != expected:
+                break
+            expected += self.segment_bytes
+            file = self._disk.open(segment.path, writable=False)
+            try:
+                yield from self._segment_runs(file, segment, walker)
+            finally:
+                file.close()
+            stop = walker.stop
+        self._note_end(walker, stop)
+
+    def entries(self, *, check_sums: bool = True) -> Iterator[EntryPlace]:
+        """Every entry of the log: header, path of its file, offset in it."""
+        make = Header._make
+        for (start, path, _), found in self.runs(check_sums=check_sums):
+            for raw in found:
+                yield EntryPlace(make(raw), path, raw[4] - start)
+
+    def verify(self) -> list[Problem]:
+        """Walk the whole log with all sums, compare the index, and return all problems."""
+        found = find_files(self._disk, f"{self.folder}/{INDEX}")
+        size = found.segment_bytes
+        files = None
+        if size and not size % UNIT_BYTES:
+            files = SegmentFiles(self._disk, f"{self.folder}/{INDEX}", size, found.sizes)
+        try:
+            for _, headers in self.runs():
+                if headers and files is not None:
+                    self._compare_index(files, headers)
+        finally:
+            if files is not None:
+                files.close()
+        return self.problems
+
+    # --- files --------------------------------------------------------------------------------
+
+    def _note(
+        self, kind: ProblemKind, path: str, offset: int, entry: int | None, text: str
+    ) -> None:
+        problem = Problem(kind, path, offset, entry, text)
+        if problem not in self.problems:  # a second walk finds the same
+            self.problems.append(problem)
+
+    def _read_record(self) -> StoreRecord | None:
+        path = f"{self.folder}/{HARD_STATE}"
+        if HARD_STATE not in self._disk.list(self.folder):
+            return None
+        file = self._disk.open(path, writable=False)
+        try:
+            newest = newest_record(file.read(FILE_BYTES, 0))
+        finally:
+            file.close()
+        if newest is None:
+            self._note(ProblemKind.HARD_STATE, path, 0, None, str(HardStateLost(path)))
+            return None
+        return newest[0]
+
+    def _check_files(self, data: str, sizes: dict[int, int]) -> None:
+        try:
+            check_spacing(data, list(sizes), self.segment_bytes or 1)
+        except LogCorrupt as error:
+            self._note(ProblemKind.FILE_MISSING, error.path, error.offset, None, error.problem)
+        for start, size in sizes.items():
+            try:
+                check_sizes(data, {start: size}, max(sizes), self.segment_bytes)
+            except LogCorrupt as error:
+                self._note(ProblemKind.FILE_LENGTH, error.path, error.offset, None, error.problem)
+
+    # --- the walk -----------------------------------------------------------------------------
+
+    def _walker(self, check_sums: bool) -> LogWalker:
+        record = self.record
+        unchecked = ALL_UNCHECKED
+        if check_sums and not self.java:
+            unchecked = record.unchecked_through if record else -1
+        if record is None:
+            return LogWalker(self.segment_bytes, unchecked_through=unchecked)
+        first = record.before_begin + 1
+        return LogWalker(
+            self.segment_bytes,
+            next_index=first,
+            term=record.before_begin_term,
+            chain=0 if first == 0 else record.before_begin_chain or None,
+            unchecked_through=unchecked,
+        )
+
+    def _segment_runs(
+        self, file: DiskFile, segment: SegmentFile, walker: LogWalker
+    ) -> Iterator[HeaderRun]:
+        pos, end = segment.start, segment.start + self.segment_bytes
+        if segment is self.segments[0]:
+            pos += prefix_blank(file.read(BLANK_BYTES, 0), self.segment_bytes)
+            if self.record is not None and pos < self.record.begin_pos < end:
+                pos = self.record.begin_pos
+        walker.pos, walker.stop = pos, Stop.SEGMENT_END
+        while pos < end:
+            want = min(WINDOW_BYTES, end - pos)
+            # A file that is too short (a crash at its creation) reads as if filled with zeros.
+            window = file.read(want, pos - segment.start).ljust(want, b"\0")
+            found = walker.walk(window, pos)
+            if found:
+                yield HeaderRun(segment, found)
+            if walker.stop is not Stop.MORE or walker.pos == pos:
+                return
+            pos = walker.pos
+
+    def _note_end(self, walker: LogWalker, stop: Stop) -> None:
+        """Note why the walk ended, if not simply at the log's end."""
+        next_index = walker.next_index or 0
+        if stop is Stop.BROKEN:
+            start = walker.pos - walker.pos % self.segment_bytes
+            self._note(
+                ProblemKind.BROKEN_RECORD,
+                f"{self.folder}/{DATA}/{file_name(start)}",
+                walker.pos - start,
+                next_index,
+                walker.findings.problem,
+            )
+        if next_index <= self.committed:
+            self._note(
+                ProblemKind.COMMITTED_MISSING,
+                f"{self.folder}/{HARD_STATE}",
+                0,
+                next_index,
+                f"the log ends with entry {next_index - 1}, "
+                f"but entry {self.committed} is recorded as committed",
+            )
+
+    def _compare_index(self, files: SegmentFiles, headers: list[RawHeader]) -> None:
+        """Note the first unit of this run that does not say what the data says."""
+        pos = headers[0][2] * UNIT_BYTES
+        wanted = [UNIT.pack(h[0], h[4], h[1], h[2], h[3]) for h in headers]
+        found = b""
+        if files.begin <= pos < files.end:
+            found = files.read(len(wanted) * UNIT_BYTES, pos)
+        if found == b"".join(wanted):
+            return
+        for at, unit in enumerate(wanted):
+            there = found[at * UNIT_BYTES : (at + 1) * UNIT_BYTES]
+            if there[_UNIT_WITHOUT_MAGIC:] != unit[_UNIT_WITHOUT_MAGIC:]:
+                unit_pos = pos + at * UNIT_BYTES
+                self._note(
+                    ProblemKind.INDEX_UNIT,
+                    files.path(unit_pos),
+                    unit_pos % files.segment_bytes,
+                    headers[at][2],
+                    "the index unit does not say what the entry says",
+                )
+                return
+
+
+def scan_folder(path: str, disk: Disk | None = None) -> StoreScan:
+    """Look at a node's folder: `path` is its `dledger-<id>` folder, or the one around it.
+
+    Raises:
+        ConfigInvalid: there is no log in it, or those of several nodes.
+        OSError: it cannot be read.
+    """
+    disk = disk or OsDisk()
+    names = disk.list(path)
+    if DATA in names:
+        return StoreScan(disk, path)
+    nodes = sorted(name for name in names if name.startswith("dledger-"))
+    if len(nodes) == 1:
+        return StoreScan(disk, f"{path}/{nodes[0]}")
+    problem = f"{path} holds {', '.join(nodes)}: name one of them" if nodes else f"no log in {path}"
+    raise ConfigInvalid("path", problem)

@@ -1,0 +1,83 @@
+"""Send and consume messages: a trio client for brokers that speak RocketMQ's protocol.
+
+Everything is used as an `async with` block, follows a group's leader through elections, and says
+of every message whether it is certainly stored, certainly not, or in doubt.
+"""
+
+from dledger_mq.admin import Admin, BrokerStatus, QueueProgress
+from dledger_mq.client import Client
+from dledger_mq.errors import (
+    ClientClosed,
+    GroupInUse,
+    InvalidMessage,
+    MessagingError,
+    NameServersUnreachable,
+    NoMaster,
+    OffsetFileUnreadable,
+    OutcomeUnknown,
+    Rejected,
+    RequestRefused,
+    RouteNotFound,
+    SendFailed,
+    SomeFailed,
+    WindowFull,
+)
+from dledger_mq.listening import Listener
+from dledger_mq.message import (
+    ConsumeFrom,
+    ConsumeResult,
+    Message,
+    ReceivedMessage,
+    SendResult,
+    SendStatus,
+)
+from dledger_mq.producer import Producer
+from dledger_mq.pull_consumer import PullConsumer
+from dledger_mq.pulling import PullResult, PullStatus
+from dledger_mq.push_consumer import PushConsumer, PushOptions
+from dledger_mq.selectors import QueueSelector, by_key, by_sharding_key, to_queue
+from dledger_mq.sending import SendCallback, SendOutcome
+from remoting.heartbeat import MessageModel
+from remoting.message_queue import MessageQueue
+
+__all__ = [
+    "Admin",
+    "BrokerStatus",
+    "Client",
+    "ClientClosed",
+    "ConsumeFrom",
+    "ConsumeResult",
+    "GroupInUse",
+    "InvalidMessage",
+    "Listener",
+    "Message",
+    "MessageModel",
+    "MessageQueue",
+    "MessagingError",
+    "NameServersUnreachable",
+    "NoMaster",
+    "OffsetFileUnreadable",
+    "OutcomeUnknown",
+    "Producer",
+    "PullConsumer",
+    "PullResult",
+    "PullStatus",
+    "PushConsumer",
+    "PushOptions",
+    "QueueProgress",
+    "QueueSelector",
+    "ReceivedMessage",
+    "Rejected",
+    "RequestRefused",
+    "RouteNotFound",
+    "SendCallback",
+    "SendFailed",
+    "SendOutcome",
+    "SendResult",
+    "SendStatus",
+    "SomeFailed",
+    "WindowFull",
+    "by_key",
+    "by_sharding_key",
+    "to_queue",
+]

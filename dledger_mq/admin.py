@@ -1,0 +1,253 @@
+"""What an operator asks and orders: topics, brokers, how far consumers are behind."""
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final
+
+import trio
+
+from dledger_mq import requests
+from dledger_mq.calls import NOT_NOW_CODES, call_master
+from dledger_mq.client import Client
+from dledger_mq.errors import MessagingError, NoMaster, RequestRefused, RouteNotFound
+from dledger_mq.message import check_topic
+from dledger_mq.offsets import BrokerOffsets
+from dledger_mq.pauses import pause_seconds
+from remoting.codes import ResponseCode
+from remoting.command import Command
+from remoting.errors import RemotingError
+from remoting.message_queue import MessageQueue
+from remoting.route import BrokerData, decode_cluster_info
+from remoting.table_body import decode_table, decode_topic_list
+from remoting.topic_config import PERMISSION_READ_WRITE, TopicConfig
+
+# mqadmin's default for a new topic.
+DEFAULT_QUEUES: Final = 8
+
+# How long orders follow an election, and how long a new topic may take to be seen.
+ORDER_TIMEOUT_SECONDS: Final = 10.0
+
+# Figures of brokers are read one by one from memory.
+FIGURES_TIMEOUT_SECONDS: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStatus:
+    """One broker as a name server knows it.
+
+    Attributes:
+        cluster: the cluster it belongs to.
+        broker_name: its group.
+        broker_id: 0 is the group's leader.
+        address: "host:port".
+        figures: what it says of itself, by name; empty when it did not answer.
+        problem: why it did not answer, or an empty text.
+    """
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+    figures: dict[str, str]
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueueProgress:
+    """How far a queue is filled, and read by a group.
+
+    Attributes:
+        queue: the queue.
+        first_offset: the first index it holds.
+        next_offset: the index its next message will get.
+        committed: the group's next index to consume, or None when it never committed one.
+    """
+
+    queue: MessageQueue
+    first_offset: int
+    next_offset: int
+    committed: int | None
+
+    @property
+    def lag(self) -> int:
+        """Messages the group has not consumed."""
+        done = self.first_offset if self.committed is None else self.committed
+        return max(self.next_offset - done, 0)
+
+
+class Admin:
+    """Orders and questions of an operator.
+
+    Calls raise `MessagingError` or `remoting.errors.RemotingError`.
+
+    Args:
+        nameservers: "host:port" each, for a client of its own.
+        client: an open client to share instead.
+    """
+
+    def __init__(self, *, nameservers: Sequence[str] = (), client: Client | None = None) -> None:
+        self._owns_client = client is None
+        self._client = Client(nameservers) if client is None else client
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> "Admin":
+        """Open it; nothing is sent yet."""
+        if self._owns_client:
+            await self._stack.enter_async_context(self._client)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close its own client."""
+        await self._stack.aclose()
+
+    async def brokers(self) -> list[BrokerData]:
+        """The groups of brokers that the name servers know, by name."""
+        reply = await self._client.routes.ask_nameserver(
+            requests.cluster_info(), "tell the cluster"
+        )
+        info = decode_cluster_info(reply.body)
+        return [info.brokers[name] for name in sorted(info.brokers)]
+
+    async def cluster(self) -> list[BrokerStatus]:
+        """Every broker, with the figures it gives."""
+        places = [
+            (broker, number, broker.addresses[number])
+            for broker in await self.brokers()
+            for number in sorted(broker.addresses)
+        ]
+        outcomes = await self._client.request_all(
+            [(address, requests.runtime_info()) for _, _, address in places],
+            FIGURES_TIMEOUT_SECONDS,
+        )
+        found: list[BrokerStatus] = []
+        for (broker, number, address), outcome in zip(places, outcomes, strict=True):
+            figures: dict[str, str] = {}
+            problem = ""
+            if isinstance(outcome, RemotingError):
+                problem = str(outcome)
+            elif outcome.code != ResponseCode.SUCCESS:
+                problem = outcome.remark or f"code {outcome.code}"
+            else:
+                figures = decode_table(outcome.body)
+            found.append(
+                BrokerStatus(broker.cluster, broker.broker_name, number, address, figures, problem)
+            )
+        return found
+
+    async def create_topic(
+        self,
+        topic: str,
+        *,
+        queues: int = DEFAULT_QUEUES,
+        permission: int = PERMISSION_READ_WRITE,
+        cluster: str = "",
+    ) -> None:
+        """Make a topic on every group of a cluster, or change it, and wait until it is routed.
+
+        Args:
+            topic: its name.
+            queues: how many queues on each group.
+            permission: bits of 4 read, 2 write.
+            cluster: only groups of this cluster; of all when empty.
+
+        Raises:
+            InvalidMessage: the name is not legal.
+            NoMaster: there is no group, or a group has no leader for the whole time.
+            RequestRefused: a broker says no.
+        """
+        check_topic(topic)
+        config = TopicConfig(topic, queues, queues, permission)
+        await self._order(requests.create_topic(config), "make a topic", topic, cluster)
+        failures = 0
+        with trio.move_on_after(ORDER_TIMEOUT_SECONDS):
+            while True:
+                try:
+                    if (await self._client.routes.refresh(topic)).read_queues:
+                        return
+                except RouteNotFound:
+                    failures += 1
+                await trio.sleep(pause_seconds(max(failures, 1)))
+        raise RouteNotFound(topic, self._client.routes.nameservers)
+
+    async def delete_topic(self, topic: str, *, cluster: str = "") -> None:
+        """Remove a topic and its messages from every group of a cluster, and from the routes.
+
+        Raises:
+            NoMaster, RequestRefused: see `create_topic`.
+        """
+        await self._order(requests.delete_topic_in_broker(topic), "remove a topic", topic, cluster)
+        for address in self._client.routes.nameservers:
+            reply = await self._client.remoting.request(
+                address, requests.delete_topic_in_nameserver(topic)
+            )
+            if reply.code != ResponseCode.SUCCESS:
+                raise RequestRefused(address, "remove a topic", reply.code, reply.remark)
+
+    async def topics(self) -> list[str]:
+        """The names of all topics, those of the system included."""
+        reply = await self._client.routes.ask_nameserver(requests.topic_list(), "list topics")
+        return sorted(decode_topic_list(reply.body))
+
+    async def progress(self, topic: str, group: str | None = None) -> list[QueueProgress]:
+        """How far each queue of a topic is filled, and read by a group.
+
+        Args:
+            topic: the topic.
+            group: the consumer group; without it `committed` is None.
+        """
+        route = await self._client.routes.refresh(topic)
+        rows: list[QueueProgress] = []
+        for queue in route.read_queues:
+            first = await call_master(
+                self._client, queue, requests.min_offset(queue), "give the first offset"
+            )
+            last = await call_master(
+                self._client, queue, requests.max_offset(queue), "give the last offset"
+            )
+            committed = (
+                None if group is None else await BrokerOffsets(self._client, group).load(queue)
+            )
+            rows.append(
+                QueueProgress(queue, first.integer("offset"), last.integer("offset"), committed)
+            )
+        return rows
+
+    async def _order(self, command: Command, what: str, topic: str, cluster: str) -> None:
+        """Have every group's leader carry out a command; it may be carried out twice."""
+        deadline = trio.current_time() + ORDER_TIMEOUT_SECONDS
+        done: set[str] = set()
+        failures = 0
+        while True:
+            problem: MessagingError | RemotingError = NoMaster(topic, "")
+            try:
+                brokers = [one for one in await self.brokers() if cluster in ("", one.cluster)]
+                for broker in brokers:
+                    if broker.broker_name not in done:
+                        await self._order_one(broker, command, what, topic)
+                        done.add(broker.broker_name)
+                if brokers:
+                    return
+            except RequestRefused as error:
+                if error.code not in NOT_NOW_CODES:
+                    raise
+                problem = error
+            except (MessagingError, RemotingError) as error:
+                problem = error
+            failures += 1
+            if trio.current_time() >= deadline:
+                raise problem
+            await trio.sleep(pause_seconds(failures))
+
+    async def _order_one(self, broker: BrokerData, command: Command, what: str, topic: str) -> None:
+        if broker.master is None:
+            raise NoMaster(topic, broker.broker_name)
+        reply = await self._client.remoting.request(broker.master, command)
+        if reply.code != ResponseCode.SUCCESS:
+            raise RequestRefused(broker.master, what, reply.code, reply.remark)

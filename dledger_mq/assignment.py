@@ -1,0 +1,71 @@
+"""Asking the brokers who is in a group, and computing one's own share of its queues."""
+
+import logging
+
+from dledger_mq import requests
+from dledger_mq.client import Client
+from dledger_mq.errors import MessagingError
+from dledger_mq.rebalance import allocate_averagely
+from dledger_mq.topic_route import ClientRoute
+from remoting.codes import ResponseCode
+from remoting.consumer_group_body import decode_consumer_list
+from remoting.errors import RemotingError
+from remoting.message_queue import MessageQueue
+
+_log = logging.getLogger(__name__)
+
+
+async def all_queues(client: Client, topic: str) -> list[MessageQueue] | None:
+    """Every readable queue of a topic, or None while its route is not known."""
+    route = await _route(client, topic)
+    return None if route is None else list(route.read_queues)
+
+
+async def own_share(client: Client, group: str, topic: str) -> list[MessageQueue] | None:
+    """The queues of a topic that this client should read, or None when that cannot be told now.
+
+    A broker that has just become the leader does not know this client. It is told, and asked
+    again; taking its first answer would take every queue away from everybody.
+
+    Args:
+        client: the member.
+        group: the consumer group.
+        topic: the topic.
+    """
+    route = await _route(client, topic)
+    if route is None:
+        return None
+    for address in dict.fromkeys(route.masters.values()):
+        members = await _members(client, address, group)
+        if members is not None and client.client_id not in members:
+            await client.send_heartbeats([address])
+            members = await _members(client, address, group)
+        if members is not None and client.client_id in members:
+            return allocate_averagely(client.client_id, route.read_queues, members)
+    return None
+
+
+async def _route(client: Client, topic: str) -> ClientRoute | None:
+    try:
+        route = client.routes.known(topic)
+        if route is None or not route.masters or route.provisional:
+            route = await client.routes.refresh(topic)
+    except MessagingError as error:
+        _log.debug("no route of %s yet: %s", topic, error)
+        return None
+    return None if route.provisional else route
+
+
+async def _members(client: Client, address: str, group: str) -> list[str] | None:
+    """The ids of a group's members as one broker knows them; None when it does not tell."""
+    try:
+        reply = await client.remoting.request(address, requests.consumer_list(group))
+        if reply.code == ResponseCode.SUCCESS:
+            return decode_consumer_list(reply.body)
+        if reply.code == ResponseCode.SYSTEM_ERROR:
+            # RocketMQ's answer for a group it has never heard of.
+            return []
+        _log.info("%s does not tell the members of %s: code %d", address, group, reply.code)
+    except RemotingError as error:
+        _log.info("%s does not tell the members of %s: %s", address, group, error)
+    return None

@@ -1,0 +1,107 @@
+"""Messages of one queue between the pull that brought them and the listener's success."""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from dledger_mq.message import ReceivedMessage
+
+# RocketMQ's flow control of one queue: pullThresholdForQueue and pullThresholdSizeForQueue.
+MAX_CACHED_MESSAGES: Final = 1000
+MAX_CACHED_BYTES: Final = 100 * 1024 * 1024
+
+# RocketMQ's consumeConcurrentlyMaxSpan: a message that is not done holds the group's progress, and
+# what was consumed after it is consumed again after a crash; this bounds how much.
+MAX_SPAN: Final = 2000
+
+
+class CachedQueue:
+    """What was pulled of a queue and is not done.
+
+    The offset to commit is that of the oldest message that is not done, so that a crash repeats
+    messages but loses none. Source: RocketMQ's ProcessQueue.
+
+    Args:
+        next_offset: where pulling goes on.
+        max_messages: above this, no more is pulled.
+        max_bytes: as `max_messages`, for bodies.
+    """
+
+    def __init__(
+        self,
+        next_offset: int = 0,
+        max_messages: int = MAX_CACHED_MESSAGES,
+        max_bytes: int = MAX_CACHED_BYTES,
+    ) -> None:
+        self.next_offset = next_offset
+        self._max_messages = max_messages
+        self._max_bytes = max_bytes
+        self._waiting: deque[ReceivedMessage] = deque()
+        self._order: deque[int] = deque()  # offsets that may not be done, ascending
+        self._not_done: dict[int, ReceivedMessage] = {}
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._not_done)
+
+    @property
+    def waiting(self) -> int:
+        """How many messages no listener has."""
+        return len(self._waiting)
+
+    @property
+    def full(self) -> bool:
+        """Whether pulling must wait until messages are done."""
+        return (
+            len(self._not_done) >= self._max_messages
+            or self._bytes >= self._max_bytes
+            or (bool(self._order) and self.next_offset - self.commit_offset > MAX_SPAN)
+        )
+
+    @property
+    def commit_offset(self) -> int:
+        """The first index that is not done."""
+        while self._order and self._order[0] not in self._not_done:
+            self._order.popleft()
+        return self._order[0] if self._order else self.next_offset
+
+    def add(self, messages: Iterable[ReceivedMessage], next_offset: int) -> None:
+        """Keep what a pull brought.
+
+        Args:
+            messages: in the order of their offsets; one that is here already is passed over.
+            next_offset: where pulling goes on.
+        """
+        for message in messages:
+            offset = message.queue_offset
+            if offset < self.next_offset:
+                continue
+            self._not_done[offset] = message
+            self._order.append(offset)
+            self._waiting.append(message)
+            self._bytes += len(message.body)
+        self.next_offset = max(next_offset, self.next_offset)
+
+    def take(self, most: int) -> list[ReceivedMessage]:
+        """Up to `most` messages for a listener, oldest first."""
+        return [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
+
+    def done(self, messages: Sequence[ReceivedMessage]) -> None:
+        """These need not come again. What `reset` forgot is passed over."""
+        for message in messages:
+            if self._not_done.get(message.queue_offset) is message:
+                del self._not_done[message.queue_offset]
+                self._bytes -= len(message.body)
+
+    def give_back(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Let these be taken again, before all others."""
+        known = [one for one in messages if self._not_done.get(one.queue_offset) is one]
+        self._waiting.extendleft(reversed(known))
+
+    def reset(self, next_offset: int) -> None:
+        """Forget everything and go on at `next_offset`."""
+        self._waiting.clear()
+        self._order.clear()
+        self._not_done.clear()
+        self._bytes = 0
+        self.next_offset = next_offset

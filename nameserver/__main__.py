@@ -1,0 +1,71 @@
+"""Run a name server: ``python -m nameserver --listen 127.0.0.1:9876``."""
+
+import logging
+import os
+import signal
+import sys
+
+import click
+import trio
+
+from nameserver.server import NAMESERVER_PORT, serve_nameserver
+from remoting.address import Address, parse_address
+from remoting.errors import AddressMalformed, ListenFailed, PortInUse
+
+_STDIN = 0
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--listen",
+    "address",
+    default=f"127.0.0.1:{NAMESERVER_PORT}",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where to listen.",
+)
+@click.option(
+    "--exit-with-stdin",
+    is_flag=True,
+    help="End when standard input ends, as it does when the program that started this one dies.",
+)
+def main(address: str, exit_with_stdin: bool) -> None:
+    """Tell clients where topics are. Keeps nothing on disk; run as many as you like."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    try:
+        trio.run(_serve, parse_address(address), exit_with_stdin)
+    except (AddressMalformed, PortInUse, ListenFailed) as error:
+        sys.exit(f"nameserver: {error}")
+
+
+async def _serve(address: Address, exit_with_stdin: bool) -> None:
+    """Serve until a signal, or the end of standard input."""
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        problem: PortInUse | ListenFailed | None = None
+        async with trio.open_nursery() as nursery:
+            try:
+                listening = await nursery.start(serve_nameserver, address.host, address.port)
+            except (PortInUse, ListenFailed) as error:
+                # Raised below, so that it does not come wrapped in a group.
+                problem = error
+            else:
+                click.echo(f"nameserver listening on {listening}")
+                if exit_with_stdin:
+                    nursery.start_soon(_wait_for_stdin, nursery.cancel_scope)
+                async for _ in signals:
+                    break
+            nursery.cancel_scope.cancel()
+        if problem is not None:
+            raise problem
+
+
+async def _wait_for_stdin(scope: trio.CancelScope) -> None:
+    """Cancel `scope` when nobody holds the other end of standard input any more."""
+    async with trio.lowlevel.FdStream(os.dup(_STDIN)) as stream:
+        while await stream.receive_some():
+            pass
+    scope.cancel()
+
+
+if __name__ == "__main__":
+    main()

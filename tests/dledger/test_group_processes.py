@@ -1,0 +1,158 @@
+"""A group of real processes, as `dledger group` runs it: killed, read, verified."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+def dledger(*arguments: object, ok: bool = True) -> subprocess.CompletedProcess[str]:
+    ended = subprocess.run(
+        [sys.executable, "-m", "dledger", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode == 0) == ok, ended.stderr
+    return ended
+
+
+class Members:
+    """Three `dledger serve` processes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.group = subprocess.Popen(
+            [sys.executable, "-m", "dledger", "group", "--nodes", "3", "--dir", str(folder)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert self.group.stdout is not None
+        self.lines = []
+        for line in self.group.stdout:
+            self.lines.append(line)
+            if line.startswith("ready"):
+                return
+        raise AssertionError("".join(self.lines))
+
+    def stop(self) -> None:
+        self.group.send_signal(signal.SIGINT)
+        self.group.communicate(timeout=20)
+
+
+@pytest.fixture
+def members(tmp_path: Path) -> Iterator[Members]:
+    running = Members(tmp_path / "group")
+    yield running
+    if running.group.poll() is None:
+        running.stop()
+
+
+def test_what_was_appended_can_be_read_and_verified(members: Members) -> None:
+    folder = members.folder
+    lines = dledger("append", "--dir", folder, "one", "two").stdout.splitlines()
+    assert [line.split("\t")[0] for line in lines] == ["1", "2"]
+    entry = json.loads(dledger("get", "--dir", folder, "--json", 2).stdout)
+    assert (entry["body"], entry["kind"]) == ("two", "normal")
+    bodies = [line.split("\t")[3] for line in dledger("tail", "--dir", folder).stdout.splitlines()]
+    assert bodies[-2:] == ["one", "two"]
+    status = json.loads(dledger("status", "--dir", folder, "--json").stdout)
+    assert sorted(node["role"] for node in status.values()) == ["follower", "follower", "leader"]
+    assert "no committed entry 99" in dledger("get", "--dir", folder, 99, ok=False).stderr
+    members.stop()
+    assert "equal" in dledger("verify", folder).stdout
+
+
+def test_a_killed_leader_loses_nothing_that_was_acknowledged(members: Members) -> None:
+    folder = members.folder
+    dledger("append", "--dir", folder, *[f"before-{n}" for n in range(20)])
+    status = json.loads(dledger("status", "--dir", folder, "--json").stdout)
+    leader = next(node for node, found in status.items() if found["ready"])
+    pids = subprocess.run(
+        ["pgrep", "-f", f"dledger serve .*--node {leader} .*--dir {folder}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    os.kill(int(pids.stdout.split()[0]), signal.SIGKILL)
+    # The supervisor says which member ended, and stops the others.
+    output, _ = members.group.communicate(timeout=30)
+    assert f"dledger: {leader} ended with exit code -9" in output
+    assert "Traceback" not in output
+    again = Members(folder)
+    try:
+        dledger("append", "--dir", folder, "after")
+        bodies = [
+            line.split("\t")[3] for line in dledger("tail", "--dir", folder).stdout.splitlines()
+        ]
+    finally:
+        again.stop()
+    assert [body for body in bodies if body] == [*[f"before-{n}" for n in range(20)], "after"]
+
+
+def test_members_end_with_the_process_that_runs_them(members: Members) -> None:
+    members.group.kill()
+    members.group.communicate(timeout=10)
+    deadline = time.monotonic() + 10
+    while subprocess.run(["pgrep", "-f", str(members.folder)], capture_output=True).returncode == 0:
+        assert time.monotonic() < deadline, "members outlived their group"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["status"], "say which group"),
+        (["append", "--peers", "n0=nowhere", "x"], "is not host:port"),
+        (["append", "--peers", "n0=127.0.0.1:1", "--timeout", "0.1", "x"], "no leader within"),
+        (["serve", "--node", "n9", "--peers", "n0=127.0.0.1:1", "--dir", "x"], "n9 is not one of"),
+    ],
+)
+def test_bad_settings_are_one_line_that_says_what_to_do(
+    arguments: list[str], said: str, tmp_path: Path
+) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "dledger", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=30,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert said in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+
+
+def test_a_data_folder_of_another_node_is_refused(tmp_path: Path) -> None:
+    first = dledger_serve(tmp_path, "g1")
+    assert first.stdout is not None
+    assert "listens" in first.stdout.readline()
+    first.terminate()
+    first.communicate(timeout=10)
+    second = dledger_serve(tmp_path, "g2")
+    _, errors = second.communicate(timeout=20)
+    assert second.returncode == 1
+    assert "holds the data of node n0 of group g1" in errors
+
+
+def dledger_serve(folder: Path, group: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-m", "dledger", "serve", "--group", group, "--node", "n0"),
+            *("--peers", "n0=127.0.0.1:29877", "--dir", str(folder)),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
