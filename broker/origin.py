@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from broker.fold import EntryRefused
 from dledger.entry import Body
 from dledger.errors import DLedgerError
 from dledger.pending import Appended
@@ -57,11 +56,3 @@ class Log(Protocol):
     def read_bytes(self, pos: int, size: int) -> bytes:
         """Bytes of the log."""
         ...
-
-
-def refusal_of(appended: Sequence[Appended]) -> EntryRefused | None:
-    """The first entry that the fold passed over, or None when all were taken."""
-    for one in appended:
-        if isinstance(one.result, EntryRefused):
-            return one.result
-    return None

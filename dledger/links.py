@@ -30,6 +30,9 @@ CONNECT_TIMEOUT_S = 2.0
 FIRST_RETRY_S = 0.05
 LAST_RETRY_S = 1.0
 
+# A connection that is down for less than this is not worth a line: members start one by one.
+QUIET_S = 3.0
+
 # A peer reads large pieces: a batch is 256 KiB.
 RECEIVE_BYTES = 256 * 1024
 
@@ -60,10 +63,14 @@ class Link:
         self._outbox_bytes = 0
         self._wake = trio.lowlevel.ParkingLot()
         self._scope: trio.CancelScope | None = None
+        self._down_since = trio.current_time()
+        self._said = False
 
     def send(self, frame: bytes) -> None:
-        """Let a frame leave soon. Without a connection it is dropped: the protocol repeats what
-        matters, and a member that comes back is compared anew.
+        """Let a frame leave soon.
+
+        Without a connection it is dropped: the protocol repeats what matters, and a member that
+        comes back is compared anew.
         """
         if not self.connected:
             return
@@ -100,6 +107,9 @@ class Link:
                 pass
         check_welcome(frames[0])
         self.last_problem = None
+        if self._said:
+            logger.info("peer %s at %s: connected again", self.peer, self._address)
+        self._said = False
         self.connected = True
         self._changed(self.peer, True)
         try:
@@ -107,6 +117,7 @@ class Link:
                 await self._both_ways(stream)
         finally:
             self.connected = False
+            self._down_since = trio.current_time()
             self._outbox.clear()
             self._outbox_bytes = 0
             self._changed(self.peer, False)
@@ -137,9 +148,12 @@ class Link:
             await self._wake.park()
 
     def _note(self, problem: str) -> None:
-        if problem != self.last_problem:
-            logger.warning("peer %s at %s: %s", self.peer, self._address, problem)
+        """Keep why there is no connection; say it once, and not while a group is just starting."""
         self.last_problem = problem
+        if self._said or trio.current_time() - self._down_since < QUIET_S:
+            return
+        self._said = True
+        logger.warning("peer %s at %s: %s", self.peer, self._address, problem)
 
 
 async def _received(stream: trio.SocketStream) -> bytes:

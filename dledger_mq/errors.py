@@ -189,3 +189,17 @@ class OffsetFileUnreadable(MessagingError):
             f"offset file {path} cannot be read ({reason}): "
             "restore it, or remove it to start from the consumer's `consume_from`"
         )
+
+
+class GroupDirectoryError(MessagingError):
+    """The directory of `dledger-mq up` cannot be used as asked.
+
+    Attributes:
+        path: the directory.
+        reason: what is wrong and what to do.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"directory {path}: {reason}")

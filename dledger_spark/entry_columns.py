@@ -63,7 +63,7 @@ def binaries(content: bytes, starts: Positions) -> Any:
 def fixed_part(values: Any, start: int, layout: np.dtype[Any]) -> npt.NDArray[Any]:
     """`layout` at `start` of every binary, as a structured array. Each must be long enough."""
     part = pc.binary_slice(values, start, start + layout.itemsize)
-    begin, end = bounds(part)
+    begin, _end = bounds(part)
     data = part.buffers()[2]
     if data is None or not len(begin):
         return np.empty(0, layout)
@@ -72,6 +72,8 @@ def fixed_part(values: Any, start: int, layout: np.dtype[Any]) -> npt.NDArray[An
 
 def bounds(values: Any) -> tuple[Positions, Positions]:
     """Where each binary begins and ends in the array's data buffer."""
+    if not len(values):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
     offsets = np.frombuffer(
         values.buffers()[1], np.int32, count=len(values) + 1, offset=values.offset * 4
     ).astype(np.int64)

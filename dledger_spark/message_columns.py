@@ -18,7 +18,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dledger_spark.entry_columns import bounds, fixed_part
 from dledger_spark.errors import RecordDamaged
@@ -176,8 +175,9 @@ class _Records:
                 return self._properties.map_column()
             case "body":
                 return slices(self._data, *self._bodies)
-        field = MESSAGE_SCHEMA.field(name)
-        return pa.array(self._fixed[name].astype(field.type.to_pandas_dtype()))
+            case _:
+                field = MESSAGE_SCHEMA.field(name)
+                return pa.array(self._fixed[name].astype(field.type.to_pandas_dtype()))
 
 
 def _require(index: npt.NDArray[np.int64], good: npt.NDArray[np.bool_], problem: str) -> None:

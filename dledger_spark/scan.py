@@ -21,7 +21,7 @@ from dledger_spark.entry_columns import (
     entry_batch,
 )
 from dledger_spark.entry_positions import positions_by_hop, positions_by_index
-from dledger_spark.errors import LogDamaged, OptionInvalid
+from dledger_spark.errors import LogDamaged, OptionInvalid, RangeUnavailable
 from dledger_spark.log_folder import LogFolder, OpenFile, Segment, open_file, open_log
 from dledger_spark.log_range import resolve_range
 from dledger_spark.message_columns import message_batch
@@ -58,31 +58,65 @@ def arrow_batches(
     Raises:
         DledgerSparkError: see `dledger_spark.errors`. What was given out before is right.
     """
-    if table not in TABLES:
-        raise OptionInvalid("table", table, f"use one of {', '.join(TABLES)}")
-    names = SCHEMAS[table].names if columns is None else list(columns)
-    for name in names:
-        if name not in SCHEMAS[table].names:
-            raise OptionInvalid("column", name, f"{table} has {', '.join(SCHEMAS[table].names)}")
+    log = path if isinstance(path, LogFolder) else open_log(path)
+    yield from read_range(
+        log,
+        resolve_range(log, first, last),
+        table=table,
+        columns=columns,
+        batch_bytes=batch_bytes,
+        checksums=checksums,
+    )
+
+
+def read_range(
+    log: LogFolder,
+    entries: range,
+    *,
+    table: str = ENTRIES,
+    columns: Sequence[str] | None = None,
+    batch_bytes: int = BATCH_BYTES,
+    checksums: bool = True,
+) -> Iterator[pa.RecordBatch]:
+    """`arrow_batches` of a range that `resolve_range` gave, here or in another process."""
+    names = check_columns(table, columns)
     if not 0 < batch_bytes <= MAX_BATCH_BYTES:
         raise OptionInvalid("batch_bytes", str(batch_bytes), f"use 1 to {MAX_BATCH_BYTES}")
-    log = path if isinstance(path, LogFolder) else open_log(path)
-    entries = resolve_range(log, first, last)
     for batch in _entry_batches(log, entries, batch_bytes, checksums):
         yield message_batch(batch, names) if table == MESSAGES else batch.select(names)
+
+
+def check_columns(table: str, columns: Sequence[str] | None) -> list[str]:
+    """The columns to give out.
+
+    Raises:
+        OptionInvalid: there is no such table, or it has no such column.
+    """
+    if table not in TABLES:
+        raise OptionInvalid("table", table, f"use one of {', '.join(TABLES)}")
+    known = SCHEMAS[table].names
+    names = known if columns is None else list(columns)
+    for name in names:
+        if name not in known:
+            raise OptionInvalid("column", name, f"the table of {table} has {', '.join(known)}")
+    return names
 
 
 def _entry_batches(
     log: LogFolder, entries: range, batch_bytes: int, checksums: bool
 ) -> Iterator[pa.RecordBatch]:
     index = entries.start
+    if entries and index < log.first_index:
+        problem = f"retention has removed all before {log.first_index}; start there"
+        raise RangeUnavailable(log.path, index, entries.stop - 1, problem)
     for at, segment in enumerate(log.segments):
         last = log.last_in(at, entries.stop - 1)
-        if index > last or index < segment.first_index:
-            continue
-        reader = _SegmentReader(log, segment, batch_bytes, checksums)
-        yield from reader.batches(index, last)
-        index = last + 1
+        if segment.first_index <= index <= last:
+            reader = _SegmentReader(log, segment, batch_bytes, checksums)
+            yield from reader.batches(index, last)
+            index = last + 1
+    if index < entries.stop:
+        raise LogDamaged(f"{log.path}/data", 0, f"no file holds entry {index}")
 
 
 class _SegmentReader:

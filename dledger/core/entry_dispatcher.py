@@ -171,6 +171,9 @@ class EntryDispatcher:
     def _appends(self, committed: int, now: float) -> list[PushRequest]:
         pushes = []
         last = self._view.last_index
+        # A late answer may have moved the match past the probe that led here: what is acknowledged
+        # already would never leave the window again.
+        self.next_index = max(self.next_index, self.match_index + 1)
         while self.next_index <= last and len(self._in_flight) < MAX_BATCHES_IN_FLIGHT:
             if self.match_index >= self.next_index - 1:
                 self._progress_deadline = now + ANSWER_TIMEOUT_S

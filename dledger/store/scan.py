@@ -18,7 +18,6 @@ from dledger.store.folder import DATA, INDEX, check_sizes, find_files
 from dledger.store.hard_state_file import FILE_BYTES, StoreRecord, newest_record
 from dledger.store.hard_state_file import FILE_NAME as HARD_STATE
 from dledger.store.index_unit import UNIT, UNIT_BYTES
-from dledger.store.java_term_file import read_java_term
 from dledger.store.segment import SegmentFiles, check_spacing, file_name, start_of
 from dledger.store.walk import (
     ALL_UNCHECKED,
@@ -86,7 +85,7 @@ class StoreScan:
         segments: the data files, in order.
         segment_bytes: their length, as found.
         record: the newest record of `hard-state`, None without one (Java has none).
-        java: whether the folder is as Java left it: then no sums are checked.
+        java: whether there is no `hard-state`, as Java leaves it: then no sums are checked.
         problems: what was found wrong so far. Walking the entries may add to it.
     """
 
@@ -95,7 +94,7 @@ class StoreScan:
         self.problems: list[Problem] = []
         self._disk = disk
         self.record = self._read_record()
-        self.java = self.record is None and read_java_term(disk, folder) is not None
+        self.java = HARD_STATE not in disk.list(folder)
         data = f"{folder}/{DATA}"
         found = find_files(disk, data)
         self.segment_bytes = self.record.segment_bytes if self.record else found.segment_bytes

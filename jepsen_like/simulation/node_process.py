@@ -226,9 +226,12 @@ class NodeProcess:
     def _apply(self) -> None:
         replica, around = self.replica, self._around
         first = replica.state.applied + 1
-        last = min(replica.appliable, first + around.swarm.apply_at_once - 1)
+        last = replica.appliable
+        if around.loop.now < around.swarm.fault_seconds:
+            last = min(last, first + around.swarm.apply_at_once - 1)
         if first > last:
             return
+        # One segment at most, like every read.
         entries = decode_entries(self.store.read(first, last, READ_BYTES))
         sums = self.machine.apply(entries)
         around.invariants.check_committed(self.name, replica.state.committed)

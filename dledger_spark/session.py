@@ -1,0 +1,122 @@
+"""A Spark on this machine, for jobs over one log: quiet, local, in UTC, leaving nothing behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from dledger_spark.errors import PackageMissing
+from dledger_spark.java import find_java, make_java_home
+
+# Spark's default of 200 costs seconds a query on a laptop; jobs here group by a few topics.
+SHUFFLE_PARTITIONS: Final = 2
+# A Java that was told to end does so in well under a second; then it is ended the hard way.
+JAVA_EXIT_SECONDS: Final = 20
+
+_LOGGING: Final = """\
+status = error
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+"""
+
+
+@contextmanager
+def local_session(
+    name: str = "dledger-spark", *, cores: int | None = None, java: str | None = None
+) -> Iterator[Any]:
+    """A Spark session with the source "dledger" registered; stopped with its Java at the end.
+
+    One at a time in a process. Files it needs on the way are in a temporary folder of its own.
+
+    Args:
+        name: what Spark calls the application.
+        cores: how many tasks run at once; all cores by default.
+        java: see `dledger_spark.java.find_java`.
+
+    Raises:
+        JavaMissing: no Java 17 or later was found.
+        PackageMissing: pyspark is not installed.
+    """
+    try:
+        from pyspark.sql import SparkSession  # noqa: PLC0415  # heavy, and optional
+
+        from dledger_spark.source import DledgerDataSource  # noqa: PLC0415  # needs pyspark
+    except ModuleNotFoundError as missing:
+        raise PackageMissing(missing.name or "pyspark") from None
+    found = find_java(os.environ, java)
+    folder = tempfile.mkdtemp(prefix="dledger-spark-")
+    saved = {key: os.environ.get(key) for key in ("JAVA_HOME", "PYSPARK_PYTHON")}
+    try:
+        os.environ["JAVA_HOME"] = make_java_home(found, f"{folder}/java")
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        builder = SparkSession.builder.master(f"local[{cores or '*'}]").appName(name)
+        for key, value in _settings(folder).items():
+            builder = builder.config(key, value)
+        session = builder.getOrCreate()
+        try:
+            session.sparkContext.setLogLevel("ERROR")
+            session.dataSource.register(DledgerDataSource)
+            yield session
+        finally:
+            _stop(session)
+    finally:
+        for key, before in saved.items():
+            if before is None:
+                os.environ.pop(key, None)
+            else:
+                os.environ[key] = before
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _settings(folder: str) -> dict[str, str]:
+    logging = f"{folder}/log4j2.properties"
+    with open(logging, "w", encoding="utf-8") as file:
+        file.write(_LOGGING)
+    os.makedirs(f"{folder}/tmp")
+    # Workers are other Pythons: they find this package where this process found it.
+    home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    search = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
+    return {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": (
+            f"-Dlog4j2.configurationFile={logging} -Djava.io.tmpdir={folder}/tmp"
+        ),
+        "spark.executorEnv.PYTHONPATH": search,
+        "spark.local.dir": f"{folder}/local",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
+        "spark.sql.warehouse.dir": f"{folder}/warehouse",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+
+
+def _stop(session: Any) -> None:
+    """Stop Spark and the Java under it, which otherwise stays until this process ends."""
+    from pyspark import SparkContext  # noqa: PLC0415  # it is loaded by now
+
+    gateway = session.sparkContext._gateway
+    session.stop()
+    process = gateway.proc
+    gateway.shutdown()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    process.stdin.close()  # Spark's Java ends when this closes
+    try:
+        process.wait(JAVA_EXIT_SECONDS)
+    except Exception:
+        process.kill()
+        process.wait()
+        raise

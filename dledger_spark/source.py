@@ -1,0 +1,137 @@
+"""The data source "dledger" of Spark: a log's entries, or the messages in them, as a table.
+
+    spark.dataSource.register(DledgerDataSource)
+    spark.read.format("dledger").option("path", FOLDER).load()
+
+Options: `path`; `table` ("entries", "messages"); `from` and `to` (indexes, inclusive; `to` may be
+"end"); `partitionBytes`, `minPartitions`; `checksums` ("true", "false"). Spark asks a Python source
+for all columns whatever a query needs, so a query that needs few should name them:
+`.schema("topic string, offset bigint")`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from dledger_spark.errors import OptionInvalid
+from dledger_spark.log_folder import LogFolder, open_log
+from dledger_spark.log_range import MAX_PIECE_BYTES, resolve_range, share_out
+from dledger_spark.scan import check_columns, read_range
+from dledger_spark.schema import ENTRIES, SCHEMAS
+
+NAME: Final = "dledger"
+# Enough to busy the cores of a laptop with a log that is not tiny.
+DEFAULT_MIN_PARTITIONS: Final = 8
+OPTIONS: Final = ("path", "table", "from", "to", "partitionBytes", "minPartitions", "checksums")
+_KNOWN: Final = frozenset(name.lower() for name in OPTIONS)
+
+
+@dataclass
+class IndexRange(InputPartition):
+    """The entries one task reads, both ends included."""
+
+    first: int
+    last: int
+
+
+class DledgerDataSource(DataSource):
+    """A batch source over the folder of one node's log. Reads committed entries only."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name after `format`."""
+        return NAME
+
+    def schema(self) -> StructType:
+        """All columns of the table.
+
+        Raises:
+            OptionInvalid: an option or the table is not known.
+        """
+        return from_arrow_schema(SCHEMAS[_table(self.options)])
+
+    def reader(self, schema: StructType) -> DledgerReader:
+        """A reader of the columns in `schema`."""
+        return DledgerReader(dict(self.options), schema)
+
+
+class DledgerReader(DataSourceReader):
+    """Plans in the driver, reads in the tasks; every task looks at the folder anew."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        # Spark keeps no case in the names of options.
+        self._options = {key.lower(): value for key, value in options.items()}
+        self._table = _table(self._options)
+        self._columns = _columns(schema, self._table)
+        self._checksums = _flag(self._options, "checksums", default=True)
+        if not self._options.get("path"):
+            raise OptionInvalid("path", "", "give the folder of a node's log")
+
+    def partitions(self) -> list[InputPartition]:
+        """Ranges of about equal size; what is committed is decided here, once."""
+        log = self._log()
+        entries = resolve_range(log, self._options.get("from"), self._options.get("to"))
+        pieces = share_out(
+            log,
+            entries,
+            _count(self._options, "partitionBytes", MAX_PIECE_BYTES),
+            _count(self._options, "minPartitions", DEFAULT_MIN_PARTITIONS),
+        )
+        return [IndexRange(piece.start, piece.stop - 1) for piece in pieces]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The batches of one range."""
+        if not isinstance(partition, IndexRange):
+            return iter(())  # Spark makes one partition of none when there are no ranges
+        return read_range(
+            self._log(),
+            range(partition.first, partition.last + 1),
+            table=self._table,
+            columns=self._columns,
+            checksums=self._checksums,
+        )
+
+    def _log(self) -> LogFolder:
+        return open_log(self._options["path"])
+
+
+def _table(options: Mapping[str, str]) -> str:
+    for key in options:
+        if key.lower() not in _KNOWN:
+            raise OptionInvalid(key, options[key], f"the options are {', '.join(OPTIONS)}")
+    table = options.get("table", ENTRIES).lower()
+    check_columns(table, None)
+    return table
+
+
+def _columns(schema: StructType, table: str) -> list[str]:
+    """The columns of a schema, which may be a part of the table's in any order."""
+    names = check_columns(table, schema.names)
+    known = {field.name: field.dataType for field in from_arrow_schema(SCHEMAS[table]).fields}
+    for field in schema.fields:
+        if field.dataType != known[field.name] or not field.nullable:
+            wanted = known[field.name].simpleString()
+            expected = f"the column is {wanted}, and may be null as far as Spark knows"
+            raise OptionInvalid(f"schema of {field.name}", field.dataType.simpleString(), expected)
+    return names
+
+
+def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = options.get(name.lower(), str(default)).lower()
+    if text not in {"true", "false"}:
+        raise OptionInvalid(name, text, "use true or false")
+    return text == "true"
+
+
+def _count(options: Mapping[str, str], name: str, default: int) -> int:
+    text = options.get(name.lower(), str(default))
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise OptionInvalid(name, text, "use a number of 1 or more")
+    return int(text)
