@@ -22,6 +22,7 @@ from dledger.pending import Appended
 from remoting.address import Address
 from remoting.codes import ResponseCode
 from remoting.command import Command
+from remoting.errors import MessageMalformed
 from remoting.host import ipv4_host
 from remoting.message import MessageRecord, encode_record_parts
 from remoting.message_id import message_id, unique_message_key
@@ -141,8 +142,9 @@ class Sends:
     def flush(self) -> None:
         """Hand what waits to the log, as far as it has room; the rest follows by itself."""
         while self._waiting:
-            chunk = self._take_chunk()
-            bodies, next_offsets, store_timestamp_ms = self._place(chunk)
+            chunk, bodies, next_offsets, store_timestamp_ms = self._place(self._take_chunk())
+            if not chunk:
+                continue
             done = partial(self._appended, chunk, self._proposal_epoch)
             try:
                 self._log.submit(bodies, done)
@@ -200,12 +202,13 @@ class Sends:
 
     def _place(
         self, chunk: Sequence[PendingSend]
-    ) -> tuple[list[Body], dict[tuple[str, int], int], int]:
-        """Give every message its offset, time and hosts, and encode it."""
+    ) -> tuple[list[PendingSend], list[Body], dict[tuple[str, int], int], int]:
+        """Give every message its offset, time and hosts, and encode it; refuse what cannot be."""
         now_ms = max(
             self._wall_clock_ms(), self._store_timestamp_ms, self._state.store_timestamp_ms
         )
         next_offsets: dict[tuple[str, int], int] = {}
+        placed: list[PendingSend] = []
         bodies: list[Body] = []
         for send in chunk:
             key = (send.topic, send.queue_id)
@@ -214,23 +217,35 @@ class Sends:
                 offset = self._next.get(key)
                 if offset is None:
                     offset = self._state.queue_end(*key)
+            try:
+                encoded = self._encode(send, offset, now_ms)
+            except MessageMalformed as error:
+                send.refuse(RequestRefused(ResponseCode.MESSAGE_ILLEGAL, error.reason))
+                continue
             send.first_offset = offset
-            peer = send.origin.peer
-            born_host, born_port = ipv4_host(peer.host), peer.port
-            for record in send.records:
-                if _UNIQUE_KEY_MARK not in record.properties:
-                    record.properties = self._with_unique_key(record.properties, now_ms)
-                record.topic = send.topic
-                record.queue_id = send.queue_id
-                record.queue_offset = offset
-                record.store_timestamp = now_ms
-                record.store_host, record.store_port = self._host, self._port
-                if send.answer_with_place:
-                    record.born_host, record.born_port = born_host, born_port
-                bodies.append(PositionedBody._make(encode_record_parts(record)))
-                offset += 1
-            next_offsets[key] = offset
-        return bodies, next_offsets, now_ms
+            bodies += encoded
+            next_offsets[key] = offset + len(encoded)
+            placed.append(send)
+        return placed, bodies, next_offsets, now_ms
+
+    def _encode(self, send: PendingSend, offset: int, now_ms: int) -> list[PositionedBody]:
+        """The records of one send, the first of them at `offset` of its queue."""
+        encoded: list[PositionedBody] = []
+        peer = send.origin.peer
+        born_host, born_port = ipv4_host(peer.host), peer.port
+        for record in send.records:
+            if _UNIQUE_KEY_MARK not in record.properties:
+                record.properties = self._with_unique_key(record.properties, now_ms)
+            record.topic = send.topic
+            record.queue_id = send.queue_id
+            record.queue_offset = offset
+            record.store_timestamp = now_ms
+            record.store_host, record.store_port = self._host, self._port
+            if send.answer_with_place:
+                record.born_host, record.born_port = born_host, born_port
+            encoded.append(PositionedBody._make(encode_record_parts(record)))
+            offset += 1
+        return encoded
 
     def _with_unique_key(self, properties: bytes, now_ms: int) -> bytes:
         """The properties with a key to find the message by, as RocketMQ's broker adds it."""

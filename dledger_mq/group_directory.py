@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
 from dledger_mq.errors import GroupDirectoryError
 
@@ -110,6 +110,18 @@ class GroupDirectory:
             self._lock.close()
             self._lock = None
 
+    def read_pids(self) -> dict[str, int]:
+        """The processes that run, by node name; "nameserver" is one of them.
+
+        Raises:
+            GroupDirectoryError: the file cannot be read.
+        """
+        content = self._read()
+        try:
+            return {} if content is None else {n: int(pid) for n, pid in content["pids"].items()}
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise self._broken(error) from None
+
     def read_plan(self) -> GroupPlan | None:
         """The group of the directory, or None when there is none yet.
 
@@ -157,7 +169,7 @@ class GroupDirectory:
     def _plan_path(self) -> Path:
         return self.path / _PLAN_FILE
 
-    def _read(self) -> "dict[str, object] | None":
+    def _read(self) -> dict[str, Any] | None:
         try:
             content = json.loads(self._plan_path.read_text(encoding="utf-8"))
             if content["format"] != _FORMAT:

@@ -112,7 +112,7 @@ class LocalGroup:
         Returns when it has died and is not to be started again.
 
         Raises:
-            MessagingError: it died before it said anything.
+            MessagingError: it died before it said anything, or it was the last one that ran.
         """
         is_first = True
         while True:
@@ -122,6 +122,8 @@ class LocalGroup:
             is_first = False
             if self._restart_after_seconds is None:
                 self._say(f"start it again with: {program.shown()}")
+                if not self._running:
+                    raise MessagingError("no process of the group is left; start it again")
                 return
             await trio.sleep(self._restart_after_seconds)
             self._say(f"{program.name}: starting again")

@@ -107,14 +107,14 @@ async def listen(host: str, port: int) -> list[trio.SocketListener]:
         PortInUse: something else listens there.
         ListenFailed: the address is not this machine's, or the port may not be used.
     """
+    if not 0 <= port <= 65535:
+        raise ListenFailed(host, port, "a port is 0 to 65535")
     try:
         return await trio.open_tcp_listeners(port, host=host)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise PortInUse(host, port) from None
         raise ListenFailed(host, port, error.strerror or str(error)) from None
-    except OverflowError:
-        raise ListenFailed(host, port, "port must be 0-65535") from None
 
 
 class _Server:

@@ -99,26 +99,27 @@ class SegmentFiles:
         if file is None:
             file = self._disk.open(self.path(start))
             self._open[start] = file
-            self._close_idle()
+            self._close_idle(but=start)
         else:
             self._open.move_to_end(start)
         return file
 
     def create(self, start: int) -> None:
-        """Add the file that begins at `start`, full length; its name is durable on return.
+        """Add the file that begins at `start`; its length and its name are durable on return.
 
-        The name is synced at once: a gap between the files found at recovery is then never
-        the work of a power cut, and can be refused.
+        They are synced at once: a gap between the files found at recovery, or a short file that
+        is not the last, is then never the work of a power cut, and can be refused. This happens
+        once a segment, and without the first of the two syncs if there is a spare.
         """
         path = self.path(start)
         if self._spares is None or not self._spares.take(path):
             file = self._disk.create(path)
             self._open[start] = file
             file.grow(self.segment_bytes)
-        self._dirty.add(start)  # its length, and what will be written to it
+            file.sync()
         self._disk.sync_folder(self.folder)
         self.starts.append(start)
-        self._close_idle()
+        self._close_idle(but=start)
 
     def read(self, size: int, pos: int) -> bytes:
         """`size` bytes at `pos`, across files if need be; fewer at the end of the last file."""
@@ -219,11 +220,12 @@ class SegmentFiles:
                 file.close()
         self._disk.remove(self.path(start))
 
-    def _close_idle(self) -> None:
+    def _close_idle(self, but: int | None = None) -> None:
+        """Close the files used longest ago that nobody needs open, down to the limit."""
         if len(self._open) <= MAX_OPEN_FILES:
             return
         for start in list(self._open):
-            if start in self._syncing or start in self._dirty or start == self.starts[-1]:
+            if start in self._syncing or start in self._dirty or start == but:
                 continue
             self._open.pop(start).close()
             if len(self._open) <= MAX_OPEN_FILES:

@@ -404,9 +404,15 @@ class SegmentStore:
                 self._hard_state_file.write(record, durable=False)
 
     def prepare_spare(self) -> None:
-        """Write a data file ahead, in any thread; see SpareSegments. Raises DiskFailed."""
-        with self._disk_work("prepare a spare file of"):
+        """Write a data file ahead, in any thread; see SpareSegments.
+
+        Raises DiskFailed when that fails. The store goes on: no entry was concerned.
+        """
+        try:
             self._spares.prepare()
+        except OSError as cause:
+            path = cause.filename if isinstance(cause.filename, str) else self._data.folder
+            raise DiskFailed("prepare a spare file for", path, cause) from cause
 
     @property
     def spare_wanted(self) -> bool:

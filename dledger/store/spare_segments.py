@@ -53,8 +53,11 @@ class SpareSegments:
                 file.write(zeros[:part], at)
                 at += part
             file.sync()
-        finally:
+        except OSError:
             file.close()
+            self._disk.remove(path)  # a full disk needs the space
+            raise
+        file.close()
         self._ready.append(path)
 
     def take(self, path: str) -> bool:

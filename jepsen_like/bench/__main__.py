@@ -1,13 +1,15 @@
-"""`make bench`: dledger and PySyncObj, three real processes each, the same work, one after the other."""
+"""`make bench`: dledger and PySyncObj, three real processes each, the same work, in turn."""
 
 from __future__ import annotations
 
 import json
+import selectors
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import click
@@ -56,8 +58,6 @@ def measure(system: str, workload: Workload, folder: Path) -> Measured:
 
 
 def _first_result(members: list[subprocess.Popen[str]], workload: Workload) -> Measured:
-    import selectors
-
     deadline_s = workload.warm_up_s + workload.seconds + _GRACE_S
     with selectors.DefaultSelector() as selector:
         for member in members:
@@ -101,8 +101,8 @@ def main(seconds: float, folder: Path | None, only: str | None, as_json: bool) -
     rows: dict[str, dict[str, Measured]] = {}
     console = Console()
     try:
-        for number, workload in enumerate(WORKLOADS):
-            workload = Workload(workload.name, workload.in_flight, workload.batch, seconds=seconds)
+        for number, planned in enumerate(WORKLOADS):
+            workload = replace(planned, seconds=seconds)
             for system in SYSTEMS:
                 if only and not system.lower().startswith(only):
                     continue
@@ -113,18 +113,8 @@ def main(seconds: float, folder: Path | None, only: str | None, as_json: bool) -
                 shutil.rmtree(place)
                 rows.setdefault(workload.name, {})[system] = result
                 if as_json:
-                    print(
-                        json.dumps(
-                            {
-                                "system": system,
-                                "workload": workload.name,
-                                "entries_per_s": result.entries_per_s,
-                                "median_ms": result.median_ms,
-                                "p99_ms": result.p99_ms,
-                            }
-                        ),
-                        flush=True,
-                    )
+                    row = {"system": system, "workload": workload.name, **asdict(result)}
+                    print(json.dumps(row), flush=True)
     finally:
         shutil.rmtree(base, ignore_errors=True)
     if not as_json:

@@ -197,7 +197,7 @@ class VirtualNode:
         seconds = self._timing.wait_s(swarm.sync_mean_s)
         faults_over = self._loop.now >= swarm.fault_seconds
         if swarm.slow_sync and not faults_over and self._timing.happens(swarm.slow_sync):
-            seconds *= SLOW_SYNC_FACTOR
+            seconds = SLOW_SYNC_FACTOR * swarm.sync_mean_s
         return seconds
 
     def _sync_event(self, life: int) -> None:

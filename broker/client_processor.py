@@ -1,0 +1,187 @@
+"""Answers what clients say about themselves: 34, 35, 38, 41, 42, 46; and tells groups of changes (40).
+
+Source: RocketMQ's ClientManageProcessor, ConsumerManageProcessor and RebalanceLockManager.
+"""
+
+from collections.abc import Callable, Iterable
+
+from broker.consumers import Consumers, Member
+from broker.errors import RequestRefused
+from broker.limits import BrokerLimits
+from broker.origin import Origin
+from broker.queue_locks import QueueLocks
+from broker.state import BrokerState
+from broker.topic_changes import TopicChanges
+from broker.topics import check_group_name
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command
+from remoting.consumer_group_body import (
+    decode_queue_lock,
+    encode_consumer_list,
+    encode_locked_queues,
+)
+from remoting.heartbeat import ConsumerData, decode_heartbeat
+
+
+class ClientProcessor:
+    """Keeps the consumers of each group and the locks of ordered ones.
+
+    Args:
+        state: the applied state.
+        consumers: the groups' members.
+        locks: the locked queues.
+        changes: makes a group that is heard of for the first time, with its retry topic.
+        limits: how many members and subscriptions there may be.
+        clock: seconds on the monotonic clock.
+    """
+
+    def __init__(
+        self,
+        state: BrokerState,
+        consumers: Consumers,
+        locks: QueueLocks,
+        changes: TopicChanges,
+        limits: BrokerLimits,
+        clock: Callable[[], float],
+    ) -> None:
+        self._state = state
+        self._consumers = consumers
+        self._locks = locks
+        self._changes = changes
+        self._limits = limits
+        self._clock = clock
+
+    def heartbeat(self, origin: Origin, command: Command) -> Command | None:
+        """Register a client's consumers. The reply comes when their groups are in the log.
+
+        Raises:
+            BodyMalformed: it cannot be read.
+            RequestRefused: (2) too many consumers, groups or subscriptions, (29) a bad name.
+        """
+        heartbeat = decode_heartbeat(command.body)
+        for data in heartbeat.consumers:
+            self._check(data)
+        waiting = len(heartbeat.consumers)
+        if not waiting:
+            return command.reply()  # a producer: nothing of it is needed
+        refusals: list[RequestRefused] = []
+
+        def registered(data: ConsumerData, refusal: RequestRefused | None) -> None:
+            nonlocal waiting
+            waiting -= 1
+            if refusal is not None:
+                refusals.append(refusal)
+            elif not origin.is_closed:
+                self._register(origin, command, heartbeat.client_id, data)
+            if not waiting:
+                origin.send(
+                    command.reply(refusals[0].code, remark=refusals[0].remark)
+                    if refusals
+                    else command.reply()
+                )
+
+        for data in heartbeat.consumers:
+            try:
+                self._changes.ensure_group(
+                    data.group,
+                    lambda refusal, data=data: registered(data, refusal),  # type: ignore[misc]
+                )
+            except RequestRefused as error:
+                registered(data, error)
+        return None
+
+    def unregister(self, origin: Origin, command: Command) -> Command:
+        """A client leaves a group. A producer's group needs no record here."""
+        group = command.fields.get("consumerGroup", "")
+        if group and self._consumers.unregister(origin, group):
+            self._notify([group])
+        return command.reply()
+
+    def consumer_list(self, _origin: Origin, command: Command) -> Command:
+        """The members of a group, each once, by which they share the queues.
+
+        Raises:
+            FieldMissing: the group is not named.
+            RequestRefused (1): it has no members.
+        """
+        group = command.text("consumerGroup")
+        client_ids = self._consumers.client_ids(group)
+        if not client_ids:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group:.120}"
+            )
+        return command.reply(body=encode_consumer_list(client_ids))
+
+    def lock(self, _origin: Origin, command: Command) -> Command:
+        """Lock queues for an ordered consumer; the reply lists those it has now.
+
+        Raises:
+            BodyMalformed: it cannot be read.
+        """
+        owned = self._locks.lock(decode_queue_lock(command.body), self._clock())
+        return command.reply(body=encode_locked_queues(owned))
+
+    def unlock(self, _origin: Origin, command: Command) -> Command:
+        """Give up locks.
+
+        Raises:
+            BodyMalformed: it cannot be read.
+        """
+        self._locks.unlock(decode_queue_lock(command.body))
+        return command.reply()
+
+    def check_config(self, _origin: Origin, command: Command) -> Command:
+        """A consumer asks whether its expression can be served; it only asks for SQL92.
+
+        Raises:
+            RequestRefused (1): it cannot.
+        """
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR,
+            "The broker does not support consumer to filter message by SQL92: subscribe by tags",
+        )
+
+    def drop(self, origin: Origin) -> None:
+        """A connection is gone."""
+        self._notify(self._consumers.drop(origin))
+
+    def expire(self) -> None:
+        """Drop members that have been silent for too long."""
+        self._notify(self._consumers.expire(self._clock()))
+
+    def end_term(self) -> None:
+        """This member leads no more: the next leader hears of clients and locks anew."""
+        self._consumers.clear()
+        self._locks.clear()
+
+    def _check(self, data: ConsumerData) -> None:
+        check_group_name(data.group)
+        if len(data.subscriptions) > self._limits.max_subscriptions:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_BUSY,
+                f"{len(data.subscriptions)} subscriptions of group {data.group}: "
+                f"at most {self._limits.max_subscriptions}",
+            )
+        if len(self._consumers) >= self._limits.max_clients:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_BUSY,
+                f"{len(self._consumers)} consumers are registered: stop some",
+            )
+
+    def _register(
+        self, origin: Origin, command: Command, client_id: str, data: ConsumerData
+    ) -> None:
+        member = Member(client_id, self._clock(), data, command.language, command.version)
+        if self._consumers.register(origin, member):
+            self._notify([data.group])
+
+    def _notify(self, groups: Iterable[str]) -> None:
+        """Tell all members of these groups, so that they share the queues anew."""
+        for group in groups:
+            config = self._state.groups.get(group)
+            if config is not None and not config.notify_change:
+                continue
+            for origin in self._consumers.origins(group):
+                origin.send_oneway(
+                    Command(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group})
+                )

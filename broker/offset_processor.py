@@ -1,0 +1,141 @@
+"""Answers questions about offsets: 14, 15, 29, 30, 31, 32 and 43.
+
+Source: RocketMQ's ConsumerManageProcessor and AdminBrokerProcessor.
+"""
+
+from typing import Final
+
+from broker.errors import RequestRefused
+from broker.limits import BrokerLimits
+from broker.log_changes import OffsetCommits
+from broker.log_entry import CommittedOffset
+from broker.message_reader import FIRST_OFFSET, MessageReader
+from broker.origin import Origin
+from broker.state import BrokerState
+from broker.topics import check_group_name, check_topic_name
+from remoting.codes import ResponseCode
+from remoting.command import Command
+from remoting.loose_json import compact_json
+
+# A group without an offset starts with the first message while that lies so close to the log's end;
+# see `OffsetProcessor.query`. RocketMQ's measure is 40 % of the machine's memory.
+YOUNG_QUEUE_BYTES: Final = 1024 * 1024 * 1024
+
+
+class OffsetProcessor:
+    """Reads and commits offsets."""
+
+    def __init__(
+        self,
+        state: BrokerState,
+        reader: MessageReader,
+        commits: OffsetCommits,
+        limits: BrokerLimits,
+    ) -> None:
+        self._state = state
+        self._reader = reader
+        self._commits = commits
+        self._limits = limits
+
+    def query(self, _origin: Origin, command: Command) -> Command:
+        """The offset a group has committed.
+
+        A group that never committed one is told 0 while the queue is young, and else that there is
+        none, upon which the client starts at the queue's end or wherever it was told to. Clients
+        lean on this rule of RocketMQ: a new group on a new topic misses nothing.
+
+        Raises:
+            FieldMissing: a field it must have is missing.
+            RequestRefused (22): there is none.
+        """
+        group, topic = command.text("consumerGroup"), command.text("topic")
+        queue_id = command.integer("queueId")
+        offset = self._state.committed_offset(group, topic, queue_id)
+        if offset is None:
+            is_young = self._reader.first_distance_bytes(topic, queue_id) <= YOUNG_QUEUE_BYTES
+            if not is_young or not command.boolean("setZeroIfNotFound", True):
+                raise RequestRefused(
+                    ResponseCode.QUERY_NOT_FOUND,
+                    "Not found, maybe this group consumer boot first",
+                )
+            offset = FIRST_OFFSET
+        return _offset_reply(command, offset)
+
+    def update(self, origin: Origin, command: Command) -> Command | None:
+        """Commit an offset; the reply comes when it is in the log.
+
+        A negative offset changes nothing: JavaScript clients send -1 for queues without progress.
+
+        Raises:
+            FieldMissing: a field it must have is missing.
+            RequestRefused: (2) too much waits or is stored, (29) a bad name.
+        """
+        key = (command.text("consumerGroup"), command.text("topic"), command.integer("queueId"))
+        offset = command.integer("commitOffset")
+        if offset < 0 or self._state.committed_offset(*key) == offset:
+            return command.reply()
+        group, topic, queue_id = key
+        if (group, topic) not in self._state.offsets:
+            check_group_name(group)
+            check_topic_name(topic)
+            if len(self._state.offsets) >= self._limits.max_offset_tables:
+                raise RequestRefused(
+                    ResponseCode.SYSTEM_BUSY, "offsets of too many groups: delete a group first"
+                )
+        config = self._state.topics.get(topic)
+        if config is None or not 0 <= queue_id < config.read_queue_count:
+            raise RequestRefused(
+                ResponseCode.INVALID_PARAMETER,
+                f"there is no queue {queue_id} of topic {topic}: refresh its route",
+            )
+        if self._commits.is_full:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_BUSY, "[OVERLOAD]too many offsets wait: commit again"
+            )
+
+        def then(refusal: RequestRefused | None) -> None:
+            origin.send(
+                command.reply()
+                if refusal is None
+                else command.reply(refusal.code, remark=refusal.remark)
+            )
+
+        self._commits.add(CommittedOffset(*key, offset), then)
+        return None
+
+    def maximum(self, _origin: Origin, command: Command) -> Command:
+        """The offset that the queue's next message will have; 0 for one never written to."""
+        topic, queue_id = command.text("topic"), command.integer("queueId")
+        return _offset_reply(command, self._reader.end(topic, queue_id))
+
+    def minimum(self, _origin: Origin, command: Command) -> Command:
+        """The offset of the queue's first message."""
+        command.text("topic"), command.integer("queueId")
+        return _offset_reply(command, FIRST_OFFSET)
+
+    def search(self, _origin: Origin, command: Command) -> Command:
+        """The first message stored at or after a time, or for UPPER the last at or before it."""
+        topic, queue_id = command.text("topic"), command.integer("queueId")
+        timestamp_ms = command.integer("timestamp")
+        if command.fields.get("boundaryType", "").upper() == "UPPER" and timestamp_ms < 1 << 62:
+            after = self._reader.offset_at(topic, queue_id, timestamp_ms + 1)
+            return _offset_reply(command, max(FIRST_OFFSET, after - 1))
+        return _offset_reply(command, self._reader.offset_at(topic, queue_id, timestamp_ms))
+
+    def earliest_time(self, _origin: Origin, command: Command) -> Command:
+        """When the queue's first message was stored, -1 when it has none."""
+        topic, queue_id = command.text("topic"), command.integer("queueId")
+        stored = self._reader.store_timestamp_ms(topic, queue_id, FIRST_OFFSET)
+        return command.reply(fields={"timestamp": str(-1 if stored is None else stored)})
+
+    def all_offsets(self, _origin: Origin, command: Command) -> Command:
+        """Every group's offsets, as RocketMQ's tools read them."""
+        table = {
+            f"{topic}@{group}": {str(queue_id): offset for queue_id, offset in queues.items()}
+            for (group, topic), queues in self._state.offsets.items()
+        }
+        return command.reply(body=compact_json({"offsetTable": table}).encode())
+
+
+def _offset_reply(command: Command, offset: int) -> Command:
+    return command.reply(fields={"offset": str(offset)})

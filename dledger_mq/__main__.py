@@ -1,0 +1,45 @@
+"""The `dledger-mq` command."""
+
+import os
+import sys
+
+import click
+
+from dledger_mq.consume_command import consume
+from dledger_mq.send_command import send
+from dledger_mq.status_command import status
+from dledger_mq.topic_commands import topic_commands
+from dledger_mq.up_command import up
+
+# Options of the servers themselves are theirs to read.
+_PASS_ON = {"ignore_unknown_options": True, "help_option_names": []}
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="dledger")
+def main() -> None:
+    """Run brokers that speak RocketMQ's protocol; send and consume messages."""
+
+
+@main.command("nameserver", context_settings=_PASS_ON)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def nameserver(arguments: tuple[str, ...]) -> None:
+    """Run one name server (see its --help)."""
+    os.execv(sys.executable, [sys.executable, "-m", "nameserver", *arguments])
+
+
+@main.command("broker", context_settings=_PASS_ON)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def broker(arguments: tuple[str, ...]) -> None:
+    """Run one broker (see its --help)."""
+    os.execv(sys.executable, [sys.executable, "-m", "broker", *arguments])
+
+
+main.add_command(up)
+main.add_command(topic_commands)
+main.add_command(send)
+main.add_command(consume)
+main.add_command(status)
+
+if __name__ == "__main__":
+    main()

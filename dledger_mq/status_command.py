@@ -1,0 +1,105 @@
+"""`dledger-mq status`: the brokers, their roles and offsets."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+from rich.table import Table
+
+from dledger_mq import requests
+from dledger_mq.admin import FIGURES_TIMEOUT_SECONDS, Admin
+from dledger_mq.client import Client
+from dledger_mq.command_line import nameserver_option, output, run
+from dledger_mq.errors import GroupDirectoryError
+from dledger_mq.group_directory import GroupDirectory
+from remoting.command import Command
+from remoting.table_body import decode_table
+
+# Figures that the table shows, in its order; a broker that does not give one gets a dash.
+_COLUMNS: Final = ("role", "term", "lastIndex", "durable", "committed", "applied")
+
+
+@click.command("status")
+@click.option(
+    "--dir",
+    "path",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The directory of `up`: shows its followers and dead nodes, too.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@nameserver_option
+def status(path: Path | None, as_json: bool, nameservers: Sequence[str]) -> None:
+    """Show the brokers that the name servers know, or the nodes of a directory."""
+
+    async def task() -> list[dict[str, object]]:
+        return await (_of_cluster(nameservers) if path is None else _of_directory(path))
+
+    rows = run(task)
+    if as_json:
+        click.echo(json.dumps(rows))
+        return
+    table = Table("node", "address", *_COLUMNS, "problem")
+    for row in rows:
+        figures = row["figures"]
+        shown = figures if isinstance(figures, dict) else {}
+        table.add_row(
+            str(row["node"]),
+            str(row["address"]),
+            *(str(shown.get(name, "-")) for name in _COLUMNS),
+            str(row["problem"]),
+        )
+    output.print(table)
+
+
+async def _of_cluster(nameservers: Sequence[str]) -> list[dict[str, object]]:
+    """What the name servers know."""
+    async with Admin(nameservers=nameservers) as admin:
+        return [
+            {
+                "node": f"{one.broker_name}:{one.broker_id}",
+                "address": one.address,
+                "leads": one.broker_id == 0,
+                "figures": one.figures,
+                "problem": one.problem,
+            }
+            for one in await admin.cluster()
+        ]
+
+
+async def _of_directory(path: Path) -> list[dict[str, object]]:
+    """Every node of a directory, asked one by one.
+
+    Raises:
+        GroupDirectoryError: it has no group.
+    """
+    directory = GroupDirectory(path)
+    plan = directory.read_plan()
+    if plan is None:
+        raise GroupDirectoryError(str(path), "it has no group; start one with dledger-mq up")
+    pids = directory.read_pids()
+    async with Client([plan.nameserver]) as client, Admin(client=client) as admin:
+        leaders = {broker.master for broker in await admin.brokers()}
+        outcomes = await client.request_all(
+            [(node.client_address, requests.runtime_info()) for node in plan.nodes],
+            FIGURES_TIMEOUT_SECONDS,
+        )
+    rows: list[dict[str, object]] = []
+    for node, outcome in zip(plan.nodes, outcomes, strict=True):
+        is_answer = isinstance(outcome, Command) and outcome.code == 0
+        rows.append(
+            {
+                "node": node.name,
+                "address": node.client_address,
+                "pid": pids.get(node.name),
+                "leads": node.client_address in leaders,
+                "figures": decode_table(outcome.body)
+                if isinstance(outcome, Command) and is_answer
+                else {},
+                "problem": ""
+                if is_answer
+                else (outcome.remark if isinstance(outcome, Command) else str(outcome)),
+            }
+        )
+    return rows

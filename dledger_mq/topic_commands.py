@@ -1,0 +1,93 @@
+"""`dledger-mq topic ...`: make, list, remove and look at topics."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import click
+from rich.table import Table
+
+from dledger_mq.admin import DEFAULT_QUEUES, Admin, QueueProgress
+from dledger_mq.command_line import nameserver_option, output, run
+
+
+@click.group("topic")
+def topic_commands() -> None:
+    """Make, list, remove and look at topics."""
+
+
+@topic_commands.command("create")
+@click.argument("topic")
+@click.option(
+    "--queues",
+    type=click.IntRange(1, 1024),
+    default=DEFAULT_QUEUES,
+    show_default=True,
+    help="Queues on each group of brokers.",
+)
+@nameserver_option
+def create(topic: str, queues: int, nameservers: Sequence[str]) -> None:
+    """Make TOPIC, or change its number of queues."""
+
+    async def task() -> None:
+        async with Admin(nameservers=nameservers) as admin:
+            await admin.create_topic(topic, queues=queues)
+
+    run(task)
+    click.echo(f"topic {topic} has {queues} queues on each group")
+
+
+@topic_commands.command("list")
+@nameserver_option
+def list_topics(nameservers: Sequence[str]) -> None:
+    """Print the names of all topics."""
+
+    async def task() -> list[str]:
+        async with Admin(nameservers=nameservers) as admin:
+            return await admin.topics()
+
+    for topic in run(task):
+        click.echo(topic)
+
+
+@topic_commands.command("delete")
+@click.argument("topic")
+@nameserver_option
+def delete(topic: str, nameservers: Sequence[str]) -> None:
+    """Remove TOPIC and its messages."""
+
+    async def task() -> None:
+        async with Admin(nameservers=nameservers) as admin:
+            await admin.delete_topic(topic)
+
+    run(task)
+    click.echo(f"topic {topic} is removed")
+
+
+@topic_commands.command("status")
+@click.argument("topic")
+@click.option("--group", help="Also show how far this consumer group is.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@nameserver_option
+def status(topic: str, group: str | None, as_json: bool, nameservers: Sequence[str]) -> None:
+    """Show how far the queues of TOPIC are filled, and consumed."""
+
+    async def task() -> list[QueueProgress]:
+        async with Admin(nameservers=nameservers) as admin:
+            return await admin.progress(topic, group)
+
+    rows = run(task)
+    if as_json:
+        click.echo(json.dumps([{**asdict(row), "lag": row.lag} for row in rows]))
+        return
+    table = Table("group of brokers", "queue", "first", "next", "committed", "lag")
+    for row in rows:
+        table.add_row(
+            row.queue.broker_name,
+            str(row.queue.queue_id),
+            str(row.first_offset),
+            str(row.next_offset),
+            "-" if row.committed is None else str(row.committed),
+            "-" if group is None else str(row.lag),
+        )
+    output.print(table)

@@ -1,0 +1,120 @@
+"""Runs many seeds on all cores and adds up what they reached."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from typing import NamedTuple
+
+from jepsen_like.simulation.coverage import Coverage
+from jepsen_like.simulation.seeded_bugs import planted
+from jepsen_like.simulation.simulation import Failure, Simulation
+from jepsen_like.simulation.swarm import swarm_of
+from jepsen_like.simulation.trace import LineSink, Trace
+
+# Seeds handed to a worker at once: a second of work, so that the hand-over costs nothing and a
+# failure is still told soon.
+SEEDS_AT_ONCE = 5
+
+
+class Plan(NamedTuple):
+    """What to run. None: as the seed decides."""
+
+    first_seed: int
+    seeds: int
+    nodes: int | None = None
+    fault_seconds: float | None = None
+    seeded_bug: str | None = None
+
+
+class Broken(NamedTuple):
+    """One run that broke a promise."""
+
+    seed: int
+    at_s: float
+    promise: str
+    how: str
+
+
+class SeedResult(NamedTuple):
+    """What became of one seed."""
+
+    seed: int
+    virtual_seconds: float
+    counts: dict[str, int]
+    broken: Broken | None
+
+
+class CampaignResult(NamedTuple):
+    """What became of all seeds that were run."""
+
+    seeds: int
+    virtual_seconds: float
+    real_seconds: float
+    coverage: Coverage
+    broken: Broken | None
+
+
+def run_seed(plan: Plan, seed: int, trace: Trace | None = None) -> SeedResult:
+    """Run one seed of a plan, in this process."""
+    simulation = Simulation(swarm_of(seed, plan.nodes, plan.fault_seconds), trace)
+    broken = None
+    with planted(plan.seeded_bug) if plan.seeded_bug is not None else nullcontext():
+        try:
+            simulation.run()
+        except Failure as failure:
+            broken = Broken(seed, failure.at_s, failure.promise, failure.how)
+    return SeedResult(seed, simulation.virtual_seconds, simulation.coverage.counts(), broken)
+
+
+def trace_seed(plan: Plan, seed: int, sink: LineSink | None = None) -> Trace:
+    """Run one seed again with a trace."""
+    trace = Trace(sink)
+    run_seed(plan, seed, trace)
+    return trace
+
+
+class _SeedOfPlan(NamedTuple):
+    plan: Plan
+    seed: int
+
+
+def _run(task: _SeedOfPlan) -> SeedResult:
+    return run_seed(task.plan, task.seed)
+
+
+def _results(plan: Plan, jobs: int) -> Iterator[SeedResult]:
+    seeds = range(plan.first_seed, plan.first_seed + plan.seeds)
+    tasks = [_SeedOfPlan(plan, seed) for seed in seeds]
+    if jobs == 1 or plan.seeds == 1:
+        yield from map(_run, tasks)
+        return
+    with multiprocessing.get_context("spawn").Pool(min(jobs, plan.seeds)) as pool:
+        # In the order of the seeds: the first failure told is that of the lowest seed.
+        yield from pool.imap(_run, tasks, chunksize=SEEDS_AT_ONCE)
+
+
+def run_campaign(
+    plan: Plan, jobs: int, each: Callable[[SeedResult], None] = lambda result: None
+) -> CampaignResult:
+    """Run the seeds of a plan until one fails; `each` is called after each of them.
+
+    Args:
+        plan: what to run.
+        jobs: processes to use.
+        each: told of every result, in the order of the seeds.
+    """
+    begin_s = time.monotonic()
+    coverage, seeds, virtual_seconds, broken = Coverage(), 0, 0.0, None
+    for result in _results(plan, jobs):
+        seeds += 1
+        virtual_seconds += result.virtual_seconds
+        coverage.add(result.counts)
+        each(result)
+        if result.broken is not None:
+            broken = result.broken
+            break
+    real_seconds = time.monotonic() - begin_s
+    return CampaignResult(seeds, virtual_seconds, real_seconds, coverage, broken)

@@ -1,0 +1,307 @@
+"""Bugs planted on purpose: what the simulation must catch, or its silence means nothing.
+
+Each one is a mistake that some implementation of Raft has shipped or that its authors warn of. A
+bug is planted in this process only, and only while a run lasts: nothing in the product knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from dledger.core.entry_handler import EntryHandler, Truncation
+from dledger.core.hard_state import HardState
+from dledger.core.leader_elector import LeaderElector
+from dledger.core.ledger_view import LedgerView
+from dledger.core.member_state import MemberState
+from dledger.core.quorum_ack_checker import QuorumAckChecker
+from dledger.core.read_index import ReadIndex, _Waiting
+from dledger.core.replica import Outgoing, Replica
+from dledger.entry import HEADER_BYTES
+from dledger.messages import Message, PushRequest, PushResponse, VoteRequest, VoteResponse
+from dledger.store import walk
+from dledger.store.segment_store import SegmentStore
+from dledger.store.sync_work import SegmentSyncWork
+from jepsen_like.simulation.virtual_disk import VirtualDisk
+
+
+class Replacement(NamedTuple):
+    """One attribute, and what stands in its place."""
+
+    owner: Any
+    name: str
+    value: Any
+
+
+class SeededBug(NamedTuple):
+    """A mistake: its name, what it is, and how it is made."""
+
+    name: str
+    what: str
+    replacements: Callable[[], list[Replacement]]
+
+
+_BUGS: dict[str, SeededBug] = {}
+
+
+def _bug(name: str, what: str) -> Callable[[Callable[[], list[Replacement]]], None]:
+    def enter(replacements: Callable[[], list[Replacement]]) -> None:
+        _BUGS[name] = SeededBug(name, what, replacements)
+
+    return enter
+
+
+def seeded_bugs() -> dict[str, SeededBug]:
+    """All bugs, by name."""
+    return dict(_BUGS)
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """Plant one bug in this process. Raises KeyError for a name that is none."""
+    replacements = _BUGS[name].replacements()
+    before = [getattr(owner, attribute) for owner, attribute, _ in replacements]
+    for owner, attribute, value in replacements:
+        setattr(owner, attribute, value)
+    try:
+        yield
+    finally:
+        for (owner, attribute, _), value in zip(replacements, before, strict=True):
+            setattr(owner, attribute, value)
+
+
+# --- elections ----------------------------------------------------------------------------------
+
+
+@_bug("vote-not-durable", "a vote leaves before it is on disk")
+def _vote_not_durable() -> list[Replacement]:
+    def promise(self: Replica, peer: str, message: Message) -> None:
+        self._outgoing.append(Outgoing(peer, message))
+
+    return [Replacement(Replica, "_promise", promise)]
+
+
+@_bug("vote-forgotten", "a restarted node does not remember whom it voted for")
+def _vote_forgotten() -> list[Replacement]:
+    remembered = SegmentStore.hard_state
+
+    def hard_state(self: SegmentStore) -> HardState:
+        return remembered.__get__(self)._replace(voted_for=None)
+
+    return [Replacement(SegmentStore, "hard_state", property(hard_state))]
+
+
+@_bug("vote-twice", "a second candidate of a term gets a vote as well")
+def _vote_twice() -> list[Replacement]:
+    def vote(
+        self: LeaderElector, candidate: str, request: VoteRequest, now: float
+    ) -> VoteResponse:
+        granted = request.term == self._state.term and self.log_is_current(request)
+        if granted:
+            self._state.voted_for = candidate
+            self.postpone(now)
+        return VoteResponse(self._state.term, granted, pre=False)
+
+    return [Replacement(LeaderElector, "vote", vote)]
+
+
+@_bug("votes-counted-not-voters", "a repeated answer counts as a second vote")
+def _votes_counted() -> list[Replacement]:
+    def count(self: LeaderElector, voter: str, granted: bool) -> None:
+        if granted:
+            self._granted.add(f"{voter} {len(self._granted)}")
+
+    return [Replacement(LeaderElector, "count", count)]
+
+
+@_bug("half-is-a-quorum", "half of an even group, or less than half of an odd one, decides")
+def _half_is_a_quorum() -> list[Replacement]:
+    made = MemberState.__init__
+
+    def make(self: MemberState, *arguments: Any) -> None:
+        made(self, *arguments)
+        self.quorum = max(1, len(self.voters) // 2)
+
+    return [Replacement(MemberState, "__init__", make)]
+
+
+@_bug("log-check-skipped", "a candidate with a shorter log gets votes (Raft 5.4.1)")
+def _log_check_skipped() -> list[Replacement]:
+    def log_is_current(self: LeaderElector, request: VoteRequest) -> bool:
+        return True
+
+    return [Replacement(LeaderElector, "log_is_current", log_is_current)]
+
+
+@_bug("candidate-in-a-hurry", "votes are asked for before the candidate's own is on disk")
+def _candidate_in_a_hurry() -> list[Replacement]:
+    def ask(self: Replica, *, pre: bool) -> None:
+        request = self.elector.request(pre=pre)
+        self._outgoing.extend(Outgoing(peer, request) for peer in self.state.others)
+
+    return [Replacement(Replica, "_ask_for_votes", ask)]
+
+
+# --- replication --------------------------------------------------------------------------------
+
+
+@_bug("commit-older-term", "an entry of an older term commits by counting (Raft figure 8)")
+def _commit_older_term() -> list[Replacement]:
+    def committed(self: QuorumAckChecker, view: LedgerView) -> int | None:
+        index = sorted(self._acked.values(), reverse=True)[self._quorum - 1]
+        return index if index >= 0 else None
+
+    return [Replacement(QuorumAckChecker, "committed", committed)]
+
+
+@_bug("acknowledge-before-sync", "a follower acknowledges what is only in its cache")
+def _acknowledge_before_sync() -> list[Replacement]:
+    answered = EntryHandler._answer
+
+    def answer(self: EntryHandler, *arguments: Any, **named: Any) -> PushResponse:
+        return answered(self, *arguments, **named)._replace(match=self.verified)
+
+    return [Replacement(EntryHandler, "_answer", answer)]
+
+
+@_bug("leader-counts-its-cache", "a leader counts itself before its own sync")
+def _leader_counts_its_cache() -> list[Replacement]:
+    extended = Replica.propose
+
+    def propose(self: Replica, count: int) -> tuple[int, int]:
+        first, term = extended(self, count)
+        self._acknowledge(self.state.self_id, first + count - 1)
+        return first, term
+
+    return [Replacement(Replica, "propose", propose)]
+
+
+@_bug("acknowledgement-of-any-term", "an answer to an earlier leadership counts")
+def _acknowledgement_of_any_term() -> list[Replacement]:
+    received = Replica.receive
+
+    def receive(self: Replica, sender: str, message: Message, now: float) -> None:
+        if isinstance(message, PushResponse) and message.term < self.state.term:
+            # What was verified then is believed to be this term's log.
+            match = min(message.verified, self.view.last_index)
+            message = message._replace(term=self.state.term, match=match)
+        received(self, sender, message, now)
+
+    return [Replacement(Replica, "receive", receive)]
+
+
+@_bug("pushes-of-any-term", "a follower takes the pushes of a deposed leader")
+def _pushes_of_any_term() -> list[Replacement]:
+    received = Replica.receive
+
+    def receive(self: Replica, sender: str, message: Message, now: float) -> None:
+        if isinstance(message, PushRequest) and message.term < self.state.term:
+            answer = self.handler.handle(message)
+            if answer is not None:
+                self._promise(sender, answer)
+            return
+        received(self, sender, message, now)
+
+    return [Replacement(Replica, "receive", receive)]
+
+
+@_bug("truncate-without-conflict", "a late push cuts off entries that agree with it")
+def _truncate_without_conflict() -> list[Replacement]:
+    def truncate(self: EntryHandler, push: PushRequest) -> None:
+        if push.prev_index >= self._view.last_index:
+            return
+        self._view.truncate_after(push.prev_index)
+        self._state.durable = min(self._state.durable, push.prev_index)
+        self.verified = min(self.verified, push.prev_index)
+        self.epoch += 1
+        self.writes.append(Truncation(push.prev_index))
+
+    return [Replacement(EntryHandler, "_truncate", truncate)]
+
+
+@_bug("commit-unverified", "a follower commits entries that no push has confirmed")
+def _commit_unverified() -> list[Replacement]:
+    def commit(self: EntryHandler, committed: int) -> None:
+        self._state.commit(min(committed, self._view.last_index))
+
+    return [Replacement(EntryHandler, "commit", commit)]
+
+
+@_bug("epoch-forgotten", "a sync that began before a truncation counts after it")
+def _epoch_forgotten() -> list[Replacement]:
+    persisted = Replica.persisted
+
+    def forgetful(
+        self: Replica, index: int, epoch: int, promise: HardState | None, now: float
+    ) -> None:
+        persisted(self, index, self.handler.epoch, promise, now)
+
+    return [Replacement(Replica, "persisted", forgetful)]
+
+
+# --- the state machine and reads ----------------------------------------------------------------
+
+
+@_bug("apply-before-durable", "entries are applied that a crash can take back")
+def _apply_before_durable() -> list[Replacement]:
+    def appliable(self: Replica) -> int:
+        return self.state.committed
+
+    def apply(self: MemberState, index: int) -> None:
+        self.applied = index
+
+    return [
+        Replacement(Replica, "appliable", property(appliable)),
+        Replacement(MemberState, "apply", apply),
+    ]
+
+
+@_bug("read-without-round", "a read is served without asking whether one still leads")
+def _read_without_round() -> list[Replacement]:
+    def add(self: ReadIndex, ticket: int, committed: int) -> None:
+        self._waiting.append(_Waiting(ticket, committed, 0))
+
+    return [Replacement(ReadIndex, "add", add)]
+
+
+@_bug("read-before-own-commit", "a new leader serves reads before its term has committed")
+def _read_before_own_commit() -> list[Replacement]:
+    return [Replacement(Replica, "commits_in_own_term", property(lambda self: True))]
+
+
+# --- the store ----------------------------------------------------------------------------------
+
+
+@_bug("torn-tail-kept", "recovery keeps entries whose sums are wrong")
+def _torn_tail_kept() -> list[Replacement]:
+    def matches(view: memoryview, at: int, *_: object) -> bool:
+        return len(view) - at >= HEADER_BYTES
+
+    return [
+        Replacement(walk, "_body_matches", matches),
+        Replacement(walk, "_chain_matches", matches),
+    ]
+
+
+@_bug("failed-sync-ignored", "a node goes on after a failed sync (Linux drops the pages)")
+def _failed_sync_ignored() -> list[Replacement]:
+    def run(self: SegmentSyncWork) -> None:
+        for file in self._files:
+            try:
+                file.sync()
+            except OSError:
+                continue
+        if self.record is not None:
+            self._hard_state_file.write(self.record, durable=True)
+        self.done = True
+
+    return [Replacement(SegmentSyncWork, "run", run)]
+
+
+@_bug("folder-not-synced", "the name of a new file is left to the disk's goodwill")
+def _folder_not_synced() -> list[Replacement]:
+    def sync_folder(self: VirtualDisk, path: str) -> None:
+        return
+
+    return [Replacement(VirtualDisk, "sync_folder", sync_folder)]

@@ -1,0 +1,285 @@
+import zlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from dledger_mq import (
+    InvalidMessage,
+    Message,
+    OutcomeUnknown,
+    Producer,
+    Rejected,
+    SendOutcome,
+    SendResult,
+    SomeFailed,
+    WindowFull,
+    by_key,
+)
+from dledger_mq.errors import ClientClosed
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command
+from remoting.connection import Connection
+from remoting.properties import decode_properties
+from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, Store, start
+
+SEND = RequestCode.SEND_MESSAGE_V2
+
+
+class Cluster:
+    def __init__(self) -> None:
+        self.names = ScriptedNames()
+        store = Store()
+        self.first = ScriptedBroker(store)
+        self.second = ScriptedBroker(store)
+
+    def producer(self, **options: float) -> Producer:
+        return Producer("group", nameservers=[self.names.address], **options)  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def running() -> AsyncIterator[Cluster]:
+    cluster = Cluster()
+    async with trio.open_nursery() as nursery:
+        for peer in (cluster.names, cluster.first, cluster.second):
+            await start(nursery, peer)
+        cluster.names.set_route("T", cluster.first.address)
+        yield cluster
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_message_is_acknowledged_with_its_place() -> None:
+    async with running() as cluster, cluster.producer() as producer:
+        result = await producer.send(
+            Message("T", b"hello", tags="A", keys=["k1", "k2"], properties={"own": "1"}, flag=7)
+        )
+    (command,) = cluster.first.asked(SEND)
+    (record,) = [one for queue in cluster.first.store.queues.values() for one in queue]
+    assert (result.attempts, result.possibly_duplicated, result.queue_offset) == (1, False, 0)
+    assert result.queue.queue_id == record.queue_id
+    assert record.body == b"hello"
+    assert command.fields["a"] == "group"
+    assert command.fields["h"] == "7"
+    properties = decode_properties(record.properties)
+    assert properties["TAGS"] == "A"
+    assert properties["KEYS"] == "k1 k2"
+    assert properties["own"] == "1"
+    assert properties["UNIQ_KEY"] == result.message_id
+
+
+async def test_a_new_topic_borrows_the_queues_of_the_template() -> None:
+    async with running() as cluster, cluster.producer() as producer:
+        cluster.names.set_route("TBW102", cluster.first.address, queues=8, perm=7)
+        result = await producer.send(Message("New", b"x"))
+    assert result.queue.queue_id < 4
+    assert cluster.first.asked(SEND)[0].fields["b"] == "New"
+
+
+async def test_a_broker_that_does_not_lead_is_left_for_the_new_leader() -> None:
+    async with running() as cluster, cluster.producer() as producer:
+
+        def not_leader(_connection: Connection, command: Command) -> Command:
+            cluster.names.set_route("T", cluster.second.address)
+            return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, remark="not leader")
+
+        cluster.first.answers[SEND] = not_leader
+        began = trio.current_time()
+        result = await producer.send(Message("T", b"x"))
+        assert trio.current_time() - began < 0.5
+    assert (result.attempts, result.possibly_duplicated) == (2, False)
+    assert len(cluster.second.asked(SEND)) == 1
+
+
+async def test_a_lost_connection_marks_the_result_as_possibly_stored_twice() -> None:
+    async with running() as cluster, cluster.producer() as producer:
+
+        def die(connection: Connection, command: Command) -> None:
+            cluster.names.set_route("T", cluster.second.address)
+            connection.close("crash")
+
+        cluster.first.answers[SEND] = die
+        result = await producer.send(Message("T", b"x"))
+    assert result.attempts == 2
+    assert result.possibly_duplicated
+
+
+async def test_without_a_leader_a_message_is_rejected_when_its_time_is_over() -> None:
+    async with running() as cluster, cluster.producer(timeout_seconds=0.4) as producer:
+        cluster.names.set_route("T", None)
+        with pytest.raises(Rejected) as caught:
+            await producer.send(Message("T", b"x"))
+    assert caught.value.attempts == 0
+    assert len(cluster.names.requests) < 12
+
+
+async def test_an_unknown_topic_is_rejected_with_the_reason() -> None:
+    async with running() as cluster, cluster.producer(timeout_seconds=0.2) as producer:
+        with pytest.raises(Rejected, match="know no topic 'Nowhere'"):
+            await producer.send(Message("Nowhere", b"x"))
+
+
+async def test_a_send_whose_every_answer_is_lost_has_an_unknown_outcome() -> None:
+    async with running() as cluster, cluster.producer(timeout_seconds=0.5) as producer:
+        cluster.first.answers[SEND] = lambda connection, _command: connection.close("crash")
+        with pytest.raises(OutcomeUnknown) as caught:
+            await producer.send(Message("T", b"x"))
+    assert caught.value.attempts >= 2
+
+
+async def test_a_refusal_for_good_is_not_tried_again() -> None:
+    async with running() as cluster, cluster.producer() as producer:
+        cluster.first.answers[SEND] = lambda _, command: command.reply(13, remark="too long")
+        with pytest.raises(Rejected, match="too long") as caught:
+            await producer.send(Message("T", b"x"))
+    assert (caught.value.attempts, caught.value.code) == (1, 13)
+
+
+async def test_a_system_error_may_have_stored_the_message() -> None:
+    async with running() as cluster, cluster.producer(timeout_seconds=0.3) as producer:
+        cluster.first.answers[SEND] = lambda _, command: command.reply(1, remark="leadership lost")
+        with pytest.raises(OutcomeUnknown) as caught:
+            await producer.send(Message("T", b"x"))
+    assert caught.value.code == 1
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message("", b"x"),
+        Message("no spaces", b"x"),
+        Message("T" * 128, b"x"),
+        Message("T", b""),
+        Message("T", b"x" * (4 * 1024 * 1024 + 1)),
+        Message("T", b"x", properties={"a\x01b": "c"}),
+        Message("T", b"x", keys=["a b"]),
+        Message("T", b"x", properties={"long": "v" * 40_000}),
+    ],
+)
+async def test_a_message_no_broker_would_take_is_not_sent(message: Message) -> None:
+    async with running() as cluster, cluster.producer() as producer:
+        with pytest.raises(InvalidMessage):
+            await producer.send(message)
+    assert cluster.first.asked(SEND) == []
+
+
+async def test_many_messages_of_one_key_keep_their_order_in_one_queue() -> None:
+    async with running() as cluster, cluster.producer() as producer:
+        results = await producer.send_many(
+            [Message("T", str(number).encode()) for number in range(500)], selector=by_key("k")
+        )
+    (queue,) = cluster.first.store.queues.values()
+    assert [record.body for record in queue] == [str(number).encode() for number in range(500)]
+    assert [result.queue_offset for result in results] == list(range(500))
+
+
+async def test_messages_without_a_key_are_spread_over_the_queues() -> None:
+    async with running() as cluster, cluster.producer() as producer:
+        await producer.send_many([Message("T", b"x") for _ in range(100)])
+    assert sorted(len(queue) for queue in cluster.first.store.queues.values()) == [50, 50]
+
+
+async def test_of_many_messages_each_outcome_is_told() -> None:
+    async with running() as cluster, cluster.producer() as producer:
+        with pytest.raises(SomeFailed) as caught:
+            await producer.send_many([Message("T", b"a"), Message("T", b""), Message("T", b"c")])
+    kinds = [type(outcome) for outcome in caught.value.outcomes]
+    assert kinds == [SendResult, InvalidMessage, SendResult]
+    assert caught.value.failed == 1
+
+
+async def test_a_long_body_is_sent_compressed_and_a_short_one_is_not() -> None:
+    async with running() as cluster, cluster.producer() as producer:
+        await producer.send(Message("T", b"y" * 4096))
+        await producer.send(Message("T", b"y" * 4095))
+    long, short = cluster.first.asked(SEND)
+    assert long.fields["f"] == "1"
+    assert zlib.decompress(long.body) == b"y" * 4096
+    assert (short.fields["f"], len(short.body)) == ("0", 4095)
+
+
+async def test_a_batch_is_one_request_for_one_queue() -> None:
+    async with running() as cluster, cluster.producer() as producer:
+        result = await producer.send_batch([Message("T", b"a", tags="A"), Message("T", b"b")])
+    assert cluster.first.asked(SEND) == []
+    (command,) = cluster.first.asked(RequestCode.SEND_BATCH_MESSAGE)
+    (queue,) = cluster.first.store.queues.values()
+    assert command.fields["m"] == "true"
+    assert [record.body for record in queue] == [b"a", b"b"]
+    assert queue[0].property_map()["TAGS"] == "A"
+    assert [one.property_map()["UNIQ_KEY"] for one in queue] == result.message_id.split(",")
+
+
+async def test_a_batch_of_two_topics_is_refused() -> None:
+    async with running() as cluster, cluster.producer() as producer:
+        with pytest.raises(InvalidMessage, match="one topic"):
+            await producer.send_batch([Message("T", b"a"), Message("U", b"b")])
+
+
+async def test_a_oneway_message_wants_no_reply() -> None:
+    async with running() as cluster, cluster.producer() as producer:
+        await producer.send_oneway(Message("T", b"a"))
+        await producer.send(Message("T", b"b"))
+    oneway, normal = cluster.first.asked(SEND)
+    assert oneway.is_oneway
+    assert not normal.is_oneway
+
+
+async def test_no_more_than_the_window_is_in_flight() -> None:
+    async with running() as cluster, cluster.producer(max_in_flight=2) as producer:
+        outcomes: list[SendOutcome] = []
+        producer.send_nowait(Message("T", b"a"), outcomes.append)
+        producer.send_nowait(Message("T", b"b"), outcomes.append)
+        with pytest.raises(WindowFull):
+            producer.send_nowait(Message("T", b"c"), outcomes.append)
+    # The end of the block waited for both.
+    assert [type(outcome) for outcome in outcomes] == [SendResult, SendResult]
+
+
+async def test_the_window_lets_many_messages_through_bit_by_bit() -> None:
+    async with running() as cluster, cluster.producer(max_in_flight=3) as producer:
+        results = await producer.send_many([Message("T", b"x")] * 50)
+    assert len(results) == 50
+
+
+async def test_leaving_the_block_by_an_error_tells_every_outcome_once_and_keeps_the_error() -> None:
+    outcomes: list[SendOutcome] = []
+    async with running() as cluster:
+        cluster.first.answers[SEND] = lambda _connection, _command: None
+        with pytest.raises(KeyError):
+            async with cluster.producer() as producer:
+                producer.send_nowait(Message("T", b"x"), outcomes.append)
+                while not cluster.first.asked(SEND):
+                    await trio.sleep(0.01)
+                raise KeyError
+    assert [type(outcome) for outcome in outcomes] == [OutcomeUnknown]
+
+
+async def test_a_selector_that_fails_fails_its_message_only() -> None:
+    async with running() as cluster, cluster.producer() as producer:
+        with pytest.raises(Rejected, match="selector failed"):
+            await producer.send(Message("T", b"x"), selector=lambda queues, _: queues[99])
+        await producer.send(Message("T", b"y"))
+
+
+async def test_a_name_server_that_is_down_is_passed_over() -> None:
+    async with running() as cluster:
+        servers = ["127.0.0.1:1", cluster.names.address]
+        async with Producer("group", nameservers=servers) as producer:
+            assert (await producer.send(Message("T", b"x"))).attempts == 1
+
+
+async def test_a_closed_producer_says_so() -> None:
+    producer = Producer("group", nameservers=["127.0.0.1:1"])
+    with pytest.raises(ClientClosed):
+        await producer.send(Message("T", b"x"))
+
+
+async def test_a_producer_is_known_by_its_heartbeat_and_leaves_its_group() -> None:
+    async with running() as cluster, cluster.producer() as producer:
+        await producer.send(Message("T", b"x"))
+        with trio.fail_after(2):
+            while not cluster.first.asked(RequestCode.HEART_BEAT):
+                await trio.sleep(0.01)
+    (left,) = cluster.first.asked(RequestCode.UNREGISTER_CLIENT)
+    assert left.fields["producerGroup"] == "group"

@@ -1,0 +1,392 @@
+"""The route table: who is master, who is dropped when, and what the topics become."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from nameserver import routes
+from nameserver.errors import RegistrationRefused, StaleMaster, TableFull
+from nameserver.routes import BrokerIdentity, RouteTable
+from nameserver.settings import MAX_SETTINGS, MAX_VALUE_CHARACTERS, SettingTable
+from remoting.bodies import BrokerRegistration, DataVersion, QueueData, TopicConfig
+from remoting.errors import AddressMalformed
+
+A, B, C = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
+
+
+def identity(address: str, broker_id: int, name: str = "b", cluster: str = "cl") -> BrokerIdentity:
+    return BrokerIdentity(cluster, name, broker_id, address)
+
+
+def told(*topics: str, term: int = 0, counter: int = 0, queues: int = 4) -> BrokerRegistration:
+    return BrokerRegistration(
+        {topic: TopicConfig(topic, queues, queues) for topic in topics},
+        DataVersion(counter, 0, term),
+    )
+
+
+def register(
+    table: RouteTable,
+    address: str,
+    broker_id: int,
+    registration: BrokerRegistration | None = None,
+    *,
+    now: float = 0.0,
+    name: str = "b",
+    complete: bool = False,
+    timeout_seconds: float = 120.0,
+) -> None:
+    table.register(
+        identity(address, broker_id, name),
+        registration or told("T"),
+        connection=address,
+        now=now,
+        complete=complete,
+        timeout_seconds=timeout_seconds,
+    )
+
+
+def addresses(table: RouteTable, topic: str = "T") -> dict[int, str]:
+    route = table.route(topic)
+    return {} if route is None else dict(route.brokers[0].addresses)
+
+
+def test_a_topic_is_found_where_its_broker_registered() -> None:
+    table = RouteTable()
+    register(table, A, 0)
+    route = table.route("T")
+    assert route is not None
+    assert route.queues == [QueueData("b", 4, 4, 6)]
+    assert addresses(table) == {0: A}
+    assert table.route("U") is None
+    assert table.topics() == ["T"]
+
+
+def test_a_new_master_takes_the_place_of_the_old_one_at_once() -> None:
+    table = RouteTable()
+    register(table, A, 0, told("T", term=1))
+    register(table, B, 2, told("T", term=1))
+    register(table, B, 0, told("T", term=2))
+    assert addresses(table) == {0: B}
+    register(table, A, 1, told("T", term=2))
+    assert addresses(table) == {0: B, 1: A}
+
+
+def test_a_deposed_master_cannot_take_the_name_back() -> None:
+    table = RouteTable()
+    register(table, A, 0, told("T", term=1))
+    register(table, B, 0, told("T", term=2))
+    with pytest.raises(StaleMaster, match="older than 2") as caught:
+        register(table, A, 0, told("T", "U", term=1))
+    assert caught.value.master_address == B
+    assert addresses(table) == {0: B}
+    assert table.route("U") is None
+
+
+def test_of_two_java_masters_without_state_versions_the_last_word_counts() -> None:
+    table = RouteTable()
+    register(table, A, 0)
+    register(table, B, 0)
+    register(table, A, 0)
+    assert addresses(table) == {0: A}
+    assert table.live(B) is None
+
+
+def test_a_master_that_becomes_a_slave_leaves_the_name_without_a_master() -> None:
+    table = RouteTable()
+    register(table, A, 0)
+    register(table, A, 1)
+    assert addresses(table) == {1: A}
+    assert table.master_of("b") is None
+
+
+def test_a_slave_is_told_its_master() -> None:
+    table = RouteTable()
+    assert (
+        table.register(identity(A, 0), told("T"), connection=1, now=0, ha_address="10.0.0.1:10912")
+        is None
+    )
+    master = table.register(identity(B, 1), told("T"), connection=2, now=0)
+    assert master is not None
+    assert (master.identity.address, master.ha_address) == (A, "10.0.0.1:10912")
+
+
+def test_topics_of_a_slave_count_only_while_there_is_no_master() -> None:
+    table = RouteTable()
+    register(table, B, 1, told("T", "OLD"))
+    assert table.topics() == ["OLD", "T"]
+    register(table, A, 0, told("T", "NEW"), complete=True)
+    register(table, B, 1, told("T", "OLD"))
+    assert table.topics() == ["NEW", "T"]
+
+
+def test_a_single_topic_of_a_broker_not_yet_known_is_taken() -> None:
+    table = RouteTable()
+    register(table, A, 0, told("only"))
+    assert addresses(table, "only") == {0: A}
+
+
+def test_a_registration_that_is_not_complete_keeps_the_other_topics() -> None:
+    table = RouteTable()
+    register(table, A, 0, told("T", "U"))
+    register(table, A, 0, told("T", queues=9))
+    assert table.topics() == ["T", "U"]
+    route = table.route("T")
+    assert route is not None
+    assert route.queues[0].read_queue_count == 9
+
+
+def test_a_complete_registration_forgets_the_topics_it_does_not_list() -> None:
+    table = RouteTable()
+    register(table, A, 0, told("T", "U"))
+    register(table, C, 0, told("U"), name="other")
+    register(table, A, 0, told("T"), complete=True)
+    assert table.topics() == ["T", "U"]
+    route = table.route("U")
+    assert route is not None
+    assert [queue.broker_name for queue in route.queues] == ["other"]
+
+
+def test_a_broker_is_dropped_when_its_time_comes_and_not_before() -> None:
+    table = RouteTable()
+    register(table, A, 0, now=1000)
+    assert table.next_expiry() == 1120
+    assert table.expire(1119.9) == []
+    assert [live.identity.address for live in table.expire(1120)] == [A]
+    assert table.route("T") is None
+    assert table.topics() == []
+    assert table.next_expiry() is None
+
+
+def test_a_sign_of_life_adds_a_full_timeout() -> None:
+    table = RouteTable()
+    register(table, A, 0)
+    assert table.refresh(A, 100)
+    assert table.expire(200) == []
+    assert not table.refresh(B, 100)
+
+
+@pytest.mark.parametrize(("wanted", "given"), [(1.0, 10.0), (30.0, 30.0), (1e9, 3600.0)])
+def test_the_timeout_a_broker_asks_for_is_bounded(wanted: float, given: float) -> None:
+    table = RouteTable()
+    register(table, A, 0, timeout_seconds=wanted)
+    assert table.next_expiry() == given
+
+
+def test_slaves_and_topics_stay_while_the_master_is_gone() -> None:
+    table = RouteTable()
+    register(table, A, 0)
+    register(table, B, 1)
+    assert table.unregister(identity(A, 0))
+    assert addresses(table) == {1: B}
+    assert not table.unregister(identity(A, 0))
+
+
+def test_only_the_last_connection_a_broker_registered_on_drops_it() -> None:
+    table = RouteTable()
+    for connection in ("old", "new"):
+        table.register(identity(A, 0), told("T"), connection=connection, now=0)
+    assert table.connection_closed("old") == []
+    assert addresses(table) == {0: A}
+    assert len(table.connection_closed("new")) == 1
+    assert table.route("T") is None
+
+
+def test_write_permission_stays_taken_away_until_it_is_given_back() -> None:
+    table = RouteTable()
+    register(table, A, 0, told("T", "U"))
+    assert table.set_write_wiped("b", True) == 2
+    register(table, A, 0, told("T", "U", counter=1))
+    route = table.route("T")
+    assert route is not None
+    assert route.queues[0].permission == 4
+    assert table.set_write_wiped("b", False) == 2
+    route = table.route("T")
+    assert route is not None
+    assert route.queues[0].permission == 6
+    assert table.set_write_wiped("unknown", True) == 0
+
+
+def test_a_topic_is_deleted_on_one_cluster_or_on_all() -> None:
+    table = RouteTable()
+    register(table, A, 0)
+    table.register(identity(B, 0, "c", "cl2"), told("T"), connection=1, now=0)
+    assert table.topics_of_cluster("cl2") == ["T"]
+    assert table.delete_topic("T", "cl2")
+    route = table.route("T")
+    assert route is not None
+    assert [broker.broker_name for broker in route.brokers] == ["b"]
+    assert table.delete_topic("T")
+    assert not table.delete_topic("T")
+    assert table.topics() == []
+
+
+def test_queues_are_added_to_brokers_that_are_known() -> None:
+    table = RouteTable()
+    register(table, A, 0)
+    table.add_queues("N", [QueueData("b", 1, 1, 6), QueueData("unknown", 1, 1, 6)])
+    route = table.route("N")
+    assert route is not None
+    assert [queue.broker_name for queue in route.queues] == ["b"]
+
+
+def test_a_broker_that_changes_its_name_leaves_nothing_behind() -> None:
+    table = RouteTable()
+    register(table, A, 0, told("T"), name="before")
+    register(table, A, 0, told("T"), name="after")
+    assert list(table.cluster_info().brokers) == ["after"]
+    assert table.topics() == ["T"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        replace(identity(A, 0), broker_name=""),
+        replace(identity(A, 0), cluster=""),
+        identity(A, -1),
+    ],
+)
+def test_an_identity_that_makes_no_sense_is_refused(wrong: BrokerIdentity) -> None:
+    table = RouteTable()
+    with pytest.raises(RegistrationRefused):
+        table.register(wrong, told("T"), connection=1, now=0)
+    assert table.topics() == []
+
+
+def test_an_address_clients_could_not_use_is_refused() -> None:
+    with pytest.raises(AddressMalformed):
+        register(RouteTable(), "nowhere", 0)
+
+
+def test_the_tables_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "MAX_TOPICS", 2)
+    monkeypatch.setattr(routes, "MAX_BROKERS", 1)
+    table = RouteTable()
+    register(table, A, 0, told("T", "U"))
+    with pytest.raises(TableFull, match="topics"):
+        register(table, A, 0, told("T", "V"))
+    with pytest.raises(TableFull, match="topics"):
+        table.add_queues("V", [QueueData("b", 1, 1, 6)])
+    with pytest.raises(TableFull, match="brokers"):
+        register(table, B, 1, told("T"))
+    assert table.topics() == ["T", "U"]
+
+
+def test_settings_are_kept_by_namespace_and_bounded() -> None:
+    table = SettingTable()
+    table.put("n", "k", "v")
+    assert table.get("n", "k") == "v"
+    assert table.all_of("n") == {"k": "v"}
+    assert table.delete("n", "k")
+    assert not table.delete("n", "k")
+    with pytest.raises(TableFull, match="characters"):
+        table.put("n", "k", "v" * MAX_VALUE_CHARACTERS)
+    for number in range(MAX_SETTINGS):
+        table.put("n", str(number), "v")
+    table.put("n", "0", "again")
+    with pytest.raises(TableFull, match="settings"):
+        table.put("m", "one more", "v")
+    assert table.get("m", "one more") is None
+
+
+class RouteTableMachine(RuleBasedStateMachine):
+    """Any sequence of events leaves the table consistent."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = RouteTable()
+        self.now = 0.0
+
+    @rule(
+        address=st.sampled_from([A, B, C]),
+        broker_id=st.integers(0, 2),
+        name=st.sampled_from(["b", "c"]),
+        term=st.integers(0, 3),
+        topics=st.sets(st.sampled_from("TUV")),
+        connection=st.integers(0, 2),
+        complete=st.booleans(),
+    )
+    def register(
+        self,
+        address: str,
+        broker_id: int,
+        name: str,
+        term: int,
+        topics: set[str],
+        connection: int,
+        complete: bool,
+    ) -> None:
+        before = self.table.master_of(name)
+        is_stale = (
+            broker_id == 0
+            and before is not None
+            and before.identity.address != address
+            and term < before.data_version.state_version
+        )
+        try:
+            self.table.register(
+                identity(address, broker_id, name),
+                told(*topics, term=term),
+                connection=connection,
+                now=self.now,
+                complete=complete,
+            )
+        except StaleMaster:
+            assert is_stale
+            return
+        assert not is_stale
+        data = self.table.broker(name)
+        assert data is not None
+        assert data.addresses[broker_id] == address
+        if broker_id == 0 and complete:
+            assert set(self.table.topics()) >= topics
+
+    @rule(seconds=st.floats(0, 130))
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        self.table.expire(self.now)
+
+    @rule(connection=st.integers(0, 2))
+    def close(self, connection: int) -> None:
+        self.table.connection_closed(connection)
+
+    @rule(address=st.sampled_from([A, B, C]), name=st.sampled_from(["b", "c"]))
+    def unregister(self, address: str, name: str) -> None:
+        self.table.unregister(identity(address, 0, name))
+
+    @rule(topic=st.sampled_from("TUV"))
+    def delete(self, topic: str) -> None:
+        self.table.delete_topic(topic)
+        assert self.table.route(topic) is None
+
+    @invariant()
+    def every_address_lives_once(self) -> None:
+        listed = [
+            (data.broker_name, broker_id, address)
+            for data in self.table.cluster_info().brokers.values()
+            for broker_id, address in data.addresses.items()
+        ]
+        assert len({address for _name, _id, address in listed}) == len(listed)
+        for name, broker_id, address in listed:
+            live = self.table.live(address)
+            assert live is not None
+            assert (live.identity.broker_name, live.identity.broker_id) == (name, broker_id)
+            assert live.expires_at > self.now
+        living = [address for address in (A, B, C) if self.table.live(address)]
+        assert sorted(living) == sorted(address for _name, _id, address in listed)
+
+    @invariant()
+    def every_topic_has_a_route_with_brokers(self) -> None:
+        for topic in self.table.topics():
+            route = self.table.route(topic)
+            assert route is not None
+            assert route.queues
+            assert all(broker.addresses for broker in route.brokers)
+        assert all(data.addresses for data in self.table.cluster_info().brokers.values())
+
+
+RouteTableMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
+TestRouteTableMachine = RouteTableMachine.TestCase

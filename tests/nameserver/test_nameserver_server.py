@@ -1,0 +1,328 @@
+"""The name server over real loopback sockets, and its answers to each request."""
+
+from collections.abc import Callable
+
+import pytest
+import trio
+import trio.testing
+
+from nameserver.processors import Asker, Processors
+from nameserver.routes import RouteTable
+from nameserver.server import run_nameserver, serve_nameserver
+from nameserver.settings import SettingTable
+from remoting.address import Address, parse_address
+from remoting.bodies import (
+    BrokerData,
+    BrokerRegistration,
+    DataVersion,
+    QueueData,
+    TopicConfig,
+    TopicRoute,
+    compact_json,
+    decode_cluster_info,
+    decode_properties_text,
+    decode_route,
+    decode_table,
+    decode_topic_list,
+    encode_registration,
+    encode_route,
+    parse_json,
+    registration_crc,
+)
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import ONEWAY_FLAG, Command
+from remoting.errors import BodyMalformed, FieldMissing, PortInUse, RemotingError
+from remoting.frame import encode_command
+
+BROKER = "10.0.0.1:10911"
+
+
+def register_command(
+    address: str = BROKER,
+    broker_id: int = 0,
+    *,
+    term: int = 0,
+    topics: tuple[str, ...] = ("T", "TBW102"),
+    flag: int = 0,
+    **fields: str,
+) -> Command:
+    body = encode_registration(
+        BrokerRegistration(
+            {topic: TopicConfig(topic, 4, 4) for topic in topics}, DataVersion(1, 5, term)
+        )
+    )
+    identity = {
+        "brokerName": "b",
+        "brokerAddr": address,
+        "clusterName": "cl",
+        "brokerId": str(broker_id),
+        "haServerAddr": "10.0.0.1:10912",
+        "bodyCrc32": str(registration_crc(body)),
+        "compressed": "false",
+    }
+    return Command(RequestCode.REGISTER_BROKER, identity | fields, body, flag=flag)
+
+
+class Direct:
+    """Asks the processors without a network."""
+
+    def __init__(self) -> None:
+        self.routes = RouteTable()
+        self.processors = Processors(self.routes, SettingTable())
+        self.now = 0.0
+
+    def ask(self, command: Command) -> Command:
+        reply = self.processors.table.handle(Asker("connection", self.now), command)
+        assert reply is not None
+        assert reply.is_response
+        return reply
+
+    def __call__(
+        self, code: int, fields: dict[str, str] | None = None, body: bytes = b""
+    ) -> Command:
+        return self.ask(Command(code, fields or {}, body, opaque=3))
+
+
+@pytest.fixture
+def direct() -> Direct:
+    direct = Direct()
+    assert direct.ask(register_command()).code == 0
+    return direct
+
+
+def test_a_route_is_answered_as_clients_want_it(direct: Direct) -> None:
+    reply = direct(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"})
+    assert decode_route(reply.body) == TopicRoute(
+        [QueueData("b", 4, 4, 6)], [BrokerData("cl", "b", {0: BROKER})]
+    )
+
+
+def test_an_unknown_topic_is_answered_17(direct: Direct) -> None:
+    reply = direct(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "N"})
+    assert reply.code == ResponseCode.TOPIC_NOT_EXIST
+    assert reply.remark == "No topic route info in name server for the topic: N"
+
+
+def test_a_route_request_without_a_topic_is_refused_by_name(direct: Direct) -> None:
+    with pytest.raises(FieldMissing, match="topic"):
+        direct(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+
+
+def test_an_unknown_code_is_answered_3(direct: Direct) -> None:
+    reply = direct(RequestCode.SEND_MESSAGE)
+    assert reply.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    assert reply.remark == " request type 10 not supported"
+
+
+def test_the_cluster_and_the_topics_are_listed(direct: Direct) -> None:
+    info = decode_cluster_info(direct(RequestCode.GET_BROKER_CLUSTER_INFO).body)
+    assert info.clusters == {"cl": ["b"]}
+    assert info.brokers["b"].master == BROKER
+    topics = direct(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    assert decode_topic_list(topics.body) == ["T", "TBW102"]
+    of_cluster = direct(RequestCode.GET_TOPICS_BY_CLUSTER, {"cluster": "cl"})
+    assert decode_topic_list(of_cluster.body) == ["T", "TBW102"]
+    system = direct(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
+    assert decode_topic_list(system.body) == ["cl", "b"]
+
+
+def test_a_lone_master_is_answered_bare_and_a_slave_is_told_its_master(direct: Direct) -> None:
+    reply = direct.ask(register_command())
+    assert (reply.code, reply.fields, reply.body) == (0, {}, b"")
+    reply = direct.ask(register_command("10.0.0.2:10911", 1))
+    assert reply.fields == {"haServerAddr": "10.0.0.1:10912", "masterAddr": BROKER}
+
+
+def test_a_damaged_registration_is_refused(direct: Direct) -> None:
+    with pytest.raises(RemotingError, match="crc32 not match"):
+        direct.ask(register_command(bodyCrc32="7"))
+    with pytest.raises(BodyMalformed):
+        direct.ask(Command(103, register_command().fields | {"bodyCrc32": "0"}, b"{"))
+
+
+def test_a_complete_registration_is_marked_by_our_own_field(direct: Direct) -> None:
+    direct.ask(register_command(topics=("T",)))
+    assert direct.routes.topics() == ["T", "TBW102"]
+    direct.ask(register_command(topics=("T",), completeTopics="true"))
+    assert direct.routes.topics() == ["T"]
+
+
+def test_a_broker_leaves_when_it_says_so(direct: Direct) -> None:
+    fields = register_command().fields
+    assert direct(RequestCode.UNREGISTER_BROKER, fields).code == 0
+    assert direct.routes.topics() == []
+
+
+def test_a_broker_asks_whether_it_must_register_again(direct: Direct) -> None:
+    fields = register_command().fields
+
+    def changed(version: DataVersion, other: dict[str, str] | None = None) -> str:
+        body = compact_json(version.to_json()).encode()
+        reply = direct(RequestCode.QUERY_DATA_VERSION, fields | (other or {}), body)
+        return reply.fields["changed"]
+
+    direct.now = 100.0
+    assert changed(DataVersion(1, 5)) == "false"
+    assert direct.routes.next_expiry() == 220.0
+    assert changed(DataVersion(2, 5)) == "true"
+    assert changed(DataVersion(1, 5), {"brokerId": "1"}) == "true"
+    assert changed(DataVersion(1, 5), {"brokerAddr": "10.0.0.9:1"}) == "true"
+
+
+def test_a_heartbeat_is_a_sign_of_life(direct: Direct) -> None:
+    direct.now = 60.0
+    assert direct(RequestCode.BROKER_HEARTBEAT, {"brokerAddr": BROKER}).code == 0
+    assert direct.routes.next_expiry() == 180.0
+
+
+def test_a_broker_may_ask_for_its_own_timeout(direct: Direct) -> None:
+    direct.ask(register_command(heartbeatTimeoutMillis="15000"))
+    assert direct.routes.next_expiry() == 15.0
+
+
+def test_the_members_of_a_name_are_listed(direct: Direct) -> None:
+    reply = direct(RequestCode.GET_BROKER_MEMBER_GROUP, {"brokerName": "b", "clusterName": "cl"})
+    group = parse_json("x", reply.body)
+    assert isinstance(group, dict)
+    members = group["brokerMemberGroup"]
+    assert isinstance(members, dict)
+    assert members["brokerAddrs"] == {"0": BROKER}
+
+
+def test_write_permission_is_taken_and_given_with_a_count(direct: Direct) -> None:
+    wiped = direct(RequestCode.WIPE_WRITE_PERM_OF_BROKER, {"brokerName": "b"})
+    assert wiped.fields == {"wipeTopicCount": "2"}
+    route = direct.routes.route("T")
+    assert route is not None
+    assert route.queues[0].permission == 4
+    added = direct(RequestCode.ADD_WRITE_PERM_OF_BROKER, {"brokerName": "b"})
+    assert added.fields == {"addTopicCount": "2"}
+
+
+def test_topics_are_deleted_and_registered(direct: Direct) -> None:
+    assert direct(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": "T"}).code == 0
+    assert direct.routes.topics() == ["TBW102"]
+    body = encode_route(TopicRoute([QueueData("b", 1, 1, 6, 1)]))
+    assert direct(RequestCode.REGISTER_TOPIC_IN_NAMESRV, {"topic": "N"}, body).code == 0
+    assert direct.routes.topics() == ["N", "TBW102"]
+    units = direct(RequestCode.GET_UNIT_TOPIC_LIST)
+    assert decode_topic_list(units.body) == ["N"]
+    assert decode_topic_list(direct(RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST).body) == []
+
+
+def test_an_order_configuration_goes_into_routes_and_to_brokers(direct: Direct) -> None:
+    key = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T"}
+    assert direct(RequestCode.GET_KV_CONFIG, key).code == ResponseCode.QUERY_NOT_FOUND
+    assert direct(RequestCode.PUT_KV_CONFIG, key | {"value": "b:4"}).code == 0
+    assert direct(RequestCode.GET_KV_CONFIG, key).fields == {"value": "b:4"}
+    route = decode_route(direct(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"}).body)
+    assert route.order_topic_conf == "b:4"
+    assert decode_table(direct.ask(register_command()).body) == {"T": "b:4"}
+    listed = direct(RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": "ORDER_TOPIC_CONFIG"})
+    assert decode_table(listed.body) == {"T": "b:4"}
+    assert direct(RequestCode.DELETE_KV_CONFIG, key).code == 0
+    listed = direct(RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": "ORDER_TOPIC_CONFIG"})
+    assert listed.code == ResponseCode.QUERY_NOT_FOUND
+
+
+def test_its_own_configuration_is_shown_and_cannot_be_changed(direct: Direct) -> None:
+    shown = direct(RequestCode.GET_NAMESRV_CONFIG)
+    assert decode_properties_text(shown.body) == {"brokerTimeoutSeconds": "120"}
+    assert direct(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"a=b").code == ResponseCode.NO_PERMISSION
+
+
+async def start(nursery: trio.Nursery) -> str:
+    async def run(*, task_status: trio.TaskStatus[Address]) -> None:
+        await serve_nameserver("127.0.0.1", 0, task_status=task_status)
+
+    return str(await nursery.start(run))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let sockets and tasks work, without moving a virtual clock."""
+    for _ in range(10_000):
+        if condition():
+            return
+        await trio.lowlevel.checkpoint()
+    raise AssertionError("it did not come about")
+
+
+async def master(client: RemotingClient, address: str, topic: str = "T") -> str | None:
+    reply = await client.request(address, Command(105, {"topic": topic}))
+    return decode_route(reply.body).brokers[0].master if reply.code == 0 else None
+
+
+async def test_a_session_of_two_brokers_and_a_client(nursery: trio.Nursery) -> None:
+    address = await start(nursery)
+    client, first, second = (RemotingClient(nursery) for _ in range(3))
+    assert await master(client, address) is None
+    assert (await first.request(address, register_command(BROKER, 0, term=1))).code == 0
+    reply = await second.request(address, register_command("10.0.0.2:10911", 2, term=1))
+    assert reply.fields["masterAddr"] == BROKER
+    assert await master(client, address) == BROKER
+
+    await second.request(address, register_command("10.0.0.2:10911", 0, term=2))
+    assert await master(client, address) == "10.0.0.2:10911"
+    stale = await first.request(address, register_command(BROKER, 0, term=1))
+    assert stale.code == ResponseCode.SYSTEM_ERROR
+    assert "older than 2" in str(stale.remark)
+    assert await master(client, address) == "10.0.0.2:10911"
+    assert (await first.request(address, register_command(BROKER, 1, term=2))).code == 0
+
+    second.disconnect(address)
+    while await master(client, address) is not None:
+        await trio.lowlevel.checkpoint()
+    route = decode_route((await client.request(address, Command(105, {"topic": "T"}))).body)
+    assert route.brokers[0].addresses == {1: BROKER}
+
+
+async def test_a_oneway_registration_counts_and_is_not_answered(nursery: trio.Nursery) -> None:
+    address = await start(nursery)
+    host, port = parse_address(address)
+    stream = await trio.open_tcp_stream(host, port)
+    await stream.send_all(encode_command(register_command(flag=ONEWAY_FLAG)))
+    client = RemotingClient(nursery)
+    with trio.fail_after(5):
+        while await master(client, address) != BROKER:
+            await trio.lowlevel.checkpoint()
+    with trio.move_on_after(0.02) as scope:
+        await stream.receive_some(1)
+    assert scope.cancelled_caught
+    await stream.aclose()
+
+
+async def test_a_broker_silent_for_120_seconds_is_dropped(
+    mock_clock: trio.testing.MockClock,
+) -> None:
+    async with trio.open_nursery() as nursery:
+        address = await start(nursery)
+        client, broker = RemotingClient(nursery), RemotingClient(nursery)
+        assert (await broker.request(address, register_command())).code == 0
+        for _ in range(119):
+            mock_clock.jump(1)
+            await trio.testing.wait_all_tasks_blocked()
+            # Keeps the connection: what is to be dropped is the broker, not its connection.
+            await broker.request(address, Command(RequestCode.GET_BROKER_CLUSTER_INFO))
+        assert await master(client, address) == BROKER
+        mock_clock.jump(1)
+        await trio.testing.wait_all_tasks_blocked()
+        assert await master(client, address) is None
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_name_server_on_a_taken_port_says_so(nursery: trio.Nursery) -> None:
+    address = parse_address(await start(nursery))
+    with pytest.raises(PortInUse):
+        await run_nameserver("127.0.0.1", address.port)
+
+
+async def test_cancelling_a_name_server_closes_its_connections() -> None:
+    async with trio.open_nursery() as outside:
+        async with trio.open_nursery() as inside:
+            address = await start(inside)
+            client = RemotingClient(outside)
+            await client.request(address, Command(106))
+            inside.cancel_scope.cancel()
+        await until(lambda: not client.is_connected(address))
+        outside.cancel_scope.cancel()
