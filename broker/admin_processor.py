@@ -145,7 +145,7 @@ class AdminProcessor:
                 ResponseCode.INVALID_PARAMETER,
                 f"{config.retry_queue_count} retry queues: give 0 to 16",
             )
-        if not -1 <= config.retry_max_times <= _MAX_RETRY_TIMES:
+        if not 0 <= config.retry_max_times <= _MAX_RETRY_TIMES:
             raise RequestRefused(
                 ResponseCode.INVALID_PARAMETER,
                 f"{config.retry_max_times} retries: give 0 to {_MAX_RETRY_TIMES}",

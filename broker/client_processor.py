@@ -1,4 +1,4 @@
-"""Answers what clients say about themselves: 34, 35, 38, 41, 42, 46; and tells groups of changes (40).
+"""Answers what clients say about themselves (34, 35, 38, 41, 42, 46); tells groups of changes (40).
 
 Source: RocketMQ's ClientManageProcessor, ConsumerManageProcessor and RebalanceLockManager.
 """
@@ -60,7 +60,7 @@ class ClientProcessor:
         """
         heartbeat = decode_heartbeat(command.body)
         for data in heartbeat.consumers:
-            self._check(data)
+            self._check(origin, data)
         waiting = len(heartbeat.consumers)
         if not waiting:
             return command.reply()  # a producer: nothing of it is needed
@@ -154,7 +154,7 @@ class ClientProcessor:
         self._consumers.clear()
         self._locks.clear()
 
-    def _check(self, data: ConsumerData) -> None:
+    def _check(self, origin: Origin, data: ConsumerData) -> None:
         check_group_name(data.group)
         if len(data.subscriptions) > self._limits.max_subscriptions:
             raise RequestRefused(
@@ -162,7 +162,8 @@ class ClientProcessor:
                 f"{len(data.subscriptions)} subscriptions of group {data.group}: "
                 f"at most {self._limits.max_subscriptions}",
             )
-        if len(self._consumers) >= self._limits.max_clients:
+        is_new = not self._consumers.is_member(origin, data.group)
+        if is_new and len(self._consumers) >= self._limits.max_clients:
             raise RequestRefused(
                 ResponseCode.SYSTEM_BUSY,
                 f"{len(self._consumers)} consumers are registered: stop some",

@@ -47,15 +47,21 @@ class Consumers:
     def __init__(self) -> None:
         self._groups: dict[str, GroupMembers] = {}
         self._groups_of: dict[Origin, set[str]] = {}
+        self._count = 0
 
     def __len__(self) -> int:
-        return sum(len(groups) for groups in self._groups_of.values())
+        return self._count
+
+    def is_member(self, origin: Origin, group: str) -> bool:
+        """Whether a connection is registered for a group."""
+        return group in self._groups_of.get(origin, ())
 
     def register(self, origin: Origin, member: Member) -> bool:
         """Note a heartbeat for one group; whether the group's members must be told."""
         name = member.data.group
         group = self._groups.setdefault(name, GroupMembers())
         old = group.members.get(origin)
+        self._count += old is None
         group.members[origin] = member
         self._groups_of.setdefault(origin, set()).add(name)
         topics_changed = self._subscribe(group, member.data)
@@ -66,6 +72,7 @@ class Consumers:
         members = self._groups.get(group)
         if members is None or members.members.pop(origin, None) is None:
             return False
+        self._count -= 1
         if not members.members:
             del self._groups[group]
         groups = self._groups_of[origin]
@@ -114,6 +121,7 @@ class Consumers:
         """Forget everybody."""
         self._groups.clear()
         self._groups_of.clear()
+        self._count = 0
 
     @staticmethod
     def _subscribe(group: GroupMembers, data: ConsumerData) -> bool:

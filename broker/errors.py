@@ -1,5 +1,7 @@
 """Errors of the broker. Each has fields, and one line that says what to do."""
 
+from typing import Final
+
 
 class BrokerError(Exception):
     """Root of every error this package raises on purpose."""
@@ -49,15 +51,20 @@ class CommandMalformed(BrokerError):
         super().__init__(f"not a broker command ({reason}): only brokers may append to this log")
 
 
+# Clients print a remark on one line, and the C++ client copies it to its log.
+_MAX_REMARK_CHARACTERS: Final = 300
+
+
 class RequestRefused(BrokerError):
     """A request that cannot be carried out; it becomes the reply.
 
     Attributes:
         code: a `remoting.codes.ResponseCode`.
-        remark: what is wrong and what to do.
+        remark: what is wrong and what to do, on one line.
     """
 
     def __init__(self, code: int, remark: str) -> None:
+        line = "".join([character if character.isprintable() else " " for character in remark])
         self.code = code
-        self.remark = remark
-        super().__init__(remark)
+        self.remark = line[:_MAX_REMARK_CHARACTERS]
+        super().__init__(self.remark)

@@ -43,6 +43,7 @@ class PullProcessor:
         held: the pulls that wait.
         clock: seconds on the monotonic clock.
         max_hold_seconds: the longest wait.
+        max_offset_tables: pairs of group and topic that may have offsets.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class PullProcessor:
         held: HeldPulls,
         clock: Callable[[], float],
         max_hold_seconds: float,
+        max_offset_tables: int,
     ) -> None:
         self._state = state
         self._reader = reader
@@ -62,6 +64,7 @@ class PullProcessor:
         self._held = held
         self._clock = clock
         self._max_hold_seconds = max_hold_seconds
+        self._max_offset_tables = max_offset_tables
 
     def pull(self, origin: Origin, command: Command) -> Command | None:
         """Answer a pull, or let it wait: then None.
@@ -75,10 +78,7 @@ class PullProcessor:
         self._check(request)
         if not request.has_subscription:
             request = self._with_subscription(request)
-        if request.commit_offset is not None and not self._commits.is_full:
-            key = (request.group, request.topic, request.queue_id)
-            if self._state.committed_offset(*key) != request.commit_offset:
-                self._commits.add(CommittedOffset(*key, request.commit_offset), None)
+        self._commit(request)
         result = self._read(request)
         if result.found is not Found.NOTHING_NEW or not request.hold_seconds:
             return _reply(command, result)
@@ -130,6 +130,22 @@ class PullProcessor:
         return self._reader.read(
             request.topic, request.queue_id, request.offset, request.max_messages, request.wanted
         )
+
+    def _commit(self, request: PullRequest) -> None:
+        """Commit the offset that a pull brings along; nobody waits for it.
+
+        Only for a group that is known: a pull makes none.
+        """
+        offset, state = request.commit_offset, self._state
+        if offset is None or request.group not in state.groups or self._commits.is_full:
+            return
+        key = (request.group, request.topic, request.queue_id)
+        is_new = (request.group, request.topic) not in state.offsets
+        if state.committed_offset(*key) == offset or (
+            is_new and len(state.offsets) >= self._max_offset_tables
+        ):
+            return
+        self._commits.add(CommittedOffset(*key, offset), None)
 
     def _check(self, request: PullRequest) -> None:
         """Raises RequestRefused when the topic or the group cannot be pulled from."""

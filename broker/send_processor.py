@@ -4,7 +4,6 @@ from typing import Final
 
 from broker.append_outcome import not_leader
 from broker.errors import RequestRefused
-from broker.group import DEFAULT_RETRY_MAX_TIMES
 from broker.message_reader import MessageReader
 from broker.origin import Origin
 from broker.send_request import SendRequest, read_send_request
@@ -20,6 +19,7 @@ from broker.topics import (
 )
 from remoting.codes import ResponseCode
 from remoting.command import Command
+from remoting.errors import MessageMalformed
 from remoting.message import decode_record
 from remoting.message_id import message_id
 from remoting.properties import (
@@ -61,7 +61,11 @@ class SendProcessor:
             RequestRefused: see `read_send_request`, `TopicChanges.topic_for` and `Sends.add`; (16)
                 nobody may write to the topic, (26) no such consumer group, (29) no such queue.
         """
-        request = read_send_request(command)
+        try:
+            request = read_send_request(command)
+        except MessageMalformed as error:
+            # Not 1, which would leave the sender in doubt whether it was stored.
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, error.reason) from None
         topic = request.topic
         if topic.startswith(RETRY_PREFIX):
             config, queue_id = self._retry_target(command, request)
@@ -178,4 +182,4 @@ def _max_times(command: Command, said: int | None) -> int | None:
     """How often a message may fail, as the client says; None when the group's number counts."""
     if said is None or said < 0 or command.version < _VERSION_WITH_MAX_TIMES:
         return None
-    return min(said, 1_000_000) if said else DEFAULT_RETRY_MAX_TIMES
+    return said

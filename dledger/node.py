@@ -303,6 +303,8 @@ class Node:
         for ticket in messages.reads_lost:
             self._finish_read(ticket, None)
         if self._replica.appliable > self._replica.state.applied:
+            # The first run at once: waiting for the applier's turn costs every append a wake-up.
+            self._applier.apply_some()
             self._applier.wake()
             self._progress.unpark_all()
         self._finish_reads()

@@ -143,7 +143,7 @@ class LocalGroup:
         self._remember()
         try:
             async for line in _lines(process):
-                self._say(f"{program.name}: {line}")
+                self._say(line if program.name in line.split() else f"{program.name}: {line}")
                 if not heard and task_status is not None:
                     task_status.started()
                 heard = True

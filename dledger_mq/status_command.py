@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 import click
-from rich.table import Table
+from rich.table import Column, Table
 
 from dledger_mq import requests
 from dledger_mq.admin import FIGURES_TIMEOUT_SECONDS, Admin
@@ -17,8 +17,16 @@ from dledger_mq.group_directory import GroupDirectory
 from remoting.command import Command
 from remoting.table_body import decode_table
 
-# Figures that the table shows, in its order; a broker that does not give one gets a dash.
-_COLUMNS: Final = ("role", "term", "lastIndex", "durable", "committed", "applied")
+# What the table shows, in its order: the title, and the broker's name of the figure. A broker that
+# does not give one gets a dash.
+_COLUMNS: Final = {
+    "role": "dledgerRole",
+    "term": "dledgerTerm",
+    "committed": "dledgerCommitted",
+    "applied": "dledgerApplied",
+    "log end": "commitLogMaxOffset",
+    "messages": "msgPutTotalTodayNow",
+}
 
 
 @click.command("status")
@@ -40,14 +48,14 @@ def status(path: Path | None, as_json: bool, nameservers: Sequence[str]) -> None
     if as_json:
         click.echo(json.dumps(rows))
         return
-    table = Table("node", "address", *_COLUMNS, "problem")
+    table = Table("node", Column("address", no_wrap=True), *_COLUMNS, "problem")
     for row in rows:
         figures = row["figures"]
         shown = figures if isinstance(figures, dict) else {}
         table.add_row(
             str(row["node"]),
             str(row["address"]),
-            *(str(shown.get(name, "-")) for name in _COLUMNS),
+            *(str(shown.get(name, "-")) for name in _COLUMNS.values()),
             str(row["problem"]),
         )
     output.print(table)

@@ -35,7 +35,7 @@ MAX_BATCH_BYTES: Final = 512 * 1024 * 1024  # Arrow's offsets in a batch end at 
 
 def arrow_batches(
     path: str | LogFolder,
-    first: int | None = None,
+    first: int | str | None = None,
     last: int | str | None = None,
     *,
     table: str = ENTRIES,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -22,6 +23,14 @@ _LOGGING: Final = """\
 status = error
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
+# Spark announces a change of this one's level on stderr unless it is the root's.
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+# A failed task comes back as an exception; its stack traces on stderr would say it twice more.
+logger.executor.name = org.apache.spark.executor.Executor
+logger.executor.level = fatal
+logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
+logger.tasks.level = fatal
 appender.stderr.type = Console
 appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
@@ -116,7 +125,6 @@ def _stop(session: Any) -> None:
     process.stdin.close()  # Spark's Java ends when this closes
     try:
         process.wait(JAVA_EXIT_SECONDS)
-    except Exception:
+    except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-        raise

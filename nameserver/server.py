@@ -13,7 +13,7 @@ from remoting.address import Address
 from remoting.answering import answer_each
 from remoting.command import Command
 from remoting.connection import Connection
-from remoting.server import ServerLimits, listen, serve_listeners
+from remoting.server import ServerLimits, ServerTls, listen, serve_listeners
 
 _log = logging.getLogger(__name__)
 
@@ -31,6 +31,7 @@ async def serve_nameserver(
     *,
     task_status: trio.TaskStatus[Address] = trio.TASK_STATUS_IGNORED,
     limits: ServerLimits | None = None,
+    tls: ServerTls | None = None,
 ) -> None:
     """Be a name server until cancelled. Start it by `nursery.start`, which returns the address.
 
@@ -39,6 +40,7 @@ async def serve_nameserver(
         port: 0 takes a free one.
         task_status: told the address listened on.
         limits: what is taken; the defaults when None.
+        tls: how TLS is taken; only plain connections when None.
 
     Raises:
         PortInUse, ListenFailed: see `remoting.server.serve`.
@@ -48,7 +50,7 @@ async def serve_nameserver(
     listeners = await listen(host, port)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_scan, routes)
-        await serve_listeners(listeners, handler, task_status=task_status, limits=limits)
+        await serve_listeners(listeners, handler, task_status=task_status, limits=limits, tls=tls)
 
 
 async def run_nameserver(host: str, port: int = NAMESERVER_PORT) -> None:

@@ -1,6 +1,7 @@
 """A client: connections by address, made when needed and shared by everything sent there."""
 
 import logging
+import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
@@ -60,6 +61,7 @@ class RemotingClient:
         on_request: answers requests that servers send us (such as 40, 220, 221, 307); returns the
             reply or None. Without it they are answered as not supported.
         limits: what it opens and holds; the defaults when None.
+        tls: speak TLS with every server, by this context; plain when None.
     """
 
     def __init__(
@@ -68,10 +70,12 @@ class RemotingClient:
         on_request: OnRequest | None = None,
         *,
         limits: ClientLimits | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._nursery = nursery
         self._on_request: OnRequest = on_request or _answer_unsupported
         self._limits = limits or ClientLimits()
+        self._tls = tls
         self._connections: dict[str, Connection] = {}
         self._closed = trio.Event()
         nursery.start_soon(self._sweep)
@@ -203,15 +207,22 @@ class RemotingClient:
 
     async def _connect(
         self, address: str, parsed: Address, connection: Connection
-    ) -> trio.SocketStream | None:
+    ) -> trio.abc.Stream | None:
         """Open the stream, or close the connection with the reason. trio sets TCP_NODELAY."""
         reason = f"no answer in {self._limits.connect_seconds:g} s"
-        with trio.move_on_after(self._limits.connect_seconds):
-            try:
-                return await trio.open_tcp_stream(parsed.host, parsed.port)
-            except OSError as error:
-                cause = error.__cause__
-                reason = str(cause if isinstance(cause, OSError) else error)
+        plain: trio.SocketStream | None = None
+        try:
+            with trio.move_on_after(self._limits.connect_seconds):
+                plain = await trio.open_tcp_stream(parsed.host, parsed.port)
+                if self._tls is None:
+                    return plain
+                secured = trio.SSLStream(plain, self._tls, server_hostname=parsed.host)
+                await secured.do_handshake()
+                return secured
+        except (OSError, trio.BrokenResourceError) as error:
+            reason = str(error.__cause__ or error)
+        if plain is not None:
+            await trio.aclose_forcefully(plain)
         connection.close(ConnectFailed(address, reason))
         return None
 

@@ -24,8 +24,8 @@ from remoting.request_table import MAX_WAITING_REQUESTS, RequestTable, Settle, W
 
 _log = logging.getLogger(__name__)
 
-# One read. Larger reads join more commands of a busy client into one turn of the server.
-_RECEIVE_BYTES: Final = 256 * 1024
+# One read. Four times as much was measured to be no faster.
+_RECEIVE_BYTES: Final = 64 * 1024
 
 # Frames are joined up to about this much for one send; joining more costs copies and saves nothing.
 _SEND_BYTES: Final = 256 * 1024

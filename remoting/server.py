@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -25,8 +26,28 @@ _log = logging.getLogger(__name__)
 # How often connections are looked over for silence and for requests without a reply.
 SWEEP_SECONDS: Final = 0.5
 
+# How long a TLS handshake may take; a healthy one takes a few round trips.
+HANDSHAKE_SECONDS: Final = 10.0
+
+# The first byte of a TLS connection. No frame begins with it: its length would be over 16 MiB.
+_TLS_HANDSHAKE: Final = b"\x16"
+
 # Our requests to clients are numbered from here: see RequestTable.
 _FIRST_OPAQUE: Final = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTls:
+    """TLS on the same port as plain connections, told apart by the first byte, as in RocketMQ.
+
+    Attributes:
+        context: certificate and key.
+        required: close plain connections (RocketMQ's "enforcing"); otherwise take both
+            ("permissive"). A server without a `ServerTls` takes only plain ones.
+    """
+
+    context: ssl.SSLContext
+    required: bool = False
 
 
 class ConnectionHandler(Protocol):
@@ -65,6 +86,7 @@ async def serve(
     *,
     task_status: trio.TaskStatus[Address] = trio.TASK_STATUS_IGNORED,
     limits: ServerLimits | None = None,
+    tls: ServerTls | None = None,
 ) -> None:
     """Listen, and serve until cancelled. Start it by `nursery.start`, which returns the address.
 
@@ -74,13 +96,14 @@ async def serve(
         handler: what to do with connections and requests.
         task_status: told the address listened on.
         limits: what is taken; the defaults when None.
+        tls: how TLS is taken; only plain connections when None.
 
     Raises:
         PortInUse: something else listens there.
         ListenFailed: the address is not this machine's, or the port may not be used.
     """
     listeners = await listen(host, port)
-    await serve_listeners(listeners, handler, task_status=task_status, limits=limits)
+    await serve_listeners(listeners, handler, task_status=task_status, limits=limits, tls=tls)
 
 
 async def serve_listeners(
@@ -89,9 +112,10 @@ async def serve_listeners(
     *,
     task_status: trio.TaskStatus[Address] = trio.TASK_STATUS_IGNORED,
     limits: ServerLimits | None = None,
+    tls: ServerTls | None = None,
 ) -> None:
     """Serve listeners of `listen` until cancelled, and close them. See `serve`."""
-    server = _Server(handler, limits or ServerLimits())
+    server = _Server(handler, limits or ServerLimits(), tls)
     task_status.started(peer_address(listeners[0].socket.getsockname()))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(server.sweep)
@@ -120,9 +144,12 @@ async def listen(host: str, port: int) -> list[trio.SocketListener]:
 class _Server:
     """The connections of one listener."""
 
-    def __init__(self, handler: ConnectionHandler, limits: ServerLimits) -> None:
+    def __init__(
+        self, handler: ConnectionHandler, limits: ServerLimits, tls: ServerTls | None
+    ) -> None:
         self._handler = handler
         self._limits = limits
+        self._tls = tls
         self._connections: set[Connection] = set()
 
     async def sweep(self) -> None:
@@ -156,7 +183,11 @@ class _Server:
         self._connections.add(connection)
         try:
             self._handler.on_open(connection)
-            await connection.run(stream, self._receive)
+            secured = stream if self._tls is None else await self._secure(stream, self._tls)
+            if secured is None:
+                connection.close("the client spoke no TLS, or its handshake failed")
+            else:
+                await connection.run(secured, self._receive)
         except Exception:
             _log.exception("serving %s failed; its connection is closed", peer)
         finally:
@@ -165,6 +196,24 @@ class _Server:
             self._tell_closed(connection)
             _log_close(connection)
             await trio.aclose_forcefully(stream)
+
+    async def _secure(
+        self, stream: trio.SocketStream, tls: ServerTls
+    ) -> trio.SocketStream | trio.SSLStream[trio.SocketStream] | None:
+        """The stream to serve: plain or TLS by its first byte; None when it cannot be served."""
+        try:
+            first = b""
+            with trio.move_on_after(self._limits.idle_seconds):
+                first = await stream.socket.recv(1, trio.socket.MSG_PEEK)
+            if first != _TLS_HANDSHAKE:
+                return None if tls.required or not first else stream
+            secured = trio.SSLStream(stream, tls.context, server_side=True)
+            with trio.move_on_after(HANDSHAKE_SECONDS):
+                await secured.do_handshake()
+                return secured
+        except (OSError, trio.BrokenResourceError) as error:
+            _log.debug("a TLS handshake failed: %s", error.__cause__ or error)
+        return None
 
     def _receive(self, connection: Connection, commands: Sequence[Command]) -> None:
         """Hand over commands. An error answers every command of the turn that wants a reply.

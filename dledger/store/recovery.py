@@ -53,6 +53,7 @@ class Recovered(NamedTuple):
     end_pos: int
     last_chain: int
     before_begin_term: int
+    before_begin_chain: int
     runs: list[TermRun]
     segments: list[SegmentBegin]
     entries_checked: int
@@ -115,6 +116,7 @@ class Recovery:
             end_pos=self._end_pos,
             last_chain=walker.chain or 0,
             before_begin_term=self._record.before_begin_term,
+            before_begin_chain=self._record.before_begin_chain,
             runs=walker.runs,
             segments=self._segments,
             entries_checked=self._checked,
@@ -296,9 +298,7 @@ class Recovery:
     def _clean(self, next_index: int) -> None:
         """Leave nothing behind the log's end, in the data and in the index."""
         data, index_files = self._data, self._index
-        if data.starts:
-            data.drop_from(self._end_pos - self._end_pos % data.segment_bytes + data.segment_bytes)
-            data.zero(self._end_pos, data.end)
+        data.cut_at(self._end_pos)
         unit_end = next_index * UNIT_BYTES
         if unit_end < index_files.begin:
             index_files.drop_from(index_files.begin)

@@ -45,7 +45,7 @@ class ProblemKind(Enum):
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong, and where. `index` is the entry concerned, None if it is none."""
+    """One thing that is wrong, and where. `entry` is the index of the entry concerned, if any."""
 
     kind: ProblemKind
     path: str
@@ -141,19 +141,18 @@ class StoreScan:
                 yield EntryPlace(make(raw), path, raw[4] - start)
 
     def verify(self) -> list[Problem]:
-        """Walk the whole log with all sums, compare the index, and return all problems."""
-        found = find_files(self._disk, f"{self.folder}/{INDEX}")
-        size = found.segment_bytes
-        files = None
-        if size and not size % UNIT_BYTES:
-            files = SegmentFiles(self._disk, f"{self.folder}/{INDEX}", size, found.sizes)
+        """Walk the whole log with all sums, compare the index, and return all problems.
+
+        Of the index only the first wrong unit is told. A node that runs writes its index a moment
+        after the data, so its last units may seem to be missing.
+        """
+        files = self._index_files()
+        agrees = True
         try:
             for _, headers in self.runs():
-                if headers and files is not None:
-                    self._compare_index(files, headers)
+                agrees = agrees and self._index_agrees(files, headers)
         finally:
-            if files is not None:
-                files.close()
+            files.close()
         return self.problems
 
     # --- files --------------------------------------------------------------------------------
@@ -250,7 +249,21 @@ class StoreScan:
                 f"but entry {self.committed} is recorded as committed",
             )
 
-    def _compare_index(self, files: SegmentFiles, headers: list[RawHeader]) -> None:
+    def _index_files(self) -> SegmentFiles:
+        """The index files; none of them if they do not fit together."""
+        folder = f"{self.folder}/{INDEX}"
+        found = find_files(self._disk, folder)
+        size = found.segment_bytes or UNIT_BYTES
+        starts = list(found.sizes)
+        try:
+            check_spacing(folder, starts, size)
+            check_sizes(folder, found.sizes, max(starts, default=0), size)
+        except LogCorrupt as error:
+            self._note(ProblemKind.FILE_MISSING, error.path, error.offset, None, error.problem)
+            starts = []
+        return SegmentFiles(self._disk, folder, size, starts)
+
+    def _index_agrees(self, files: SegmentFiles, headers: list[RawHeader]) -> bool:
         """Note the first unit of this run that does not say what the data says."""
         pos = headers[0][2] * UNIT_BYTES
         wanted = [UNIT.pack(h[0], h[4], h[1], h[2], h[3]) for h in headers]
@@ -258,7 +271,7 @@ class StoreScan:
         if files.begin <= pos < files.end:
             found = files.read(len(wanted) * UNIT_BYTES, pos)
         if found == b"".join(wanted):
-            return
+            return True
         for at, unit in enumerate(wanted):
             there = found[at * UNIT_BYTES : (at + 1) * UNIT_BYTES]
             if there[_UNIT_WITHOUT_MAGIC:] != unit[_UNIT_WITHOUT_MAGIC:]:
@@ -270,7 +283,8 @@ class StoreScan:
                     headers[at][2],
                     "the index unit does not say what the entry says",
                 )
-                return
+                return False
+        return True
 
 
 def scan_folder(path: str, disk: Disk | None = None) -> StoreScan:

@@ -19,6 +19,7 @@ NAME_DIGITS = 20
 MAX_OPEN_FILES = 32
 # One write of zeros: large enough that the disk is the limit, small enough to hold in memory.
 ZERO_PIECE_BYTES = 1024 * 1024
+MAGIC_BYTES = 4
 
 
 class SpareSource(Protocol):
@@ -164,6 +165,22 @@ class SegmentFiles:
                 self._dirty.add(pos - within)
             pos += part
 
+    def cut_at(self, pos: int) -> None:
+        """Drop what lies at `pos` and behind it; durable on return.
+
+        Later files go first. Then the magic at `pos` is zeroed and synced, alone: it has one byte
+        that is not zero, so it is there or not, and from then on the log ends here however much
+        of the rest reaches the disk.
+        """
+        self.drop_from(pos - pos % self.segment_bytes + self.segment_bytes)
+        if pos >= self.end:
+            return
+        if any(self.read(MAGIC_BYTES, pos)):
+            self.write(bytes(MAGIC_BYTES), pos)
+            self.file(pos).sync()
+        self.zero(pos, self.end)
+        self.file(pos).sync()
+
     def drop_from(self, start: int) -> None:
         """Remove the files that begin at `start` or later, the last one first.
 
@@ -180,10 +197,6 @@ class SegmentFiles:
             self._remove(self.starts[0])
             self._disk.sync_folder(self.folder)
             self.starts.pop(0)
-
-    def sync_now(self, pos: int) -> None:
-        """Make the file that `pos` lies in durable, here and now."""
-        self.file(pos).sync()
 
     def mark_dirty(self, starts: Iterable[int]) -> None:
         """Have these files synced with the next work, whoever wrote to them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dledger.core.member_state import Role
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.node_process import Surroundings
 from jepsen_like.simulation.swarm import NEVER
@@ -11,6 +12,10 @@ from jepsen_like.simulation.virtual_node import VirtualNode
 
 # The longest a node stays down or paused, as a multiple of the mean: no run waits for one for ever.
 LONGEST_FACTOR = 4.0
+# Share of the partitions that cut two nodes from each other and no more.
+SINGLE_LINK_CUTS = 0.2
+# How often it is looked whether somebody is down: one look costs next to nothing.
+LOOK_FOR_THE_DEAD_EVERY_S = 0.05
 
 
 class Faults:
@@ -89,7 +94,7 @@ class Faults:
             if not node.is_up and node.name not in self._planned:
                 self._planned[node.name] = None
                 self._loop.after(self._time_s(self._restarts, self._style.down_mean_s), self._restart, node)
-        self._loop.after(0.01, self._watch_for_the_dead)
+        self._loop.after(LOOK_FOR_THE_DEAD_EVERY_S, self._watch_for_the_dead)
 
     def _restart(self, node: VirtualNode) -> None:
         self._planned.pop(node.name, None)
@@ -128,9 +133,11 @@ class Faults:
         names = [node.name for node in self._nodes]
         one_way = chance.happens(network.style.one_way_cuts)
         side = chance.sample(names, 1 + chance.randrange(len(names) - 1))
+        if chance.happens(network.style.leader_cuts):
+            side = self._leaders()[:1] or side
         others = [name for name in names if name not in side]
-        if chance.happens(0.3):
-            side, others = side[:1], others[:1]  # a single link
+        if chance.happens(SINGLE_LINK_CUTS):
+            side, others = side[:1], others[:1]
         self._note(f"cut {side} {'->' if one_way else '<->'} {others}")
         self._around.coverage.count("one-way cuts" if one_way else "partitions")
         for name in side:
@@ -139,6 +146,13 @@ class Faults:
                 if not one_way:
                     network.cut(other, name)
         self._loop.after(self._time_s(chance, self._style.partition_mean_s), self._heal)
+
+    def _leaders(self) -> list[str]:
+        return [
+            node.name
+            for node in self._nodes
+            if node.process is not None and node.process.replica.state.role is Role.LEADER
+        ]
 
     def _heal(self) -> None:
         self._note("all links healed")

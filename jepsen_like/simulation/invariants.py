@@ -154,9 +154,20 @@ class Invariants:
         if promise is not None:
             witness.synced_promise = promise
 
-    def recovered(self, name: str, chains: list[int], promise: HardState) -> None:
-        """A node came back after a crash with this log and this record."""
+    def recovered(
+        self, name: str, term_chains: Sequence[tuple[int, int]], promise: HardState
+    ) -> None:
+        """A node came back after a crash: (term, chain sum) of all its entries, and its record."""
         witness = self.witnesses[name]
+        for index, (term, chain) in enumerate(term_chains):
+            # An entry may be new: the power went right behind its write.
+            if not chain or self._entries.setdefault((term, index), chain) != chain:
+                raise InvariantViolated(
+                    "recovered entries are real",
+                    f"{name} recovers entry {index} of term {term} with sum {chain}, "
+                    "that nobody wrote",
+                )
+        chains = [chain for _, chain in term_chains]
         kept = witness.synced_index
         if kept >= len(chains) or (kept >= 0 and chains[kept] != witness.chains[kept]):
             raise InvariantViolated(
@@ -233,6 +244,12 @@ class Invariants:
         if vote != witness.name:
             raise InvariantViolated(
                 "one vote a term", f"{witness.name} leads term {term}, its vote went to {vote}"
+            )
+        voters = [w.name for w in self.witnesses.values() if w.votes.get(term) == witness.name]
+        if len(voters) < self.quorum:
+            raise InvariantViolated(
+                "leaders have a quorum's votes",
+                f"{witness.name} leads term {term} by the votes of {voters}",
             )
         last = len(self.committed) - 1
         if last >= 0 and (

@@ -14,7 +14,7 @@ from dledger.core.entry_handler import Accepted, NoopEntry, Truncation, Write
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
 from dledger.core.replica import Outgoing, Replica
-from dledger.entry import Body, Magic, decode_entries, headers
+from dledger.entry import NO_TERM, Body, Magic, decode_entries, headers
 from dledger.errors import Discarded, DLedgerError, InvariantBroken, LeadershipLost, NotLeader
 from dledger.messages import Message, Phase, PushRequest, PushResponse
 from dledger.pending import Outcome, PendingAppends
@@ -65,13 +65,15 @@ class Arrivals:
         return Arrivals([], [], [], [], [])
 
 
-def log_chains(store: SegmentStore) -> list[int]:
-    """The chain sum of every entry of a store."""
-    chains: list[int] = []
-    while len(chains) <= store.last_index:
-        raw = store.read(len(chains), store.last_index, READ_BYTES)
-        chains += [header.chain_crc for _, header in headers(raw)]
-    return chains
+def log_chains(store: SegmentStore) -> list[tuple[int, int]]:
+    """Term and chain sum of every entry of a store. Raises BatchInvalid if one is broken."""
+    found: list[tuple[int, int]] = []
+    while (first := len(found)) <= store.last_index:
+        raw = store.read(first, store.last_index, READ_BYTES)
+        term, chain = found[-1] if found else (NO_TERM, 0)
+        verify_batch(raw, first, chain, term)
+        found += [(header.term, header.chain_crc) for _, header in headers(raw)]
+    return found
 
 
 class NodeProcess:

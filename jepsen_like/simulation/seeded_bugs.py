@@ -7,7 +7,7 @@ bug is planted in this process only, and only while a run lasts: nothing in the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from dledger.core.entry_handler import EntryHandler, Truncation
@@ -177,20 +177,6 @@ def _leader_counts_its_cache() -> list[Replacement]:
     return [Replacement(Replica, "propose", propose)]
 
 
-@_bug("acknowledgement-of-any-term", "an answer to an earlier leadership counts")
-def _acknowledgement_of_any_term() -> list[Replacement]:
-    received = Replica.receive
-
-    def receive(self: Replica, sender: str, message: Message, now: float) -> None:
-        if isinstance(message, PushResponse) and message.term < self.state.term:
-            # What was verified then is believed to be this term's log.
-            match = min(message.verified, self.view.last_index)
-            message = message._replace(term=self.state.term, match=match)
-        received(self, sender, message, now)
-
-    return [Replacement(Replica, "receive", receive)]
-
-
 @_bug("pushes-of-any-term", "a follower takes the pushes of a deposed leader")
 def _pushes_of_any_term() -> list[Replacement]:
     received = Replica.receive
@@ -288,12 +274,11 @@ def _torn_tail_kept() -> list[Replacement]:
 def _failed_sync_ignored() -> list[Replacement]:
     def run(self: SegmentSyncWork) -> None:
         for file in self._files:
-            try:
+            with suppress(OSError):
                 file.sync()
-            except OSError:
-                continue
-        if self.record is not None:
-            self._hard_state_file.write(self.record, durable=True)
+        with suppress(OSError):
+            if self.record is not None:
+                self._hard_state_file.write(self.record, durable=True)
         self.done = True
 
     return [Replacement(SegmentSyncWork, "run", run)]

@@ -27,6 +27,7 @@ class NetworkStyle:
     loss: float
     duplication: float
     one_way_cuts: float  # share of the partitions that cut one direction only
+    leader_cuts: float  # share of the partitions that have the leader alone on one side
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +99,12 @@ def swarm_of(
             append_every_s=chance.choice((0.03, 0.1, 0.2, 0.5)),
             entries_at_once=chance.choice((1, 1, 3, 8)),
             largest_body_bytes=body_bytes,
-            read_every_s=chance.choice((0.1, 0.3, 1.0)),
+            read_every_s=chance.choice((0.03, 0.1, 0.5)),
             wrong_node=chance.choice((0.05, 0.3)),
         ),
         turn_mean_s=chance.choice((0.000_05, 0.000_5, 0.005)),
         sync_mean_s=chance.choice((0.000_3, 0.003, 0.03)),
-        slow_sync=chance.choice((0.0, 0.0, 0.02)),
+        slow_sync=chance.choice((0.0, 0.0, 0.02, 0.2)),
         batch_bytes=chance.choice((1, 200, 1_000, 65_536)),
         segment_bytes=chance.choice((512, 1_024, 4_096, 16_384)),
         index_segment_bytes=chance.choice((256, 1_024, 8_192)),
@@ -126,6 +127,7 @@ def _network(chance: Chance) -> NetworkStyle:
         loss=chance.choice((0.0, 0.0, 0.02, 0.15)),
         duplication=chance.choice((0.0, 0.0, 0.02, 0.2)),
         one_way_cuts=chance.choice((0.0, 0.3, 1.0)),
+        leader_cuts=chance.choice((0.0, 0.5, 0.9)),
     )
 
 
@@ -143,7 +145,7 @@ def _faults(chance: Chance, election_timeout_s: float) -> FaultStyle:
         sync_error_every_s=chance.choice((NEVER, NEVER, NEVER, 8.0)),
         crash=CrashStyle(
             keep=chance.choice((0.0, 0.5, 0.9)),
-            torn=chance.choice((0.0, 0.1, 0.5)),
+            torn=chance.choice((0.0, 0.5, 0.9)),
             names_in_order=chance.happens(0.5),
         ),
     )

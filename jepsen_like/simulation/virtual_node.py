@@ -70,8 +70,7 @@ class VirtualNode:
             around.coverage.count("failed syncs")
             self.crash(power=True)
             return
-        chains = log_chains(store)
-        around.invariants.recovered(self.name, chains, store.hard_state)
+        around.invariants.recovered(self.name, log_chains(store), store.hard_state)
         batches = Batches(store, around.swarm.batch_bytes)
         random = self._elections.random
         replica = Replica(self._config, store.view(), store.hard_state, batches, random, now)

@@ -39,9 +39,7 @@ class Maker:
         if self.kind == "memory":
             store = MemoryStore(self.config)
         else:
-            store = open_store(
-                OsDisk(), str(self._folder), self.config, "group", f"n{self._made}"
-            )
+            store = open_store(OsDisk(), str(self._folder), self.config, "group", f"n{self._made}")
         self._closing.callback(store.close)
         return store
 
@@ -160,7 +158,7 @@ def test_a_read_gives_at_least_one_entry_and_at_most_the_bytes_asked_for(make: M
         raw = store.read(0, 9, max_bytes)
         assert len(raw) % 98 == 0
         assert len(raw) <= max_bytes
-    assert [entry.index for entry in decode_entries(store.read(4, 5, 1 << 20))][0] == 4
+    assert decode_entries(store.read(4, 5, 1 << 20))[0].index == 4
     assert decode_entries(store.read(5, 5, 1 << 20))[-1].index == 5
     assert decode_entries(store.read(9, 10**9, 1 << 20))[-1].index == 9
 

@@ -115,7 +115,7 @@ def test_a_failed_write_ends_the_store_and_keeps_what_was_synced(
         lambda: store.begin_sync(None),
         lambda: store.read(0, 0, 1),
         lambda: store.truncate_after(0),
-        lambda: store.save_committed(),
+        store.save_committed,
     ):
         with pytest.raises(DiskFailed):
             call()

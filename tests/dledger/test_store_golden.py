@@ -38,7 +38,7 @@ def expected_entries(node: Path) -> list[dict[str, str]]:
 
 def expected_state(node: Path) -> dict[str, str]:
     fields = (field.split("=") for field in (node / "state.txt").read_text().split())
-    return {key: value for key, value in fields}
+    return dict(fields)
 
 
 def test_the_golden_folders_are_there() -> None:
@@ -50,16 +50,22 @@ def test_the_golden_folders_are_there() -> None:
 def test_a_scan_finds_what_java_finds(node: Path) -> None:
     scan = scan_folder(str(node))
     found = []
-    for (magic, size, index, term, pos, channel, chain, body_sum, body_size), path, at in (
-        scan.entries()
-    ):
+    for (
+        magic,
+        size,
+        index,
+        term,
+        pos,
+        channel,
+        chain,
+        body_sum,
+        body_size,
+    ), path, at in scan.entries():
         with open(path, "rb") as file:
             file.seek(at + 48)
             digest = hashlib.sha256(file.read(body_size)).hexdigest()
-        found.append(
-            [index, term, pos, size, channel, signed(chain), signed(body_sum), body_size]
-            + [digest, magic]
-        )
+        sums = (signed(chain), signed(body_sum))
+        found.append([index, term, pos, size, channel, *sums, body_size, digest, magic])
     wanted = [
         [int(v) if k != "sha256" else v for k, v in row.items()] for row in expected_entries(node)
     ]
@@ -150,7 +156,9 @@ def test_the_bytes_of_entries_and_index_are_javas_but_for_the_sums(tmp_path: Pat
     for entry in range(4):
         assert any(first[entry * 54 + 36 : entry * 54 + 44])
         first[entry * 54 + 36 : entry * 54 + 44] = bytes(8)
-    java = "00000001 00000036 {0:016x} 0000000000000003 {1:016x} 00000000 00000000 00000000 00000006"
+    java = (
+        "00000001 00000036 {0:016x} 0000000000000003 {1:016x} 00000000 00000000 00000000 00000006"
+    )
     for entry in range(4):
         wanted = bytes.fromhex(java.format(entry, entry * 54)) + b"body-%d" % entry
         assert first[entry * 54 : entry * 54 + 54] == wanted

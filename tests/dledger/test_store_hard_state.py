@@ -8,7 +8,7 @@ import pytest
 
 from dledger.core.hard_state import HardState
 from dledger.entry import Magic
-from dledger.errors import HardStateLost
+from dledger.errors import HardStateLost, InvariantBroken
 from dledger.store.disk import OsDisk
 from dledger.store.hard_state_file import (
     FILE_BYTES,
@@ -131,6 +131,17 @@ def test_term_and_vote_are_there_after_the_sync_and_a_kill(tmp_path: Path) -> No
         store._files.close()
         store = open_one(tmp_path)
         assert store.hard_state == state
+    store.close()
+
+
+@pytest.mark.parametrize("broken", [HardState(4, "n1"), HardState(5, "n2"), HardState(5, None)])
+def test_a_promise_is_never_taken_back(tmp_path: Path, broken: HardState) -> None:
+    store = open_one(tmp_path)
+    store.begin_sync(HardState(5, "n1")).run()
+    with pytest.raises(InvariantBroken):
+        store.begin_sync(broken)
+    store.begin_sync(HardState(5, "n1", 0)).run()
+    store.begin_sync(HardState(6, None)).run()
     store.close()
 
 

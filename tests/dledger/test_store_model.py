@@ -70,8 +70,10 @@ class StoreMachine(RuleBasedStateMachine):
         for index, body in enumerate(bodies, first):
             pos = self.leader.header_at(index).pos + HEADER_BYTES
             if isinstance(body, PositionedBody):
-                body = body.head + pos.to_bytes(8, "big") + body.tail
-            self.model.append((self.term, magic, body))
+                placed = body.head + pos.to_bytes(8, "big") + body.tail
+            else:
+                placed = body
+            self.model.append((self.term, magic, placed))
 
     @rule(max_bytes=st.integers(0, 600))
     def replicate(self, max_bytes: int) -> None:
@@ -92,6 +94,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(vote=st.sampled_from([None, "n0", "n1"]), with_state=st.booleans())
     def sync(self, vote: str | None, with_state: bool) -> None:
+        self.term += with_state
         state = HardState(self.term, vote) if with_state else None
         work = self.leader.begin_sync(state)
         work.run()
@@ -172,8 +175,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert [entry.header.term for entry in entries] == [term for term, _, _ in self.model]
         end = self.leader.end_pos
         content = b"".join(
-            path.read_bytes()
-            for path in sorted((self.folder / "dledger-n0" / "data").iterdir())
+            path.read_bytes() for path in sorted((self.folder / "dledger-n0" / "data").iterdir())
         )
         assert not any(content[end:])
         assert end % self.config.segment_bytes <= self.config.segment_bytes - BLANK_BYTES
@@ -196,4 +198,4 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 TestStoreMachine = StoreMachine.TestCase
-TestStoreMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestStoreMachine.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)

@@ -119,7 +119,11 @@ class LosingDisk:
         """Folders are there when a name in them is."""
 
     def list(self, path: str) -> list[str]:
-        names = {name[len(path) + 1 :].split("/")[0] for name in self._seen if name.startswith(path + "/")}
+        names = {
+            name[len(path) + 1 :].split("/")[0]
+            for name in self._seen
+            if name.startswith(path + "/")
+        }
         return sorted(names)
 
     def open(self, path: str, *, writable: bool = True) -> LosingFile:

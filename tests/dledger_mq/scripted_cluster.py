@@ -243,3 +243,11 @@ async def start(nursery: trio.Nursery, peer: Peer) -> str:
     address: Address = await nursery.start(serve, "127.0.0.1", 0, peer)
     peer.address = str(address)
     return peer.address
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until something has come about, at most five seconds."""
+    with trio.fail_after(5):
+        # What is waited for has no event of its own: it is the effect of several messages.
+        while not condition():  # noqa: ASYNC110
+            await trio.sleep(0.005)

@@ -22,7 +22,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
 from remoting.connection import Connection
 from remoting.properties import decode_properties
-from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, Store, start
+from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, Store, start, until
 
 SEND = RequestCode.SEND_MESSAGE_V2
 
@@ -246,12 +246,15 @@ async def test_leaving_the_block_by_an_error_tells_every_outcome_once_and_keeps_
     outcomes: list[SendOutcome] = []
     async with running() as cluster:
         cluster.first.answers[SEND] = lambda _connection, _command: None
-        with pytest.raises(KeyError):
+
+        async def use() -> None:
             async with cluster.producer() as producer:
                 producer.send_nowait(Message("T", b"x"), outcomes.append)
-                while not cluster.first.asked(SEND):
-                    await trio.sleep(0.01)
+                await until(lambda: bool(cluster.first.asked(SEND)))
                 raise KeyError
+
+        with pytest.raises(KeyError):
+            await use()
     assert [type(outcome) for outcome in outcomes] == [OutcomeUnknown]
 
 
@@ -278,8 +281,6 @@ async def test_a_closed_producer_says_so() -> None:
 async def test_a_producer_is_known_by_its_heartbeat_and_leaves_its_group() -> None:
     async with running() as cluster, cluster.producer() as producer:
         await producer.send(Message("T", b"x"))
-        with trio.fail_after(2):
-            while not cluster.first.asked(RequestCode.HEART_BEAT):
-                await trio.sleep(0.01)
+        await until(lambda: bool(cluster.first.asked(RequestCode.HEART_BEAT)))
     (left,) = cluster.first.asked(RequestCode.UNREGISTER_CLIENT)
     assert left.fields["producerGroup"] == "group"

@@ -191,6 +191,12 @@ def test_a_damaged_record_raises_nothing_but_its_error(
             assert sum(len(one.body) + 91 for one in found) <= len(damaged)
 
 
+def test_a_record_longer_than_its_fields_is_refused() -> None:
+    longer = (len(GOLDEN) + 3).to_bytes(4, "big") + GOLDEN[4:] + b"???"
+    with pytest.raises(MessageMalformed, match="record of 115 bytes has fields of 112"):
+        decode_record(longer)
+
+
 @pytest.mark.parametrize("cut", [1, 7, 8, 50, 111])
 def test_a_record_that_is_cut_off_is_refused(cut: int) -> None:
     with pytest.raises(MessageMalformed):
@@ -235,6 +241,14 @@ def test_a_message_of_a_batch_without_properties_takes_24_bytes() -> None:
     raw = encode_batch_body([BatchMessage(b"hi")])
     assert raw[:4] == b"\x00\x00\x00\x18"
     assert len(raw) == 24
+
+
+@pytest.mark.parametrize(("at", "value"), [(3, 29), (19, 3), (19, 200), (16, 255), (23, 2)])
+def test_a_batch_whose_lengths_contradict_one_another_is_refused(at: int, value: int) -> None:
+    raw = bytearray(encode_batch_body([BatchMessage(b"hi", b"a\x01b\x02"), BatchMessage(b"x")]))
+    raw[at] = value
+    with pytest.raises(MessageMalformed, match="batch"):
+        decode_batch_body(bytes(raw))
 
 
 @pytest.mark.parametrize("name", ["cpp-send-batch", "java53-send-batch"])

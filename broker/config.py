@@ -1,0 +1,80 @@
+"""What a broker is told when it starts, checked."""
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from broker.errors import SettingInvalid
+from broker.limits import BrokerLimits
+from remoting.address import Address, parse_address
+from remoting.errors import AddressMalformed
+
+DEFAULT_CLUSTER = "DefaultCluster"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BrokerConfig:
+    """One member of a group of brokers. Raises SettingInvalid when it cannot be.
+
+    Attributes:
+        group: the dledger group, which is the broker name that clients see.
+        node_id: this member.
+        peers: every member, this one included: id -> host:port of its log traffic.
+        listen: where clients connect.
+        advertise: how clients reach that, an IPv4 address; `listen` when None.
+        nameservers: "host:port" of each name server.
+        directory: where log and consume queues lie.
+        cluster: the cluster's name.
+        auto_create_topics: whether a first message makes its topic.
+        limits: what is held at most.
+    """
+
+    group: str
+    node_id: str
+    peers: Mapping[str, str]
+    listen: Address
+    advertise: Address | None = None
+    nameservers: tuple[str, ...] = ()
+    directory: Path
+    cluster: str = DEFAULT_CLUSTER
+    auto_create_topics: bool = True
+    limits: BrokerLimits = field(default_factory=BrokerLimits)
+
+    def __post_init__(self) -> None:
+        """Judge the settings."""
+        setting = "--listen" if self.advertise is None else "--advertise"
+        try:
+            address = ipaddress.IPv4Address(self.address.host)
+        except ValueError:
+            raise SettingInvalid(
+                setting,
+                f"{self.address.host} is no IPv4 address, and C++ and JavaScript clients read no "
+                "other: give one, as 127.0.0.1:10911",
+            ) from None
+        if address.is_unspecified:
+            raise SettingInvalid(
+                "--advertise", f"clients cannot connect to {address}: say which address they use"
+            )
+        for nameserver in self.nameservers:
+            read_address("--nameservers", nameserver)
+        if not self.cluster or not self.cluster.isprintable() or " " in self.cluster:
+            raise SettingInvalid("--cluster", f"{self.cluster!r}: give a name without spaces")
+
+    @property
+    def address(self) -> Address:
+        """How clients reach this broker."""
+        return self.listen if self.advertise is None else self.advertise
+
+
+def read_address(setting: str, text: str) -> Address:
+    """Read "host:port". Raises SettingInvalid that names the setting."""
+    try:
+        return parse_address(text)
+    except AddressMalformed as error:
+        raise SettingInvalid(setting, str(error)) from None
+
+
+def read_nameservers(text: str) -> tuple[str, ...]:
+    """Read "host:port;host:port", as RocketMQ writes a list of name servers."""
+    return tuple(part.strip() for part in text.split(";") if part.strip())

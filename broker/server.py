@@ -1,0 +1,240 @@
+"""A broker, put together: a node of the log, the server for clients, and the registrations."""
+
+from collections.abc import Callable, Mapping
+
+import trio
+
+from broker.admin_processor import AdminProcessor
+from broker.client_processor import ClientProcessor
+from broker.config import BrokerConfig
+from broker.consumers import Consumers
+from broker.held_pulls import HeldPulls
+from broker.limits import MAX_HOLD_SECONDS
+from broker.log_changes import OffsetCommits
+from broker.machine import BrokerMachine
+from broker.message_reader import MessageReader
+from broker.offset_processor import OffsetProcessor
+from broker.pull_processor import PullProcessor
+from broker.queue_locks import QueueLocks
+from broker.registrar import Registrar
+from broker.requests import Requests
+from broker.send_processor import SendProcessor
+from broker.sends import Sends
+from broker.store.consume_queues import ConsumeQueues
+from broker.topic_changes import TopicChanges
+from dledger.config import NodeConfig
+from dledger.node import Node, open_node
+from dledger.status import RoleChange
+from remoting.client import RemotingClient
+from remoting.server import serve
+
+# How often waiting pulls are looked over: a hold of 15 s may last this much longer.
+TICK_SECONDS = 0.2
+
+# How often consumers are looked over for silence; RocketMQ's value.
+EXPIRE_CLIENTS_SECONDS = 10.0
+
+
+class Broker:
+    """One running member. Made by `run_broker`.
+
+    Attributes:
+        node: its member of the log's group.
+        machine: the folded log.
+        requests: what answers clients.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        node: Node,
+        machine: BrokerMachine,
+        client: RemotingClient,
+        wall_clock_ms: Callable[[], int],
+        process_id: int,
+    ) -> None:
+        self.config = config
+        self.node = node
+        self.machine = machine
+        self._started_ms = wall_clock_ms()
+        state, limits = machine.state, config.limits
+        reader = MessageReader(machine, node)
+        consumers = Consumers()
+        self._held = HeldPulls(limits.max_held_pulls)
+        self._registrar = Registrar(
+            client,
+            config.nameservers,
+            config.cluster,
+            config.group,
+            str(config.address),
+            state,
+            lambda: self.requests.led_term,
+        )
+        self._sends = Sends(state, node, config.address, limits, wall_clock_ms, process_id)
+        commits = OffsetCommits(node, limits.max_waiting_commits)
+        changes = TopicChanges(
+            state,
+            node,
+            self._sends,
+            limits,
+            wall_clock_ms,
+            self._registrar.announce,
+            config.auto_create_topics,
+        )
+        self.requests = Requests(
+            config.group,
+            node,
+            self._sends,
+            changes,
+            commits,
+            SendProcessor(state, self._sends, changes, reader, config.group),
+            PullProcessor(
+                state,
+                reader,
+                consumers,
+                commits,
+                self._held,
+                trio.current_time,
+                MAX_HOLD_SECONDS,
+                limits.max_offset_tables,
+            ),
+            ClientProcessor(
+                state, consumers, QueueLocks(limits.max_locks), changes, limits, trio.current_time
+            ),
+            OffsetProcessor(state, reader, commits, limits),
+            AdminProcessor(
+                state,
+                node,
+                changes,
+                reader,
+                consumers,
+                config.group,
+                self._settings(),
+                self._figures,
+            ),
+            self._registrar.announce,
+        )
+        machine.on_applied = self.requests.applied
+
+    async def run(
+        self, report: Callable[[str], None], task_status: trio.TaskStatus["Broker"]
+    ) -> None:
+        """Serve until cancelled.
+
+        Raises:
+            PortInUse, ListenFailed: clients cannot connect.
+        """
+        name = f"broker {self.config.node_id}"
+        try:
+            async with trio.open_nursery() as nursery:
+                listen = self.config.listen
+                address = await nursery.start(serve, listen.host, listen.port, self.requests)
+                report(f"{name} listening on {address}")
+                nursery.start_soon(self._registrar.run)
+                nursery.start_soon(self._tick)
+                nursery.start_soon(self._expire_clients)
+                nursery.start_soon(self._follow_role, name, report)
+                task_status.started(self)
+        finally:
+            self.machine.on_applied = None
+
+    async def _follow_role(self, name: str, report: Callable[[str], None]) -> None:
+        async for change in self.node.role_changes():
+            self.requests.follow_role()
+            report(f"{name} {_role_words(change)}")
+
+    async def _tick(self) -> None:
+        while True:
+            await trio.sleep(TICK_SECONDS)
+            self.requests.tick()
+
+    async def _expire_clients(self) -> None:
+        while True:
+            await trio.sleep(EXPIRE_CLIENTS_SECONDS)
+            self.requests.expire_clients()
+
+    def _settings(self) -> dict[str, str]:
+        config = self.config
+        return {
+            "autoCreateTopicEnable": str(config.auto_create_topics).lower(),
+            "brokerClusterName": config.cluster,
+            "brokerName": config.group,
+            "dLegerGroup": config.group,
+            "dLegerPeers": ";".join(f"{peer}-{at}" for peer, at in config.peers.items()),
+            "dLegerSelfId": config.node_id,
+            "enableDLegerCommitLog": "true",
+            "listenPort": str(config.listen.port),
+            "namesrvAddr": ";".join(config.nameservers),
+            "storePathRootDir": str(config.directory),
+        }
+
+    def _figures(self) -> Mapping[str, str]:
+        """What RocketMQ's tools show, and what this broker knows besides."""
+        status, state = self.node.status(), self.machine.state
+        return {
+            "bootTimestamp": str(self._started_ms),
+            "brokerVersion": "409",
+            "brokerVersionDesc": "V4_9_8",
+            "commitLogMaxOffset": str(self.machine.log_end),
+            "commitLogMinOffset": "0",
+            "dispatchBehindBytes": "0",
+            "dledgerApplied": str(status.applied),
+            "dledgerCommitted": str(status.committed),
+            "dledgerLeader": status.leader or "",
+            "dledgerReady": str(status.ready).lower(),
+            "dledgerRole": status.role,
+            "dledgerTerm": str(status.term),
+            "groups": str(len(state.groups)),
+            "msgPutTotalTodayNow": str(state.messages),
+            "pullHeld": str(len(self._held)),
+            "pullThreadPoolQueueSize": str(len(self._held)),
+            "refusedEntries": str(state.refused_entries),
+            "sendThreadPoolQueueSize": str(self._sends.waiting_messages),
+            "topics": str(len(state.topics)),
+        }
+
+
+async def run_broker(
+    config: BrokerConfig,
+    *,
+    wall_clock_ms: Callable[[], int],
+    process_id: int,
+    report: Callable[[str], None],
+    task_status: trio.TaskStatus[Broker] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Run one member until cancelled. Start it by `nursery.start`, which returns the `Broker`.
+
+    Args:
+        config: its settings.
+        wall_clock_ms: milliseconds since 1970; decides store times.
+        process_id: makes generated message keys unique.
+        report: told one line when it listens and at each change of role.
+        task_status: told the broker when it listens.
+
+    Raises:
+        Fatal: the log cannot be opened, or the member cannot go on.
+        PortInUse, ListenFailed: clients cannot connect.
+    """
+    queues = ConsumeQueues(config.directory / "consumequeue")
+    machine = BrokerMachine(queues)
+    node_config = NodeConfig(
+        group=config.group,
+        node_id=config.node_id,
+        peers=config.peers,
+        data_dir=config.directory,
+    )
+    try:
+        async with open_node(node_config, machine) as node, trio.open_nursery() as nursery:
+            client = RemotingClient(nursery)
+            broker = Broker(config, node, machine, client, wall_clock_ms, process_id)
+            await broker.run(report, task_status)
+    finally:
+        queues.close()
+
+
+def _role_words(change: RoleChange) -> str:
+    """A role for people: `leader of term 3`, `follower of term 3, leader n1`."""
+    words = f"{change.role.lower()} of term {change.term}"
+    if change.role.lower() == "leader":
+        return words if change.ready else f"{words}, not ready yet"
+    return f"{words}, leader {change.leader or 'unknown'}"

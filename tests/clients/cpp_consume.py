@@ -1,0 +1,103 @@
+"""Consume with the C++ client (PyPI `rocketmq`); exit 0 once so many keys of the run have come.
+
+Prints "ready" when it has started, then one key a line. Runs in a virtual environment of its own.
+"""
+
+import argparse
+import sys
+import threading
+import time
+from typing import Any
+
+from rocketmq.client import (  # type: ignore[import-not-found,unused-ignore]
+    MessageModel,
+    PullConsumer,
+    PushConsumer,
+    RecvMessage,
+    dll,
+)
+
+CONSUMED = 0
+AGAIN = 1
+
+
+def main() -> int:
+    options = read_options()
+    return pull(options) if options.pull else push(options)
+
+
+def read_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names")
+    parser.add_argument("topic")
+    parser.add_argument("group")
+    parser.add_argument("run", help="only keys that begin with it count")
+    parser.add_argument("--expect", type=int, default=20)
+    parser.add_argument("--tags", default="*")
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--fail-first", type=int, default=0)
+    parser.add_argument("--broadcast", action="store_true")
+    parser.add_argument("--orderly", action="store_true")
+    parser.add_argument("--pull", action="store_true")
+    return parser.parse_args()
+
+
+def key_of(message: Any) -> str:
+    return (message.keys or b"").decode()
+
+
+def pull(options: argparse.Namespace) -> int:
+    consumer = PullConsumer(options.group)
+    consumer.set_namesrv_addr(options.names)
+    consumer.start()
+    print("ready", flush=True)
+    keys = {key_of(message) for message in consumer.pull(options.topic, options.tags, 32)}
+    consumer.shutdown()
+    keys = {key for key in keys if key.startswith(f"{options.run}-")}
+    print(f"{len(keys)} of {options.expect} keys")
+    return 0 if len(keys) == options.expect else 2
+
+
+def push(options: argparse.Namespace) -> int:
+    consumer = PushConsumer(
+        options.group,
+        orderly=options.orderly,
+        message_model=MessageModel.BROADCASTING if options.broadcast else MessageModel.CLUSTERING,
+    )
+    consumer.set_namesrv_addr(options.names)
+    lock = threading.Lock()
+    keys: set[str] = set()
+    enough = threading.Event()
+    to_fail = options.fail_first
+
+    def on_message(_consumer: object, handle: object) -> int:
+        # The package's own `subscribe` can ask for a repeat only by raising in a callback of C,
+        # whose result is then undefined; so the status is returned here.
+        nonlocal to_fail
+        message = RecvMessage(handle)
+        key = key_of(message)
+        with lock:
+            if to_fail:
+                to_fail -= 1
+                print(f"failing {key}", flush=True)
+                return AGAIN
+            if key.startswith(f"{options.run}-") and key not in keys:
+                keys.add(key)
+                print(key, flush=True)
+            if len(keys) >= options.expect:
+                enough.set()
+        return CONSUMED
+
+    dll.Subscribe(consumer._handle, options.topic.encode(), options.tags.encode())
+    consumer._register_callback(on_message)
+    consumer.start()
+    print("ready", flush=True)
+    met = enough.wait(options.seconds)
+    time.sleep(0.3)  # what comes too much would come now
+    consumer.shutdown()
+    print(f"{len(keys)} of {options.expect} keys")
+    return 0 if met and len(keys) == options.expect else 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

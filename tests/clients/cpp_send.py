@@ -1,0 +1,123 @@
+"""Send keyed messages with the C++ client (PyPI `rocketmq`); exit 0 if every send succeeded.
+
+Runs in a virtual environment of its own, so it may use nothing of this project.
+"""
+
+import argparse
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rocketmq.client import Message, Producer  # type: ignore[import-not-found,unused-ignore]
+
+ASYNC_SECONDS = 30
+
+
+def main() -> int:
+    options = read_options()
+    producer = Producer(f"{options.run}-senders", timeout=3000)
+    producer.set_namesrv_addr(options.names)
+    producer.start()
+    messages = [make(options, number) for number in range(options.count)]
+    failed = MODES[options.mode](producer, messages, options)
+    if options.mode == "oneway":
+        time.sleep(1)  # nothing tells when the last one has left
+    producer.shutdown()
+    print(f"{options.count - failed} of {options.count} sent")
+    return 1 if failed else 0
+
+
+def read_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("names")
+    parser.add_argument("topic")
+    parser.add_argument("run", help="every key begins with it")
+    parser.add_argument("mode", choices=list(MODES))
+    parser.add_argument("--count", type=int, default=20)
+    parser.add_argument("--size", type=int, default=0, help="pad bodies to so many bytes")
+    parser.add_argument("--tags", default="red", help="in turn, separated by commas")
+    parser.add_argument("--pause", type=float, default=0.0, help="seconds between messages")
+    parser.add_argument("--tries", type=int, default=1, help="of the application, a second apart")
+    return parser.parse_args()
+
+
+def make(options: argparse.Namespace, number: int) -> Any:
+    key = f"{options.run}-{number}"
+    tags = options.tags.split(",")
+    message = Message(options.topic)
+    message.set_keys(key)
+    message.set_tags(tags[number % len(tags)])
+    message.set_body(key.ljust(options.size, "."))
+    return message
+
+
+def one_by_one(
+    messages: list[Any], options: argparse.Namespace, send: Callable[[Any, int], object]
+) -> int:
+    """Send each message, again after a failure; how many failed for good."""
+    failed = 0
+    for number, message in enumerate(messages):
+        for attempt in range(options.tries):
+            try:
+                send(message, number)
+                break
+            except Exception as error:
+                print(f"message {number}, attempt {attempt}: {error}", flush=True)
+                time.sleep(1)
+        else:
+            failed += 1
+        time.sleep(options.pause)
+    return failed
+
+
+def send_sync(producer: Any, messages: list[Any], options: argparse.Namespace) -> int:
+    return one_by_one(messages, options, lambda message, _: producer.send_sync(message))
+
+
+def send_oneway(producer: Any, messages: list[Any], options: argparse.Namespace) -> int:
+    return one_by_one(messages, options, lambda message, _: producer.send_oneway(message))
+
+
+def send_orderly(producer: Any, messages: list[Any], options: argparse.Namespace) -> int:
+    return one_by_one(
+        messages, options, lambda message, number: producer.send_orderly(message, number % 2)
+    )
+
+
+def send_batch(producer: Any, messages: list[Any], options: argparse.Namespace) -> int:
+    producer.send_batch(messages)
+    return 0
+
+
+def send_async(producer: Any, messages: list[Any], options: argparse.Namespace) -> int:
+    ended = threading.Semaphore(0)
+    problems: list[object] = []
+
+    def failed(error: object) -> None:
+        problems.append(error)
+        ended.release()
+
+    for message in messages:
+        producer.send_async(message, lambda _result: ended.release(), failed)
+    deadline = time.monotonic() + ASYNC_SECONDS
+    missing = 0
+    for _ in messages:
+        if not ended.acquire(timeout=max(deadline - time.monotonic(), 0)):
+            missing += 1
+    for problem in problems:
+        print(problem)
+    return missing + len(problems)
+
+
+MODES: dict[str, Callable[[Any, list[Any], argparse.Namespace], int]] = {
+    "sync": send_sync,
+    "async": send_async,
+    "oneway": send_oneway,
+    "orderly": send_orderly,
+    "batch": send_batch,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""A real group of three brokers and a name server, started by the project's own command."""
+
+import json
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import TracebackType
+
+READY_SECONDS = 30
+END_SECONDS = 15
+RESTART_AFTER_SECONDS = 3
+
+
+class LocalCluster:
+    """`dledger-mq up` in a folder, from the first line to the last."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "group"
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.names = f"127.0.0.1:{probe.getsockname()[1]}"
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        self._log = (folder / "up.log").open("w")
+        self._up: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> "LocalCluster":
+        self._up = subprocess.Popen(
+            [sys.executable, "-m", "dledger_mq", "up"]
+            + ["--dir", str(self._folder), "--nameserver", self.names]
+            + ["--restart-after", str(RESTART_AFTER_SECONDS)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        threading.Thread(target=self._read, daemon=True).start()
+        while True:
+            line = self._lines.get(timeout=READY_SECONDS)
+            if line is None:
+                raise RuntimeError(f"the group did not start; see {self._log.name}")
+            if line.startswith("ready"):
+                return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._up is not None:
+            self._up.send_signal(signal.SIGTERM)
+            self._up.wait(END_SECONDS)
+        self._log.close()
+
+    def command(self, *arguments: str) -> str:
+        """Run `dledger-mq` with this name server; what it prints."""
+        return subprocess.run(
+            [sys.executable, "-m", "dledger_mq", *arguments],
+            env={**os.environ, "NAMESRV_ADDR": self.names},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+            timeout=READY_SECONDS,
+        ).stdout
+
+    def kill_leader(self) -> str:
+        """Kill the leader's process as if the power went; its name. It is started again later."""
+        nodes = json.loads(self.command("status", "--dir", str(self._folder), "--json"))
+        (leader,) = [node for node in nodes if node["leads"]]
+        os.kill(leader["pid"], signal.SIGKILL)
+        return str(leader["node"])
+
+    def _read(self) -> None:
+        if self._up is not None and self._up.stdout is not None:
+            with self._up.stdout:
+                for line in self._up.stdout:
+                    self._log.write(line)
+                    self._log.flush()
+                    self._lines.put(line)
+        self._lines.put(None)

@@ -1,0 +1,364 @@
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from dledger_mq import (
+    Client,
+    ConsumeFrom,
+    ConsumeResult,
+    GroupInUse,
+    MessageModel,
+    OffsetFileUnreadable,
+    PushConsumer,
+    PushOptions,
+    ReceivedMessage,
+)
+from remoting.codes import RequestCode
+from remoting.command import Command
+from remoting.connection import Connection
+from remoting.properties import encode_properties
+from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, Store, start, until
+
+GROUP = "readers"
+
+
+class Inbox:
+    """A listener that remembers."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.messages: list[ReceivedMessage] = []
+        self.failures = failures
+        self._came = trio.Event()
+
+    async def __call__(self, messages: Sequence[ReceivedMessage]) -> ConsumeResult:
+        if self.failures:
+            self.failures -= 1
+            return ConsumeResult.RETRY
+        self.messages += messages
+        self._came.set()
+        return ConsumeResult.SUCCESS
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return sorted(message.body for message in self.messages)
+
+    async def wait(self, count: int) -> None:
+        with trio.fail_after(5):
+            while len(self.messages) < count:
+                self._came = trio.Event()
+                await self._came.wait()
+
+
+def share(consumer: PushConsumer) -> list[int]:
+    """The queues of T that a consumer reads."""
+    return [queue.queue_id for queue in consumer.queues() if queue.topic == "T"]
+
+
+class Cluster:
+    def __init__(self) -> None:
+        self.names = ScriptedNames()
+        self.store = Store()
+        self.first = ScriptedBroker(self.store)
+        self.second = ScriptedBroker(self.store)
+
+    def consumer(
+        self,
+        inbox: Inbox,
+        topics: str | dict[str, str] = "T",
+        consume_from: ConsumeFrom = ConsumeFrom.FIRST,
+        options: PushOptions | None = None,
+    ) -> PushConsumer:
+        return PushConsumer(
+            GROUP,
+            topics,
+            inbox,
+            nameservers=[self.names.address],
+            consume_from=consume_from,
+            options=options,
+        )
+
+    def lead(self, broker: ScriptedBroker) -> None:
+        self.names.set_route("T", broker.address)
+        self.names.set_route(f"%RETRY%{GROUP}", broker.address, queues=1)
+
+
+@asynccontextmanager
+async def running() -> AsyncIterator[Cluster]:
+    cluster = Cluster()
+    async with trio.open_nursery() as nursery:
+        for peer in (cluster.names, cluster.first, cluster.second):
+            await start(nursery, peer)
+        cluster.lead(cluster.first)
+        yield cluster
+        nursery.cancel_scope.cancel()
+
+
+async def test_every_message_is_consumed_and_progress_committed_at_the_end() -> None:
+    inbox = Inbox()
+    async with running() as cluster:
+        for number in range(100):
+            cluster.store.put("T", number % 2, str(number).encode())
+        async with cluster.consumer(inbox):
+            await inbox.wait(100)
+            cluster.first.put("T", 0, b"late")
+            await inbox.wait(101)
+        assert cluster.store.offsets[(GROUP, "T", 0)] == 51
+        assert cluster.store.offsets[(GROUP, "T", 1)] == 50
+    assert len({message.body for message in inbox.messages}) == 101
+    (left,) = cluster.first.asked(RequestCode.UNREGISTER_CLIENT)
+    assert left.fields["consumerGroup"] == GROUP
+
+
+async def test_a_group_goes_on_where_it_committed() -> None:
+    inbox = Inbox()
+    async with running() as cluster:
+        for number in range(10):
+            cluster.store.put("T", 0, str(number).encode())
+        cluster.store.offsets[(GROUP, "T", 0)] = 7
+        async with cluster.consumer(inbox):
+            await inbox.wait(3)
+    assert inbox.bodies == [b"7", b"8", b"9"]
+
+
+async def test_a_new_group_that_begins_with_the_last_message_gets_only_new_ones() -> None:
+    inbox = Inbox()
+    async with running() as cluster:
+        cluster.store.put("T", 0, b"old")
+        async with cluster.consumer(inbox, consume_from=ConsumeFrom.LAST) as consumer:
+            await consumer.ready()
+            cluster.first.put("T", 0, b"new")
+            await inbox.wait(1)
+    assert inbox.bodies == [b"new"]
+
+
+async def test_a_message_that_failed_comes_again_under_its_own_topic() -> None:
+    inbox = Inbox(failures=1)
+    async with running() as cluster:
+        cluster.store.put("T", 0, b"x", encode_properties({"UNIQ_KEY": "id", "TAGS": "A"}))
+        async with cluster.consumer(inbox):
+            await inbox.wait(1)
+        (back,) = cluster.first.asked(RequestCode.CONSUMER_SEND_MSG_BACK)
+        assert back.fields["originMsgId"] == "id"
+        assert cluster.store.offsets[(GROUP, "T", 0)] == 1
+        assert cluster.store.offsets[(GROUP, f"%RETRY%{GROUP}", 0)] == 1
+    (message,) = inbox.messages
+    assert (message.topic, message.body, message.reconsume_times) == ("T", b"x", 1)
+
+
+async def test_a_listener_that_raises_has_its_message_come_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    inbox = Inbox()
+    calls = 0
+
+    async def listener(messages: Sequence[ReceivedMessage]) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise RuntimeError("listener broke")
+        await inbox(messages)
+
+    async with running() as cluster:
+        cluster.store.put("T", 0, b"x")
+        async with PushConsumer(
+            GROUP,
+            "T",
+            listener,
+            nameservers=[cluster.names.address],
+            consume_from=ConsumeFrom.FIRST,
+        ):
+            await inbox.wait(1)
+    assert "listener broke" in caplog.text
+
+
+async def test_two_members_share_the_queues_and_the_last_one_takes_all() -> None:
+    first, second = Inbox(), Inbox()
+    async with running() as cluster, cluster.consumer(first) as one:
+        await one.ready()
+        assert len(share(one)) == 2
+        async with cluster.consumer(second) as two:
+            await until(lambda: len(share(one)) == len(share(two)) == 1)
+            assert share(one) != share(two)
+            await two.ready()
+            cluster.first.put("T", 0, b"a")
+            cluster.first.put("T", 1, b"b")
+            await first.wait(1)
+            await second.wait(1)
+        cluster.first.notify(GROUP)
+        await until(lambda: len(share(one)) == 2)
+    assert len(first.messages) == len(second.messages) == 1
+
+
+async def test_a_notice_that_comes_twice_changes_nothing() -> None:
+    inbox = Inbox()
+    async with running() as cluster, cluster.consumer(inbox) as consumer:
+        await consumer.ready()
+        cluster.first.notify(GROUP)
+        cluster.first.notify(GROUP)
+        cluster.first.put("T", 0, b"a")
+        await inbox.wait(1)
+        await wait_all_tasks_blocked(0.05)
+        assert share(consumer) == [0, 1]
+    assert inbox.bodies == [b"a"]
+
+
+async def test_consumption_goes_on_at_the_new_leader_when_the_old_one_dies() -> None:
+    inbox = Inbox()
+    async with running() as cluster, cluster.consumer(inbox) as consumer:
+        cluster.first.put("T", 0, b"a")
+        await inbox.wait(1)
+        cluster.lead(cluster.second)
+        cluster.first.cut()
+        began = trio.current_time()
+        cluster.second.put("T", 0, b"b")
+        await inbox.wait(2)
+        assert trio.current_time() - began < 1
+        assert share(consumer) == [0, 1]
+    assert inbox.bodies == [b"a", b"b"]
+    assert cluster.store.offsets[(GROUP, "T", 0)] == 2
+
+
+async def test_a_refused_pull_is_repeated_at_the_new_leader() -> None:
+    inbox = Inbox()
+    async with running() as cluster:
+        cluster.store.put("T", 0, b"a")
+
+        def not_leader(_connection: Connection, command: Command) -> Command:
+            cluster.lead(cluster.second)
+            return command.reply(14, remark="not leader")
+
+        cluster.first.answers[RequestCode.PULL_MESSAGE] = not_leader
+        async with cluster.consumer(inbox):
+            await inbox.wait(1)
+
+
+async def test_without_any_leader_the_queues_are_kept_and_nobody_spins() -> None:
+    inbox = Inbox()
+    async with running() as cluster, cluster.consumer(inbox) as consumer:
+        await consumer.ready()
+        before = share(consumer)
+        cluster.names.routes.clear()
+        cluster.first.cut()
+        asked = len(cluster.names.requests)
+        await trio.sleep(0.7)
+        assert share(consumer) == before == [0, 1]
+        assert len(cluster.names.requests) - asked < 60
+        cluster.lead(cluster.second)
+        cluster.second.put("T", 0, b"a")
+        await inbox.wait(1)
+
+
+async def test_an_offset_that_is_gone_moves_to_where_the_broker_says() -> None:
+    inbox = Inbox()
+    async with running() as cluster:
+        cluster.store.offsets[(GROUP, "T", 0)] = 500
+        async with cluster.consumer(inbox):
+            await until(lambda: len(cluster.first.held) >= 2)
+            cluster.first.put("T", 0, b"a")
+            await inbox.wait(1)
+        assert cluster.store.offsets[(GROUP, "T", 0)] == 1
+
+
+async def test_tags_of_one_hash_are_told_apart() -> None:
+    inbox = Inbox()
+    async with running() as cluster:
+        # "Aa" and "BB" have one hash, so that a broker's filter lets both through.
+        cluster.store.put("T", 0, b"1", encode_properties({"TAGS": "Aa"}))
+        cluster.store.put("T", 0, b"2", encode_properties({"TAGS": "BB"}))
+        cluster.store.put("T", 0, b"3", encode_properties({"TAGS": "Aa"}))
+        async with cluster.consumer(inbox, {"T": "Aa || C"}):
+            await inbox.wait(2)
+        assert cluster.store.offsets[(GROUP, "T", 0)] == 3
+    assert inbox.bodies == [b"1", b"3"]
+
+
+async def test_a_full_cache_stops_pulling_and_a_done_message_lets_it_go_on() -> None:
+    gate = trio.Event()
+    inbox = Inbox()
+
+    async def listener(messages: Sequence[ReceivedMessage]) -> None:
+        await gate.wait()
+        await inbox(messages)
+
+    async with running() as cluster:
+        for number in range(200):
+            cluster.store.put("T", 0, str(number).encode())
+        async with PushConsumer(
+            GROUP,
+            "T",
+            listener,
+            nameservers=[cluster.names.address],
+            consume_from=ConsumeFrom.FIRST,
+            options=PushOptions(max_cached_messages=64),
+        ):
+
+            def pulls() -> int:
+                return sum(
+                    (command.fields["topic"], command.fields["queueId"]) == ("T", "0")
+                    for command in cluster.first.asked(RequestCode.PULL_MESSAGE)
+                )
+
+            await until(lambda: pulls() >= 2)
+            await wait_all_tasks_blocked(0.05)
+            assert pulls() == 2
+            gate.set()
+            await inbox.wait(200)
+    assert len({message.body for message in inbox.messages}) == 200
+
+
+async def test_a_broadcasting_consumer_gets_all_queues_and_tells_no_broker_its_offsets(
+    tmp_path: Path,
+) -> None:
+    async with running() as cluster:
+        for number in range(10):
+            cluster.store.put("T", number % 2, str(number).encode())
+
+        async def consume(count: int) -> list[bytes]:
+            inbox = Inbox()
+            async with PushConsumer(
+                GROUP,
+                "T",
+                inbox,
+                nameservers=[cluster.names.address],
+                model=MessageModel.BROADCASTING,
+                consume_from=ConsumeFrom.FIRST,
+                offset_file=tmp_path / "offsets.json",
+            ):
+                await inbox.wait(count)
+            return inbox.bodies
+
+        assert len(await consume(10)) == 10
+        cluster.store.put("T", 0, b"next")
+        assert await consume(1) == [b"next"]
+        assert cluster.first.asked(RequestCode.UPDATE_CONSUMER_OFFSET) == []
+        assert cluster.first.asked(RequestCode.GET_CONSUMER_LIST_BY_GROUP) == []
+
+
+async def test_an_offset_file_that_is_none_is_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "offsets.json"
+    path.write_text("[1, 2")
+    consumer = PushConsumer(
+        GROUP,
+        "T",
+        Inbox(),
+        nameservers=["127.0.0.1:1"],
+        model=MessageModel.BROADCASTING,
+        offset_file=path,
+    )
+    with pytest.raises(OffsetFileUnreadable):
+        await consumer.__aenter__()
+    assert path.read_text() == "[1, 2"
+
+
+async def test_one_client_refuses_two_consumers_of_one_group() -> None:
+    async with running() as cluster, Client([cluster.names.address]) as client:
+        async with PushConsumer(GROUP, "T", Inbox(), client=client):
+            second = PushConsumer(GROUP, "T", Inbox(), client=client)
+            with pytest.raises(GroupInUse):
+                await second.__aenter__()
+        async with PushConsumer(GROUP, "T", Inbox(), client=client) as third:
+            await third.ready()
