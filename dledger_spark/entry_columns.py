@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dledger_spark.chain_sums import chain_sums
 from dledger_spark.schema import ENTRY_SCHEMA
 
 HEADER_BYTES: Final = 48
@@ -45,10 +46,10 @@ Positions = npt.NDArray[np.int64]
 class EntryMismatch(Exception):
     """An entry is not what it must be. `row` counts from the first entry of the batch."""
 
-    def __init__(self, row: int, problem: str, *, body: bool = False) -> None:
+    def __init__(self, row: int, problem: str, *, sealed: bool = False) -> None:
         self.row = row
         self.problem = problem
-        self.body = body  # the header is right, the body is not
+        self.sealed = sealed  # the entry is at its place: looking elsewhere will not help
         super().__init__(problem)
 
 
@@ -126,30 +127,45 @@ def entry_batch(
     return pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA)
 
 
-def check_bodies(
-    batch: pa.RecordBatch, content: bytes, starts: Positions, unchecked_through: int
+def check_sums(
+    content: bytes,
+    starts: Positions,
+    first_index: int,
+    unchecked_through: int,
+    previous_chain: int | None,
 ) -> None:
-    """Compare each body with its CRC-32.
+    """Compare each entry with the sums in it: the body's, and the one over the log up to here.
 
     Sums of zero are not set. Entries up to `unchecked_through` came from Java, whose callers may
-    put anything into the field.
+    put anything into the fields. `previous_chain` is the entry's before; None if it is not known.
 
     Raises:
-        EntryMismatch: a body is not the one that was written.
+        EntryMismatch: a header or body is not the one that was written.
     """
-    stored = batch.column(7).to_numpy()
-    first_index = batch.column(0)[0].as_py() if len(batch) else 0
-    skip = max(0, unchecked_through + 1 - first_index)
-    if skip >= len(stored) or not stored[skip:].any():
-        return
+    headers = fixed_part(binaries(content, starts), 0, HEADER)
+    checked = np.arange(first_index, first_index + len(headers)) > unchecked_through
+    body_sums = headers["body_crc"]
+    rows = np.flatnonzero(checked & (body_sums != 0))
     view = memoryview(content)
-    places = (starts + HEADER_BYTES).tolist()
-    ends = starts.tolist()[1:]
-    found = np.array(
-        [crc32(view[at:end]) or 1 for at, end in zip(places[skip:], ends[skip:], strict=False)],
-        np.int64,
+    begins, ends = (starts[rows] + HEADER_BYTES).tolist(), starts[rows + 1].tolist()
+    found = np.fromiter(
+        (crc32(view[at:end]) or 1 for at, end in zip(begins, ends, strict=True)),
+        np.uint32,
+        len(rows),
     )
-    wrong = (stored[skip:] != 0) & (stored[skip:] != found)
+    wrong = found != body_sums[rows]
     if wrong.any():
-        row = skip + int(wrong.argmax())
-        raise EntryMismatch(row, "the body does not match its CRC", body=True)
+        row = int(rows[wrong.argmax()])
+        raise EntryMismatch(row, "the body does not match its CRC", sealed=True)
+
+    chains = headers["chain_crc"].astype(np.uint32)
+    checked &= chains != 0
+    if previous_chain is None:
+        checked[0] = False
+    if checked.any():
+        wrong = checked & (
+            chain_sums(headers, np.append(np.uint32(previous_chain or 0), chains[:-1])) != chains
+        )
+        if wrong.any():
+            problem = "the header does not match its CRC"
+            raise EntryMismatch(int(wrong.argmax()), problem, sealed=True)

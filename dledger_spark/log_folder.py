@@ -59,6 +59,7 @@ class LogFolder:
         first_index: the first entry kept.
         committed: entries up to here are committed; -1 for none, None if it is not recorded.
         unchecked_through: the sums of entries up to here mean nothing.
+        before_begin_chain: chain sum of the entry before the first one kept; None if unknown.
     """
 
     path: str
@@ -67,6 +68,7 @@ class LogFolder:
     first_index: int
     committed: int | None
     unchecked_through: int
+    before_begin_chain: int | None
 
     @property
     def index_path(self) -> str:
@@ -106,7 +108,16 @@ def open_log(path: str) -> LogFolder:
         first_index=first_index,
         committed=record.committed if record else None,
         unchecked_through=record.unchecked_through if record else _ALL_UNCHECKED,
+        before_begin_chain=_chain_before_begin(record, first_index),
     )
+
+
+def _chain_before_begin(record: StoreRecord | None, first_index: int) -> int | None:
+    if first_index == 0:
+        return 0
+    if record is None or record.before_begin + 1 != first_index:
+        return None
+    return record.before_begin_chain or None
 
 
 def open_file(path: str) -> OpenFile:

@@ -14,15 +14,23 @@ import numpy as np
 import pyarrow as pa
 
 from dledger_spark.entry_columns import (
+    HEADER_BYTES,
     MAX_ENTRY_BYTES,
     EntryMismatch,
     Positions,
-    check_bodies,
+    check_sums,
     entry_batch,
 )
 from dledger_spark.entry_positions import positions_by_hop, positions_by_index
 from dledger_spark.errors import LogDamaged, OptionInvalid, RangeUnavailable
-from dledger_spark.log_folder import LogFolder, OpenFile, Segment, open_file, open_log
+from dledger_spark.log_folder import (
+    HEADER_FIELDS,
+    LogFolder,
+    OpenFile,
+    Segment,
+    open_file,
+    open_log,
+)
 from dledger_spark.log_range import resolve_range
 from dledger_spark.message_columns import message_batch
 from dledger_spark.schema import ENTRIES, MESSAGES, SCHEMAS, TABLES
@@ -105,28 +113,60 @@ def check_columns(table: str, columns: Sequence[str] | None) -> list[str]:
 def _entry_batches(
     log: LogFolder, entries: range, batch_bytes: int, checksums: bool
 ) -> Iterator[pa.RecordBatch]:
-    index = entries.start
+    index, chain = entries.start, None
     if entries and index < log.first_index:
         problem = f"retention has removed all before {log.first_index}; start there"
         raise RangeUnavailable(log.path, index, entries.stop - 1, problem)
     for at, segment in enumerate(log.segments):
         last = log.last_in(at, entries.stop - 1)
         if segment.first_index <= index <= last:
-            reader = _SegmentReader(log, segment, batch_bytes, checksums)
+            if index == entries.start:
+                chain = _chain_before(log, at, index)
+            reader = _SegmentReader(log, segment, batch_bytes, checksums, chain)
             yield from reader.batches(index, last)
+            chain = reader.chain
             index = last + 1
     if index < entries.stop:
         raise LogDamaged(f"{log.path}/data", 0, f"no file holds entry {index}")
 
 
+def _chain_before(log: LogFolder, at: int, index: int) -> int | None:
+    """The chain sum of the entry before `index`, which is in segment number `at`."""
+    if index == log.first_index:
+        return log.before_begin_chain
+    segment = log.segments[at]
+    if index == segment.first_index:
+        segment = log.segments[at - 1]
+    for places in (
+        positions_by_index(log, segment, index - 1, index - 1),
+        positions_by_hop(segment, index - 1, index - 1),
+    ):
+        for place in places:
+            with open_file(segment.path) as file:
+                raw = os.pread(file.fileno(), HEADER_BYTES, int(place[0]) - segment.start)
+            if len(raw) == HEADER_BYTES:
+                header = HEADER_FIELDS.unpack(raw)
+                if header[2] == index - 1:
+                    return int(header[6])
+    return None
+
+
 class _SegmentReader:
     """Reads a range of one segment, by its index as far as that is right."""
 
-    def __init__(self, log: LogFolder, segment: Segment, batch_bytes: int, checksums: bool) -> None:
+    def __init__(
+        self,
+        log: LogFolder,
+        segment: Segment,
+        batch_bytes: int,
+        checksums: bool,
+        chain: int | None,
+    ) -> None:
         self._log = log
         self._segment = segment
         self._batch_bytes = batch_bytes
-        self._unchecked_through = log.unchecked_through if checksums else None
+        self._checksums = checksums
+        self.chain = chain  # sum of the entry before; None if it is not known
         self._index = 0
         self._pos: int | None = None  # of the entry `_index`, once it is certain
         self._term = 0
@@ -139,7 +179,7 @@ class _SegmentReader:
             try:
                 yield from self._read_all(file, by_index)
             except EntryMismatch as mismatch:
-                if mismatch.body:
+                if mismatch.sealed:
                     raise self._damaged(mismatch) from None
             if self._index > last:
                 return
@@ -165,11 +205,12 @@ class _SegmentReader:
             raise EntryMismatch(len(positions) - 2, "the file is shorter than it was")
         starts = positions - base
         batch = entry_batch(content, starts, base, self._index, self._term)
-        if self._unchecked_through is not None:
-            check_bodies(batch, content, starts, self._unchecked_through)
+        if self._checksums:
+            check_sums(content, starts, self._index, self._log.unchecked_through, self.chain)
         self._index += len(batch)
         self._pos = base + size
-        self._term = batch.column(1)[-1].as_py()
+        self._term = batch.column("term")[-1].as_py()
+        self.chain = batch.column("chain_crc")[-1].as_py()
         return batch
 
     def _damaged(self, mismatch: EntryMismatch) -> LogDamaged:

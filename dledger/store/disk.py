@@ -154,13 +154,16 @@ class OsDiskFile:
 
     def write(self, data: bytes, at: int) -> None:
         """Write all of `data` at offset `at`, or raise."""
-        with _named(self._path):
+        try:
             written = os.pwrite(self._descriptor, data, at)
             while written < len(data):  # the kernel may take less: a full disk, a signal
                 more = os.pwrite(self._descriptor, memoryview(data)[written:], at + written)
                 if more == 0:
-                    raise OSError(errno.EIO, "the disk takes no more bytes", self._path)
+                    raise OSError(errno.EIO, "the disk takes no more bytes")
                 written += more
+        except OSError as cause:
+            cause.filename = self._path
+            raise
 
     def grow(self, size: int) -> None:
         """Make the file `size` bytes long, if it is shorter."""

@@ -90,7 +90,7 @@ class Recovery:
         """Check the log and put files and index into order.
 
         Raises:
-            LogCorrupt: a record inside the log is broken; nothing was written then.
+            LogCorrupt: a record inside the log is broken; no entry was touched.
         """
         begin_pos = self._find_begin()
         self._end_pos = begin_pos
@@ -298,7 +298,7 @@ class Recovery:
     def _clean(self, next_index: int) -> None:
         """Leave nothing behind the log's end, in the data and in the index."""
         data, index_files = self._data, self._index
-        data.cut_at(self._end_pos)
+        data.cut_at(self._end_pos, data.end)
         unit_end = next_index * UNIT_BYTES
         if unit_end < index_files.begin:
             index_files.drop_from(index_files.begin)

@@ -165,8 +165,10 @@ class SegmentFiles:
                 self._dirty.add(pos - within)
             pos += part
 
-    def cut_at(self, pos: int) -> None:
+    def cut_at(self, pos: int, written_end: int) -> None:
         """Drop what lies at `pos` and behind it; durable on return.
+
+        In the file of `pos` nothing is written behind `written_end`.
 
         Later files go first. Then the magic at `pos` is zeroed and synced, alone: it has one byte
         that is not zero, so it is there or not, and from then on the log ends here however much
@@ -178,7 +180,7 @@ class SegmentFiles:
         if any(self.read(MAGIC_BYTES, pos)):
             self.write(bytes(MAGIC_BYTES), pos)
             self.file(pos).sync()
-        self.zero(pos, self.end)
+        self.zero(pos, min(written_end, self.end))
         self.file(pos).sync()
 
     def drop_from(self, start: int) -> None:

@@ -122,8 +122,7 @@ class SegmentLog:
         placed = place(term, magic, bodies, end, self._data.segment_bytes, self._body_limit)
         with self._disk_work("append to"):
             for pos, run in placed.runs:
-                if run:
-                    self._data.write(run, pos)
+                self._data.write(run, pos)
             self._index.write(placed.index_units, first * UNIT_BYTES)
         self._note_segments(placed.index_units, first, len(bodies), placed.end_pos)
         self._view.extend(term, len(bodies))
@@ -226,7 +225,7 @@ class SegmentLog:
         else:
             end_pos, chain = self._unit(index).end, self.chain_at(index)
         with self._disk_work("truncate"):
-            self._data.cut_at(end_pos)
+            self._data.cut_at(end_pos, self._end_pos)
             self._truncate_index(index)
         self._view.truncate_after(index)
         self._end_pos = end_pos

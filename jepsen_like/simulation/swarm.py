@@ -27,6 +27,7 @@ class NetworkStyle:
     loss: float
     duplication: float
     one_way_cuts: float  # share of the partitions that cut one direction only
+    cuts_hold: bool  # what meets a cut link waits until it is healed, as behind a TCP connection
     leader_cuts: float  # share of the partitions that have the leader alone on one side
 
 
@@ -72,7 +73,7 @@ class Swarm:
     load: LoadStyle
     turn_mean_s: float  # from the arrival of something to the turn that looks at it
     sync_mean_s: float
-    slow_sync: float  # share of the syncs that take a hundred times as long
+    slow_sync: float  # share of the syncs that take longer than an election
     batch_bytes: int
     segment_bytes: int
     index_segment_bytes: int
@@ -104,7 +105,7 @@ def swarm_of(
         ),
         turn_mean_s=chance.choice((0.000_05, 0.000_5, 0.005)),
         sync_mean_s=chance.choice((0.000_3, 0.003, 0.03)),
-        slow_sync=chance.choice((0.0, 0.0, 0.02, 0.2)),
+        slow_sync=chance.choice((0.0, 0.0, 0.02, 0.3)),
         batch_bytes=chance.choice((1, 200, 1_000, 65_536)),
         segment_bytes=chance.choice((512, 1_024, 4_096, 16_384)),
         index_segment_bytes=chance.choice((256, 1_024, 8_192)),
@@ -127,6 +128,7 @@ def _network(chance: Chance) -> NetworkStyle:
         loss=chance.choice((0.0, 0.0, 0.02, 0.15)),
         duplication=chance.choice((0.0, 0.0, 0.02, 0.2)),
         one_way_cuts=chance.choice((0.0, 0.3, 1.0)),
+        cuts_hold=chance.happens(0.5),
         leader_cuts=chance.choice((0.0, 0.5, 0.9)),
     )
 

@@ -225,9 +225,12 @@ class VirtualDisk:
     def list(self, path: str) -> list[str]:
         """Names in a folder, in an order that nobody may rely on."""
         prefix = path.rstrip("/") + "/"
-        names = {name[len(prefix) :].partition("/")[0]: None for name in self._names if name.startswith(prefix)}
-        names |= {name[len(prefix) :].partition("/")[0]: None for name in self._folders if name.startswith(prefix)}
-        found = list(names)
+        below = (
+            path[len(prefix) :].partition("/")[0]
+            for path in (*self._names, *self._folders)
+            if path.startswith(prefix)
+        )
+        found = list(dict.fromkeys(below))
         self._chance.shuffle(found)
         return found
 

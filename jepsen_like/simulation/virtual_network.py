@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Protocol
 
 from dledger.messages import Message
@@ -13,6 +14,8 @@ from jepsen_like.simulation.swarm import NetworkStyle
 NOTICE_MEAN_S = 0.02
 # How long after the first copy of a message its second one comes, on the average.
 REPEAT_MEAN_S = 0.05
+# What a cut link holds back at most; more is lost, the oldest first.
+MOST_HELD_MESSAGES = 1_000
 
 
 class Endpoint(Protocol):
@@ -39,9 +42,10 @@ class Endpoint(Protocol):
 class _Link:
     """One direction between two nodes."""
 
-    __slots__ = ("connected", "cut", "generation", "last_arrival")
+    __slots__ = ("connected", "cut", "generation", "held", "last_arrival")
 
     def __init__(self) -> None:
+        self.held: deque[tuple[Message, int]] = deque(maxlen=MOST_HELD_MESSAGES)
         self.cut = False
         self.connected = True
         self.generation = 0  # of the connection: what was sent on an older one never arrives
@@ -93,7 +97,11 @@ class VirtualNetwork:
 
     def _arrive(self, sender: str, receiver: str, message: Message, generation: int) -> None:
         link = self._links[sender, receiver]
-        if link.cut or (self.style.connections and generation != link.generation):
+        if self.style.connections and generation != link.generation:
+            return
+        if link.cut:
+            if self.style.cuts_hold:
+                link.held.append((message, generation))
             return
         self.endpoints[receiver].deliver(sender, message)
 
@@ -106,8 +114,11 @@ class VirtualNetwork:
 
     def heal(self) -> None:
         """Every link carries messages again."""
-        for link in self._links.values():
+        for (sender, receiver), link in self._links.items():
             link.cut = False
+            while link.held:
+                message, generation = link.held.popleft()
+                self._loop.at(self._loop.now, self._arrive, sender, receiver, message, generation)
         self.examine_all()
 
     def reset(self, sender: str, receiver: str) -> None:
@@ -142,9 +153,8 @@ class VirtualNetwork:
     def _settle(self, sender: str, receiver: str) -> None:
         """Make the connection what the state of the link and of its ends demands."""
         link = self._links[sender, receiver]
-        possible = (
-            not link.cut and self.endpoints[sender].is_up and self.endpoints[receiver].is_up
-        )
+        passable = not link.cut or self.style.cuts_hold
+        possible = passable and self.endpoints[sender].is_up and self.endpoints[receiver].is_up
         if link.connected and not possible:
             self._break(sender, receiver)
         elif possible and not link.connected:

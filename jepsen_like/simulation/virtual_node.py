@@ -18,7 +18,8 @@ from jepsen_like.simulation.virtual_disk import PowerCut, VirtualDisk
 GROUP = "simulation"
 FOLDER = "/data"
 NUMBER_BYTES = 8  # what the body of every append begins with
-SLOW_SYNC_FACTOR = 100.0
+# A slow sync takes up to so many election timeouts: others are elected and truncate meanwhile.
+SLOW_SYNC_TIMEOUTS = 6.0
 # Calls until the power goes, when it goes inside the disk: a recovery makes a few dozen.
 MOST_STEPS_TO_POWER_CUT = 25
 
@@ -196,7 +197,7 @@ class VirtualNode:
         seconds = self._timing.wait_s(swarm.sync_mean_s)
         faults_over = self._loop.now >= swarm.fault_seconds
         if swarm.slow_sync and not faults_over and self._timing.happens(swarm.slow_sync):
-            seconds = SLOW_SYNC_FACTOR * swarm.sync_mean_s
+            seconds = self._timing.uniform(0.0, SLOW_SYNC_TIMEOUTS * swarm.election_timeout_s)
         return seconds
 
     def _sync_event(self, life: int) -> None:

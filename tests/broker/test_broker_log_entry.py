@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from contextlib import suppress
+
 import msgpack
 import pytest
 from hypothesis import given
@@ -69,10 +71,8 @@ def test_a_message_record_is_never_taken_for_a_command(body: bytes, topic: str) 
 
 @given(st.binary(max_size=60))
 def test_any_content_is_a_command_or_refused_with_a_typed_error(content: bytes) -> None:
-    try:
-        decode_log_command(framed(content))
-    except (CommandMalformed, EntryTooNew) as error:
-        assert str(error)
+    with suppress(CommandMalformed, EntryTooNew):
+        assert decode_log_command(framed(content)) is not None
 
 
 @pytest.mark.parametrize("body", [b"", b"1234", b"hello world", b"\0\0\0\x09DLB\x01"])

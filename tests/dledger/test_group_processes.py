@@ -104,9 +104,14 @@ def test_members_end_with_the_process_that_runs_them(members: Members) -> None:
     members.group.kill()
     members.group.communicate(timeout=10)
     deadline = time.monotonic() + 10
-    while subprocess.run(["pgrep", "-f", str(members.folder)], capture_output=True).returncode == 0:
+    while _alive(members.folder):
         assert time.monotonic() < deadline, "members outlived their group"
         time.sleep(0.05)
+
+
+def _alive(folder: Path) -> bool:
+    found = subprocess.run(["pgrep", "-f", str(folder)], capture_output=True, check=False)
+    return found.returncode == 0
 
 
 @pytest.mark.parametrize(

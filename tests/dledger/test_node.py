@@ -63,11 +63,19 @@ class Group:
 
     async def leader(self) -> dledger.Node:
         with trio.fail_after(10):
-            while True:
+            async with trio.open_nursery() as nursery:
+                send, receive = trio.open_memory_channel[dledger.Node](len(self.nodes))
                 for node in self.nodes.values():
-                    if node.is_ready_leader:
-                        return node
-                await trio.sleep(0.01)
+                    nursery.start_soon(_when_ready, node, send)
+                found = await receive.receive()
+                nursery.cancel_scope.cancel()
+        return found
+
+
+async def _when_ready(node: dledger.Node, send: trio.MemorySendChannel[dledger.Node]) -> None:
+    async for change in node.role_changes():
+        if change.ready:
+            await send.send(node)
 
 
 @asynccontextmanager
@@ -123,8 +131,9 @@ async def test_a_follower_rejects_an_append_and_names_the_leader(tmp_path: Path)
         await leader.append(b"x")
         follower = next(node for node in group.nodes.values() if node is not leader)
         with trio.fail_after(5):
-            while follower.status().leader is None:
-                await trio.sleep(0.01)
+            async for change in follower.role_changes():
+                if change.leader is not None:
+                    break
         with pytest.raises(dledger.NotLeader) as caught:
             await follower.append(b"y")
         assert caught.value.leader == leader.config.node_id
@@ -161,11 +170,14 @@ async def test_a_state_machine_that_raises_stops_the_node_with_its_name(tmp_path
             raise ValueError("cannot")
 
     group = Group(tmp_path, 1)
-    with pytest.raises(dledger.MachineFailed) as caught:
+
+    async def append_one() -> None:
         async with dledger.open_node(group.config("n0"), Broken()) as node:
             group.nodes["n0"] = node
-            leader = await group.leader()
-            await leader.append(b"x")
+            await (await group.leader()).append(b"x")
+
+    with pytest.raises(dledger.MachineFailed) as caught:
+        await append_one()
     assert isinstance(caught.value.__cause__, ValueError)
 
 

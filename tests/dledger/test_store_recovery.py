@@ -217,6 +217,22 @@ def test_a_flipped_byte_in_an_inner_header_never_yields_another_entry(tmp_path: 
     assert refused >= HEADER_BYTES - 4
 
 
+@pytest.mark.parametrize("zeroed_to", [0, 100, 512, 700, 1500])
+def test_a_truncation_that_the_power_cut_short_is_finished_at_the_start(
+    tmp_path: Path, zeroed_to: int
+) -> None:
+    """The magic of the first entry to go is durable first; of the rest, anything may be there."""
+    entries = build(tmp_path, 27)
+    first_gone = entries[10].pos
+    damage(tmp_path, first_gone, bytes(4))
+    damage(tmp_path, 2048, bytes(zeroed_to))  # a later sector, torn in its middle
+    store = reopen(tmp_path)
+    assert read_all(store) == entries[:10]
+    assert store.end_pos == first_gone
+    store.close()
+    assert not any(segment(tmp_path, 0).read_bytes()[first_gone:])
+
+
 # --- files ------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,350 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from broker.limits import MAX_PULL_BYTES, BrokerLimits
+from remoting.codes import ResponseCode
+from remoting.command import Command
+from remoting.message import decode_records
+from tests.broker.one_broker import START_MS, Client, Clock, running_broker, send_fields, served
+
+WAIT = 6  # pull flag: may wait, brings its subscription
+
+
+async def test_every_pull_reply_has_all_four_fields_as_text(tmp_path: Path) -> None:
+    async with served(tmp_path) as client:
+        await client.send("T", b"x")
+        for offset, code, next_offset in (
+            (0, ResponseCode.SUCCESS, "1"),
+            (1, ResponseCode.PULL_NOT_FOUND, "1"),
+            (5, ResponseCode.PULL_OFFSET_MOVED, "1"),
+            (-1, ResponseCode.PULL_OFFSET_MOVED, "0"),
+        ):
+            reply = await client.pull("T", offset)
+            assert reply.code == code
+            assert reply.fields == {
+                "suggestWhichBrokerId": "0",
+                "nextBeginOffset": next_offset,
+                "minOffset": "0",
+                "maxOffset": "1",
+            }
+
+
+@pytest.mark.parametrize(("offset", "code"), [(0, 19), (3, 21)])
+async def test_an_empty_queue_is_waited_for_at_zero_and_nowhere_else(
+    tmp_path: Path, offset: int, code: int
+) -> None:
+    async with served(tmp_path) as client:
+        await client.send("T", b"x", 1)
+        reply = await client.pull("T", offset, 0)
+        assert (reply.code, reply.fields["nextBeginOffset"]) == (code, "0")
+
+
+async def test_a_pull_gives_no_more_messages_than_it_asked_for(tmp_path: Path) -> None:
+    async with served(tmp_path) as client:
+        for number in range(40):
+            await client.send("T", b"%d" % number)
+        assert len(decode_records((await client.pull("T", 0, maxMsgNums=5)).body)) == 5
+        reply = await client.pull("T", 3, maxMsgNums=1000)
+        assert len(decode_records(reply.body)) == 32
+        assert reply.fields["nextBeginOffset"] == "35"
+
+
+async def test_a_pull_stops_at_256_kib_but_gives_one_message_however_large(tmp_path: Path) -> None:
+    async with served(tmp_path) as client:
+        for size in (100_000, 100_000, 100_000, 2 * MAX_PULL_BYTES, 10):
+            await client.send("T", bytes(size))
+        assert len(decode_records((await client.pull("T", 0)).body)) == 2
+        assert len(decode_records((await client.pull("T", 2)).body)) == 1
+        (large,) = decode_records((await client.pull("T", 3)).body)
+        assert len(large.body) == 2 * MAX_PULL_BYTES
+
+
+async def test_only_wanted_tags_come_and_the_offset_passes_the_others(tmp_path: Path) -> None:
+    async with served(tmp_path) as client:
+        for number in range(9):
+            await client.send("T", b"%d" % number, tags=f"Tag{number % 3}")
+        reply = await client.pull("T", 0, subscription="Tag1 || Tag2")
+        assert [m.body for m in decode_records(reply.body)] == [b"1", b"2", b"4", b"5", b"7", b"8"]
+        assert reply.fields["nextBeginOffset"] == "9"
+        reply = await client.pull("T", 0, subscription="Other")
+        assert (reply.code, reply.fields["nextBeginOffset"]) == (20, "9")
+
+
+async def test_a_scan_for_a_rare_tag_ends_after_800_messages(tmp_path: Path) -> None:
+    async with served(tmp_path) as client:
+        await client.send("T", b"x")
+        async with trio.open_nursery() as nursery:
+            for _ in range(899):
+                nursery.start_soon(client.send, "T", b"x")
+        await client.send("T", b"rare", tags="Rare")
+        reply = await client.pull("T", 0, subscription="Rare")
+        assert (reply.code, reply.fields["nextBeginOffset"]) == (20, "800")
+        reply = await client.pull("T", 800, subscription="Rare")
+        assert [m.body for m in decode_records(reply.body)] == [b"rare"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"topic": "nowhere"}, ResponseCode.TOPIC_NOT_EXIST),
+        ({"queueId": 4}, ResponseCode.INVALID_PARAMETER),
+        ({"queueId": -1}, ResponseCode.INVALID_PARAMETER),
+        ({"expressionType": "SQL92", "subscription": "a > 1"}, ResponseCode.SYSTEM_ERROR),
+        ({"subscription": "||"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
+        ({"sysFlag": 0}, ResponseCode.SUBSCRIPTION_NOT_EXIST),
+        ({"queueOffset": "x"}, ResponseCode.SYSTEM_ERROR),
+    ],
+)
+async def test_a_pull_that_cannot_be_answered_is_refused(
+    tmp_path: Path, fields: dict[str, object], code: int
+) -> None:
+    async with served(tmp_path) as client:
+        await client.send("T", b"x")
+        pull: dict[str, object] = {
+            "consumerGroup": "g",
+            "topic": "T",
+            "queueId": 0,
+            "queueOffset": 0,
+            "maxMsgNums": 32,
+            "sysFlag": 4,
+            "commitOffset": 0,
+            "suspendTimeoutMillis": 0,
+            "subVersion": 0,
+        }
+        reply = await client.ask(11, **{**pull, **fields})
+        assert (reply.code, bool(reply.remark)) == (code, True)
+
+
+async def test_a_pull_without_a_subscription_uses_the_one_of_the_heartbeat(tmp_path: Path) -> None:
+    async with served(tmp_path) as client:
+        await client.send("T", b"x")
+        await client.heartbeat("c", "g", "T")
+        assert (await client.pull("T", 0, sysFlag=0)).code == 0
+        reply = await client.pull("T", 0, sysFlag=0, subVersion=5)
+        assert reply.code == ResponseCode.SUBSCRIPTION_NOT_LATEST
+
+
+async def test_a_lite_pull_is_answered_like_a_pull(tmp_path: Path) -> None:
+    async with served(tmp_path) as client:
+        await client.send("T", b"x")
+        reply = await client.ask(
+            361,
+            consumerGroup="g",
+            topic="T",
+            queueId=0,
+            queueOffset=0,
+            maxMsgNums=32,
+            sysFlag=22,
+            commitOffset=0,
+            suspendTimeoutMillis=1,
+            subVersion=0,
+            subscription="*",
+            maxMsgBytes=1000,
+        )
+        assert len(decode_records(reply.body)) == 1
+
+
+# --- long polling ---------------------------------------------------------------------------------
+
+
+async def held(client: Client, replies: dict[str, Command], name: str, **more: object) -> None:
+    replies[name] = await client.pull("T", 1, sysFlag=WAIT, **more)
+
+
+async def until_held(client: Client, count: int) -> None:
+    """Wait until so many pulls wait at the broker."""
+    with trio.fail_after(5):
+        while f'"pullHeld":"{count}"'.encode() not in (await client.ask(28)).body:
+            await trio.sleep(0.01)
+
+
+async def test_a_waiting_pull_is_answered_by_the_next_message_of_its_queue_and_tag(
+    tmp_path: Path,
+) -> None:
+    async with served(tmp_path) as client, trio.open_nursery() as nursery:
+        await client.send("T", b"first")
+        replies: dict[str, Command] = {}
+        nursery.start_soon(held, client, replies, "all")
+        nursery.start_soon(lambda: held(client, replies, "tag", subscription="TagB"))
+        await until_held(client, 2)
+        await client.send("T", b"other queue", 1)
+        await until_held(client, 2)
+        await client.send("T", b"second", tags="TagA")
+        await until_held(client, 1)
+        assert [m.body for m in decode_records(replies["all"].body)] == [b"second"]
+        assert "tag" not in replies
+        await client.send("T", b"third", tags="TagB")
+        await until_held(client, 0)
+        with trio.fail_after(5):
+            while "tag" not in replies:
+                await trio.sleep(0.01)
+        assert [m.body for m in decode_records(replies["tag"].body)] == [b"third"]
+        assert replies["tag"].fields["nextBeginOffset"] == "3"
+
+
+async def test_a_waiting_pull_ends_when_its_time_is_over(tmp_path: Path) -> None:
+    async with served(tmp_path) as client:
+        await client.send("T", b"x")
+        began = trio.current_time()
+        reply = await client.pull("T", 1, sysFlag=WAIT, suspendTimeoutMillis=300)
+        assert (reply.code, reply.fields["nextBeginOffset"]) == (19, "1")
+        assert 0.25 < trio.current_time() - began < 3
+
+
+async def test_waiting_pulls_do_not_hold_up_other_requests_of_their_connection(
+    tmp_path: Path,
+) -> None:
+    async with served(tmp_path) as client, trio.open_nursery() as nursery:
+        await client.send("T", b"x")
+        nursery.start_soon(held, client, {}, "a")
+        await until_held(client, 1)
+        assert (await client.ask(30, topic="T", queueId=0)).fields == {"offset": "1"}
+        nursery.cancel_scope.cancel()
+
+
+async def test_the_pulls_of_a_client_that_left_are_dropped(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as (broker, nursery):
+        stays = Client(nursery, str(broker.config.address))
+        leaves = Client(nursery, str(broker.config.address))
+        await stays.send("T", b"x")
+        async with trio.open_nursery() as waiting:
+            waiting.start_soon(held, leaves, {}, "a")
+            await until_held(stays, 1)
+            waiting.cancel_scope.cancel()
+        leaves.close()
+        await until_held(stays, 0)
+        assert (await stays.send("T", b"y")).code == 0
+
+
+async def test_more_pulls_than_may_wait_are_told_to_come_back(tmp_path: Path) -> None:
+    limits = BrokerLimits(max_held_pulls=1)
+    async with served(tmp_path, limits=limits) as client, trio.open_nursery() as nursery:
+        await client.send("T", b"x")
+        nursery.start_soon(held, client, {}, "a")
+        await until_held(client, 1)
+        reply = await client.pull("T", 1, sysFlag=WAIT)
+        assert reply.code == ResponseCode.SYSTEM_BUSY
+        nursery.cancel_scope.cancel()
+
+
+async def test_waiting_pulls_of_a_deleted_topic_are_answered(tmp_path: Path) -> None:
+    async with served(tmp_path) as client, trio.open_nursery() as nursery:
+        await client.send("T", b"x")
+        replies: dict[str, Command] = {}
+        nursery.start_soon(held, client, replies, "a")
+        await until_held(client, 1)
+        assert (await client.ask(215, topic="T")).code == 0
+        await until_held(client, 0)
+        assert replies["a"].code == ResponseCode.TOPIC_NOT_EXIST
+
+
+# --- offsets --------------------------------------------------------------------------------------
+
+
+async def commit(client: Client, offset: int, topic: str = "T", queue_id: int = 0) -> int:
+    reply = await client.ask(
+        15, consumerGroup="g", topic=topic, queueId=queue_id, commitOffset=offset
+    )
+    return reply.code
+
+
+async def stored(client: Client, **more: object) -> Command:
+    return await client.ask(14, consumerGroup="g", topic="T", queueId=0, **more)
+
+
+async def test_offsets_are_stored_as_they_come_but_negative_ones_change_nothing(
+    tmp_path: Path,
+) -> None:
+    async with served(tmp_path) as client:
+        await client.send("T", b"x")
+        for offset, expected in ((5, "5"), (2, "2"), (-1, "2"), (0, "0")):
+            assert await commit(client, offset) == 0
+            assert (await stored(client)).fields == {"offset": expected}
+
+
+async def test_a_group_without_an_offset_starts_at_zero_on_a_young_topic(tmp_path: Path) -> None:
+    async with served(tmp_path) as client:
+        await client.send("T", b"x")
+        assert (await stored(client)).fields == {"offset": "0"}
+        reply = await stored(client, setZeroIfNotFound="false")
+        assert reply.code == ResponseCode.QUERY_NOT_FOUND
+
+
+async def test_a_group_without_an_offset_is_told_so_when_the_topics_beginning_is_far_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.offset_processor.YOUNG_QUEUE_BYTES", 1000)
+    async with served(tmp_path) as client:
+        await client.send("T", bytes(2000))
+        assert (await stored(client)).code == ResponseCode.QUERY_NOT_FOUND
+
+
+async def test_an_offset_of_a_queue_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    async with served(tmp_path) as client:
+        await client.send("T", b"x")
+        assert await commit(client, 1, "nowhere") == ResponseCode.INVALID_PARAMETER
+        assert await commit(client, 1, "T", 77) == ResponseCode.INVALID_PARAMETER
+
+
+async def test_many_commits_at_once_share_entries_of_the_log(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as (broker, nursery):
+        client = Client(nursery, str(broker.config.address))
+        await client.send("T", b"x")
+        before = broker.node.status().applied
+        async with trio.open_nursery() as many:
+            for offset in range(1, 101):
+                many.start_soon(commit, client, offset, "T", offset % 4)
+        entries = broker.node.status().applied - before
+        assert 1 <= entries < 50
+        assert (await stored(client)).fields == {"offset": "100"}
+
+
+async def test_a_pull_commits_the_offset_it_brings_for_a_known_group_only(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as (broker, nursery):
+        client = Client(nursery, str(broker.config.address))
+        await client.send("T", b"x")
+        await client.pull("T", 0, sysFlag=5, commitOffset=1)
+        await client.heartbeat("c", "known", "T")
+        await client.pull("T", 0, sysFlag=5, commitOffset=1, consumerGroup="known")
+        await client.send("T", b"behind the commit in the log", 1)
+        assert broker.machine.state.offsets == {("known", "T"): {0: 1}}
+
+
+async def test_offsets_by_time_are_the_first_message_at_or_after_it(tmp_path: Path) -> None:
+    clock = Clock()
+    async with served(tmp_path, clock=clock) as client:
+        for seconds in (0, 10, 10, 20):
+            clock.now_ms = START_MS + seconds * 1000
+            await client.send("T", b"x")
+        for seconds, lower, upper in ((-1, 0, 0), (0, 0, 0), (5, 1, 0), (10, 1, 2), (21, 4, 3)):
+            at = START_MS + seconds * 1000
+            reply = await client.ask(29, topic="T", queueId=0, timestamp=at)
+            assert reply.fields == {"offset": str(lower)}
+            reply = await client.ask(29, topic="T", queueId=0, timestamp=at, boundaryType="UPPER")
+            assert reply.fields == {"offset": str(upper)}
+        reply = await client.ask(32, topic="T", queueId=0)
+        assert reply.fields == {"timestamp": str(START_MS)}
+        assert (await client.ask(32, topic="T", queueId=1)).fields == {"timestamp": "-1"}
+
+
+async def test_the_ends_of_a_queue_never_written_to_are_zero(tmp_path: Path) -> None:
+    async with served(tmp_path) as client:
+        await client.send("T", b"x")
+        assert (await client.ask(30, topic="T", queueId=0)).fields == {"offset": "1"}
+        assert (await client.ask(30, topic="T", queueId=1)).fields == {"offset": "0"}
+        assert (await client.ask(31, topic="T", queueId=0)).fields == {"offset": "0"}
+        assert (await client.ask(30, topic="nowhere", queueId=1)).fields == {"offset": "0"}
+
+
+async def test_two_tags_of_one_hash_both_come_and_the_client_tells_them_apart(
+    tmp_path: Path,
+) -> None:
+    async with served(tmp_path) as client:
+        for tag in ("Aa", "BB", "C"):
+            await client.ask(310, tag.encode(), **send_fields("T", tags=tag))
+        reply = await client.pull("T", 0, subscription="Aa")
+        assert [m.body for m in decode_records(reply.body)] == [b"Aa", b"BB"]
