@@ -84,6 +84,8 @@ def fold(state: BrokerState, entries: Sequence[Entry]) -> Folded:
         if refused is not None:
             state.refused_entries += 1
         add_result(refused)
+    if entries:
+        state.log_end = entries[-1].body_pos + len(entries[-1].body)
     return folded
 
 

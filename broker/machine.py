@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from broker.fold import EntryRefused, Folded, fold
+from broker.origin import Queues
 from broker.state import BrokerState
-from broker.store.consume_queues import ConsumeQueues
 from dledger.entry import Entry
 
 
@@ -17,15 +17,13 @@ class BrokerMachine:
     Attributes:
         state: the folded log.
         queues: the consume queues.
-        log_end: position behind the last applied message or command.
         on_applied: told what each run did, after it is in the state and the queues. Must not
             raise: an error of it would stop the node.
     """
 
-    def __init__(self, queues: ConsumeQueues) -> None:
+    def __init__(self, queues: Queues) -> None:
         self.state = BrokerState()
         self.queues = queues
-        self.log_end = 0
         self.on_applied: Callable[[Folded], None] | None = None
 
     def apply(self, entries: Sequence[Entry]) -> Sequence[EntryRefused | None]:
@@ -35,8 +33,6 @@ class BrokerMachine:
             self.queues.delete_topic(topic)
         if folded.arrivals:
             self.queues.append(folded.arrivals)
-        if entries:
-            self.log_end = entries[-1].body_pos + len(entries[-1].body)
         if self.on_applied is not None:
             self.on_applied(folded)
         return folded.results

@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 
 from broker.fold import UNIT
 from broker.limits import MAX_PULL_BYTES, MAX_PULL_SCANNED_UNITS
-from broker.machine import BrokerMachine
-from broker.origin import Log
+from broker.origin import Log, Queues
 from broker.record_facts import SMALLEST_RECORD_BYTES, STORE_TIMESTAMP_AT, read_record_facts
+from broker.state import BrokerState
 from broker.tag_filter import TagFilter
 from dledger.entry import HEADER_BYTES
 from dledger.errors import OutsideLog
@@ -50,11 +50,11 @@ class ReadResult(NamedTuple):
 
 
 class MessageReader:
-    """Reads what the machine has applied."""
+    """Reads what is applied."""
 
-    def __init__(self, machine: BrokerMachine, log: Log) -> None:
-        self._queues = machine.queues
-        self._machine = machine
+    def __init__(self, state: BrokerState, queues: Queues, log: Log) -> None:
+        self._state = state
+        self._queues = queues
         self._log = log
 
     def end(self, topic: str, queue_id: int) -> int:
@@ -121,7 +121,7 @@ class MessageReader:
     def first_distance_bytes(self, topic: str, queue_id: int) -> int:
         """How far the queue's first message lies behind the log's applied end; 0 without one."""
         units = self._queues.read(topic, queue_id, FIRST_OFFSET, 1)
-        return self._machine.log_end - UNIT.unpack(units)[0] if units else 0
+        return self._state.log_end - UNIT.unpack(units)[0] if units else 0
 
     def record_at(self, position: int) -> bytes | None:
         """The applied message whose record begins at a position of the log, or None.
@@ -129,12 +129,12 @@ class MessageReader:
         The position is a client's word, so nothing there is believed until the consume queue of
         what seems to be a record points back to it.
         """
-        if not HEADER_BYTES <= position <= self._machine.log_end - SMALLEST_RECORD_BYTES:
+        if not HEADER_BYTES <= position <= self._state.log_end - SMALLEST_RECORD_BYTES:
             return None
         try:
             size, magic = _SIZE_MAGIC.unpack(self._log.read_bytes(position, _SIZE_MAGIC.size))
             if magic != MESSAGE_MAGIC or not (
-                SMALLEST_RECORD_BYTES <= size <= self._machine.log_end - position
+                SMALLEST_RECORD_BYTES <= size <= self._state.log_end - position
             ):
                 return None
             record = self._log.read_bytes(position, size)

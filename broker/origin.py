@@ -1,8 +1,9 @@
-"""What the broker needs of its surroundings: a client's connection, and the log."""
+"""What the broker needs of its surroundings: a client's connection, the log and its index."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from broker.fold import Arrivals
 from dledger.entry import Body
 from dledger.errors import DLedgerError
 from dledger.pending import Appended
@@ -33,6 +34,26 @@ class Origin(Protocol):
         ...
 
     def __hash__(self) -> int: ...
+
+
+class Queues(Protocol):
+    """The consume queues. `broker.store.consume_queues.ConsumeQueues` is them."""
+
+    def append(self, arrivals: Mapping[tuple[str, int], Arrivals]) -> None:
+        """Write what one run of entries brought."""
+        ...
+
+    def delete_topic(self, topic: str) -> None:
+        """Forget the queues of a topic."""
+        ...
+
+    def end(self, topic: str, queue_id: int) -> int:
+        """The offset of the queue's next message."""
+        ...
+
+    def read(self, topic: str, queue_id: int, first: int, count: int) -> bytes:
+        """Up to `count` units from offset `first`."""
+        ...
 
 
 class Log(Protocol):

@@ -72,7 +72,7 @@ class PullProcessor:
         Raises:
             FieldMissing: a field it must have is missing.
             RequestRefused: (1) SQL92, (2) too many wait, (16) not readable, (17) no such topic,
-                (23) tags cannot be read, (24) no subscription, (25) an old one, (29) no such queue.
+                (23) tags cannot be read, (29) no such queue.
         """
         request = read_pull_request(command, self._max_hold_seconds)
         self._check(request)
@@ -172,18 +172,15 @@ class PullProcessor:
             )
 
     def _with_subscription(self, request: PullRequest) -> PullRequest:
-        """A pull without a subscription has the one its group's heartbeats told."""
+        """A pull without a subscription has the one its group's heartbeats told.
+
+        A leader that has not heard of it yet, or not of the newest one, sends all messages: the
+        client looks at their tags anyway. RocketMQ answers 24 or 25 then, and after a change of
+        leader Java clients would wait for their next heartbeat, up to 30 seconds.
+        """
         subscription = self._consumers.subscription(request.group, request.topic)
-        if subscription is None:
-            raise RequestRefused(
-                ResponseCode.SUBSCRIPTION_NOT_EXIST,
-                "the consumer's group info not exist: send a heartbeat first",
-            )
-        if subscription.version < request.subscription_version:
-            raise RequestRefused(
-                ResponseCode.SUBSCRIPTION_NOT_LATEST,
-                "the consumer's subscription not latest: send a heartbeat first",
-            )
+        if subscription is None or subscription.version < request.subscription_version:
+            return request
         return request._replace(wanted=filter_of(subscription))
 
 

@@ -56,12 +56,12 @@ def read_pull_request(command: Command, max_hold_seconds: float) -> PullRequest:
     has_subscription = bool(flag & SUBSCRIPTION_FLAG)
     commit_offset = command.integer("commitOffset", -1) if flag & COMMIT_OFFSET_FLAG else -1
     hold_ms = command.integer("suspendTimeoutMillis", 0) if flag & SUSPEND_FLAG else 0
+    check_expression_type(command.fields.get("expressionType", ""))
     if has_subscription:
         if flag & CLASS_FILTER_FLAG:
             raise RequestRefused(
                 ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "class filters are gone: filter by tag"
             )
-        check_expression_type(command.fields.get("expressionType", ""))
         wanted = tag_filter(command.fields.get("subscription", ""))
     else:
         wanted = TagFilter()

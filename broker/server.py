@@ -58,7 +58,7 @@ class Broker:
         self.machine = machine
         self._started_ms = wall_clock_ms()
         state, limits = machine.state, config.limits
-        reader = MessageReader(machine, node)
+        reader = MessageReader(state, machine.queues, node)
         consumers = Consumers()
         self._held = HeldPulls(limits.max_held_pulls)
         self._registrar = Registrar(
@@ -175,7 +175,7 @@ class Broker:
             "bootTimestamp": str(self._started_ms),
             "brokerVersion": "409",
             "brokerVersionDesc": "V4_9_8",
-            "commitLogMaxOffset": str(self.machine.log_end),
+            "commitLogMaxOffset": str(state.log_end),
             "commitLogMinOffset": "0",
             "dispatchBehindBytes": "0",
             "dledgerApplied": str(status.applied),

@@ -21,6 +21,7 @@ class BrokerState:
         store_timestamp_ms: of the newest message. New ones are never older, so that a search by
             time is a binary search, whatever the clocks of successive leaders say.
         messages: how many records were folded.
+        log_end: position of the byte behind the last entry.
         refused_entries: how many entries were passed over, because no broker can have written them.
     """
 
@@ -32,6 +33,7 @@ class BrokerState:
     topics_changed_ms: int = 0
     store_timestamp_ms: int = 0
     messages: int = 0
+    log_end: int = 0
     refused_entries: int = 0
 
     def queue_end(self, topic: str, queue_id: int) -> int:

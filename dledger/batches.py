@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from dledger.entry import headers
 from dledger.store.log_store import LogStore
 
 # Pushes kept for the other peers, which as a rule want the same ones in the same turn.
@@ -26,8 +25,7 @@ class Batches:
         kept = self._kept.get(first)
         if kept is not None and kept[0] <= last:
             return kept[0]
-        raw = self._store.read(first, last, self._max_bytes)
-        end = first - 1 + sum(1 for _ in headers(raw))
+        end, raw = self._store.read_run(first, last, self._max_bytes)
         self._kept[first] = (end, raw)
         if len(self._kept) > _KEPT_BATCHES:
             self._kept.popitem(last=False)

@@ -24,7 +24,7 @@ Equal (index, chainCrc) on two nodes means equal history up to there.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple
 from zlib import crc32
@@ -152,15 +152,6 @@ def decode_header(buffer: bytes | bytearray | memoryview, at: int = 0) -> Header
     Raises struct.error when fewer than 48 bytes are left.
     """
     return Header._make(HEADER.unpack_from(buffer, at))
-
-
-def headers(buffer: bytes | memoryview) -> Iterator[tuple[int, Header]]:
-    """Offset and header of every entry of a run of whole, adjacent entries."""
-    at, end = 0, len(buffer)
-    while at < end:
-        header = decode_header(buffer, at)
-        yield at, header
-        at += header.size
 
 
 def decode_entries(buffer: bytes) -> list[Entry]:

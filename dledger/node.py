@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -18,6 +19,7 @@ from dledger.core.replica import Messages, Replica, ReplicaConfig
 from dledger.driver import Driver
 from dledger.entry import Body, Entry, body_bytes, decode_entries
 from dledger.errors import (
+    DiskFailed,
     DLedgerError,
     EntryTooLarge,
     LogFull,
@@ -36,6 +38,8 @@ from dledger.status import PeerStatus, RoleChange, Status
 from dledger.store.disk import OsDisk
 from dledger.store.open_store import open_store
 from dledger.store.segment_store import SegmentStore
+
+logger = logging.getLogger(__name__)
 
 # How often the record of what is committed is brought up to date, for readers of the folder, and
 # a spare segment is written if one is wanted. A full segment takes longer than this to fill.
@@ -284,14 +288,19 @@ class Node:
 
     async def _keep_house(self) -> None:
         recorded = -1
+        spares = True
         while True:
             await trio.sleep(HOUSEKEEPING_INTERVAL_S)
             if self._replica.appliable > recorded:
                 recorded = self._replica.appliable
                 self._store.note_committed(recorded)
                 self._store.save_committed()
-            if self._store.spare_wanted:
-                await trio.to_thread.run_sync(self._store.prepare_spare)
+            if spares and self._store.spare_wanted:
+                try:
+                    await trio.to_thread.run_sync(self._store.prepare_spare)
+                except DiskFailed as error:
+                    spares = False  # segments can be made without them, only slower
+                    logger.warning("going on without spare segments: %s", error)
 
     def _link_changed(self, peer: str, connected: bool) -> None:
         self._driver.link_changed(peer, connected)

@@ -4,7 +4,6 @@ import logging
 
 from dledger_mq import requests
 from dledger_mq.client import Client
-from dledger_mq.errors import MessagingError
 from dledger_mq.rebalance import allocate_averagely
 from dledger_mq.topic_route import ClientRoute
 from remoting.codes import ResponseCode
@@ -16,7 +15,11 @@ _log = logging.getLogger(__name__)
 
 
 async def all_queues(client: Client, topic: str) -> list[MessageQueue] | None:
-    """Every readable queue of a topic, or None while its route is not known."""
+    """Every readable queue of a topic, or None while it does not exist.
+
+    Raises:
+        RouteNotFound, NameServersUnreachable, RequestRefused: its route is not known now.
+    """
     route = await _route(client, topic)
     return None if route is None else list(route.read_queues)
 
@@ -31,6 +34,9 @@ async def own_share(client: Client, group: str, topic: str) -> list[MessageQueue
         client: the member.
         group: the consumer group.
         topic: the topic.
+
+    Raises:
+        RouteNotFound, NameServersUnreachable, RequestRefused: its route is not known now.
     """
     route = await _route(client, topic)
     if route is None:
@@ -46,13 +52,10 @@ async def own_share(client: Client, group: str, topic: str) -> list[MessageQueue
 
 
 async def _route(client: Client, topic: str) -> ClientRoute | None:
-    try:
-        route = client.routes.known(topic)
-        if route is None or not route.masters or route.provisional:
-            route = await client.routes.refresh(topic)
-    except MessagingError as error:
-        _log.debug("no route of %s yet: %s", topic, error)
-        return None
+    """The route, asked for when it may have changed; None for one that is only provisional."""
+    route = client.routes.known(topic)
+    if route is None or not route.masters or route.provisional:
+        route = await client.routes.refresh(topic)
     return None if route.provisional else route
 
 

@@ -1,6 +1,7 @@
 """What the commands of `dledger-mq` have in common."""
 
 import logging
+import os
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
@@ -30,6 +31,21 @@ nameserver_option = click.option(
 )
 
 Result = TypeVar("Result")
+
+
+def say(line: str) -> bool:
+    """Print a line; False when whoever read the output has gone, as `head` does.
+
+    What is printed after that goes nowhere, so that the interpreter does not fail at its end.
+    """
+    try:
+        click.echo(line)
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+        return False
+    return True
 
 
 def run(task: Callable[[], Awaitable[Result]]) -> Result:

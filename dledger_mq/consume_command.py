@@ -8,7 +8,7 @@ from typing import Final
 import click
 import trio
 
-from dledger_mq.command_line import nameserver_option, run
+from dledger_mq.command_line import nameserver_option, run, say
 from dledger_mq.message import ConsumeFrom, ConsumeResult, ReceivedMessage
 from dledger_mq.push_consumer import PushConsumer, PushOptions
 from remoting.heartbeat import MessageModel
@@ -59,8 +59,10 @@ def consume(
                 if enough.is_set():
                     # The program is ending; what is not printed must not be committed.
                     await trio.sleep_forever()
+                if not say(_line(message, as_json)):
+                    enough.set()
+                    await trio.sleep_forever()
                 seen += 1
-                click.echo(_line(message, as_json))
                 if seen == count:
                     enough.set()
             return ConsumeResult.SUCCESS

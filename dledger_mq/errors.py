@@ -79,10 +79,8 @@ class SomeFailed(MessagingError):
         self.outcomes = outcomes
         failures = [item for item in outcomes if isinstance(item, SendFailed)]
         self.failed = len(failures)
-        super().__init__(
-            f"{self.failed} of {len(outcomes)} messages not acknowledged; "
-            f"the first: {failures[0] if failures else 'none'}"
-        )
+        first = f" ({failures[0].reason}): {failures[0].advice}" if failures else ""
+        super().__init__(f"{self.failed} of {len(outcomes)} messages not acknowledged{first}")
 
 
 class RouteNotFound(MessagingError):

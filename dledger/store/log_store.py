@@ -107,6 +107,10 @@ class LogStore(Protocol):
         """
         ...
 
+    def read_run(self, first: int, last: int, max_bytes: int) -> tuple[int, bytes]:
+        """What `read` reads, and the index of the last entry in it."""
+        ...
+
     def read_bytes(self, pos: int, size: int) -> bytes:
         """`size` bytes of the log at `pos`, within one segment and before `end_pos`."""
         ...

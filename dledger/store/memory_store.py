@@ -154,6 +154,10 @@ class MemoryStore:
 
     def read(self, first: int, last: int, max_bytes: int) -> bytes:
         """Whole adjacent entries of one segment; at least one, then what fits `max_bytes`."""
+        return self.read_run(first, last, max_bytes)[1]
+
+    def read_run(self, first: int, last: int, max_bytes: int) -> tuple[int, bytes]:
+        """What `read` reads, and the index of the last entry in it."""
         unit = self._unit(first)
         limit = min(unit.pos + max_bytes, segment_end(unit.pos, self._config.segment_bytes))
         count = 1
@@ -161,7 +165,7 @@ class MemoryStore:
             if self._units[following].end > limit:
                 break
             count += 1
-        return b"".join(self._entries[first : first + count])
+        return first + count - 1, b"".join(self._entries[first : first + count])
 
     def read_bytes(self, pos: int, size: int) -> bytes:
         """`size` bytes of the log at `pos`, within one segment and before `end_pos`."""

@@ -281,6 +281,10 @@ class SegmentLog:
         At least one entry, then as many as fit into `max_bytes`. The bytes are as the disk gives
         them: whoever takes them from another node checks their sums.
         """
+        return self.read_run(first, last, max_bytes)[1]
+
+    def read_run(self, first: int, last: int, max_bytes: int) -> tuple[int, bytes]:
+        """What `read` reads, and the index of the last entry in it."""
         self._check_usable()
         unit = self._unit(first)
         last = min(last, self.last_index)
@@ -299,7 +303,7 @@ class SegmentLog:
             else:
                 high = middle
         with self._disk_work("read"):
-            return self._data.read(end - unit.pos, unit.pos)
+            return low, self._data.read(end - unit.pos, unit.pos)
 
     def read_bytes(self, pos: int, size: int) -> bytes:
         """`size` bytes of the log at `pos`, within one segment and before `end_pos`.

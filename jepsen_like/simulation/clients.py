@@ -74,7 +74,7 @@ class History:
         if index < floor:
             raise InvariantViolated(
                 "reads are linearizable",
-                f"a read saw the state of entry {index}, begun after entry {floor} was acknowledged",
+                f"a read saw entry {index}, begun after entry {floor} was acknowledged",
             )
 
     # --- the end --------------------------------------------------------------------------------

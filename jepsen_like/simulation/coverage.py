@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 # What a few hundred seeds must have reached, each at least once.
 EXPECTED = (
     "acknowledged appends",
-    "conflicts",
     "duplicated messages",
     "elections",
     "failed syncs",

@@ -93,7 +93,8 @@ class Faults:
         for node in self._nodes:
             if not node.is_up and node.name not in self._planned:
                 self._planned[node.name] = None
-                self._loop.after(self._time_s(self._restarts, self._style.down_mean_s), self._restart, node)
+                down_s = self._time_s(self._restarts, self._style.down_mean_s)
+                self._loop.after(down_s, self._restart, node)
         self._loop.after(LOOK_FOR_THE_DEAD_EVERY_S, self._watch_for_the_dead)
 
     def _restart(self, node: VirtualNode) -> None:

@@ -134,11 +134,11 @@ class Invariants:
         """Entries behind `index` are dropped: none of them may be committed, known here or not."""
         witness = self.witnesses[name]
         lost = index + 1
-        if lost < min(len(self.committed), len(witness.chains)):
-            if witness.chains[lost] == self.committed[lost]:
-                raise InvariantViolated(
-                    "committed entries stay", f"{name} drops entry {lost}, which is committed"
-                )
+        both = min(len(self.committed), len(witness.chains))
+        if lost < both and witness.chains[lost] == self.committed[lost]:
+            raise InvariantViolated(
+                "committed entries stay", f"{name} drops entry {lost}, which is committed"
+            )
         if index < witness.committed:
             raise InvariantViolated(
                 "committed entries stay",

@@ -1,4 +1,4 @@
-"""A state machine that tells any difference in order or content: a sum over all that was applied."""
+"""A state machine that shows any difference in order or content: a sum over all applied."""
 
 from __future__ import annotations
 

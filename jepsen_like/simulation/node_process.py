@@ -80,7 +80,12 @@ class NodeProcess:
     """Everything that a crash takes away."""
 
     def __init__(
-        self, name: str, store: SegmentStore, replica: Replica, batches: Batches, around: Surroundings
+        self,
+        name: str,
+        store: SegmentStore,
+        replica: Replica,
+        batches: Batches,
+        around: Surroundings,
     ) -> None:
         self.name = name
         self.store = store

@@ -84,19 +84,18 @@ def _vote_not_durable() -> list[Replacement]:
 
 @_bug("vote-forgotten", "a restarted node does not remember whom it voted for")
 def _vote_forgotten() -> list[Replacement]:
-    remembered = SegmentStore.hard_state
+    remembered: Any = SegmentStore.hard_state
 
     def hard_state(self: SegmentStore) -> HardState:
-        return remembered.__get__(self)._replace(voted_for=None)
+        state: HardState = remembered.fget(self)
+        return state._replace(voted_for=None)
 
     return [Replacement(SegmentStore, "hard_state", property(hard_state))]
 
 
 @_bug("vote-twice", "a second candidate of a term gets a vote as well")
 def _vote_twice() -> list[Replacement]:
-    def vote(
-        self: LeaderElector, candidate: str, request: VoteRequest, now: float
-    ) -> VoteResponse:
+    def vote(self: LeaderElector, candidate: str, request: VoteRequest, now: float) -> VoteResponse:
         granted = request.term == self._state.term and self.log_is_current(request)
         if granted:
             self._state.voted_for = candidate

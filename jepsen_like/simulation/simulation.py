@@ -115,9 +115,7 @@ class Simulation:
             self._loop.run_until(self._loop.now + timeout_s * LOOK_EVERY)
             if self._probe_acknowledged(probes) and self._agreed():
                 return
-        raise InvariantViolated(
-            "progress after healing", f"no agreement within {bound_s:.1f} s"
-        )
+        raise InvariantViolated("progress after healing", f"no agreement within {bound_s:.1f} s")
 
     def _probe_acknowledged(self, probes: list[int]) -> bool:
         """Whether one of the probing appends is done; a new one is made while none is."""
@@ -131,9 +129,7 @@ class Simulation:
 
     def _agreed(self) -> bool:
         states = [node.process.replica.state for node in self._nodes if node.process is not None]
-        ends = {
-            node.process.store.last_index for node in self._nodes if node.process is not None
-        }
+        ends = {node.process.store.last_index for node in self._nodes if node.process is not None}
         applied = {state.applied for state in states}
         return (
             len(states) == len(self._nodes)

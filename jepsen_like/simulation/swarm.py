@@ -80,9 +80,7 @@ class Swarm:
     apply_at_once: int  # entries applied in one turn
 
 
-def swarm_of(
-    seed: int, nodes: int | None = None, fault_seconds: float | None = None
-) -> Swarm:
+def swarm_of(seed: int, nodes: int | None = None, fault_seconds: float | None = None) -> Swarm:
     """The swarm of a seed; `nodes` and `fault_seconds` replace what the seed would choose."""
     chance = Chance(seed, "swarm")
     size = chance.choices((1, 2, 3, 5), (2, 4, 70, 24))[0]

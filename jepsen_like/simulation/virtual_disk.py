@@ -2,8 +2,8 @@
 
 It keeps two images of every file: what a reader sees, and what survives. The promises are those of
 `dledger.store.disk`, taken at their weakest: a sector written since the last sync of its file may
-hold its old content or its new one, and the last one of all may begin new and end old; a name may be
-there or not until its folder was synced.
+hold its old content or its new one, and the last one of all may begin new and end old; a name may
+be there or not until its folder was synced.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class PowerCut(BaseException):
 class _File:
     """What a name stands for: two images, and the sectors in which they may differ."""
 
-    __slots__ = ("durable", "dirty", "visible")
+    __slots__ = ("dirty", "durable", "visible")
 
     def __init__(self) -> None:
         self.visible = bytearray()

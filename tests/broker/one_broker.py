@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -157,6 +157,13 @@ async def running_broker(
         await until_leading(broker)
         yield broker, nursery
         nursery.cancel_scope.cancel()
+
+
+async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
+    """Ask again and again, over the wire where nothing else tells."""
+    with trio.fail_after(10):
+        while not await is_so():  # noqa: ASYNC110
+            await trio.sleep(0.01)
 
 
 async def until_leading(broker: Broker) -> None:

@@ -30,9 +30,11 @@ class LocalCluster:
 
     def __enter__(self) -> "LocalCluster":
         self._up = subprocess.Popen(
-            [sys.executable, "-m", "dledger_mq", "up"]
-            + ["--dir", str(self._folder), "--nameserver", self.names]
-            + ["--restart-after", str(RESTART_AFTER_SECONDS)],
+            [
+                *(sys.executable, "-m", "dledger_mq", "up"),
+                *("--dir", str(self._folder), "--nameserver", self.names),
+                *("--restart-after", str(RESTART_AFTER_SECONDS)),
+            ],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

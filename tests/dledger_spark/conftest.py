@@ -5,38 +5,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from dledger.core.hard_state import HardState
-from dledger.entry import Body, PositionedBody
+from dledger.entry import Body
 from dledger.store.disk import OsDisk
 from dledger.store.open_store import open_store
 from dledger.store.store_config import StoreConfig
-from remoting.message import MessageRecord, encode_record_parts
-from remoting.properties import encode_properties
-
-LogWriter = Callable[..., Path]
-
-
-def message(number: int, topic: str = "orders", body: bytes = b"x" * 40) -> PositionedBody:
-    record = MessageRecord(
-        topic=topic,
-        body=body,
-        properties=encode_properties(
-            {"UNIQ_KEY": f"{number:032X}", "KEYS": f"k{number} all", "TAGS": "TagA"}
-        ),
-        queue_id=number % 4,
-        queue_offset=number // 4,
-        born_timestamp=1_700_000_000_000 + number,
-        born_host="10.1.2.3",
-        born_port=50_000,
-        store_timestamp=1_700_000_000_005 + number,
-        store_host="127.0.0.1",
-        store_port=10_911,
-    )
-    return PositionedBody(*encode_record_parts(record))
+from dledger_spark.errors import JavaMissing
+from dledger_spark.session import local_session
 
 
 @pytest.fixture
-def write_log(tmp_path: Path) -> LogWriter:
+def write_log(tmp_path: Path) -> Callable[..., Path]:
     """Writes a node's log with the project's own store; gives the folder of the node."""
 
     def write(
@@ -73,9 +53,6 @@ def write_log(tmp_path: Path) -> LogWriter:
 def spark() -> Iterator[Any]:
     """One Spark for all tests that need it."""
     pytest.importorskip("pyspark", reason="pyspark is not installed: run make setup-spark")
-    from dledger_spark.errors import JavaMissing
-    from dledger_spark.session import local_session
-
     try:
         with local_session("tests", cores=2) as session:
             yield session

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from dledger_spark.errors import RecordDamaged
 from dledger_spark.message_columns import message_batch
 from dledger_spark.property_columns import PropertyColumns
 from dledger_spark.scan import arrow_batches
 from dledger_spark.schema import ENTRY_SCHEMA, MESSAGE_SCHEMA
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from remoting.message import (
     BORN_HOST_V6_FLAG,
     STORE_HOST_V6_FLAG,
@@ -87,7 +88,7 @@ def row_of(record: MessageRecord, index: int) -> dict[str, Any]:
 
 
 def rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    found = batch.to_pylist()
+    found: list[dict[str, Any]] = batch.to_pylist()
     for row in found:
         names = [name for name, _value in row["properties"]]
         assert len(names) == len(set(names)), "Spark refuses a map with a name twice"

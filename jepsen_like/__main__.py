@@ -1,0 +1,18 @@
+"""The `jepsen-like` command."""
+
+from __future__ import annotations
+
+import click
+
+from jepsen_like.simulate_command import simulate
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Break a dledger group on purpose, and check what it promised."""
+
+
+main.add_command(simulate)
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""`jepsen-like simulate`: many seeds, their coverage, and everything about the first failure."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from jepsen_like.simulation.campaign import (
+    CampaignResult,
+    Plan,
+    SeedResult,
+    run_campaign,
+    trace_seed,
+)
+from jepsen_like.simulation.coverage import EXPECTED
+from jepsen_like.simulation.seeded_bugs import seeded_bugs
+
+# Lines of the trace printed with a failure: the last second or so, and one screen.
+PRINTED_TRACE_LINES = 40
+# Below so many seeds it is chance whether every kind of fault was met, so nothing is said of it.
+ENOUGH_SEEDS_FOR_COVERAGE = 300
+# Without a terminal: a line after so many seeds.
+SEEDS_A_PLAIN_LINE = 200
+SECONDS_AN_HOUR = 3600.0
+
+
+def _bug_names() -> str:
+    return "\n".join(f"  {bug.name}: {bug.what}" for bug in seeded_bugs().values())
+
+
+def _list_bugs(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        click.echo(_bug_names())
+        context.exit()
+
+
+@click.command()
+@click.option("--seeds", default=300, show_default=True, type=click.IntRange(1), help="How many.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="The first one.")
+@click.option("--nodes", type=click.IntRange(1, 9), help="Members; else as each seed decides.")
+@click.option("--seconds", type=click.FloatRange(0.1), help="Virtual seconds with faults.")
+@click.option("--jobs", type=click.IntRange(1), help="Processes; one a core unless given.")
+@click.option(
+    "--trace",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the whole trace of the failing seed (or of the only one) to this file.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@click.option(
+    "--seeded-bug",
+    type=click.Choice(sorted(seeded_bugs())),
+    metavar="NAME",
+    help="Plant a known bug: the run must fail.",
+)
+@click.option(
+    "--list-seeded-bugs",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_list_bugs,
+    help="Say which bugs can be planted.",
+)
+def simulate(
+    seeds: int,
+    seed: int,
+    nodes: int | None,
+    seconds: float | None,
+    jobs: int | None,
+    trace: Path | None,
+    as_json: bool,
+    seeded_bug: str | None,
+) -> None:
+    """Simulate groups under faults in virtual time, one for each seed.
+
+    Each seed decides the size of the group, its load and its faults. Exit status 1 tells that a
+    promise was broken; the seed, the promise and the way to see it again are printed.
+    """
+    plan = Plan(seed, seeds, nodes, seconds, seeded_bug)
+    result = _run(plan, jobs or os.cpu_count() or 1, quiet=as_json)
+    failed = result.broken
+    if trace is not None:
+        shown = failed.seed if failed is not None else seed
+        with trace.open("w", encoding="utf-8") as sink:
+            trace_seed(plan, shown, sink)
+    if as_json:
+        click.echo(json.dumps(_as_dict(plan, result)))
+    else:
+        _report(plan, result)
+    if failed is not None:
+        sys.exit(1)
+
+
+def _run(plan: Plan, jobs: int, *, quiet: bool) -> CampaignResult:
+    console = Console(stderr=True)
+    if quiet:
+        return run_campaign(plan, jobs)
+    if not console.is_terminal:
+        done = 0
+
+        def tell(result: SeedResult) -> None:
+            nonlocal done
+            done += 1
+            if done % SEEDS_A_PLAIN_LINE == 0:
+                click.echo(f"{done} of {plan.seeds} seeds", err=True)
+
+        return run_campaign(plan, jobs, tell)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("seeds", total=plan.seeds)
+        return run_campaign(plan, jobs, lambda _: progress.advance(task))
+
+
+def _seeds_a_minute(result: CampaignResult) -> float:
+    return result.seeds / max(result.real_seconds, 1e-9) * 60.0
+
+
+def _report(plan: Plan, result: CampaignResult) -> None:
+    hours = result.virtual_seconds / SECONDS_AN_HOUR
+    click.echo(
+        f"{result.seeds} seeds in {result.real_seconds:.1f} s "
+        f"({_seeds_a_minute(result):.0f} a minute), {hours:.2f} simulated hours"
+    )
+    for name, count in result.coverage.counts().items():
+        click.echo(f"  {count:>10}  {name}")
+    missing = result.coverage.missing()
+    if missing and result.broken is None and result.seeds >= ENOUGH_SEEDS_FOR_COVERAGE:
+        click.echo(f"never reached: {', '.join(missing)}")
+    broken = result.broken
+    if broken is None:
+        click.echo("no promise was broken")
+        return
+    click.echo("")
+    for line in trace_seed(plan, broken.seed).last(PRINTED_TRACE_LINES):
+        click.echo(line)
+    click.echo("")
+    click.echo(f"seed {broken.seed}, after {broken.at_s:.6f} s: {broken.promise}: {broken.how}")
+    click.echo(f"again: {rerun_command(plan, broken.seed)}")
+
+
+def rerun_command(plan: Plan, seed: int) -> str:
+    """The command that shows one seed of a plan again."""
+    words = ["jepsen-like", "simulate", "--seed", str(seed), "--seeds", "1"]
+    if plan.nodes is not None:
+        words += ["--nodes", str(plan.nodes)]
+    if plan.fault_seconds is not None:
+        words += ["--seconds", str(plan.fault_seconds)]
+    if plan.seeded_bug is not None:
+        words += ["--seeded-bug", plan.seeded_bug]
+    return shlex.join([*words, "--trace", f"seed-{seed}.txt"])
+
+
+def _as_dict(plan: Plan, result: CampaignResult) -> dict[str, object]:
+    broken = result.broken
+    return {
+        "first_seed": plan.first_seed,
+        "seeds": result.seeds,
+        "seeds_per_minute": round(_seeds_a_minute(result), 1),
+        "simulated_hours": result.virtual_seconds / SECONDS_AN_HOUR,
+        "coverage": result.coverage.counts(),
+        "never_reached": [name for name in EXPECTED if name in result.coverage.missing()],
+        "failure": None
+        if broken is None
+        else {**broken._asdict(), "again": rerun_command(plan, broken.seed)},
+    }

