@@ -112,6 +112,8 @@ class Registrar:
         fields = {
             **self._fields,
             "bodyCrc32": str(registration_crc(body)),
+            # For our own name server: topics that are not in the body are gone.
+            "completeTopics": "true",
             "compressed": "false",
             "haServerAddr": self._fields["brokerAddr"],
         }

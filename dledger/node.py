@@ -361,6 +361,8 @@ async def open_node(config: NodeConfig, machine: StateMachine) -> AsyncIterator[
             OsDisk(), str(config.data_dir), config.store, config.group, config.node_id
         )
     )
+    if store.recovered.cut is not None:
+        logger.warning("recovery cut the log's end: %s", store.recovered.cut)
     try:
         async with _unwrapping_nursery() as nursery:
             node = Node(config, store, machine)

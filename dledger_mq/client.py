@@ -12,8 +12,9 @@ import trio
 from dledger_mq import requests
 from dledger_mq.background import Background
 from dledger_mq.errors import ClientClosed, GroupInUse, NameServersUnreachable
-from dledger_mq.identity import Identity, new_identity
+from dledger_mq.identity import Identity
 from dledger_mq.routes import Routes
+from dledger_mq.this_process import new_identity
 from dledger_mq.topic_route import ClientRoute
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode

@@ -1,11 +1,11 @@
 """Bringing messages into the form in which they go over the wire."""
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from dledger_mq.errors import InvalidMessage
-from dledger_mq.identity import Identity, now_milliseconds
+from dledger_mq.identity import Identity
 from dledger_mq.message import (
     MAX_BODY_BYTES,
     RETRY_TOPIC_PREFIX,
@@ -41,6 +41,7 @@ class Composer:
 
     Args:
         identity: whose messages they are.
+        wall_clock: milliseconds since 1970.
         compress_from_bytes: bodies this long or longer are compressed.
         max_body_bytes: longer bodies are refused.
     """
@@ -48,10 +49,12 @@ class Composer:
     def __init__(
         self,
         identity: Identity,
+        wall_clock: Callable[[], int],
         compress_from_bytes: int = COMPRESS_FROM_BYTES,
         max_body_bytes: int = MAX_BODY_BYTES,
     ) -> None:
         self._identity = identity
+        self._wall_clock = wall_clock
         self._compress_from_bytes = compress_from_bytes
         self._max_body_bytes = max_body_bytes
         self._checked_topics: set[str] = set()
@@ -77,7 +80,7 @@ class Composer:
         """
         self._check_topic(message.topic)
         check_body(message, self._max_body_bytes)
-        born = now_milliseconds()
+        born = self._wall_clock()
         message_id = self._new_message_id(born)
         properties = properties_text(properties_of(message, message_id))
         body = message.body
@@ -123,7 +126,7 @@ class Composer:
         self._check_topic(first.topic)
         if first.topic.startswith(RETRY_TOPIC_PREFIX):
             raise InvalidMessage(first.topic, "a retry topic takes no batches")
-        born = now_milliseconds()
+        born = self._wall_clock()
         parts: list[BatchMessage] = []
         ids: list[str] = []
         for message in messages:

@@ -24,6 +24,7 @@ from dledger_mq.message import MAX_BODY_BYTES, Message, SendResult, check_topic
 from dledger_mq.selectors import QueueSelector, RoundRobin
 from dledger_mq.send_pipeline import MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES, SendPipeline
 from dledger_mq.sending import SendCallback, Sending, SendOutcome
+from dledger_mq.this_process import now_milliseconds
 
 # RocketMQ's sendMsgTimeout: all attempts of a message together.
 SEND_TIMEOUT_SECONDS: Final = 3.0
@@ -79,8 +80,10 @@ class Producer:
             await self._stack.enter_async_context(self._client)
         nursery = await self._stack.enter_async_context(Background())
         self._pipeline = SendPipeline(self._client, self.group, *self._window)
-        self._composer = Composer(self._client.identity, *self._body_limits)
+        self._composer = Composer(self._client.identity, now_milliseconds, *self._body_limits)
         nursery.start_soon(self._pipeline.send_again)
+        nursery.start_soon(self._pipeline.watch_for_silence)
+        self._client.routes.watch(self._pipeline.route_changed)
         self._client.add_producer(self.group)
         return self
 
@@ -97,6 +100,7 @@ class Producer:
                     if error is None:
                         await self._pipeline.drain()
                 finally:
+                    self._client.routes.unwatch(self._pipeline.route_changed)
                     self._pipeline.close()
                     await self._client.remove_producer(self.group)
         finally:

@@ -15,7 +15,6 @@ from dledger_mq.background import Background
 from dledger_mq.cached_queue import MAX_CACHED_BYTES, MAX_CACHED_MESSAGES, CachedQueue
 from dledger_mq.client import Client, ConsumerEntry
 from dledger_mq.errors import ClientClosed, MessagingError
-from dledger_mq.identity import now_milliseconds
 from dledger_mq.listening import Listener, Listening
 from dledger_mq.message import RETRY_TOPIC_PREFIX, ConsumeFrom, check_topic
 from dledger_mq.offsets import BrokerOffsets, FileOffsets, Offsets
@@ -23,6 +22,7 @@ from dledger_mq.pauses import LONGEST_PAUSE_SECONDS
 from dledger_mq.pulling import PULL_BATCH
 from dledger_mq.queue_reader import QueueReader
 from dledger_mq.subscription import group_subscriptions
+from dledger_mq.this_process import now_milliseconds
 from dledger_mq.topic_route import ClientRoute
 from remoting.heartbeat import ConsumeFromWhere, ConsumerData, MessageModel, SubscriptionData
 from remoting.message_queue import MessageQueue
@@ -260,8 +260,10 @@ class PushConsumer:
             else:
                 share = await all_queues(self._client, topic)
         except MessagingError as error:
-            # A retry topic is made by the group's first heartbeat; until then it is not missed.
-            if not topic.startswith(RETRY_TOPIC_PREFIX) and self._problems.get(topic) != str(error):
+            # A retry topic is made by the group's first heartbeat, and during an election a topic
+            # may be gone for a second: neither is worth a word.
+            is_expected = topic.startswith(RETRY_TOPIC_PREFIX) or self._client.routes.known(topic)
+            if not is_expected and self._problems.get(topic) != str(error):
                 self._problems[topic] = str(error)
                 _log.warning("group %s waits: %s", self.group, error)
             return None

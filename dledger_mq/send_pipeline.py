@@ -4,6 +4,7 @@ Costs no task for a message. One task makes the further attempts of all messages
 route at once after the first failure, then ever more slowly, until each message's time is over.
 """
 
+import logging
 from functools import partial
 from typing import Final
 
@@ -15,15 +16,21 @@ from dledger_mq.errors import MessagingError, NoMaster, Rejected
 from dledger_mq.pauses import pause_seconds
 from dledger_mq.selectors import RoundRobin
 from dledger_mq.sending import Sending, SendOutcome, judge
+from dledger_mq.topic_route import ClientRoute
 from remoting.command import Command
 from remoting.errors import RemotingError
 from remoting.message_queue import MessageQueue
+
+_log = logging.getLogger(__name__)
 
 # A broker answers in milliseconds, so that more in flight only waits somewhere else.
 MAX_IN_FLIGHT: Final = 4096
 
 # Half of what a connection holds before it takes the peer for dead.
 MAX_IN_FLIGHT_BYTES: Final = 16 * 1024 * 1024
+
+# A broker answers in milliseconds; after this long it is worth asking who leads.
+SILENCE_SECONDS: Final = 1.0
 
 # One attempt. When a leader stands still this long, a follower has been elected in its place.
 ATTEMPT_TIMEOUT_SECONDS: Final = 3.0
@@ -108,6 +115,41 @@ class SendPipeline:
             for topic in due:
                 await self._send_topic_again(topic)
 
+    async def watch_for_silence(self) -> None:
+        """Ask for the routes of messages whose brokers are silent, for ever.
+
+        A broker that is frozen or cut off neither answers nor closes its connection. When another
+        has been elected meanwhile, `route_changed` sends the messages there.
+        """
+        while True:
+            await trio.sleep(SILENCE_SECONDS / 2)
+            before = trio.current_time() - SILENCE_SECONDS
+            silent = {
+                sending.message.topic
+                for sending in self._open
+                if sending.address and sending.attempted_at < before
+            }
+            for topic in silent:
+                try:
+                    await self._client.routes.refresh(topic, may_create=True)
+                except MessagingError as error:
+                    _log.info("no answer from the leader of %s, nor a new one: %s", topic, error)
+
+    def route_changed(self, route: ClientRoute) -> None:
+        """Send again what waits for a broker that does not lead any more."""
+        leaders = set(route.masters.values())
+        if not leaders:
+            return  # the old leader may still answer, and there is nobody else to ask
+        for sending in list(self._open):
+            if sending.message.topic != route.topic or not sending.address:
+                continue
+            if sending.address not in leaders:
+                sending.reason = f"{sending.address} was silent and another leader was elected"
+                sending.code = None
+                sending.maybe_stored = True
+                sending.address = ""
+                self._attempt(sending)
+
     async def _wait_for_outcome(self) -> None:
         if self._changed.is_set():
             self._changed = trio.Event()
@@ -116,7 +158,8 @@ class SendPipeline:
     def _attempt(self, sending: Sending) -> None:
         """Hand a message to a connection, or defer it when there is nowhere to send it."""
         message = sending.message
-        left = sending.deadline - trio.current_time()
+        now = trio.current_time()
+        left = sending.deadline - now
         if left <= 0:
             self._finish(sending, sending.failure())
             return
@@ -147,11 +190,12 @@ class SendPipeline:
             return
         sending.queue = queue
         sending.address = address
+        sending.attempted_at = now
         sending.attempts += 1
         self._client.remoting.request_nowait(
             address,
             self._command(sending, queue),
-            partial(self._answered, sending),
+            partial(self._answered, sending, sending.attempts),
             min(left, ATTEMPT_TIMEOUT_SECONDS),
         )
 
@@ -175,10 +219,10 @@ class SendPipeline:
             self._turns[topic] = turn
         return turn
 
-    def _answered(self, sending: Sending, answer: Command | RemotingError) -> None:
+    def _answered(self, sending: Sending, attempt: int, answer: Command | RemotingError) -> None:
         """An attempt ended."""
-        if sending not in self._open:
-            return
+        if sending not in self._open or attempt != sending.attempts or not sending.address:
+            return  # given up, by its user or because its broker was silent
         sending.address = ""
         outcome = judge(sending, answer)
         if outcome is None:

@@ -58,7 +58,8 @@ class Sending:
         attempts: how often it was handed to a connection.
         maybe_stored: an attempt ended without telling whether it was stored.
         queue: the queue of the last attempt.
-        address: the broker of the last attempt.
+        address: the broker that has not answered the last attempt, or an empty text.
+        attempted_at: when the last attempt began, on trio's clock.
         reason: how the last attempt failed.
         code: the response code it failed with.
     """
@@ -78,6 +79,7 @@ class Sending:
     maybe_stored: bool = False
     queue: MessageQueue | None = None
     address: str = ""
+    attempted_at: float = 0.0
     reason: str = "no attempt was made"
     code: int | None = None
 

@@ -33,7 +33,7 @@ _LEFT_OUT: Final = {
 }
 _VERSION: Final = re.compile(r'version "(\d+)')
 _WRAPPER: Final = """#!/bin/sh
-# Passes every argument on but those of Spark's that this Java has no use for; the words are kept as they are.
+# Passes the arguments on, word by word, but for those that this Java has no use for.
 count=$#
 while [ "$count" -gt 0 ]; do
     word=$1

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
 from dledger_spark.errors import PackageMissing
 from dledger_spark.java import find_java, make_java_home
+from dledger_spark.scratch_folder import scratch_folder
 
 # Spark's default of 200 costs seconds a query on a laptop; jobs here group by a few topics.
 SHUFFLE_PARTITIONS: Final = 2
@@ -63,28 +62,34 @@ def local_session(
     except ModuleNotFoundError as missing:
         raise PackageMissing(missing.name or "pyspark") from None
     found = find_java(os.environ, java)
-    folder = tempfile.mkdtemp(prefix="dledger-spark-")
-    saved = {key: os.environ.get(key) for key in ("JAVA_HOME", "PYSPARK_PYTHON")}
+    with scratch_folder() as folder:
+        home = make_java_home(found, f"{folder}/java")
+        with _variables(JAVA_HOME=home, PYSPARK_PYTHON=sys.executable):
+            builder = SparkSession.builder.master(f"local[{cores or '*'}]").appName(name)
+            for key, value in _settings(folder).items():
+                builder = builder.config(key, value)
+            session = builder.getOrCreate()
+            try:
+                session.sparkContext.setLogLevel("ERROR")
+                session.dataSource.register(DledgerDataSource)
+                yield session
+            finally:
+                _stop(session)
+
+
+@contextmanager
+def _variables(**values: str) -> Iterator[None]:
+    """Set variables of the environment, which Spark reads, for a while."""
+    saved = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
     try:
-        os.environ["JAVA_HOME"] = make_java_home(found, f"{folder}/java")
-        os.environ["PYSPARK_PYTHON"] = sys.executable
-        builder = SparkSession.builder.master(f"local[{cores or '*'}]").appName(name)
-        for key, value in _settings(folder).items():
-            builder = builder.config(key, value)
-        session = builder.getOrCreate()
-        try:
-            session.sparkContext.setLogLevel("ERROR")
-            session.dataSource.register(DledgerDataSource)
-            yield session
-        finally:
-            _stop(session)
+        yield
     finally:
-        for key, before in saved.items():
+        for name, before in saved.items():
             if before is None:
-                os.environ.pop(key, None)
+                os.environ.pop(name, None)
             else:
-                os.environ[key] = before
-        shutil.rmtree(folder, ignore_errors=True)
+                os.environ[name] = before
 
 
 def _settings(folder: str) -> dict[str, str]:

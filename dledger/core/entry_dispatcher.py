@@ -245,8 +245,11 @@ class EntryDispatcher:
             self.next_index = response.verified + 1
             self._change(PhaseEvent.CONFLICT)
         else:
+            refused = self.next_index
             self._back_off(response)
             self._change(PhaseEvent.MISMATCHED)
+            if self.next_index == refused:
+                return  # it refuses what it once acknowledged: ask again, but not at once
         self._probe_deadline = now
 
     def _back_off(self, response: PushResponse) -> None:

@@ -199,6 +199,10 @@ def _body_matches(view: memoryview, at: int, header: RawHeader) -> bool:
 
 def _chain_matches(view: memoryview, at: int, header: RawHeader, previous: int | None) -> bool:
     chain = header[6]
+    if not chain and not header[8] and (previous or header[2] == 0):
+        # No sums, no body, behind an entry of ours: not one that Java wrote, but a write of which
+        # the last 12 bytes of the header, zero until then, did not arrive.
+        return False
     if not chain or previous is None:
         return True
     return (crc32(view[at + 40 : at + 44], crc32(view[at : at + 36], previous)) or 1) == chain

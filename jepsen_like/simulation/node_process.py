@@ -14,7 +14,7 @@ from dledger.core.entry_handler import Accepted, NoopEntry, Truncation, Write
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
 from dledger.core.replica import Outgoing, Replica
-from dledger.entry import NO_TERM, Body, Magic, decode_entries, headers
+from dledger.entry import NO_TERM, Body, Magic, decode_entries, decode_header
 from dledger.errors import Discarded, DLedgerError, InvariantBroken, LeadershipLost, NotLeader
 from dledger.messages import Message, Phase, PushRequest, PushResponse
 from dledger.pending import Outcome, PendingAppends
@@ -65,6 +65,17 @@ class Arrivals:
         return Arrivals([], [], [], [], [])
 
 
+def term_chains(raw: bytes) -> list[tuple[int, int]]:
+    """Term and chain sum of every entry of a run of whole, adjacent entries."""
+    found: list[tuple[int, int]] = []
+    at = 0
+    while at < len(raw):
+        header = decode_header(raw, at)
+        found.append((header.term, header.chain_crc))
+        at += header.size
+    return found
+
+
 def log_chains(store: SegmentStore) -> list[tuple[int, int]]:
     """Term and chain sum of every entry of a store. Raises BatchInvalid if one is broken."""
     found: list[tuple[int, int]] = []
@@ -72,7 +83,7 @@ def log_chains(store: SegmentStore) -> list[tuple[int, int]]:
         raw = store.read(first, store.last_index, READ_BYTES)
         term, chain = found[-1] if found else (NO_TERM, 0)
         verify_batch(raw, first, chain, term)
-        found += [(header.term, header.chain_crc) for _, header in headers(raw)]
+        found += term_chains(raw)
     return found
 
 
@@ -188,8 +199,7 @@ class NodeProcess:
             store = self.store
             facts = verify_batch(raw, first, store.chain_at(first - 1), store.last_term)
         self.store.write_batch(raw, facts)
-        written = [(header.term, header.chain_crc) for _, header in headers(raw)]
-        self._around.invariants.written(self.name, first, written)
+        self._around.invariants.written(self.name, first, term_chains(raw))
 
     def _append(self, term: int, magic: Magic, bodies: list[Body], first: int) -> None:
         invariants = self._around.invariants

@@ -133,7 +133,9 @@ class Group:
             for name, member in self.members.items():
                 if name in self.silent:
                     continue
+                before = (member.role, member.term, member.replica.state.durable)
                 member.sync(self.now)
+                moving |= before != (member.role, member.term, member.replica.state.durable)
                 for receiver, message in member.leaving(self.now):
                     moving = True
                     self.sent.append((name, receiver, message))

@@ -35,19 +35,19 @@ class FailingFile:
         return self._file.size()
 
     def read(self, size: int, at: int) -> bytes:
-        self._disk.meet("read")
+        self._disk.meet("read", self.path)
         return self._file.read(size, at)
 
     def write(self, data: bytes, at: int) -> None:
-        self._disk.meet("write")
+        self._disk.meet("write", self.path)
         self._file.write(data, at)
 
     def grow(self, size: int) -> None:
-        self._disk.meet("grow")
+        self._disk.meet("grow", self.path)
         self._file.grow(size)
 
     def sync(self) -> None:
-        self._disk.meet("sync")
+        self._disk.meet("sync", self.path)
         self._file.sync()
 
     def close(self) -> None:
@@ -59,11 +59,13 @@ class FailingDisk(OsDisk):
 
     def __init__(self) -> None:
         self.kind, self.calls, self.number = "", 0, errno.EIO
+        self.events: list[tuple[str, str]] = []
 
     def fail(self, kind: str, after: int = 0, number: int = errno.EIO) -> None:
         self.kind, self.calls, self.number = kind, after, number
 
-    def meet(self, kind: str) -> None:
+    def meet(self, kind: str, path: str) -> None:
+        self.events.append((kind, path.rpartition("/dledger-n0/")[2]))
         if kind != self.kind:
             return
         self.calls -= 1
@@ -75,15 +77,15 @@ class FailingDisk(OsDisk):
         return FailingFile(super().open(path, writable=writable), self)
 
     def create(self, path: str) -> FailingFile:  # type: ignore[override]
-        self.meet("create")
+        self.meet("create", path)
         return FailingFile(super().create(path), self)
 
     def remove(self, path: str) -> None:
-        self.meet("remove")
+        self.meet("remove", path)
         super().remove(path)
 
     def sync_folder(self, path: str) -> None:
-        self.meet("sync_folder")
+        self.meet("sync_folder", path)
         super().sync_folder(path)
 
 
@@ -314,4 +316,37 @@ def test_a_spare_that_cannot_be_written_is_done_without(tmp_path: Path, kind: st
     assert list((tmp_path / "dledger-n0" / "spare").iterdir()) == []
     assert store.spare_wanted
     assert store.append(1, Magic.NORMAL, bodies(30)) == (0, 29)
+    store.close()
+
+
+def test_a_truncation_makes_the_new_end_durable_before_it_zeroes_the_rest(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    store = open_one(disk, tmp_path)
+    store.append(1, Magic.NORMAL, bodies(20))
+    disk.events.clear()
+    store.truncate_after(2)
+    name = f"data/{file_name(0)}"
+    changes = [
+        event for event in disk.events if event[0] != "read" and not event[1].startswith("index")
+    ]
+    removals = changes[: -len(["write", "sync", "write", "sync"])]
+    assert [kind for kind, _ in removals] == ["remove", "sync_folder"] * (len(removals) // 2)
+    assert removals[0][1] > removals[2][1] > name
+    assert changes[-4:] == [("write", name), ("sync", name)] * 2
+    store.close()
+
+
+def test_what_a_killed_process_wrote_is_synced_before_it_is_believed(tmp_path: Path) -> None:
+    store = open_one(OsDisk(), tmp_path)
+    store.append(1, Magic.NORMAL, bodies(20))
+    store._files.close()
+    disk = FailingDisk()
+    store = open_one(disk, tmp_path)
+    record = [kind for kind, path in disk.events if path == "hard-state"]
+    assert record[:2] == ["sync", "read"]
+    synced = {path for kind, path in disk.events if kind == "sync"}
+    there = {f"data/{path.name}" for path in (tmp_path / "dledger-n0" / "data").iterdir()}
+    assert len(there) > 1
+    assert there <= synced
+    assert {"data", "index"} <= {path for kind, path in disk.events if kind == "sync_folder"}
     store.close()

@@ -11,10 +11,6 @@ import pytest
 from dledger.core.hard_state import HardState
 from dledger.entry import HEADER_BYTES, Entry, Magic, decode_entries
 from dledger.errors import (
-    ConfigInvalid,
-    DataFolderLocked,
-    DataFolderMismatch,
-    HardStateLost,
     LogCorrupt,
 )
 from dledger.store.disk import OsDisk
@@ -412,82 +408,3 @@ def test_a_killed_process_loses_nothing_that_was_written(tmp_path: Path) -> None
     assert read_all(again) == entries
     assert again.hard_state == HardState(7, None, -1)
     again.close()
-
-
-# --- whose folder -----------------------------------------------------------------------------
-
-
-def test_a_folder_is_open_once(tmp_path: Path) -> None:
-    store = reopen(tmp_path)
-    with pytest.raises(DataFolderLocked):
-        reopen(tmp_path)
-    store.close()
-    reopen(tmp_path).close()
-
-
-def test_a_failed_open_releases_the_folder(tmp_path: Path) -> None:
-    build(tmp_path, 5)
-    with pytest.raises(DataFolderMismatch):
-        open_store(OsDisk(), str(tmp_path), CONFIG, "another", "n0")
-    reopen(tmp_path).close()
-
-
-def test_a_folder_of_another_node_is_refused(tmp_path: Path) -> None:
-    build(tmp_path, 5)
-    (tmp_path / "dledger-n0").rename(tmp_path / "dledger-n1")
-    with pytest.raises(DataFolderMismatch, match="n0 of group g"):
-        open_store(OsDisk(), str(tmp_path), CONFIG, "g", "n1")
-
-
-def test_a_log_without_its_hard_state_is_refused(tmp_path: Path) -> None:
-    build(tmp_path, 5)
-    (tmp_path / "dledger-n0" / "hard-state").unlink()
-    with pytest.raises(HardStateLost):
-        reopen(tmp_path)
-
-
-def test_javas_old_term_is_not_believed_twice(tmp_path: Path) -> None:
-    folder = tmp_path / "dledger-n0"
-    folder.mkdir()
-    (folder / "currterm").write_text("voteLeader=n2\ncurrTerm=12\n")
-    store = reopen(tmp_path)
-    assert store.hard_state == HardState(12, "n2", -1)
-    store.append(13, Magic.NORMAL, [b"a"])
-    store.close()
-    (folder / "hard-state").unlink()
-    with pytest.raises(HardStateLost):
-        reopen(tmp_path)
-
-
-def test_an_unreadable_term_of_java_is_refused(tmp_path: Path) -> None:
-    folder = tmp_path / "dledger-n0"
-    folder.mkdir()
-    (folder / "currterm").write_text("voteLeader=n2\n")
-    with pytest.raises(LogCorrupt, match="currTerm"):
-        reopen(tmp_path)
-
-
-@pytest.mark.parametrize("bad", ["", "a/b", "x" * 128, "\0"])
-def test_names_that_do_not_fit_are_refused(tmp_path: Path, bad: str) -> None:
-    with pytest.raises(ConfigInvalid):
-        open_store(OsDisk(), str(tmp_path), CONFIG, bad, "n0")
-    with pytest.raises(ConfigInvalid):
-        open_store(OsDisk(), str(tmp_path), CONFIG, "g", bad)
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"segment_bytes": 55, "max_body_bytes": 0},
-        {"segment_bytes": 1000},
-        {"segment_bytes": 2**31},
-        {"index_segment_bytes": 33},
-        {"index_segment_bytes": 0},
-        {"max_body_bytes": 4 * 1024 * 1024},
-        {"max_body_bytes": -1},
-        {"spare_segments": 9},
-    ],
-)
-def test_sizes_that_contradict_each_other_are_refused(settings: dict[str, int]) -> None:
-    with pytest.raises(ConfigInvalid):
-        StoreConfig(**settings)

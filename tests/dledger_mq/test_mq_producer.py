@@ -284,3 +284,16 @@ async def test_a_producer_is_known_by_its_heartbeat_and_leaves_its_group() -> No
         await until(lambda: bool(cluster.first.asked(RequestCode.HEART_BEAT)))
     (left,) = cluster.first.asked(RequestCode.UNREGISTER_CLIENT)
     assert left.fields["producerGroup"] == "group"
+
+
+async def test_a_silent_leader_is_left_when_another_is_elected() -> None:
+    async with running() as cluster, cluster.producer(timeout_seconds=10) as producer:
+
+        def freeze(_connection: Connection, _command: Command) -> None:
+            cluster.names.set_route("T", cluster.second.address)
+
+        cluster.first.answers[SEND] = freeze
+        began = trio.current_time()
+        result = await producer.send(Message("T", b"x"))
+        assert trio.current_time() - began < 2
+    assert (result.attempts, result.possibly_duplicated) == (2, True)

