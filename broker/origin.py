@@ -7,7 +7,6 @@ from broker.fold import Arrivals
 from dledger.entry import Body
 from dledger.errors import DLedgerError
 from dledger.pending import Appended
-from dledger.status import Status
 from remoting.address import Address
 from remoting.command import Command
 
@@ -64,8 +63,9 @@ class Log(Protocol):
         """Whether this member leads and has applied an entry of its own term."""
         ...
 
-    def status(self) -> Status:
-        """Role, term and more."""
+    @property
+    def term(self) -> int:
+        """As in `dledger.Node`."""
         ...
 
     def submit(

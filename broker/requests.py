@@ -131,7 +131,7 @@ class Requests:
         Looked at before every batch, not only when the node reports a change: offsets of one term
         must never be carried into the next.
         """
-        term = self._log.status().term if self._log.is_ready_leader else None
+        term = self._log.term if self._log.is_ready_leader else None
         if term == self._term:
             return
         if self._term is not None:

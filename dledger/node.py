@@ -226,6 +226,11 @@ class Node:
     # --- looking ------------------------------------------------------------------------------
 
     @property
+    def term(self) -> int:
+        """The term this node is in."""
+        return self._replica.state.term
+
+    @property
     def is_ready_leader(self) -> bool:
         """Whether this node leads and has applied an entry of its own term: it may serve."""
         replica = self._replica

@@ -11,7 +11,13 @@ import trio
 from dledger_mq import requests
 from dledger_mq.calls import NOT_NOW_CODES, call_master
 from dledger_mq.client import Client
-from dledger_mq.errors import MessagingError, NoMaster, RequestRefused, RouteNotFound
+from dledger_mq.errors import (
+    MessagingError,
+    NameServersUnreachable,
+    NoMaster,
+    RequestRefused,
+    RouteNotFound,
+)
 from dledger_mq.message import check_topic
 from dledger_mq.offsets import BrokerOffsets
 from dledger_mq.pauses import pause_seconds
@@ -160,6 +166,7 @@ class Admin:
         Raises:
             InvalidMessage: the name is not legal.
             NoMaster: there is no group, or a group has no leader for the whole time.
+            NameServersUnreachable: none answers.
             RequestRefused: a broker says no.
         """
         check_topic(topic)
@@ -238,6 +245,8 @@ class Admin:
                 if error.code not in NOT_NOW_CODES:
                     raise
                 problem = error
+            except NameServersUnreachable:
+                raise  # no election brings one back
             except (MessagingError, RemotingError) as error:
                 problem = error
             failures += 1

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 import click
+from rich.box import SIMPLE_HEAD
 from rich.table import Column, Table
 
 from dledger_mq import requests
@@ -48,7 +49,9 @@ def status(path: Path | None, as_json: bool, nameservers: Sequence[str]) -> None
     if as_json:
         click.echo(json.dumps(rows))
         return
-    table = Table("node", Column("address", no_wrap=True), *_COLUMNS, "problem")
+    # The problems need a line each, or there would be no room for them on a narrow screen.
+    columns = [Column(title, no_wrap=True) for title in ("node", "address", *_COLUMNS)]
+    table = Table(*columns, box=SIMPLE_HEAD, padding=(0, 1))
     for row in rows:
         figures = row["figures"]
         shown = figures if isinstance(figures, dict) else {}
@@ -56,9 +59,11 @@ def status(path: Path | None, as_json: bool, nameservers: Sequence[str]) -> None
             str(row["node"]),
             str(row["address"]),
             *(str(shown.get(name, "-")) for name in _COLUMNS.values()),
-            str(row["problem"]),
         )
     output.print(table)
+    for row in rows:
+        if row["problem"]:
+            click.echo(f"{row['node']}: {row['problem']}")
 
 
 async def _of_cluster(nameservers: Sequence[str]) -> list[dict[str, object]]:

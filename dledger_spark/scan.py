@@ -37,7 +37,7 @@ from dledger_spark.schema import ENTRIES, MESSAGES, SCHEMAS, TABLES
 
 # A batch of entries is about this long: it fits the caches of a CPU's core, and costs of one batch
 # are small beside it. One entry may be longer than the bytes asked for.
-BATCH_BYTES: Final = 8 * 1024 * 1024
+BATCH_BYTES: Final = 2 * 1024 * 1024
 MAX_BATCH_BYTES: Final = 512 * 1024 * 1024  # Arrow's offsets in a batch end at 2 GiB
 
 

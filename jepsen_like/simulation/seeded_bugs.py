@@ -213,18 +213,6 @@ def _commit_unverified() -> list[Replacement]:
     return [Replacement(EntryHandler, "commit", commit)]
 
 
-@_bug("epoch-forgotten", "a sync that began before a truncation counts after it")
-def _epoch_forgotten() -> list[Replacement]:
-    persisted = Replica.persisted
-
-    def forgetful(
-        self: Replica, index: int, epoch: int, promise: HardState | None, now: float
-    ) -> None:
-        persisted(self, index, self.handler.epoch, promise, now)
-
-    return [Replacement(Replica, "persisted", forgetful)]
-
-
 # --- the state machine and reads ----------------------------------------------------------------
 
 

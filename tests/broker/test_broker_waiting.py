@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -61,6 +60,7 @@ class FakeLog:
     """A log that takes, refuses and answers when it is told to."""
 
     is_ready_leader = True
+    term = 1
 
     def __init__(self) -> None:
         self.refusal: DLedgerError | None = None
@@ -70,9 +70,6 @@ class FakeLog:
         if self.refusal is not None:
             raise self.refusal
         self.taken.append((bodies, done))
-
-    def status(self) -> Any:
-        return SimpleNamespace(term=1)
 
     def read_bytes(self, pos: int, size: int) -> bytes:
         raise AssertionError("nothing is read here")

@@ -12,8 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dledger.core.hard_state import HardState
 from dledger.entry import encode
+from dledger.store.disk import OsDisk
+from dledger.store.open_store import open_store
 from dledger.store.scan import scan_folder
+from dledger.store.store_config import StoreConfig
 from dledger_spark.errors import (
     CommittedUnknown,
     DledgerSparkError,
@@ -379,3 +383,16 @@ def test_the_schema_is_the_same_for_every_batch(write_log: LogWriter) -> None:
     folder = write_log(some_bodies(60), segment_bytes=1024)
     schemas = {str(batch.schema) for batch in arrow_batches(str(folder), batch_bytes=1)}
     assert len(schemas) == 1
+
+
+def test_a_log_is_read_while_its_node_appends_to_it(tmp_path: Path) -> None:
+    config = StoreConfig(1024, 1024, 900, 0)
+    store = open_store(OsDisk(), str(tmp_path), config, "g", "n0")
+    try:
+        for done in range(0, 60, 10):
+            store.append(1, 1, some_bodies(10))
+            store.note_committed(done + 4)
+            store.begin_sync(HardState(1, None, done + 4)).run()
+            assert indexes(tmp_path) == list(range(done + 5))
+    finally:
+        store.close()

@@ -1,0 +1,111 @@
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dledger_mq.__main__ import main
+from dledger_mq.errors import GroupDirectoryError
+from dledger_mq.free_ports import free_addresses
+from dledger_mq.group_directory import GroupDirectory, GroupPlan, NodePlan
+
+PLAN = GroupPlan(
+    "DefaultCluster",
+    "broker-a",
+    "127.0.0.1:9876",
+    (NodePlan("n0", "127.0.0.1:1", "127.0.0.1:2"), NodePlan("n1", "127.0.0.1:3", "127.0.0.1:4")),
+)
+
+# Nobody listens on port 1.
+NOBODY = "127.0.0.1:1"
+
+
+def test_a_group_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    directory = GroupDirectory(tmp_path)
+    assert directory.read_plan() is None
+    directory.write(PLAN, {"n0": 7})
+    assert directory.read_plan() == PLAN
+    assert directory.read_pids() == {"n0": 7}
+    assert PLAN.peers == "n0=127.0.0.1:1,n1=127.0.0.1:3"
+
+
+def test_two_cannot_hold_one_directory(tmp_path: Path) -> None:
+    first, second = GroupDirectory(tmp_path), GroupDirectory(tmp_path)
+    first.lock()
+    with pytest.raises(GroupDirectoryError, match="already runs"):
+        second.lock()
+    first.unlock()
+    second.lock()
+    second.unlock()
+
+
+def test_a_directory_with_other_files_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "precious").touch()
+    with pytest.raises(GroupDirectoryError, match="other files"):
+        GroupDirectory(tmp_path).lock()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["precious"]
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"format": "other"}', "[1]", '{"format": 3}'])
+def test_a_plan_that_cannot_be_read_is_told_and_kept(tmp_path: Path, content: str) -> None:
+    (tmp_path / "group.json").write_text(content)
+    with pytest.raises(GroupDirectoryError):
+        GroupDirectory(tmp_path).read_plan()
+    assert (tmp_path / "group.json").read_text() == content
+
+
+def test_a_directory_keeps_its_number_of_nodes(tmp_path: Path) -> None:
+    GroupDirectory(tmp_path).write(PLAN, {})
+    result = CliRunner().invoke(main, ["up", "--dir", str(tmp_path), "--nodes", "5"])
+    assert result.exit_code == 1
+    assert "has 2 nodes, not 5" in result.output
+
+
+def test_free_addresses_are_all_different() -> None:
+    assert len(set(free_addresses(20))) == 20
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topic", "list"],
+        ["topic", "status", "T"],
+        ["topic", "delete", "T"],
+        ["status"],
+        ["send", "T", "hello", "--timeout", "0.2"],
+    ],
+)
+def test_without_a_name_server_a_command_says_so_in_one_line(arguments: list[str]) -> None:
+    result = CliRunner().invoke(main, [*arguments, "--nameserver", NOBODY])
+    assert result.exit_code == 1
+    (line,) = [text for text in result.output.splitlines() if text.strip()]
+    assert line.startswith("dledger-mq: ")
+    assert "check that" in line
+
+
+def test_a_consumer_that_gets_too_little_says_how_much(caplog: pytest.LogCaptureFixture) -> None:
+    result = CliRunner().invoke(
+        main, ["consume", "T", "--count", "2", "--timeout", "0.3", "--nameserver", NOBODY]
+    )
+    assert result.exit_code == 2
+    assert "0 of 2 messages came" in result.output
+    assert "check that one runs" in caplog.text
+
+
+def test_a_topic_with_an_illegal_name_is_refused_before_anything_is_sent() -> None:
+    result = CliRunner().invoke(main, ["topic", "create", "no way", "--nameserver", NOBODY])
+    assert result.exit_code == 1
+    assert "letters, digits" in result.output
+
+
+def test_the_status_of_a_directory_without_a_group_says_how_to_start_one(tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["status", "--dir", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "dledger-mq up" in result.output
+
+
+def test_the_plan_is_plain_json_that_other_programs_can_read(tmp_path: Path) -> None:
+    GroupDirectory(tmp_path).write(PLAN, {"nameserver": 5})
+    content = json.loads((tmp_path / "group.json").read_text())
+    assert content["nodes"][1]["client"] == "127.0.0.1:4"
+    assert content["pids"] == {"nameserver": 5}

@@ -1,0 +1,199 @@
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from dledger_mq import (
+    Admin,
+    Client,
+    NameServersUnreachable,
+    NoMaster,
+    PullConsumer,
+    PullStatus,
+    RequestRefused,
+    RouteNotFound,
+)
+from dledger_mq.calls import call_master
+from dledger_mq.pauses import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, pause_seconds
+from dledger_mq.requests import max_offset
+from dledger_mq.subscription import subscription
+from dledger_mq.topic_route import client_route
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command
+from remoting.connection import Connection
+from remoting.message_queue import MessageQueue
+from remoting.properties import encode_properties
+from remoting.route import BrokerData, QueueData, TopicRoute
+from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, start
+
+QUEUE = MessageQueue("T", "broker-a", 0)
+
+
+@asynccontextmanager
+async def running() -> AsyncIterator[tuple[ScriptedNames, ScriptedBroker]]:
+    names, broker = ScriptedNames(), ScriptedBroker()
+    async with trio.open_nursery() as nursery:
+        await start(nursery, names)
+        await start(nursery, broker)
+        names.set_route("T", broker.address)
+        yield names, broker
+        nursery.cancel_scope.cancel()
+
+
+def test_queues_that_may_not_be_written_or_read_are_left_out() -> None:
+    route = client_route(
+        "T",
+        TopicRoute(
+            [QueueData("a", 2, 3, 4), QueueData("b", 2, 1, 2), QueueData("c", 1, 1, 6)],
+            [BrokerData("C", "a", {0: "x:1"}), BrokerData("C", "b", {0: "y:1"})],
+        ),
+    )
+    assert route.write_queues == (MessageQueue("T", "b", 0),)
+    assert route.read_queues == (
+        MessageQueue("T", "a", 0),
+        MessageQueue("T", "a", 1),
+        MessageQueue("T", "c", 0),
+    )
+    assert route.masters == {"a": "x:1", "b": "y:1"}
+
+
+def test_a_slave_is_no_leader() -> None:
+    route = client_route(
+        "T", TopicRoute([QueueData("a", 1, 1, 6)], [BrokerData("C", "a", {1: "x:1"})])
+    )
+    assert (route.write_queues, len(route.read_queues), route.masters) == ((), 1, {})
+
+
+def test_pauses_grow_from_a_tenth_of_a_second_to_one() -> None:
+    pauses = [pause_seconds(failures) for failures in range(1, 40)]
+    assert pauses[0] == FIRST_PAUSE_SECONDS
+    assert pauses[-1] == LONGEST_PAUSE_SECONDS
+    assert pauses == sorted(pauses)
+
+
+@pytest.mark.parametrize(
+    ("text", "expression", "tags"),
+    [
+        ("*", "*", []),
+        ("", "*", []),
+        ("A", "A", ["A"]),
+        (" A||B || ", "A || B", ["A", "B"]),
+        ("A || *", "*", []),
+    ],
+)
+def test_a_tag_expression_is_split(text: str, expression: str, tags: list[str]) -> None:
+    found = subscription("T", text)
+    assert (found.expression, found.tags) == (expression, tags)
+
+
+async def test_callers_that_ask_at_once_share_one_question() -> None:
+    async with running() as (names, _broker), Client([names.address]) as client:
+        async with trio.open_nursery() as nursery:
+            for _ in range(10):
+                nursery.start_soon(client.routes.find, "T")
+        assert len(names.requests) == 1
+
+
+async def test_a_topic_that_is_gone_keeps_its_queues_and_loses_its_leaders() -> None:
+    async with running() as (names, _broker), Client([names.address]) as client:
+        before = await client.routes.find("T")
+        names.routes.clear()
+        with pytest.raises(RouteNotFound):
+            await client.routes.refresh("T")
+        now = client.routes.known("T")
+        assert now is not None
+        assert now.read_queues == before.read_queues
+        assert (now.masters, now.write_queues) == ({}, ())
+
+
+async def test_name_servers_that_are_all_down_are_named() -> None:
+    async with Client(["127.0.0.1:1", "127.0.0.1:2"]) as client:
+        with pytest.raises(NameServersUnreachable, match=r"127\.0\.0\.1") as caught:
+            await client.routes.find("T")
+    assert sorted(caught.value.nameservers) == ["127.0.0.1:1", "127.0.0.1:2"]
+
+
+async def test_a_call_waits_for_a_leader_and_gives_up_when_its_time_is_over() -> None:
+    async with running() as (names, broker), Client([names.address]) as client:
+        names.set_route("T", None)
+        with pytest.raises(NoMaster):
+            await call_master(client, QUEUE, max_offset(QUEUE), "ask", timeout_seconds=0.3)
+        async with trio.open_nursery() as nursery:
+
+            async def elect() -> None:
+                await trio.sleep(0.2)
+                names.set_route("T", broker.address)
+
+            nursery.start_soon(elect)
+            reply = await call_master(client, QUEUE, max_offset(QUEUE), "ask")
+        assert reply.fields["offset"] == "0"
+
+
+async def test_a_refusal_for_good_ends_a_call_at_once() -> None:
+    async with running() as (names, broker), Client([names.address]) as client:
+        broker.answers[RequestCode.GET_MAX_OFFSET] = lambda _, c: c.reply(17, remark="no topic")
+        with pytest.raises(RequestRefused, match="no topic") as caught:
+            await call_master(client, QUEUE, max_offset(QUEUE), "ask")
+        assert caught.value.code == 17
+        assert len(broker.requests) == 1
+
+
+async def test_a_leader_that_is_busy_is_asked_again() -> None:
+    async with running() as (names, broker), Client([names.address]) as client:
+        normal = broker.answers[RequestCode.GET_MAX_OFFSET]
+
+        def busy(_connection: Connection, command: Command) -> Command:
+            broker.answers[RequestCode.GET_MAX_OFFSET] = normal
+            return command.reply(ResponseCode.SYSTEM_BUSY)
+
+        broker.answers[RequestCode.GET_MAX_OFFSET] = busy
+        await call_master(client, QUEUE, max_offset(QUEUE), "ask")
+        assert len(broker.asked(RequestCode.GET_MAX_OFFSET)) == 2
+
+
+async def test_a_pull_consumer_reads_a_queue_to_its_end_and_commits() -> None:
+    async with running() as (names, broker):
+        for number in range(70):
+            tag = "A" if number % 2 else "B"
+            broker.store.put("T", 0, str(number).encode(), encode_properties({"TAGS": tag}))
+        async with PullConsumer("g", nameservers=[names.address]) as consumer:
+            assert [queue.queue_id for queue in await consumer.queues("T")] == [0, 1]
+            found: list[bytes] = []
+            offset = await consumer.first_offset(QUEUE)
+            while offset < await consumer.next_offset(QUEUE):
+                result = await consumer.pull(QUEUE, offset, tags="A")
+                found += [message.body for message in result.messages]
+                offset = result.next_offset
+            assert found == [str(number).encode() for number in range(1, 70, 2)]
+            beyond = await consumer.pull(QUEUE, 500)
+            assert (beyond.status, beyond.next_offset) == (PullStatus.OFFSET_MOVED, 70)
+            assert (await consumer.pull(QUEUE, 70)).status is PullStatus.NO_NEW_MESSAGE
+            assert await consumer.committed(QUEUE) is None
+            await consumer.commit(QUEUE, 70)
+            assert await consumer.committed(QUEUE) == 70
+
+
+async def test_a_held_pull_ends_when_a_message_comes() -> None:
+    async with running() as (names, broker):
+        async with PullConsumer("g", nameservers=[names.address]) as consumer:
+
+            async def write() -> None:
+                while not broker.held:  # noqa: ASYNC110 - the broker has no event for it
+                    await trio.sleep(0.005)
+                broker.put("T", 0, b"late")
+
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(write)
+                result = await consumer.pull(QUEUE, 0, hold_seconds=5)
+        assert [message.body for message in result.messages] == [b"late"]
+
+
+async def test_an_administrator_sees_how_far_a_group_is_behind() -> None:
+    async with running() as (names, broker), Admin(nameservers=[names.address]) as admin:
+        for _ in range(5):
+            broker.store.put("T", 1, b"x")
+        broker.store.offsets[("g", "T", 1)] = 2
+        first, second = await admin.progress("T", "g")
+    assert (first.committed, first.lag) == (None, 0)
+    assert (second.next_offset, second.committed, second.lag) == (5, 2, 3)

@@ -1,0 +1,65 @@
+import json
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from jepsen_like.__main__ import main
+from jepsen_like.simulation.seeded_bugs import seeded_bugs
+
+
+def test_good_seeds_end_with_status_0_and_what_was_reached() -> None:
+    result = CliRunner().invoke(
+        main, ["simulate", "--seeds", "3", "--jobs", "1", "--seconds", "3", "--nodes", "3"]
+    )
+    assert result.exit_code == 0
+    assert "3 seeds in" in result.output
+    assert "elections" in result.output
+    assert "no promise was broken" in result.output
+
+
+def test_a_broken_promise_ends_with_status_1_and_the_way_to_see_it_again(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.txt"
+    words = ["simulate", "--seeds", "9", "--jobs", "1", "--seeded-bug", "vote-not-durable"]
+    result = CliRunner().invoke(main, [*words, "--trace", str(trace)])
+    assert result.exit_code == 1
+    assert "seed 0, after " in result.output
+    assert "votes are durable" in result.output
+    again = next(line for line in result.output.splitlines() if line.startswith("again: "))
+    assert again.endswith(
+        "simulate --seed 0 --seeds 1 --seeded-bug vote-not-durable --trace seed-0.txt"
+    )
+    assert trace.read_text().splitlines()[0].split()[1:3] == ["n0", "starts,"]
+    rerun = CliRunner().invoke(main, [*again.split()[2:-2], "--jobs", "1", "--json"])
+    assert rerun.exit_code == 1
+
+
+def test_json_is_one_object_and_nothing_else() -> None:
+    words = ["simulate", "--seeds", "2", "--jobs", "1", "--seconds", "2", "--json"]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 0
+    told = json.loads(result.stdout)
+    assert (told["seeds"], told["failure"]) == (2, None)
+    assert told["simulated_hours"] > 0
+    assert told["coverage"]["elections"] >= 1
+
+
+def test_json_names_the_seed_the_promise_and_the_command_of_a_failure() -> None:
+    words = ["simulate", "--seeds", "5", "--jobs", "1", "--json", "--seeded-bug", "vote-twice"]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 1
+    failure = json.loads(result.stdout)["failure"]
+    assert failure["seed"] >= 0
+    assert failure["promise"]
+    assert f"--seed {failure['seed']} " in failure["again"]
+
+
+def test_the_seeded_bugs_are_listed_with_what_they_are() -> None:
+    result = CliRunner().invoke(main, ["simulate", "--list-seeded-bugs"])
+    assert result.exit_code == 0
+    assert all(f"{bug.name}: {bug.what}" in result.output for bug in seeded_bugs().values())
+
+
+def test_an_unknown_seeded_bug_is_refused() -> None:
+    result = CliRunner().invoke(main, ["simulate", "--seeded-bug", "none-such"])
+    assert result.exit_code == 2
+    assert "none-such" in result.output

@@ -1,0 +1,140 @@
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jepsen_like.simulation.campaign import Plan, run_campaign, run_seed, trace_seed
+from jepsen_like.simulation.seeded_bugs import planted, seeded_bugs
+from jepsen_like.simulation.simulation import Failure, Simulation
+from jepsen_like.simulation.swarm import swarm_of
+
+JOBS = 2
+# Seeds within which each bug must be found: about three times what it takes today.
+QUICK = {
+    "acknowledge-before-sync": 5,
+    "apply-before-durable": 5,
+    "candidate-in-a-hurry": 5,
+    "commit-older-term": 60,
+    "commit-unverified": 20,
+    "failed-sync-ignored": 40,
+    "folder-not-synced": 10,
+    "half-is-a-quorum": 10,
+    "leader-counts-its-cache": 20,
+    "log-check-skipped": 30,
+    "pushes-of-any-term": 100,
+    "read-before-own-commit": 40,
+    "torn-tail-kept": 100,
+    "truncate-without-conflict": 10,
+    "vote-forgotten": 10,
+    "vote-not-durable": 5,
+    "vote-twice": 10,
+    "votes-counted-not-voters": 150,
+}
+PATIENT = {"read-without-round": 3_000}
+
+
+def test_no_seed_breaks_a_promise_and_every_fault_is_met() -> None:
+    result = run_campaign(Plan(first_seed=0, seeds=200), JOBS)
+    assert result.broken is None
+    assert result.seeds == 200
+    assert result.coverage.missing() == []
+
+
+@pytest.mark.slow
+def test_no_seed_of_many_breaks_a_promise() -> None:
+    assert run_campaign(Plan(first_seed=10_000, seeds=3_000), JOBS).broken is None
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 5])
+def test_a_group_of_a_given_size_keeps_its_promises(nodes: int) -> None:
+    result = run_campaign(Plan(first_seed=500, seeds=8, nodes=nodes), jobs=1)
+    assert result.broken is None
+    assert result.coverage.counts()["acknowledged appends"] > 0
+
+
+@pytest.mark.parametrize("name", sorted(QUICK))
+def test_a_seeded_bug_is_caught(name: str) -> None:
+    result = run_campaign(Plan(0, QUICK[name], seeded_bug=name), jobs=1)
+    assert result.broken is not None, f"{name} was not found in {result.seeds} seeds"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(PATIENT))
+def test_a_seeded_bug_that_hides_is_caught_by_many_seeds(name: str) -> None:
+    result = run_campaign(Plan(0, PATIENT[name], seeded_bug=name), JOBS)
+    assert result.broken is not None, f"{name} was not found in {result.seeds} seeds"
+
+
+def test_every_seeded_bug_has_a_test() -> None:
+    assert sorted(seeded_bugs()) == sorted([*QUICK, *PATIENT])
+
+
+def test_a_seeded_bug_is_gone_after_its_run() -> None:
+    with planted("vote-twice"), pytest.raises(Failure):
+        for seed in range(20):
+            Simulation(swarm_of(seed)).run()
+    for seed in range(20):
+        Simulation(swarm_of(seed)).run()
+
+
+def test_one_seed_gives_one_trace() -> None:
+    plan = Plan(7, 1, fault_seconds=5.0)
+    first, second = io.StringIO(), io.StringIO()
+    trace_seed(plan, 7, first)
+    trace_seed(plan, 8, io.StringIO())
+    trace_seed(plan, 7, second)
+    assert first.getvalue() == second.getvalue()
+    assert len(first.getvalue().splitlines()) > 200
+
+
+def test_two_seeds_give_two_traces() -> None:
+    traces = set()
+    for seed in range(5):
+        sink = io.StringIO()
+        trace_seed(Plan(seed, 1, fault_seconds=2.0), seed, sink)
+        traces.add(sink.getvalue())
+    assert len(traces) == 5
+
+
+def test_a_trace_changes_nothing_in_a_run() -> None:
+    plan = Plan(11, 1, fault_seconds=5.0)
+    assert run_seed(plan, 11).counts == run_seed(plan, 11).counts
+    sink = io.StringIO()
+    trace_seed(plan, 11, sink)
+    simulation = Simulation(swarm_of(11, fault_seconds=5.0))
+    simulation.run()
+    assert simulation.coverage.counts() == run_seed(plan, 11).counts
+
+
+def test_processes_with_other_hash_seeds_give_the_same_trace(tmp_path: Path) -> None:
+    traces = []
+    for hash_seed in ("0", "12345"):
+        target = tmp_path / hash_seed
+        command = [sys.executable, "-m", "jepsen_like", "simulate", "--seed", "7", "--seeds", "1"]
+        subprocess.run(
+            [*command, "--seconds", "6", "--jobs", "1", "--json", "--trace", str(target)],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            check=True,
+            capture_output=True,
+            timeout=120,
+        )
+        traces.append(target.read_bytes())
+    assert traces[0] == traces[1]
+    assert traces[0].count(b"\n") > 200
+
+
+def test_seeds_choose_groups_of_all_sizes_and_faults_of_all_kinds() -> None:
+    swarms = [swarm_of(seed) for seed in range(200)]
+    assert {swarm.nodes for swarm in swarms} == {1, 2, 3, 5}
+    assert {swarm.network.connections for swarm in swarms} == {True, False}
+    assert {swarm.network.cuts_hold for swarm in swarms} == {True, False}
+    assert any(s.faults.crash_every_s == s.faults.partition_every_s == float("inf") for s in swarms)
+
+
+def test_what_is_asked_for_replaces_what_the_seed_chooses() -> None:
+    swarm = swarm_of(3, nodes=5, fault_seconds=1.5)
+    assert (swarm.nodes, swarm.fault_seconds) == (5, 1.5)
+    assert swarm.network == swarm_of(3).network
