@@ -51,7 +51,7 @@ def status(path: Path | None, as_json: bool, nameservers: Sequence[str]) -> None
         return
     # The problems need a line each, or there would be no room for them on a narrow screen.
     columns = [Column(title, no_wrap=True) for title in ("node", "address", *_COLUMNS)]
-    table = Table(*columns, box=SIMPLE_HEAD, padding=(0, 1))
+    table = Table(*columns, box=SIMPLE_HEAD, padding=0)
     for row in rows:
         figures = row["figures"]
         shown = figures if isinstance(figures, dict) else {}

@@ -14,6 +14,10 @@ from jepsen_like.simulation.virtual_node import VirtualNode
 LONGEST_FACTOR = 4.0
 # Share of the partitions that cut two nodes from each other and no more.
 SINGLE_LINK_CUTS = 0.2
+# Share of the pauses that may hit any node; the others hit a leader.
+PAUSES_OF_ANYBODY = 0.5
+# How long after its pause began a node is cut off, on the average.
+CUT_AFTER_PAUSE_MEAN_S = 0.02
 # How often it is looked whether somebody is down: one look costs next to nothing.
 LOOK_FOR_THE_DEAD_EVERY_S = 0.05
 
@@ -111,13 +115,31 @@ class Faults:
     # --- pauses and disks -------------------------------------------------------------------------
 
     def _pause(self) -> None:
-        chance = self._pauses
-        node = chance.choice(self._nodes)
+        chance, style = self._pauses, self._style
+        node = chance.choice(self._leaders() or self._nodes)
+        if chance.happens(PAUSES_OF_ANYBODY):
+            node = chance.choice(self._nodes)
         if node.is_up and not node.is_paused:
             self._around.coverage.count("pauses")
             node.pause()
-            self._loop.after(self._time_s(chance, self._style.pause_mean_s), self._resume, node)
-        self._again(chance, self._style.pause_every_s, self._pause)
+            pause_s = self._time_s(chance, style.pause_mean_s)
+            self._loop.after(pause_s, self._resume, node)
+            if chance.happens(style.cut_with_pause):
+                # What was sent to it just before still arrives: it wakes up with old answers, and
+                # hears of its successor only later.
+                cut_s = pause_s + self._time_s(chance, style.pause_mean_s)
+                self._loop.after(chance.wait_s(CUT_AFTER_PAUSE_MEAN_S), self._isolate, node, cut_s)
+        self._again(chance, style.pause_every_s, self._pause)
+
+    def _isolate(self, node: VirtualNode, seconds: float) -> None:
+        if self._over:
+            return
+        self._note(f"cut {node.name} off")
+        for other in self._nodes:
+            if other is not node:
+                self._around.network.cut(node.name, other.name)
+                self._around.network.cut(other.name, node.name)
+        self._loop.after(seconds, self._around.network.heal)
 
     def _resume(self, node: VirtualNode) -> None:
         if node.is_paused:
@@ -135,7 +157,7 @@ class Faults:
         one_way = chance.happens(network.style.one_way_cuts)
         side = chance.sample(names, 1 + chance.randrange(len(names) - 1))
         if chance.happens(network.style.leader_cuts):
-            side = self._leaders()[:1] or side
+            side = [leader.name for leader in self._leaders()[:1]] or side
         others = [name for name in names if name not in side]
         if chance.happens(SINGLE_LINK_CUTS):
             side, others = side[:1], others[:1]
@@ -148,9 +170,9 @@ class Faults:
                     network.cut(other, name)
         self._loop.after(self._time_s(chance, self._style.partition_mean_s), self._heal)
 
-    def _leaders(self) -> list[str]:
+    def _leaders(self) -> list[VirtualNode]:
         return [
-            node.name
+            node
             for node in self._nodes
             if node.process is not None and node.process.replica.state.role is Role.LEADER
         ]

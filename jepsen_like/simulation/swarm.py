@@ -44,6 +44,7 @@ class FaultStyle:
     down_mean_s: float
     pause_every_s: float
     pause_mean_s: float
+    cut_with_pause: float  # share of the pauses during which the node is cut off as well
     sync_error_every_s: float
     crash: CrashStyle
 
@@ -138,11 +139,12 @@ def _faults(chance: Chance, election_timeout_s: float) -> FaultStyle:
         crash_every_s=chance.choice((NEVER, 0.7, 2.0, 6.0)),
         crash_all=chance.choice((0.0, 0.1, 0.5)),
         power_cut=chance.choice((0.0, 0.5, 1.0)),
-        crash_inside_disk_call=chance.choice((0.0, 0.5)),
+        crash_inside_disk_call=chance.choice((0.0, 0.5, 0.9)),
         down_mean_s=election_timeout_s * chance.choice((0.2, 2.0, 5.0)),
         pause_every_s=chance.choice((NEVER, NEVER, 1.0, 5.0)),
         pause_mean_s=election_timeout_s * chance.choice((0.5, 2.0)),
-        sync_error_every_s=chance.choice((NEVER, NEVER, NEVER, 8.0)),
+        cut_with_pause=chance.choice((0.0, 0.7)),
+        sync_error_every_s=chance.choice((NEVER, NEVER, 4.0)),
         crash=CrashStyle(
             keep=chance.choice((0.0, 0.5, 0.9)),
             torn=chance.choice((0.0, 0.5, 0.9)),

@@ -105,10 +105,20 @@ class VirtualFile:
         return bytes(self._file.visible[at : at + size])
 
     def write(self, data: bytes, at: int) -> None:
-        """Write all of `data` at offset `at`."""
+        """Write all of `data` at offset `at`; if the power goes at it, the beginning of it."""
         if not data:
             return
-        self._disk.step(self._life)
+        try:
+            self._disk.step(self._life)
+        except PowerCut:
+            if self._life == self._disk.life:
+                self._put(data[: self._disk.chance.randint(0, len(data))], at)
+            raise
+        self._put(data, at)
+
+    def _put(self, data: bytes, at: int) -> None:
+        if not data:
+            return
         visible = self._file.visible
         if at > len(visible):
             visible.extend(bytes(at - len(visible)))
@@ -154,7 +164,7 @@ class VirtualDisk:
     """Folders and names of one machine."""
 
     def __init__(self, chance: Chance) -> None:
-        self._chance = chance
+        self.chance = chance
         self._names: dict[str, _File] = {}
         self._durable_names: dict[str, _File] = {}
         self._changes: dict[str, list[_NameChange]] = {}  # by folder
@@ -198,12 +208,12 @@ class VirtualDisk:
         for path in sorted(self._names):
             file = self._names[path]
             torn_sector = self._last_write[1] if file is self._last_write[0] else -1
-            file.lose(self._chance, style, torn_sector)
+            file.lose(self.chance, style, torn_sector)
         self._last_write = (None, -1)
 
     def _lose_names(self, changes: list[_NameChange], style: CrashStyle) -> None:
         for change in changes:
-            if not self._chance.happens(style.keep):
+            if not self.chance.happens(style.keep):
                 if style.names_in_order:
                     return
                 continue
@@ -231,7 +241,7 @@ class VirtualDisk:
             if path.startswith(prefix)
         )
         found = list(dict.fromkeys(below))
-        self._chance.shuffle(found)
+        self.chance.shuffle(found)
         return found
 
     def open(self, path: str, *, writable: bool = True) -> VirtualFile:

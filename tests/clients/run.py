@@ -5,6 +5,7 @@ client that cannot be installed is left out, and said so. An argument runs only 
 name holds it.
 """
 
+import shutil
 import sys
 import tempfile
 import time
@@ -53,6 +54,8 @@ def main(arguments: list[str]) -> int:
     failures = sum(bool(problem) for _, problem in results.values())
     skipped = len(SCENARIOS) - len(chosen)
     print(f"{len(chosen) - failures} ok, {failures} failed, {skipped} not run")
+    if not failures:
+        shutil.rmtree(folder)
     return 1 if failures else 0
 
 
