@@ -14,22 +14,19 @@ import trio
 
 from dledger.batches import Batches
 from dledger.codec import encode_message
-from dledger.core.entry_handler import Accepted, NoopEntry, Truncation, Write
 from dledger.core.hard_state import HardState
 from dledger.core.replica import Messages, Replica
 from dledger.entry import Body, Magic
 from dledger.errors import (
     Discarded,
     DLedgerError,
-    InvariantBroken,
     LeadershipLost,
     NotLeader,
 )
 from dledger.links import Link
+from dledger.log_writer import LogWriter
 from dledger.messages import Message, Phase, PushRequest
 from dledger.pending import Done, PendingAppends
-from dledger.store.batch import BatchFacts, verify_batch
-from dledger.store.index_unit import UNIT, UNIT_BYTES
 from dledger.store.log_store import LogStore, SyncWork
 from dledger.syncer import Syncer
 
@@ -51,6 +48,7 @@ class Driver:
         self._replica = replica
         self._store = store
         self._batches = batches
+        self._writer = LogWriter(store, batches)
         self._pending = pending
         self._links = links
         self._after_turn = after_turn
@@ -173,38 +171,9 @@ class Driver:
     def _carry_out_writes(self) -> None:
         writes, hard_state = self._replica.take_writes()
         for write in writes:
-            self._carry_out(write)
+            self._writer.carry_out(write)
         if hard_state is not None:
             self._hard_state_due = hard_state
-
-    def _carry_out(self, write: Write) -> None:
-        if isinstance(write, Accepted):
-            self._write_push(write.push, write.first)
-        elif isinstance(write, Truncation):
-            self._batches.forget()
-            self._store.truncate_after(write.index)
-        elif isinstance(write, NoopEntry):
-            self._append(write.term, Magic.NOOP, (b"",), write.index)
-
-    def _write_push(self, push: PushRequest, first: int) -> None:
-        raw, facts = push.payload, push.facts
-        if not isinstance(facts, BatchFacts):
-            raise InvariantBroken("a push was accepted whose entries nobody checked")
-        if first > push.prev_index + 1:
-            # A resent push: its beginning is in the log already.
-            _, pos, *_ = UNIT.unpack_from(
-                facts.index_units, (first - facts.first_index) * UNIT_BYTES
-            )
-            raw = raw[pos - facts.first_pos :]
-            store = self._store
-            facts = verify_batch(raw, first, store.chain_at(first - 1), store.last_term)
-        self._store.write_batch(raw, facts)
-
-    def _append(self, term: int, magic: Magic, bodies: Sequence[Body], first: int) -> int:
-        appended_first, last = self._store.append(term, magic, bodies)
-        if appended_first != first:
-            raise InvariantBroken(f"the store appended at {appended_first}, the core at {first}")
-        return last
 
     def _propose(self) -> None:
         if not self._submissions:
@@ -218,7 +187,7 @@ class Driver:
             return
         self._submissions.clear()
         self.queued_entries = self.queued_bytes = 0
-        self._append(term, Magic.NORMAL, bodies, first)
+        self._writer.append(term, Magic.NORMAL, bodies, first)
         for batch, body_bytes, done in submissions:
             last = first + len(batch) - 1
             self._pending.add(first, last, term, body_bytes, done)

@@ -54,12 +54,13 @@ def load_or_make_group(folder: Path, group: str, nodes: int) -> dict[str, str]:
             )
         return peers
     folder.mkdir(parents=True, exist_ok=True)
-    peers = {f"n{i}": f"127.0.0.1:{port}" for i, port in enumerate(_free_ports(nodes))}
+    peers = {f"n{i}": f"127.0.0.1:{port}" for i, port in enumerate(free_ports(nodes))}
     (folder / GROUP_FILE).write_text(json.dumps({"group": group, "peers": peers}, indent=1) + "\n")
     return peers
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Ports of this machine's loopback that nobody listens on now."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import selectors
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from dledger.local_group import free_ports
 from jepsen_like.bench.workload import Measured, Workload
 
 SYSTEMS = {
@@ -35,7 +35,7 @@ _GRACE_S = 40.0
 
 def measure(system: str, workload: Workload, folder: Path) -> Measured:
     """Run three members until the leader printed its result."""
-    peers = {f"n{i}": f"127.0.0.1:{port}" for i, port in enumerate(_free_ports(3))}
+    peers = {f"n{i}": f"127.0.0.1:{port}" for i, port in enumerate(free_ports(3))}
     members = [
         subprocess.Popen(
             [
@@ -69,17 +69,6 @@ def _first_result(members: list[subprocess.Popen[str]], workload: Workload) -> M
                     return Measured(**json.loads(line))
                 selector.unregister(key.fileobj)
     raise click.ClickException(f"no member of the group led within {deadline_s:g} s")
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})

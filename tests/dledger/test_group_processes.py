@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -12,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from dledger.local_group import free_ports
 
 
 def dledger(*arguments: object, ok: bool = True) -> subprocess.CompletedProcess[str]:
@@ -139,25 +142,88 @@ def test_bad_settings_are_one_line_that_says_what_to_do(
     assert len(ended.stderr.splitlines()) == 1
 
 
-def test_a_data_folder_of_another_node_is_refused(tmp_path: Path) -> None:
-    first = dledger_serve(tmp_path, "g1")
-    assert first.stdout is not None
-    assert "listens" in first.stdout.readline()
-    first.terminate()
-    first.communicate(timeout=10)
-    second = dledger_serve(tmp_path, "g2")
-    _, errors = second.communicate(timeout=20)
-    assert second.returncode == 1
-    assert "holds the data of node n0 of group g1" in errors
+@pytest.fixture
+def address() -> str:
+    return f"127.0.0.1:{free_ports(1)[0]}"
 
 
-def dledger_serve(folder: Path, group: str) -> subprocess.Popen[str]:
+def serve(folder: Path, address: str, group: str = "g1") -> subprocess.Popen[str]:
     return subprocess.Popen(
         [
             *(sys.executable, "-m", "dledger", "serve", "--group", group, "--node", "n0"),
-            *("--peers", "n0=127.0.0.1:29877", "--dir", str(folder)),
+            *("--peers", f"n0={address}", "--dir", str(folder)),
         ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def serve_until_ready(folder: Path, address: str, *bodies: str) -> None:
+    process = serve(folder, address)
+    assert process.stdout is not None
+    assert "listens" in process.stdout.readline()
+    if bodies:
+        dledger("append", "--group", "g1", "--peers", f"n0={address}", *bodies)
+    process.terminate()
+    process.communicate(timeout=10)
+    assert process.returncode == 0
+
+
+def refused(process: subprocess.Popen[str]) -> str:
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert len(errors.splitlines()) == 1
+    return errors
+
+
+def test_a_data_folder_of_another_group_is_refused(tmp_path: Path, address: str) -> None:
+    serve_until_ready(tmp_path, address)
+    errors = refused(serve(tmp_path, address, "g2"))
+    assert "holds the data of node n0 of group g1, not of node n0 of group g2" in errors
+
+
+def test_a_port_in_use_is_said_so(tmp_path: Path, address: str) -> None:
+    host, port = address.split(":")
+    with socket.socket() as taken:
+        taken.bind((host, int(port)))
+        taken.listen()
+        assert f"{address} is in use: stop the process" in refused(serve(tmp_path, address))
+
+
+def test_a_folder_that_is_open_already_is_refused(tmp_path: Path, address: str) -> None:
+    process = serve(tmp_path, address)
+    assert process.stdout is not None
+    process.stdout.readline()
+    other = f"127.0.0.1:{free_ports(1)[0]}"
+    assert "open in another process" in refused(serve(tmp_path, other))
+    process.terminate()
+    process.communicate(timeout=10)
+
+
+def test_a_corrupt_segment_is_named_and_left_as_it_is(tmp_path: Path, address: str) -> None:
+    serve_until_ready(tmp_path, address, *[f"entry-{n}" for n in range(5)])
+    (segment,) = (tmp_path / "dledger-n0" / "data").iterdir()
+    content = segment.read_bytes()
+    broken = content.replace(b"entry-2", b"entry-X")
+    assert broken != content
+    segment.write_bytes(broken)
+    errors = refused(serve(tmp_path, address))
+    assert str(segment) in errors
+    assert "restore this folder from a copy" in errors
+    assert segment.read_bytes() == broken
+    assert "CRC" in dledger("verify", tmp_path, ok=False).stderr
+
+
+def test_garbage_closes_its_own_connection_and_no_other(tmp_path: Path, address: str) -> None:
+    host, port = address.split(":")
+    process = serve(tmp_path, address)
+    assert process.stdout is not None
+    process.stdout.readline()
+    with socket.create_connection((host, int(port))) as garbage:
+        garbage.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert garbage.recv(100) == b""
+    assert dledger("append", "--group", "g1", "--peers", f"n0={address}", "still here").stdout
+    process.terminate()
+    _, errors = process.communicate(timeout=10)
+    assert "is this a dledger peer?" in errors

@@ -11,6 +11,7 @@ import pytest
 import trio
 
 import dledger
+from dledger.local_group import free_ports
 
 
 class Register:
@@ -25,16 +26,6 @@ class Register:
             self.bodies.append(entry.body)
             results.append(len(self.bodies))
         return results
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 class Group:

@@ -12,20 +12,21 @@ from jepsen_like.simulation.simulation import Simulation
 from jepsen_like.simulation.swarm import swarm_of
 
 JOBS = 2
-# Seeds within which each bug must be found: about three times what it takes today.
-QUICK = {
+# Seeds within which each bug must be found: at least three times what it takes today.
+FOUND_WITHIN = {
     "acknowledge-before-sync": 5,
     "apply-before-durable": 5,
     "candidate-in-a-hurry": 5,
     "commit-older-term": 60,
     "commit-unverified": 20,
-    "failed-sync-ignored": 40,
+    "failed-sync-ignored": 60,
     "folder-not-synced": 10,
     "half-is-a-quorum": 10,
     "leader-counts-its-cache": 20,
     "log-check-skipped": 30,
     "pushes-of-any-term": 100,
     "read-before-own-commit": 40,
+    "read-without-round": 300,
     "torn-tail-kept": 100,
     "truncate-without-conflict": 10,
     "vote-forgotten": 10,
@@ -33,19 +34,13 @@ QUICK = {
     "vote-twice": 10,
     "votes-counted-not-voters": 150,
 }
-PATIENT = {"read-without-round": 3_000}
 
 
 def test_no_seed_breaks_a_promise_and_every_fault_is_met() -> None:
-    result = run_campaign(Plan(first_seed=0, seeds=200), JOBS)
+    result = run_campaign(Plan(first_seed=0, seeds=250), JOBS)
     assert result.broken is None
-    assert result.seeds == 200
+    assert result.seeds == 250
     assert result.coverage.missing() == []
-
-
-@pytest.mark.slow
-def test_no_seed_of_many_breaks_a_promise() -> None:
-    assert run_campaign(Plan(first_seed=10_000, seeds=3_000), JOBS).broken is None
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 5])
@@ -55,21 +50,14 @@ def test_a_group_of_a_given_size_keeps_its_promises(nodes: int) -> None:
     assert result.coverage.counts()["acknowledged appends"] > 0
 
 
-@pytest.mark.parametrize("name", sorted(QUICK))
+@pytest.mark.parametrize("name", sorted(FOUND_WITHIN))
 def test_a_seeded_bug_is_caught(name: str) -> None:
-    result = run_campaign(Plan(0, QUICK[name], seeded_bug=name), jobs=1)
-    assert result.broken is not None, f"{name} was not found in {result.seeds} seeds"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(PATIENT))
-def test_a_seeded_bug_that_hides_is_caught_by_many_seeds(name: str) -> None:
-    result = run_campaign(Plan(0, PATIENT[name], seeded_bug=name), JOBS)
+    result = run_campaign(Plan(0, FOUND_WITHIN[name], seeded_bug=name), jobs=1)
     assert result.broken is not None, f"{name} was not found in {result.seeds} seeds"
 
 
 def test_every_seeded_bug_has_a_test() -> None:
-    assert sorted(seeded_bugs()) == sorted([*QUICK, *PATIENT])
+    assert sorted(seeded_bugs()) == sorted(FOUND_WITHIN)
 
 
 def test_a_seeded_bug_is_gone_after_its_run() -> None:
