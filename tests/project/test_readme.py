@@ -6,6 +6,7 @@ the text block after it shows, if there is one.
 """
 
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -115,8 +116,31 @@ def run_example(example: Example, folder: Path) -> None:
 
 def test_each_make_target_of_the_readme_exists() -> None:
     named = make_targets_named(README)
-    assert {"setup", "test"} <= named
+    assert {"demo", "test"} <= named
     assert named <= makefile_targets(MAKEFILE)
+
+
+def commands_named(markdown: str) -> Iterator[list[str]]:
+    """The words of every command of ours in the console blocks of a text."""
+    for block in fenced_blocks(markdown):
+        if block.language == "console":
+            for line in re.findall(r"^\$ ((?:dledger|jepsen-like)\b.*)$", block.text, re.MULTILINE):
+                yield shlex.split(line, comments=True)
+
+
+@pytest.mark.parametrize("words", list(commands_named(README)), ids=" ".join)
+def test_each_command_of_the_readme_has_the_options_it_is_given(words: list[str]) -> None:
+    module = words[0].replace("-", "_")
+    subcommand = next((word for word in words[1:] if not word.startswith("-")), "")
+    shown = subprocess.run(
+        [sys.executable, "-m", module, *filter(None, [subcommand]), "--help"],
+        capture_output=True,
+        text=True,
+        timeout=EXAMPLE_SECONDS_MAX,
+        check=True,
+    )
+    for option in filter(lambda word: word.startswith("-"), words[1:]):
+        assert re.search(rf"(^|[\s,]){option}\b", shown.stdout), f"{option} of {' '.join(words)}"
 
 
 def test_each_example_of_the_readme_does_what_it_says(tmp_path: Path) -> None:
