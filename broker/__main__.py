@@ -14,6 +14,7 @@ import trio
 from broker.config import DEFAULT_CLUSTER, BrokerConfig, read_address, read_nameservers
 from broker.errors import BrokerError, SettingInvalid
 from broker.server import run_broker
+from dledger.collector import collect_seldom
 from dledger.config import parse_peers
 from dledger.errors import DLedgerError
 from remoting.errors import RemotingError
@@ -33,6 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         options = _parser().parse_args(arguments)
         config = read_config(options)
+        collect_seldom()
         trio.run(_run, config, options.exit_with_stdin)
     except (BrokerError, DLedgerError, RemotingError, OSError) as error:
         return _fail(error)

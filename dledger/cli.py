@@ -20,6 +20,7 @@ from rich.table import Table
 from dledger import __version__
 from dledger.cli_offline import dump, verify
 from dledger.client import GroupClient, GroupUnreachable
+from dledger.collector import collect_seldom
 from dledger.config import NodeConfig, parse_peers
 from dledger.entry import Entry, Magic
 from dledger.errors import ConfigInvalid
@@ -102,6 +103,7 @@ def serve(group: str, node_id: str, peers: str, folder: Path, exit_with_stdin: b
     config = NodeConfig(
         group=group, node_id=node_id, peers=parse_peers("--peers", peers), data_dir=folder
     )
+    collect_seldom()
     trio.run(_serve, config, exit_with_stdin)
 
 

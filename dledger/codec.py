@@ -81,9 +81,10 @@ def _phase(field: object) -> Phase:
 
 
 def _vote_request(fields: list[object], _: bytes) -> VoteRequest:
+    if len(fields) != len(VoteRequest._fields):
+        raise MessageMalformed("a vote request of another shape")
     term, last_index, last_term = _numbers(fields[:3], 3)
-    (pre,) = fields[3:] or (None,)
-    return VoteRequest(term, last_index, last_term, _flag(pre))
+    return VoteRequest(term, last_index, last_term, _flag(fields[3]))
 
 
 def _vote_response(fields: list[object], _: bytes) -> VoteResponse:

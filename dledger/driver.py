@@ -18,9 +18,7 @@ from dledger.core.hard_state import HardState
 from dledger.core.replica import Messages, Replica
 from dledger.entry import Body, Magic
 from dledger.errors import (
-    Discarded,
     DLedgerError,
-    LeadershipLost,
     NotLeader,
 )
 from dledger.links import Link
@@ -216,22 +214,11 @@ class Driver:
                 link.send(encode_message(message))
 
     def _fail_lost_appends(self) -> None:
-        """Answer the appends of a leadership that ended: committed ones still wait to be applied,
-        replaced ones are certainly lost, and nobody here can tell about the rest.
-        """
         state = self._replica.state
         leading = state.term if self._replica.acks is not None else None
-        if leading == self._led_term:
-            return
-        self._led_term = leading
-        view = self._replica.view
-
-        def error(first: int, term: int) -> DLedgerError:
-            if first <= view.last_index and view.term_at(first) == term:
-                return LeadershipLost(first, term, state.leader)
-            return Discarded(first, term)
-
-        self._pending.fail_after(state.committed, error)
+        if leading != self._led_term:
+            self._led_term = leading
+            self._pending.end_leadership(state.committed, self._replica.view.term_at, state.leader)
 
 
 def _taken(items: list[T]) -> list[T]:

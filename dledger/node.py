@@ -23,7 +23,6 @@ from dledger.errors import (
     DLedgerError,
     EntryTooLarge,
     LogFull,
-    NodeClosed,
     NodeClosing,
     NotLeader,
     ReadUnavailable,
@@ -287,7 +286,7 @@ class Node:
     def _stop(self) -> None:
         self._closing = True
         self._driver.close()
-        self._pending.fail_after(-1, lambda first, _: NodeClosed(first))
+        self._pending.close()
         self._driver.reject_submissions(NodeClosing())
         self._store.note_committed(self._replica.appliable)
 

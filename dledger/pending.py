@@ -7,7 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from dledger.entry import Entry
-from dledger.errors import DLedgerError
+from dledger.errors import (
+    Discarded,
+    DLedgerError,
+    InvariantBroken,
+    LeadershipLost,
+    NodeClosed,
+)
 
 
 class Appended(NamedTuple):
@@ -60,6 +66,8 @@ class PendingAppends:
             submission = self._submissions[0]
             if submission.first > chunk_last:
                 return
+            if entries[max(submission.first, chunk_first) - chunk_first].term != submission.term:
+                raise InvariantBroken(f"entry {submission.first} waits, another's was applied")
             begin = max(submission.first, chunk_first) - chunk_first
             end = min(submission.last, chunk_last) - chunk_first + 1
             submission.appended += [
@@ -71,16 +79,40 @@ class PendingAppends:
             self._forget(self._submissions.popleft())
             submission.done(submission.appended)
 
-    def fail_after(self, index: int, error: Callable[[int, int], DLedgerError]) -> None:
-        """Answer every submission that ends behind `index` with `error(first, term)`."""
-        kept: deque[_Submission] = deque()
-        failed: list[_Submission] = []
-        for submission in self._submissions:
-            (failed if submission.last > index else kept).append(submission)
-        self._submissions = kept
-        for submission in failed:
-            self._forget(submission)
-            submission.done(error(submission.first, submission.term))
+    def end_leadership(
+        self, committed: int, term_at: Callable[[int], int], leader: str | None
+    ) -> None:
+        """Answer the submissions of a leadership that ended.
+
+        Committed ones still wait to be applied. Those that another leader's committed entries
+        replaced are certainly lost. Nobody here can tell about the rest: what is cut from this
+        log may be in another's.
+        """
+
+        def verdict(submission: _Submission) -> DLedgerError | None:
+            first, last, term = submission.first, submission.last, submission.term
+            if last > committed:
+                return LeadershipLost(first, term, leader)
+            if term_at(first) != term:
+                return Discarded(first, term)
+            return None if term_at(last) == term else LeadershipLost(first, term, leader)
+
+        self._answer_all(verdict)
+
+    def close(self) -> None:
+        """Answer every submission: the node stops."""
+        self._answer_all(lambda submission: NodeClosed(submission.first))
+
+    def _answer_all(self, verdict: Callable[[_Submission], DLedgerError | None]) -> None:
+        """Answer each submission that `verdict` has an error for; keep the others."""
+        submissions, self._submissions = self._submissions, deque()
+        for submission in submissions:
+            error = verdict(submission)
+            if error is None:
+                self._submissions.append(submission)
+            else:
+                self._forget(submission)
+                submission.done(error)
 
     def _forget(self, submission: _Submission) -> None:
         self.entries -= submission.last - submission.first + 1

@@ -11,6 +11,7 @@ from pathlib import Path
 import trio
 
 import dledger
+from dledger.collector import collect_seldom
 from jepsen_like.bench.workload import Measured, Workload, measured
 
 
@@ -59,6 +60,7 @@ async def _load(node: dledger.Node, workload: Workload) -> Measured:
 
 
 if __name__ == "__main__":
+    collect_seldom()
     trio.run(
         run_member,
         sys.argv[1],

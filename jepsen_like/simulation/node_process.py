@@ -15,12 +15,12 @@ from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
 from dledger.core.replica import Outgoing, Replica
 from dledger.entry import NO_TERM, Body, Magic, decode_entries, decode_header
-from dledger.errors import Discarded, DLedgerError, InvariantBroken, LeadershipLost, NotLeader
+from dledger.errors import Discarded, InvariantBroken, NotLeader
+from dledger.log_writer import LogWriter
 from dledger.messages import Message, Phase, PushRequest, PushResponse
 from dledger.pending import Outcome, PendingAppends
 from dledger.push_check import PushCheck
-from dledger.store.batch import BatchFacts, verify_batch
-from dledger.store.index_unit import UNIT, UNIT_BYTES
+from dledger.store.batch import verify_batch
 from dledger.store.log_store import SyncWork
 from dledger.store.segment_store import SegmentStore
 from jepsen_like.simulation.clients import History
@@ -104,6 +104,7 @@ class NodeProcess:
         self.machine = SumMachine()
         self.work: SyncWork | None = None  # the sync that runs
         self._batches = batches
+        self._writer = LogWriter(store, batches)
         self._check = PushCheck(store)
         self._pending = PendingAppends()
         self._around = around
@@ -175,43 +176,35 @@ class NodeProcess:
             self._hard_state_due = hard_state
 
     def _carry_out(self, write: Write) -> None:
-        if isinstance(write, Accepted):
-            self._write_push(write.push, write.first)
-        elif isinstance(write, Truncation):
-            self._around.coverage.count("truncations")
-            self._around.invariants.truncated(self.name, write.index)
-            self._sync_limit = min(self._sync_limit, write.index)
-            self._batches.forget()
-            self.store.truncate_after(write.index)
-        elif isinstance(write, NoopEntry):
+        invariants = self._around.invariants
+        if isinstance(write, NoopEntry):
             self._append(write.term, Magic.NOOP, [b""], write.index)
-
-    def _write_push(self, push: PushRequest, first: int) -> None:
-        raw, facts = push.payload, push.facts
-        if not isinstance(facts, BatchFacts):
-            raise InvariantBroken("a push was accepted whose entries nobody checked")
-        if first > push.prev_index + 1:
+            return
+        if isinstance(write, Truncation):
+            self._around.coverage.count("truncations")
+            invariants.truncated(self.name, write.index)
+            self._sync_limit = min(self._sync_limit, write.index)
+        elif write.first > write.push.prev_index + 1:
             self._around.coverage.count("resent pushes cut")
-            _, pos, *_ = UNIT.unpack_from(
-                facts.index_units, (first - facts.first_index) * UNIT_BYTES
+        self._writer.carry_out(write)
+        if isinstance(write, Accepted):
+            invariants.written(
+                self.name, write.first, self._chains(write.first, self.store.last_index)
             )
-            raw = raw[pos - facts.first_pos :]
-            store = self.store
-            facts = verify_batch(raw, first, store.chain_at(first - 1), store.last_term)
-        self.store.write_batch(raw, facts)
-        self._around.invariants.written(self.name, first, term_chains(raw))
+
+    def _chains(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Term and chain sum of entries first..last."""
+        store = self.store
+        return [(store.term_at(index), store.chain_at(index)) for index in range(first, last + 1)]
 
     def _append(self, term: int, magic: Magic, bodies: list[Body], first: int) -> None:
         invariants = self._around.invariants
         invariants.created(self.name, term, first)
         segment = self.store.end_pos // self._around.swarm.segment_bytes
-        found, last = self.store.append(term, magic, bodies)
-        if found != first:
-            raise InvariantBroken(f"the store appended at {found}, the core at {first}")
+        last = self._writer.append(term, magic, bodies, first)
         if self.store.end_pos // self._around.swarm.segment_bytes > segment:
             self._around.coverage.count("segment rolls")
-        chains = [(term, self.store.chain_at(index)) for index in range(first, last + 1)]
-        invariants.written(self.name, first, chains)
+        invariants.written(self.name, first, self._chains(first, last))
 
     def _begin_sync(self) -> None:
         store = self.store
@@ -290,12 +283,7 @@ class NodeProcess:
             return
         self._led_term = leading
 
-        def error(first: int, term: int) -> DLedgerError:
-            if first <= view.last_index and view.term_at(first) == term:
-                return LeadershipLost(first, term, state.leader)
-            return Discarded(first, term)
-
-        self._pending.fail_after(state.committed, error)
+        self._pending.end_leadership(state.committed, view.term_at, state.leader)
 
     def _begin_read(self, ticket: int) -> None:
         self._open_reads[ticket] = None
