@@ -34,7 +34,7 @@ format: setup ## say which files are not formatted
 lint: setup ## look for mistakes with ruff
 	$(BIN)/ruff check .
 
-types: setup ## check the types with mypy
+types: setup-spark ## check the types with mypy, Spark and numpy included
 	$(BIN)/mypy
 
 docs: setup ## build the documentation into build/docs; a warning is an error

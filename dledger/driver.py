@@ -53,6 +53,8 @@ class Driver:
         self._syncer = Syncer(self._sync_ended)
         self._wake = trio.lowlevel.ParkingLot()
         self._woken = False
+        self._scope = trio.CancelScope()
+        self._failure: Exception | None = None
         self._inbox: list[tuple[str, Sequence[Message]]] = []
         self._link_changes: list[tuple[str, bool]] = []
         self._ended_syncs: list[tuple[SyncWork, DLedgerError | None]] = []
@@ -70,7 +72,7 @@ class Driver:
     def received(self, sender: str, messages: Sequence[Message]) -> None:
         """Messages of one peer arrived."""
         self._inbox.append((sender, messages))
-        self.wake()
+        self._turn_now()
 
     def link_changed(self, peer: str, connected: bool) -> None:
         """The connection to a peer opened or broke."""
@@ -96,7 +98,7 @@ class Driver:
 
     def _sync_ended(self, work: SyncWork, error: DLedgerError | None) -> None:
         self._ended_syncs.append((work, error))
-        self.wake()
+        self._turn_now()
 
     def reject_submissions(self, error: DLedgerError) -> None:
         """Answer what was handed in and has not entered the log."""
@@ -113,30 +115,47 @@ class Driver:
         """
         while True:
             # One scope serves many turns: moving its deadline is cheaper than a new scope each.
-            with trio.CancelScope(deadline=self._replica.next_deadline()) as scope:
+            with trio.CancelScope(deadline=self._replica.next_deadline()) as self._scope:
                 while True:
                     if not self._woken:
                         await self._wake.park()
                     self._woken = False
-                    self._turn(trio.current_time())
-                    scope.deadline = self._replica.next_deadline()
+                    self._turn_now()
+                    if self._failure is not None:
+                        raise self._failure
                     if self._woken:
                         await trio.lowlevel.checkpoint()
-            if scope.cancelled_caught:
-                self._turn(trio.current_time())
+            if self._scope.cancelled_caught:
+                self.wake()
                 await trio.lowlevel.checkpoint()
 
     def close(self) -> None:
         """Stop the sync thread and answer everybody who still waits. Blocks for a running sync."""
         self._syncer.close()
 
+    def _turn_now(self) -> None:
+        """One turn, from whichever task has news; a failure is for the driver's own task to raise.
+
+        News from peers and from the disk are turned at once: waking the driver for them would
+        cost every append two more rounds of the loop. Submissions wait for the driver, so that
+        all tasks that run before it share a turn.
+        """
+        if self._failure is not None:
+            return
+        try:
+            self._turn(trio.current_time())
+            self._scope.deadline = self._replica.next_deadline()
+        except Exception as error:
+            self._failure = error
+            self.wake()
+
     def _turn(self, now: float) -> None:
         self._take_inputs(now)
         self._carry_out_writes()
         self._propose()
-        self._start_sync()
         messages = self._replica.take_messages(now)
-        self._send(messages)
+        self._send(messages)  # before our own sync: the others' syncs are what an append waits for
+        self._start_sync()
         self._fail_lost_appends()
         self._after_turn(
             messages._replace(reads_lost=[*messages.reads_lost, *self._take_rejected_reads()])
