@@ -7,14 +7,13 @@ from collections.abc import Callable, Sequence
 import trio
 
 from dledger.core.replica import Replica
-from dledger.entry import Entry, Magic, decode_entries
+from dledger.entry import Entry, Magic
+from dledger.entry_cache import EntryCache
 from dledger.errors import InvariantBroken, MachineFailed
 from dledger.pending import PendingAppends
 from dledger.state_machine import StateMachine
-from dledger.store.log_store import LogStore
 
-# Applied in one go; between two such runs the node's other tasks have their turn.
-APPLY_BYTES = 256 * 1024
+NORMAL = int(Magic.NORMAL)  # looking up a member of an enum takes longer than comparing it
 
 
 class Applier:
@@ -23,13 +22,13 @@ class Applier:
     def __init__(
         self,
         replica: Replica,
-        store: LogStore,
+        entries: EntryCache,
         machine: StateMachine,
         pending: PendingAppends,
         applied: Callable[[], None],
     ) -> None:
         self._replica = replica
-        self._store = store
+        self._entries = entries
         self._machine = machine
         self._pending = pending
         self._applied = applied
@@ -54,7 +53,7 @@ class Applier:
         last = replica.appliable
         if first > last:
             return False
-        entries = decode_entries(self._store.read(first, last, APPLY_BYTES))
+        entries = self._entries.take(first, last)
         results = self._apply(entries)
         replica.applied_to(entries[-1].index)
         self._pending.applied(entries, results)
@@ -63,7 +62,7 @@ class Applier:
 
     def _apply(self, entries: Sequence[Entry]) -> Sequence[object]:
         """One result an entry; no-ops and configurations are not the application's."""
-        normal = [entry for entry in entries if entry.magic == Magic.NORMAL]
+        normal = [entry for entry in entries if entry.magic == NORMAL]
         try:
             results = self._machine.apply(normal) if normal else ()
         except Exception as error:
@@ -75,4 +74,4 @@ class Applier:
         if len(normal) == len(entries):
             return results
         remaining = iter(results)
-        return [next(remaining) if e.magic == Magic.NORMAL else None for e in entries]
+        return [next(remaining) if e.magic == NORMAL else None for e in entries]

@@ -23,13 +23,22 @@ class Batches:
     def batch_end(self, first: int, last: int) -> int:
         """The last index of the push that begins at `first` and ends at `last` at most."""
         kept = self._kept.get(first)
-        if kept is not None and kept[0] <= last:
+        # A small push goes out only if nothing more could go with it.
+        if kept is not None and (
+            kept[0] == last or (kept[0] < last and 2 * len(kept[1]) > self._max_bytes)
+        ):
             return kept[0]
         end, raw = self._store.read_run(first, last, self._max_bytes)
+        self.keep(first, end, raw)
+        return end
+
+    def keep(self, first: int, end: int, raw: bytes) -> None:
+        """These bytes of entries first..end are at hand: a push may be made of them."""
+        if len(raw) > self._max_bytes and end > first:
+            return
         self._kept[first] = (end, raw)
         if len(self._kept) > _KEPT_BATCHES:
             self._kept.popitem(last=False)
-        return end
 
     def payload(self, first: int, end: int) -> bytes:
         """The bytes of entries first..end, a push that `batch_end` cut."""

@@ -38,6 +38,7 @@ class Driver:
         self,
         replica: Replica,
         store: LogStore,
+        writer: LogWriter,
         batches: Batches,
         pending: PendingAppends,
         links: dict[str, Link],
@@ -46,7 +47,7 @@ class Driver:
         self._replica = replica
         self._store = store
         self._batches = batches
-        self._writer = LogWriter(store, batches)
+        self._writer = writer
         self._pending = pending
         self._links = links
         self._after_turn = after_turn
@@ -144,6 +145,9 @@ class Driver:
             return
         try:
             self._turn(trio.current_time())
+            while self._syncer.is_quick and (work := self._due_sync()) is not None:
+                self._ended_syncs.append((work, self._syncer.run(work)))
+                self._turn(trio.current_time())
             self._scope.deadline = self._replica.next_deadline()
         except Exception as error:
             self._failure = error
@@ -155,7 +159,8 @@ class Driver:
         self._propose()
         messages = self._replica.take_messages(now)
         self._send(messages)  # before our own sync: the others' syncs are what an append waits for
-        self._start_sync()
+        if not self._syncer.is_quick and (work := self._due_sync()) is not None:
+            self._syncer.start(work)
         self._fail_lost_appends()
         self._after_turn(
             messages._replace(reads_lost=[*messages.reads_lost, *self._take_rejected_reads()])
@@ -210,14 +215,14 @@ class Driver:
             self._pending.add(first, last, term, body_bytes, done)
             first = last + 1
 
-    def _start_sync(self) -> None:
+    def _due_sync(self) -> SyncWork | None:
         if self._syncer.busy:
-            return
+            return None
         written = (self._store.last_index, self._store.epoch)
         if written == self._synced and self._hard_state_due is None:
-            return
+            return None
         hard_state, self._hard_state_due = self._hard_state_due, None
-        self._syncer.start(self._store.begin_sync(hard_state))
+        return self._store.begin_sync(hard_state)
 
     # --- the others ---------------------------------------------------------------------------
 

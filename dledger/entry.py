@@ -47,6 +47,7 @@ STAMP_BYTES = _STAMP.size
 _CHAINED_BYTES = 36
 _PREFIX = struct.Struct(">iiqqqi")
 _SUMS = struct.Struct(">III")
+_PLACE = struct.Struct(">iiqqq")
 _BODY_CRC = struct.Struct(">I")
 
 
@@ -157,10 +158,11 @@ def decode_header(buffer: bytes | bytearray | memoryview, at: int = 0) -> Header
 def decode_entries(buffer: bytes) -> list[Entry]:
     """The entries of a run of whole, adjacent, already verified entries."""
     entries: list[Entry] = []
-    append, unpack, at, end = entries.append, HEADER.unpack_from, 0, len(buffer)
+    append, unpack, at, end = entries.append, _PLACE.unpack_from, 0, len(buffer)
+    make = tuple.__new__  # a third of the time that Entry(...) takes
     while at < end:
-        magic, size, index, term, pos, _, _, _, _ = unpack(buffer, at)
-        append(Entry(index, term, pos, magic, buffer[at + HEADER_BYTES : at + size]))
+        magic, size, index, term, pos = unpack(buffer, at)
+        append(make(Entry, (index, term, pos, magic, buffer[at + HEADER_BYTES : at + size])))
         at += size
     return entries
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dledger.batches import Batches
 from dledger.core.entry_handler import Accepted, NoopEntry, Truncation, Write
 from dledger.entry import Body, Magic
+from dledger.entry_cache import EntryCache
 from dledger.errors import InvariantBroken
 from dledger.messages import PushRequest
 from dledger.store.batch import BatchFacts, verify_batch
@@ -17,11 +18,12 @@ from dledger.store.log_store import LogStore
 class LogWriter:
     """The one writer of a store. Shared by the node and by the simulation of it."""
 
-    __slots__ = ("_batches", "_store")
+    __slots__ = ("_batches", "_store", "cache")
 
     def __init__(self, store: LogStore, batches: Batches) -> None:
         self._store = store
         self._batches = batches
+        self.cache = EntryCache(store)
 
     def carry_out(self, write: Write) -> None:
         """Do one write. Raises DiskFailed, or InvariantBroken where it contradicts the log."""
@@ -29,16 +31,20 @@ class LogWriter:
             self._push(write.push, write.first)
         elif isinstance(write, Truncation):
             self._batches.forget()
+            self.cache.forget()
             self._store.truncate_after(write.index)
         elif isinstance(write, NoopEntry):
             self.append(write.term, Magic.NOOP, (b"",), write.index)
 
     def append(self, term: int, magic: Magic, bodies: Sequence[Body], first: int) -> int:
         """Append a leader's own entries, the first of them at `first`; the last index."""
-        appended_first, last = self._store.append(term, magic, bodies)
-        if appended_first != first:
-            raise InvariantBroken(f"the store appended at {appended_first}, the core at {first}")
-        return last
+        written = self._store.append(term, magic, bodies)
+        if written.first != first:
+            raise InvariantBroken(f"the store appended at {written.first}, the core at {first}")
+        self.cache.add(written.entries)
+        if written.raw is not None:
+            self._batches.keep(first, written.last, written.raw)
+        return written.last
 
     def _push(self, push: PushRequest, first: int) -> None:
         raw, facts = push.payload, push.facts
@@ -52,3 +58,4 @@ class LogWriter:
             store = self._store
             facts = verify_batch(raw, first, store.chain_at(first - 1), store.last_term)
         self._store.write_batch(raw, facts)
+        self.cache.add(facts.entries)

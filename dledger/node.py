@@ -30,6 +30,7 @@ from dledger.errors import (
 from dledger.iterators import CommittedEntries, RoleChanges
 from dledger.links import Identity, Link
 from dledger.listener import Listener
+from dledger.log_writer import LogWriter
 from dledger.pending import Appended, Done, Outcome, PendingAppends
 from dledger.push_check import PushCheck
 from dledger.state_machine import StateMachine
@@ -82,10 +83,19 @@ class Node:
             for peer, address in config.peers.items()
             if peer != config.node_id
         }
+        writer = LogWriter(store, self._batches)
         self._driver = Driver(
-            self._replica, store, self._batches, self._pending, self._links, self._after_turn
+            self._replica,
+            store,
+            writer,
+            self._batches,
+            self._pending,
+            self._links,
+            self._after_turn,
         )
-        self._applier = Applier(self._replica, store, machine, self._pending, self._after_apply)
+        self._applier = Applier(
+            self._replica, writer.cache, machine, self._pending, self._after_apply
+        )
         self._listener = Listener(
             identity,
             frozenset(config.peers),

@@ -61,6 +61,7 @@ class PendingAppends:
         """A run of entries was applied: answer the submissions that are complete with it."""
         if not self._submissions or not entries:
             return
+        make = tuple.__new__  # a third of the time that Appended(...) takes
         chunk_first, chunk_last = entries[0].index, entries[-1].index
         while self._submissions:
             submission = self._submissions[0]
@@ -71,8 +72,10 @@ class PendingAppends:
             begin = max(submission.first, chunk_first) - chunk_first
             end = min(submission.last, chunk_last) - chunk_first + 1
             submission.appended += [
-                Appended(entry.index, entry.term, entry.pos, result)
-                for entry, result in zip(entries[begin:end], results[begin:end], strict=True)
+                make(Appended, (index, term, pos, result))
+                for (index, term, pos, _, _), result in zip(
+                    entries[begin:end], results[begin:end], strict=True
+                )
             ]
             if submission.last > chunk_last:
                 return

@@ -10,7 +10,7 @@ from typing import NamedTuple, NoReturn
 from zlib import crc32
 
 from dledger.core.ledger_view import TermRun
-from dledger.entry import HEADER, HEADER_BYTES, MAX_BODY_BYTES
+from dledger.entry import HEADER, HEADER_BYTES, MAX_BODY_BYTES, Entry
 from dledger.errors import BatchInvalid
 from dledger.store.index_unit import UNIT
 
@@ -19,7 +19,7 @@ _FIRST_MAGIC, _LAST_MAGIC = 1, 3
 
 
 class BatchFacts(NamedTuple):
-    """What `verify_batch` found out, so that nothing looks at the headers again."""
+    """What `verify_batch` found out, so that nothing looks at the bytes again."""
 
     first_index: int
     last_index: int
@@ -28,6 +28,7 @@ class BatchFacts(NamedTuple):
     end_pos: int
     last_chain: int
     index_units: bytes
+    entries: list[Entry]
 
 
 def _refuse(index: int, problem: str) -> NoReturn:
@@ -72,9 +73,10 @@ def verify_batch(
     end = len(raw)
     if end < HEADER_BYTES:
         _refuse(first_index, f"{end} bytes are less than a header")
-    view = memoryview(raw)
     unpack, unit_pack = HEADER.unpack_from, UNIT.pack
+    make = tuple.__new__  # a third of the time that Entry(...) takes
     units: list[bytes] = []
+    entries: list[Entry] = []
     runs: list[TermRun] = []
     index, last_term, run_term = first_index, previous_term, -1
     first_pos = pos = unpack(raw, 0)[4]
@@ -100,23 +102,24 @@ def verify_batch(
             or term < 0
         ):
             _judge_header(header, index, last_term, pos, end - at)
-        if body_sum and (crc32(view[at + HEADER_BYTES : next_at]) or 1) != body_sum:
+        body = raw[at + HEADER_BYTES : next_at]
+        if body_sum and (crc32(body) or 1) != body_sum:
             _refuse(index, "the body does not match its CRC")
         if (
             chain
             and chain_known
-            and (crc32(view[at + 40 : at + 44], crc32(view[at : at + 36], last_chain)) or 1)
-            != chain
+            and (crc32(raw[at + 40 : at + 44], crc32(raw[at : at + 36], last_chain)) or 1) != chain
         ):
             _refuse(index, "the chain CRC does not follow the entry before")
         if term != run_term:
             runs.append(TermRun(term, index))
             run_term = last_term = term
         units.append(unit_pack(magic, pos, size, index, term))
+        entries.append(make(Entry, (index, term, pos, magic, body)))
         last_chain, chain_known = chain, True
         index += 1
         pos += size
         at = next_at
     return BatchFacts(
-        first_index, index - 1, tuple(runs), first_pos, pos, last_chain, b"".join(units)
+        first_index, index - 1, tuple(runs), first_pos, pos, last_chain, b"".join(units), entries
     )

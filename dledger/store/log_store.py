@@ -8,12 +8,21 @@ log; InvariantBroken for calls that contradict the log.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import LedgerView, TermRun
-from dledger.entry import Body, Header
+from dledger.entry import Body, Entry, Header
 from dledger.store.batch import BatchFacts
+
+
+class Written(NamedTuple):
+    """A leader's new entries, for those who would read them back otherwise."""
+
+    first: int
+    last: int
+    entries: list[Entry]
+    raw: bytes | None  # as they lie in the log; None where they touch two segments
 
 
 class SyncWork(Protocol):
@@ -80,8 +89,8 @@ class LogStore(Protocol):
         """A new view of indexes and terms for the core, which keeps it up to date itself."""
         ...
 
-    def append(self, term: int, magic: int, bodies: Sequence[Body]) -> tuple[int, int]:
-        """Leader: encode and write entries; first and last index. EntryTooLarge: none written."""
+    def append(self, term: int, magic: int, bodies: Sequence[Body]) -> Written:
+        """Leader: encode and write entries. EntryTooLarge: none written."""
         ...
 
     def write_batch(self, raw: bytes, facts: BatchFacts) -> None:

@@ -10,6 +10,7 @@ from dledger.entry import BLANK_BYTES, Body, Header, decode_header
 from dledger.errors import InvariantBroken, OutsideLog
 from dledger.store.batch import BatchFacts
 from dledger.store.index_unit import UNIT, IndexUnit
+from dledger.store.log_store import Written
 from dledger.store.placement import LogEnd, place, segment_end
 from dledger.store.store_config import StoreConfig
 
@@ -83,8 +84,8 @@ class MemoryStore:
         """The term of an entry; NO_TERM outside of the log."""
         return self._view.term_at(index)
 
-    def append(self, term: int, magic: int, bodies: Sequence[Body]) -> tuple[int, int]:
-        """Encode and keep entries; first and last index. EntryTooLarge: none kept."""
+    def append(self, term: int, magic: int, bodies: Sequence[Body]) -> Written:
+        """Encode and keep entries. EntryTooLarge: none kept."""
         self._check_usable()
         if not bodies:
             raise InvariantBroken("append of no entries")
@@ -99,7 +100,8 @@ class MemoryStore:
         self._view.extend(term, len(bodies))
         self._end_pos = placed.end_pos
         self._last_chain = placed.last_chain
-        return first, self.last_index
+        raw = placed.runs[0][1] if len(placed.runs) == 1 else None
+        return Written(first, self.last_index, placed.entries, raw)
 
     def write_batch(self, raw: bytes, facts: BatchFacts) -> None:
         """Keep verified entries at the positions in them; InvariantBroken if they do not follow."""

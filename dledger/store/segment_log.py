@@ -15,6 +15,7 @@ from dledger.errors import DiskFailed, Fatal, InvariantBroken, LogCorrupt, Outsi
 from dledger.store.batch import BatchFacts
 from dledger.store.index_file import read_unit
 from dledger.store.index_unit import UNIT_BYTES, IndexUnit
+from dledger.store.log_store import Written
 from dledger.store.placement import LogEnd, filler, place, segment_end
 from dledger.store.recovery import Recovered, SegmentBegin
 from dledger.store.segment import SegmentFiles
@@ -104,8 +105,8 @@ class SegmentLog:
 
     # --- writing ------------------------------------------------------------------------------
 
-    def append(self, term: int, magic: int, bodies: Sequence[Body]) -> tuple[int, int]:
-        """Encode and write entries; first and last index.
+    def append(self, term: int, magic: int, bodies: Sequence[Body]) -> Written:
+        """Encode and write entries.
 
         Raises:
             EntryTooLarge: one body is too large; none was written.
@@ -128,7 +129,8 @@ class SegmentLog:
         self._view.extend(term, len(bodies))
         self._end_pos = placed.end_pos
         self._last_chain = placed.last_chain
-        return first, self.last_index
+        raw = placed.runs[0][1] if len(placed.runs) == 1 else None
+        return Written(first, self.last_index, placed.entries, raw)
 
     def write_batch(self, raw: bytes, facts: BatchFacts) -> None:
         """Write verified entries at the positions in them.

@@ -51,8 +51,9 @@ class SpareSegments:
             while at < self._segment_bytes:
                 part = min(len(zeros), self._segment_bytes - at)
                 file.write(zeros[:part], at)
+                # Piece by piece: one sync of the whole file would hold up those of the log.
+                file.sync()
                 at += part
-            file.sync()
         except OSError:
             file.close()
             self._disk.remove(path)  # a full disk needs the space

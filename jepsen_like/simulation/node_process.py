@@ -14,7 +14,7 @@ from dledger.core.entry_handler import Accepted, NoopEntry, Truncation, Write
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
 from dledger.core.replica import Outgoing, Replica
-from dledger.entry import NO_TERM, Body, Magic, decode_entries, decode_header
+from dledger.entry import NO_TERM, Body, Magic, decode_header
 from dledger.errors import Discarded, InvariantBroken, NotLeader
 from dledger.log_writer import LogWriter
 from dledger.messages import Message, Phase, PushRequest, PushResponse
@@ -241,8 +241,7 @@ class NodeProcess:
             last = min(last, first + around.swarm.apply_at_once - 1)
         if first > last:
             return
-        # One segment at most, like every read.
-        entries = decode_entries(self.store.read(first, last, READ_BYTES))
+        entries = self._writer.cache.take(first, last)
         sums = self.machine.apply(entries)
         around.invariants.check_committed(self.name, replica.state.committed)
         around.invariants.applied(self.name, first, sums)

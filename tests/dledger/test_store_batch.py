@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger.core.ledger_view import TermRun
-from dledger.entry import HEADER, HEADER_BYTES, MAX_BODY_BYTES, encode
+from dledger.entry import HEADER, HEADER_BYTES, MAX_BODY_BYTES, decode_entries, encode
 from dledger.errors import BatchInvalid, MessageMalformed
 from dledger.store.batch import verify_batch
 from dledger.store.index_unit import UNIT
@@ -57,7 +57,9 @@ def test_the_leaders_loop_and_the_single_encoder_make_the_same_bytes() -> None:
         pos += len(entry)
     assert placed.runs == [(1000, b"".join(entries))]
     assert (placed.end_pos, placed.last_chain) == (pos, chain)
-    assert verify_batch(b"".join(entries), 10, 77, 0).index_units == placed.index_units
+    facts = verify_batch(b"".join(entries), 10, 77, 0)
+    assert facts.index_units == placed.index_units
+    assert facts.entries == placed.entries == decode_entries(b"".join(entries))
 
 
 @pytest.mark.parametrize(

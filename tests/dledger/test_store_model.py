@@ -64,8 +64,11 @@ class StoreMachine(RuleBasedStateMachine):
     )
     def append(self, bodies: list[Body], step: int, magic: Magic) -> None:
         self.term += step
-        first, last = self.leader.append(self.term, magic, bodies)
-        assert self.memory.append(self.term, magic, bodies) == (first, last)
+        first, last, entries, raw = self.leader.append(self.term, magic, bodies)
+        assert self.memory.append(self.term, magic, bodies) == (first, last, entries, raw)
+        if raw is not None:
+            assert decode_entries(raw) == entries
+            assert self.leader.read(first, last, len(raw)) == raw
         assert (first, last) == (len(self.model), len(self.model) + len(bodies) - 1)
         for index, body in enumerate(bodies, first):
             pos = self.leader.header_at(index).pos + HEADER_BYTES

@@ -218,10 +218,10 @@ class Life:
         for entry in self.log:
             raw = store.read(entry.index, entry.index, 0)
             twin.write_batch(raw, verify_batch(raw, entry.index, None, -1))
-        first, last = twin.append(term, Magic.NORMAL, bodies)
+        first, last, _, _ = twin.append(term, Magic.NORMAL, bodies)
         added = [decode_entries(twin.read(i, i, 0))[0] for i in range(first, last + 1)]
         self.before = self.log + added
-        assert store.append(term, Magic.NORMAL, bodies) == (first, last)
+        assert store.append(term, Magic.NORMAL, bodies)[:2] == (first, last)
         self.log = list(self.before)
 
     def sync(self, store: SegmentStore) -> None:
