@@ -19,13 +19,16 @@ from dledger.local_group import free_ports
 from jepsen_like.bench.workload import Measured, Workload
 
 SYSTEMS = {
-    "dledger (fdatasync first)": "jepsen_like.bench.dledger_member",
-    "PySyncObj (never syncs)": "jepsen_like.bench.pysyncobj_member",
+    "dledger": "jepsen_like.bench.dledger_member",
+    "PySyncObj": "jepsen_like.bench.pysyncobj_member",
 }
 
+SYNCS = "dledger acknowledges after fdatasync on two of three; PySyncObj never syncs"
+
 WORKLOADS = (
-    Workload("append, 1 000 in flight", in_flight=1000, batch=1),
-    Workload("append_many of 64, 1 024 in flight", in_flight=1024, batch=64),
+    Workload("append, 1000 in flight", in_flight=1000, batch=1),
+    Workload("64 a call, 1024 in flight", in_flight=1024, batch=64),
+    Workload("64 a call, 4096 in flight", in_flight=4096, batch=64),
     Workload("append, one at a time", in_flight=1, batch=1),
 )
 
@@ -34,27 +37,34 @@ _GRACE_S = 40.0
 
 
 def measure(system: str, workload: Workload, folder: Path) -> Measured:
-    """Run three members until the leader printed its result."""
+    """Run three members until the leader printed its result. Their complaints go to a file."""
     peers = {f"n{i}": f"127.0.0.1:{port}" for i, port in enumerate(free_ports(3))}
-    members = [
-        subprocess.Popen(
-            [
-                *(sys.executable, "-m", SYSTEMS[system], node_id, json.dumps(peers)),
-                *(str(folder / node_id), workload.to_json()),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for node_id in peers
-    ]
-    try:
-        return _first_result(members, workload)
-    finally:
-        for member in members:
-            member.kill()
-        for member in members:
-            member.communicate()
+    with complaints_file(folder).open("wb") as complaints:
+        members = [
+            subprocess.Popen(
+                [
+                    *(sys.executable, "-m", SYSTEMS[system], node_id, json.dumps(peers)),
+                    *(str(folder / node_id), workload.to_json()),
+                ],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=complaints,
+                text=True,
+            )
+            for node_id in peers
+        ]
+        try:
+            return _first_result(members, workload)
+        finally:
+            for member in members:
+                member.kill()
+            for member in members:
+                member.communicate()
+
+
+def complaints_file(folder: Path) -> Path:
+    """What the members of a run wrote to standard error."""
+    return folder / "stderr"
 
 
 def _first_result(members: list[subprocess.Popen[str]], workload: Workload) -> Measured:
@@ -87,6 +97,7 @@ def main(seconds: float, folder: Path | None, only: str | None, as_json: bool) -
     dledger acknowledges after fdatasync on a quorum; PySyncObj never syncs. Bodies of 256 bytes.
     """
     base = Path(tempfile.mkdtemp(prefix="bench-", dir=folder or Path.cwd()))
+    complaints: dict[str, list[str]] = {}
     rows: dict[str, dict[str, Measured]] = {}
     console = Console()
     try:
@@ -99,6 +110,8 @@ def main(seconds: float, folder: Path | None, only: str | None, as_json: bool) -
                 place.mkdir()
                 with console.status(f"{system}: {workload.name}"):
                     result = measure(system, workload, place)
+                lines = complaints_file(place).read_text(errors="replace").splitlines()
+                complaints.setdefault(system, []).extend(lines)
                 shutil.rmtree(place)
                 rows.setdefault(workload.name, {})[system] = result
                 if as_json:
@@ -108,13 +121,18 @@ def main(seconds: float, folder: Path | None, only: str | None, as_json: bool) -
         shutil.rmtree(base, ignore_errors=True)
     if not as_json:
         console.print(_table(rows))
+        console.print(SYNCS, soft_wrap=True)
+    for system, lines in complaints.items():
+        if lines:
+            said = f"{system} complained {len(lines)} times; the last: {lines[-1]}"
+            Console(stderr=True).print(said, soft_wrap=True, markup=False)
 
 
 def _table(rows: dict[str, dict[str, Measured]]) -> Table:
-    table = Table(title="three processes, 256-byte bodies")
-    table.add_column("work")
-    table.add_column("system")
-    for column in ("entries/s", "median ms", "p99 ms", "rate against PySyncObj"):
+    table = Table(title="three processes, bodies of 256 bytes")
+    table.add_column("work", no_wrap=True)
+    table.add_column("system", no_wrap=True)
+    for column in ("entries/s", "p50 ms", "p99 ms", "ratio"):
         table.add_column(column, justify="right")
     for name, results in rows.items():
         peer = next((r for s, r in results.items() if s.startswith("PySyncObj")), None)
