@@ -1,0 +1,40 @@
+"""The whole project in one run, smaller than `make demo` and otherwise the same."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: run make setup-spark")
+
+# About 25 s on two cores, most of it Spark; a group that finds no leader says so much sooner.
+DEMO_SECONDS_MAX = 180
+
+CLOSING_LINE = re.compile(
+    r"demo: sent=(?P<sent>\d+) acknowledged=(?P<acknowledged>\d+) consumed=(?P<consumed>\d+) "
+    r"lost=(?P<lost>\d+) duplicated=\d+ failover_ms=(?P<failover_ms>\d+) "
+    r"logs_identical=(?P<logs_identical>\w+) spark_rows=(?P<spark_rows>\d+)"
+)
+
+
+def test_the_demo_kills_the_leader_and_loses_nothing(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "jepsen_like.demo", "--messages", "400", "--dir", tmp_path / "demo"],
+        capture_output=True,
+        text=True,
+        timeout=DEMO_SECONDS_MAX,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    closing = CLOSING_LINE.fullmatch(ended.stdout.strip().splitlines()[-1])
+    assert closing is not None, ended.stdout
+    assert closing["sent"] == closing["acknowledged"] == "400"
+    assert closing["lost"] == "0"
+    assert closing["logs_identical"] == "yes"
+    assert int(closing["failover_ms"]) > 0
+    assert int(closing["spark_rows"]) >= int(closing["acknowledged"])
