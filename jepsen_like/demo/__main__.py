@@ -91,12 +91,15 @@ async def _traffic(cluster: Cluster, messages: int, result: Result, progress: Pr
             progress.update(bars["consumed"], completed=len(tally.consumed))
             await trio.sleep(POLL_S)
 
+    killed = trio.Event()
+
     async def kill_the_leader() -> None:
         while len(tally.acknowledged) < messages // 2:
             await trio.sleep(POLL_S)
         result.killed = await cluster.leader()
         killed_at = trio.current_time()
         cluster.kill(result.killed)
+        killed.set()
         progress.console.print(f"kill -9 of the leader, {result.killed}; it is started again")
         while len(tally.acknowledged) + len(tally.failed) < messages:
             await trio.sleep(POLL_S)
@@ -107,7 +110,7 @@ async def _traffic(cluster: Cluster, messages: int, result: Result, progress: Pr
         async with two_readers(cluster.nameserver, tally):
             async with trio.open_nursery() as work:
                 work.start_soon(kill_the_leader)
-                await send(cluster.nameserver, messages, tally)
+                await send(cluster.nameserver, messages, tally, killed)
             with trio.move_on_after(CONSUME_TIMEOUT_S):
                 while tally.lost:
                     await trio.sleep(POLL_S)

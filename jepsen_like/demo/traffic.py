@@ -60,8 +60,8 @@ class Tally:
         return round((max(gaps)[1] - killed_at) * 1000) if gaps else -1
 
 
-async def send(nameserver: str, count: int, tally: Tally) -> None:
-    """Send `count` messages, as fast as the window lets them go."""
+async def send(nameserver: str, count: int, tally: Tally, killed: trio.Event) -> None:
+    """Send `count` messages as fast as the window lets them go, the last ones after the kill."""
     room = trio.CapacityLimiter(IN_FLIGHT)
     async with Producer(
         "demo-senders",
@@ -70,6 +70,8 @@ async def send(nameserver: str, count: int, tally: Tally) -> None:
         max_in_flight=2 * IN_FLIGHT,
     ) as producer:
         for number in range(count):
+            if number == count * 3 // 4:
+                await killed.wait()  # as a rule it was long ago; a short run may be faster
             key = f"demo-{number}"
             await room.acquire_on_behalf_of(key)
             message = Message(TOPIC, key.encode().ljust(BODY_BYTES, b"."), tags="demo", keys=key)
