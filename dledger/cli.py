@@ -19,6 +19,7 @@ from rich.table import Table
 
 from dledger import __version__
 from dledger.cli_offline import dump, verify
+from dledger.cli_repair import repair
 from dledger.client import GroupClient, GroupUnreachable
 from dledger.collector import collect_seldom
 from dledger.config import NodeConfig, parse_peers
@@ -301,3 +302,4 @@ async def _statuses(client: GroupClient, nodes: list[str]) -> dict[str, dict[str
 
 commands.add_command(dump)
 commands.add_command(verify)
+commands.add_command(repair)

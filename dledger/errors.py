@@ -205,8 +205,18 @@ class LogCorrupt(Fatal):
         self.problem = problem
         super().__init__(
             f"{path} at byte {offset}: {problem}; the log was left as it is: "
-            "restore this folder from a copy, or empty it and let the node catch up from its peers"
+            "stop the node and run `dledger repair` with the folder of a member that is intact"
         )
+
+
+class RepairFailed(DLedgerError):
+    """A broken log could not be mended from another member's; nothing uncertain was written."""
+
+    def __init__(self, path: str, index: int, problem: str) -> None:
+        self.path = path
+        self.index = index
+        self.problem = problem
+        super().__init__(f"{path}: {problem}: try the folder of another member")
 
 
 class HardStateLost(Fatal):
@@ -215,8 +225,8 @@ class HardStateLost(Fatal):
     def __init__(self, path: str) -> None:
         self.path = path
         super().__init__(
-            f"{path} is missing or unreadable beside a log that holds entries: "
-            "restore it from a copy, or empty the folder and let the node catch up from its peers"
+            f"{path} is missing or unreadable beside a log that holds entries: restore this file "
+            "from a copy made since the node last voted"
         )
 
 

@@ -249,7 +249,7 @@ class Recovery:
                 walker.findings,
                 recorded,
                 self._unfinished(walker.pos),
-                behind and self._intact_behind(walker.pos),
+                behind and intact_behind(self._data, walker.pos, next_index, walker.term),
             )
         )
         problem = walker.findings.problem
@@ -280,21 +280,6 @@ class Recovery:
         size = min(WINDOW_BYTES, data.segment_bytes - pos % data.segment_bytes)
         return unfinished_write(data.read(size, pos), pos, data.segment_bytes)
 
-    def _intact_behind(self, pos: int) -> bool:
-        """Whether an entry that could follow the log lies behind the record at `pos`."""
-        data, walker = self._data, self._walker
-        after = (walker.next_index or 0) - 1
-        pos += 1
-        while pos < data.end:
-            segment_end = pos - pos % data.segment_bytes + data.segment_bytes
-            window = data.read(min(WINDOW_BYTES, segment_end - pos), pos)
-            found = intact_entries(window, pos, data.segment_bytes, after, walker.term)
-            if next(found, None) is not None:
-                return True
-            # Windows overlap by half, which holds the largest entry.
-            pos = segment_end if pos + len(window) >= segment_end else pos + WINDOW_BYTES // 2
-        return False
-
     def _clean(self, next_index: int) -> None:
         """Leave nothing behind the log's end, in the data and in the index."""
         data, index_files = self._data, self._index
@@ -305,3 +290,19 @@ class Recovery:
         keep_until = -(-unit_end // index_files.segment_bytes) * index_files.segment_bytes
         index_files.drop_from(max(keep_until, index_files.begin + index_files.segment_bytes))
         index_files.zero(max(unit_end, index_files.begin), index_files.end)
+
+
+def intact_behind(data: SegmentFiles, pos: int, next_index: int, term: int) -> bool:
+    """Whether an entry that could follow the log lies behind the record at `pos`, which should be
+    entry `next_index`, the one before being of `term`.
+    """
+    pos += 1
+    while pos < data.end:
+        segment_end = pos - pos % data.segment_bytes + data.segment_bytes
+        window = data.read(min(WINDOW_BYTES, segment_end - pos), pos)
+        found = intact_entries(window, pos, data.segment_bytes, next_index - 1, term)
+        if next(found, None) is not None:
+            return True
+        # Windows overlap by half, which holds the largest entry.
+        pos = segment_end if pos + len(window) >= segment_end else pos + WINDOW_BYTES // 2
+    return False

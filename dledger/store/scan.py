@@ -118,7 +118,7 @@ class StoreScan:
 
         Without `check_sums` bodies are not looked at (about 1 us an entry).
         """
-        walker = self._walker(check_sums)
+        walker = self.walker(check_sums=check_sums)
         stop = Stop.SEGMENT_END
         expected = self.segments[0].start if self.segments else 0
         for segment in self.segments:
@@ -191,7 +191,8 @@ class StoreScan:
 
     # --- the walk -----------------------------------------------------------------------------
 
-    def _walker(self, check_sums: bool) -> LogWalker:
+    def walker(self, *, check_sums: bool) -> LogWalker:
+        """A walker in the state before the first entry kept."""
         record = self.record
         unchecked = ALL_UNCHECKED
         if check_sums and not self.java:
@@ -212,9 +213,7 @@ class StoreScan:
     ) -> Iterator[HeaderRun]:
         pos, end = segment.start, segment.start + self.segment_bytes
         if segment is self.segments[0]:
-            pos += prefix_blank(file.read(BLANK_BYTES, 0), self.segment_bytes)
-            if self.record is not None and pos < self.record.begin_pos < end:
-                pos = self.record.begin_pos
+            pos = self._begin_pos(file, segment)
         walker.pos, walker.stop = pos, Stop.SEGMENT_END
         while pos < end:
             want = min(WINDOW_BYTES, end - pos)
@@ -226,6 +225,23 @@ class StoreScan:
             if walker.stop is not Stop.MORE or walker.pos == pos:
                 return
             pos = walker.pos
+
+    def log_begin(self) -> int:
+        """Position of the first entry kept; 0 without files."""
+        if not self.segments:
+            return 0
+        file = self._disk.open(self.segments[0].path, writable=False)
+        try:
+            return self._begin_pos(file, self.segments[0])
+        finally:
+            file.close()
+
+    def _begin_pos(self, file: DiskFile, segment: SegmentFile) -> int:
+        pos = segment.start + prefix_blank(file.read(BLANK_BYTES, 0), self.segment_bytes)
+        record = self.record
+        if record is not None and pos < record.begin_pos < segment.start + self.segment_bytes:
+            return record.begin_pos
+        return pos
 
     def _note_end(self, walker: LogWalker, stop: Stop) -> None:
         """Note why the walk ended, if not simply at the log's end."""

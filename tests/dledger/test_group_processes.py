@@ -210,7 +210,7 @@ def test_a_corrupt_segment_is_named_and_left_as_it_is(tmp_path: Path, address: s
     segment.write_bytes(broken)
     errors = refused(serve(tmp_path, address))
     assert str(segment) in errors
-    assert "restore this folder from a copy" in errors
+    assert "dledger repair" in errors
     assert segment.read_bytes() == broken
     assert "CRC" in dledger("verify", tmp_path, ok=False).stderr
 

@@ -1,0 +1,55 @@
+"""The command that mends a node's folder at rest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from dledger.store.repair import Repaired, repair_folder
+
+_UNCERTAIN = (
+    "the damage reached the end of the log: entries that only this node and failed ones held may "
+    "be gone; start it while the other members have a leader, so that it catches up before it votes"
+)
+
+
+@click.command()
+@click.option(
+    "--from",
+    "source",
+    required=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The folder of an intact member of the group, or a copy of it.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object with what was replaced.")
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+def repair(folder: Path, source: Path, as_json: bool) -> None:
+    """Replace what is broken in the log in FOLDER by what another member has in its place.
+
+    The node of FOLDER must be stopped. Only what is broken is written, and only where the sums
+    prove that both logs have the same history there. Then `dledger verify FOLDER` should find
+    nothing, and the node starts.
+    """
+    repaired = repair_folder(str(folder), str(source))
+    if as_json:
+        click.echo(json.dumps({"repaired": [stretch._asdict() for stretch in repaired]}))
+    elif repaired:
+        _print_repaired(repaired)
+        if not all(stretch.certain for stretch in repaired):
+            click.echo(_UNCERTAIN, err=True)
+    else:
+        click.echo("nothing was broken")
+
+
+def _print_repaired(repaired: list[Repaired]) -> None:
+    table = Table()
+    for column in ("file", "at byte", "bytes", "first entry", "last entry"):
+        table.add_column(column, justify="left" if column == "file" else "right", no_wrap=True)
+    for stretch in repaired:
+        numbers = (stretch.offset, stretch.size, stretch.first_index, stretch.last_index)
+        table.add_row(Path(stretch.path).name, *map(str, numbers))
+    Console().print(table)

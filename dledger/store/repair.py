@@ -1,0 +1,218 @@
+"""Mends the log of a node at rest from the log of another member.
+
+The files of all members hold the same bytes wherever their histories are equal, and an entry's
+chain sum says that everything before it is equal. So a broken stretch is replaced by the bytes at
+the same place in another member's files, if they follow, by their sums, what is intact before and
+lead to what is intact behind. Damage that reaches the log's end has nothing intact behind it: then
+the log is continued with all that the other one has, and the caller is told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import NamedTuple
+
+from dledger.errors import ConfigInvalid, DiskFailed, RepairFailed
+from dledger.store.disk import Disk, OsDisk
+from dledger.store.folder import DATA, INDEX, LOCK, find_files, open_data, open_index
+from dledger.store.index_unit import UNIT, UNIT_BYTES
+from dledger.store.recovery import intact_behind
+from dledger.store.scan import StoreScan, scan_folder
+from dledger.store.segment import SegmentFiles, file_name
+from dledger.store.walk import WINDOW_BYTES, LogWalker, RawHeader, Stop
+
+# Read first at each step: a long stretch of damage is mended in many small steps.
+_STEP_BYTES = 256 * 1024
+
+
+class Repaired(NamedTuple):
+    """One stretch that was replaced: where it begins in a file, its bytes, its entries.
+
+    `certain` is False where the damage reached the log's end: the log was continued with all that
+    the other one has, and entries that only the broken one held may be gone.
+    """
+
+    path: str
+    offset: int
+    size: int
+    first_index: int
+    last_index: int
+    certain: bool
+
+
+class _Stretch(NamedTuple):
+    """How far the other log goes: up to an entry that ours has as well, or to its own end."""
+
+    end: int
+    next_index: int
+    leads_back: bool
+
+
+def repair_folder(target: str, source: str, disk: Disk | None = None) -> list[Repaired]:
+    """Replace what is broken in the log in `target` by what the log in `source` has there.
+
+    What was replaced is durable on return. The index is written anew where it does not say what
+    the entries say. A torn write at the log's end is left to recovery.
+
+    Raises:
+        ConfigInvalid: the folders are not those of two members of one group.
+        DataFolderLocked: a node runs on `target`.
+        RepairFailed: the other log does not hold the broken entries either, or nothing proves
+            that its entries are the same ones.
+        DiskFailed: `target` could not be written.
+        OSError: `source` could not be read.
+    """
+    disk = disk or OsDisk()
+    broken, copy = scan_folder(target, disk), scan_folder(source, disk)
+    _check_pair(broken, copy)
+    with contextlib.ExitStack() as stack:
+        stack.callback(disk.lock(f"{broken.folder}/{LOCK}").close)
+        try:
+            return _mend(disk, broken, copy, stack)
+        except OSError as cause:
+            name = cause.filename if isinstance(cause.filename, str) else broken.folder
+            if name.startswith(broken.folder):
+                raise DiskFailed("repair", name, cause) from cause
+            raise
+
+
+def _check_pair(broken: StoreScan, copy: StoreScan) -> None:
+    if broken.folder == copy.folder:
+        raise ConfigInvalid("--from", f"{copy.folder} is the folder to be repaired")
+    for scan in (broken, copy):
+        if scan.record is None:
+            problem = f"{scan.folder} has no record of term and vote: it cannot be compared"
+            raise ConfigInvalid("folder", problem)
+    ours, theirs = broken.record, copy.record
+    if ours is not None and theirs is not None and ours.group != theirs.group:
+        raise ConfigInvalid("--from", f"{copy.folder} belongs to group {theirs.group}")
+    if broken.segment_bytes != copy.segment_bytes:
+        raise ConfigInvalid("--from", f"its files have {copy.segment_bytes} bytes, not ours")
+
+
+def _mend(
+    disk: Disk, broken: StoreScan, copy: StoreScan, stack: contextlib.ExitStack
+) -> list[Repaired]:
+    data_folder, index_folder = f"{broken.folder}/{DATA}", f"{broken.folder}/{INDEX}"
+    copy_folder = f"{copy.folder}/{DATA}"
+    _replace_missing_files(disk, broken, data_folder)
+    segment_bytes = broken.segment_bytes
+    data = open_data(disk, data_folder, segment_bytes, find_files(disk, data_folder))
+    stack.callback(data.close)
+    starts = [segment.start for segment in copy.segments]
+    source = SegmentFiles(disk, copy_folder, segment_bytes, starts)
+    stack.callback(source.close)
+    found = find_files(disk, index_folder)
+    index = open_index(disk, index_folder, found.segment_bytes or UNIT_BYTES, found)
+    stack.callback(index.close)
+    repair = _Repair(data, source, index, max(broken.committed, copy.committed))
+    repair.run(broken.walker(check_sums=True), broken.log_begin())
+    for files in (data, index):
+        for file in files.take_dirty():
+            file.sync()
+        files.settle()
+    return repair.repaired
+
+
+def _replace_missing_files(disk: Disk, broken: StoreScan, folder: str) -> None:
+    """Put files of zeros where whole files are missing between others."""
+    starts = [segment.start for segment in broken.segments]
+    if not starts:
+        raise ConfigInvalid("folder", f"{folder} holds no log to be repaired")
+    for start in range(starts[0], starts[-1], broken.segment_bytes):
+        if start not in starts:
+            file = disk.create(f"{folder}/{file_name(start)}")
+            try:
+                file.grow(broken.segment_bytes)
+                file.sync()
+            finally:
+                file.close()
+    disk.sync_folder(folder)
+
+
+class _Repair:
+    """One walk through the broken log."""
+
+    def __init__(
+        self, data: SegmentFiles, source: SegmentFiles, index: SegmentFiles, committed: int
+    ) -> None:
+        self.repaired: list[Repaired] = []
+        self._data = data
+        self._source = source
+        self._index = index
+        self._committed = committed
+
+    def run(self, walker: LogWalker, pos: int) -> None:
+        """Walk to the log's end from `pos`, mending on the way."""
+        size = _STEP_BYTES
+        while pos < self._data.end or (walker.next_index or 0) <= self._committed:
+            headers = walker.walk(self._window(self._data, size, pos), pos)
+            self._write_index(headers)
+            pos = walker.pos
+            if walker.stop is Stop.SEGMENT_END:
+                pos += walker.segment_bytes - pos % walker.segment_bytes
+            elif headers:
+                size = _STEP_BYTES
+            elif walker.stop is Stop.MORE and size < WINDOW_BYTES:
+                size = WINDOW_BYTES
+            elif not self._replace(walker, pos):
+                return
+
+    def _replace(self, ours: LogWalker, pos: int) -> bool:
+        """Replace what is broken at `pos`; False where the log may simply end there."""
+        data, first = self._data, ours.next_index or 0
+        found = self._compare(ours, pos)
+        if found.leads_back or (found.end > pos and first <= self._committed):
+            if not found.leads_back and intact_behind(data, pos, first, ours.term):
+                problem = "the other log does not lead to the intact entries behind the damage"
+                raise RepairFailed(data.path(pos), first, problem)
+            self._copy(pos, found.end)
+            path, offset = data.path(pos), pos % data.segment_bytes
+            size, last = found.end - pos, found.next_index - 1
+            self.repaired.append(Repaired(path, offset, size, first, last, found.leads_back))
+            return True
+        if first <= self._committed:
+            problem = f"the other log does not hold entry {first} either"
+            raise RepairFailed(data.path(pos), first, problem)
+        return False
+
+    def _compare(self, ours: LogWalker, pos: int) -> _Stretch:
+        """Walk the other log from `pos` until it is equal to ours again, or to its end."""
+        size = ours.segment_bytes
+        walker = LogWalker(size, next_index=ours.next_index, term=ours.term, chain=ours.chain)
+        begin = pos
+        while True:
+            theirs = self._window(self._source, WINDOW_BYTES, pos)
+            mine = self._window(self._data, len(theirs), pos)
+            headers = walker.walk(theirs, pos)
+            for header in headers:
+                at = header[4] - pos
+                if header[4] > begin and mine[at : at + header[1]] == theirs[at : at + header[1]]:
+                    return _Stretch(header[4], header[2], leads_back=True)
+            pos = walker.pos
+            if walker.stop is Stop.SEGMENT_END:
+                pos += size - pos % size
+            elif walker.stop is not Stop.MORE or not headers:
+                return _Stretch(walker.pos, walker.next_index or 0, leads_back=False)
+
+    def _copy(self, pos: int, end: int) -> None:
+        while pos < end:
+            piece = self._window(self._source, min(WINDOW_BYTES, end - pos), pos)
+            self._data.write(piece, pos)
+            pos += len(piece)
+
+    @staticmethod
+    def _window(files: SegmentFiles, size: int, pos: int) -> bytes:
+        """The bytes at `pos`, up to the end of their file; none where there is no file."""
+        if not files.begin <= pos < files.end:
+            return b""
+        return files.read(min(size, files.segment_bytes - pos % files.segment_bytes), pos)
+
+    def _write_index(self, headers: list[RawHeader]) -> None:
+        """Let the index say what these entries say."""
+        if not headers:
+            return
+        index, pos = self._index, headers[0][2] * UNIT_BYTES
+        units = b"".join([UNIT.pack(h[0], h[4], h[1], h[2], h[3]) for h in headers])
+        if index.begin <= pos < index.end and index.read(len(units), pos) != units:
+            index.write(units, pos)
