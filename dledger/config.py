@@ -70,6 +70,10 @@ class NodeConfig:
     # pushes keep the other messages of the link waiting.
     max_batch_bytes: int = 256 * 1024
 
+    # The whole log is read and checked once in this time, in the background; 0 switches it off. A
+    # week finds a bad sector long before the other members' copies are likely to have one too.
+    scrub_period_hours: float = 168.0
+
     def __post_init__(self) -> None:
         _check_name("group", self.group)
         _check_name("node_id", self.node_id)
@@ -88,6 +92,8 @@ class NodeConfig:
             raise ConfigInvalid(
                 "election_timeout_ms", "must be at least two heartbeats, or leaders are deposed"
             )
+        if self.scrub_period_hours < 0:
+            raise ConfigInvalid("scrub_period_hours", "must not be negative; 0 switches it off")
         for name in ("max_pending_entries", "max_pending_bytes", "max_batch_bytes"):
             if getattr(self, name) < 1:
                 raise ConfigInvalid(name, "must be at least 1")

@@ -19,7 +19,6 @@ from dledger.core.replica import Messages, Replica, ReplicaConfig
 from dledger.driver import Driver
 from dledger.entry import Body, Entry, body_bytes, decode_entries
 from dledger.errors import (
-    DiskFailed,
     DLedgerError,
     EntryTooLarge,
     LogFull,
@@ -27,6 +26,7 @@ from dledger.errors import (
     NotLeader,
     ReadUnavailable,
 )
+from dledger.housekeeping import Housekeeper
 from dledger.iterators import CommittedEntries, RoleChanges
 from dledger.links import Identity, Link
 from dledger.listener import Listener
@@ -40,10 +40,6 @@ from dledger.store.open_store import open_store
 from dledger.store.segment_store import SegmentStore
 
 logger = logging.getLogger(__name__)
-
-# How often the record of what is committed is brought up to date, for readers of the folder, and
-# a spare segment is written if one is wanted. A full segment takes longer than this to fill.
-HOUSEKEEPING_INTERVAL_S = 1.0
 
 # What `committed` hands out between two checkpoints.
 _ITERATE_BYTES = 256 * 1024
@@ -95,6 +91,9 @@ class Node:
         )
         self._applier = Applier(
             self._replica, writer.cache, machine, self._pending, self._after_apply
+        )
+        self._housekeeper = Housekeeper(
+            store, lambda: self._replica.appliable, config.scrub_period_hours * 3600
         )
         self._listener = Listener(
             identity,
@@ -255,6 +254,7 @@ class Node:
     def status(self) -> Status:
         """What this node knows about itself and the others."""
         replica, state = self._replica, self._replica.state
+        scrub = self._housekeeper.scrub
         return Status(
             group=self.config.group,
             node_id=self.config.node_id,
@@ -269,6 +269,9 @@ class Node:
             applied=state.applied,
             pending_entries=self._pending.entries + self._driver.queued_entries,
             pending_bytes=self._pending.body_bytes + self._driver.queued_bytes,
+            scrubbed_through=scrub.checked_through,
+            scrub_passes=scrub.passes,
+            scrub_damage=scrub.damage,
             peers={peer: self._peer_status(link) for peer, link in self._links.items()},
         )
 
@@ -291,7 +294,7 @@ class Node:
             nursery.start_soon(link.run)
         nursery.start_soon(self._driver.run)
         nursery.start_soon(self._applier.run)
-        nursery.start_soon(self._keep_house)
+        nursery.start_soon(self._housekeeper.run)
 
     def _stop(self) -> None:
         self._closing = True
@@ -299,22 +302,6 @@ class Node:
         self._pending.close()
         self._driver.reject_submissions(NodeClosing())
         self._store.note_committed(self._replica.appliable)
-
-    async def _keep_house(self) -> None:
-        recorded = -1
-        spares = True
-        while True:
-            await trio.sleep(HOUSEKEEPING_INTERVAL_S)
-            if self._replica.appliable > recorded:
-                recorded = self._replica.appliable
-                self._store.note_committed(recorded)
-                self._store.save_committed()
-            if spares and self._store.spare_wanted:
-                try:
-                    await trio.to_thread.run_sync(self._store.prepare_spare)
-                except DiskFailed as error:
-                    spares = False  # segments can be made without them, only slower
-                    logger.warning("going on without spare segments: %s", error)
 
     def _link_changed(self, peer: str, connected: bool) -> None:
         self._driver.link_changed(peer, connected)

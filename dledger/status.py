@@ -33,6 +33,9 @@ class Status:
     applied: int
     pending_entries: int
     pending_bytes: int
+    scrubbed_through: int  # the background check of the log on disk, in its present pass
+    scrub_passes: int
+    scrub_damage: str | None  # what it found wrong first
     peers: dict[str, PeerStatus]
 
     def as_dict(self) -> dict[str, object]:
