@@ -28,14 +28,13 @@ from dledger_mq.message import (
     ConsumeResult,
     Message,
     ReceivedMessage,
-    SendResult,
-    SendStatus,
 )
 from dledger_mq.producer import Producer
 from dledger_mq.pull_consumer import PullConsumer
 from dledger_mq.pulling import PullResult, PullStatus
 from dledger_mq.push_consumer import PushConsumer, PushOptions
 from dledger_mq.selectors import QueueSelector, by_key, by_sharding_key, to_queue
+from dledger_mq.send_result import SendResult, SendStatus
 from dledger_mq.sending import SendCallback, SendOutcome
 from remoting.heartbeat import MessageModel
 from remoting.message_queue import MessageQueue

@@ -6,10 +6,8 @@ are kinds of it) or `OutcomeUnknown` (it may be stored, sending it again may sto
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from dledger_mq.message import SendResult
+from dledger_mq.send_result import SendResult
 
 
 class MessagingError(Exception):

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum, IntEnum
-from typing import Final, NamedTuple
+from enum import Enum
+from typing import Final
 
 from dledger_mq.errors import InvalidMessage
 from remoting.errors import MessageMalformed
@@ -59,38 +59,6 @@ class Message:
     flag: int = 0
     delay_level: int = 0
     sharding_key: str = ""
-
-
-class SendStatus(IntEnum):
-    """How a broker stored a message; the numbers are the response codes of the wire."""
-
-    OK = 0
-    FLUSH_DISK_TIMEOUT = 10
-    SLAVE_NOT_AVAILABLE = 11
-    FLUSH_SLAVE_TIMEOUT = 12
-
-
-class SendResult(NamedTuple):
-    """An acknowledged send.
-
-    Attributes:
-        status: `SendStatus.OK`, or stored with a reservation.
-        message_id: the id the producer gave the message (property ``UNIQ_KEY``).
-        offset_message_id: the broker's id, from its address and the place in its log; of a batch,
-            one for each message with commas between.
-        queue: where it lies.
-        queue_offset: its index there; of a batch, that of the first message.
-        attempts: how many times it was sent; 1 in quiet times.
-        possibly_duplicated: an earlier attempt may have been stored too.
-    """
-
-    status: SendStatus
-    message_id: str
-    offset_message_id: str
-    queue: MessageQueue
-    queue_offset: int
-    attempts: int
-    possibly_duplicated: bool
 
 
 class ConsumeResult(Enum):

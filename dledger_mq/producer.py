@@ -20,9 +20,10 @@ from dledger_mq.errors import (
     SomeFailed,
     WindowFull,
 )
-from dledger_mq.message import MAX_BODY_BYTES, Message, SendResult, check_topic
+from dledger_mq.message import MAX_BODY_BYTES, Message, check_topic
 from dledger_mq.selectors import QueueSelector, RoundRobin
 from dledger_mq.send_pipeline import MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES, SendPipeline
+from dledger_mq.send_result import SendResult
 from dledger_mq.sending import SendCallback, Sending, SendOutcome
 from dledger_mq.this_process import now_milliseconds
 

@@ -8,9 +8,10 @@ import click
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from dledger_mq.command_line import errors, nameserver_option, run
-from dledger_mq.message import Message, SendResult
+from dledger_mq.message import Message
 from dledger_mq.producer import Producer
 from dledger_mq.selectors import by_key
+from dledger_mq.send_result import SendResult
 
 # Messages between two steps of the progress bar; enough to keep the pipeline busy.
 _STEP = 2000

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from dledger_mq.errors import OutcomeUnknown, Rejected, SendFailed
-from dledger_mq.message import Message, SendResult, SendStatus
+from dledger_mq.message import Message
 from dledger_mq.selectors import QueueSelector
+from dledger_mq.send_result import SendResult, SendStatus
 from remoting.codes import ResponseCode, response_name
 from remoting.command import Command
 from remoting.errors import FieldMissing, RemotingError
