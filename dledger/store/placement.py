@@ -17,6 +17,7 @@ from dledger.entry import (
     BLANK,
     BLANK_BYTES,
     BLANK_MAGIC,
+    HEADER,
     HEADER_BYTES,
     STAMP_BYTES,
     Body,
@@ -26,10 +27,9 @@ from dledger.entry import (
 from dledger.errors import EntryTooLarge
 from dledger.store.index_unit import UNIT
 
-_PREFIX = struct.Struct(">iiqqqi")
+# What a chain sum covers: the header up to the sums, and the body's sum.
+_CHAINED = struct.Struct(">iiqqqiI")
 _STAMP = struct.Struct(">q")
-_BODY_SUM = struct.Struct(">I")
-_SUMS = struct.Struct(">III")
 
 
 class Placement(NamedTuple):
@@ -71,16 +71,10 @@ def place(
     index, pos, chain = end
     runs: list[tuple[int, bytes]] = []
     parts: list[bytes] = []
-    units: list[bytes] = []
     entries: list[Entry] = []
-    add, add_unit, add_entry = parts.append, units.append, entries.append
+    add, add_entry = parts.append, entries.append
     make = tuple.__new__  # a third of the time that Entry(...) takes
-    prefix_pack, sums_pack, sum_pack, unit_pack = (
-        _PREFIX.pack,
-        _SUMS.pack,
-        _BODY_SUM.pack,
-        UNIT.pack,
-    )
+    chained_pack, header_pack = _CHAINED.pack, HEADER.pack
     size_limit = HEADER_BYTES + body_limit
     run_pos = pos
     limit = segment_end(pos, segment_bytes) - BLANK_BYTES
@@ -104,14 +98,13 @@ def place(
         else:
             content = body  # type: ignore[assignment]
         body_sum = crc32(content) or 1
-        prefix = prefix_pack(magic, size, index, term, pos, 0)
-        chain = crc32(sum_pack(body_sum), crc32(prefix, chain)) or 1
-        add(prefix)
-        add(sums_pack(chain, body_sum, size - HEADER_BYTES))
+        chain = crc32(chained_pack(magic, size, index, term, pos, 0, body_sum), chain) or 1
+        add(header_pack(magic, size, index, term, pos, 0, chain, body_sum, size - HEADER_BYTES))
         add(content)
-        add_unit(unit_pack(magic, pos, size, index, term))
         add_entry(make(Entry, (index, term, pos, magic, content)))
         index += 1
         pos += size
     runs.append((run_pos, b"".join(parts)))
+    unit_pack = UNIT.pack
+    units = [unit_pack(m, p, HEADER_BYTES + len(b), i, t) for i, t, p, m, b in entries]
     return Placement(entries, runs, b"".join(units), pos, chain)
