@@ -260,9 +260,7 @@ class StoreScan:
         found = find_files(self._disk, folder)
         size = found.segment_bytes or UNIT_BYTES
         first = self.record.before_begin + 1 if self.record else 0
-        found = FoundFiles(
-            {s: n for s, n in found.sizes.items() if s + size > first * UNIT_BYTES}
-        )
+        found = FoundFiles({s: n for s, n in found.sizes.items() if s + size > first * UNIT_BYTES})
         starts = list(found.sizes)
         try:
             check_spacing(folder, starts, size)
