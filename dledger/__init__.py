@@ -29,11 +29,16 @@ from dledger.errors import (
     OutcomeUnknown,
     ReadUnavailable,
     Rejected,
+    RestoreFailed,
+    SnapshotLost,
+    SnapshotUnavailable,
 )
 from dledger.node import Node, open_node
 from dledger.pending import Appended
-from dledger.state_machine import LogOnly, StateMachine
+from dledger.snapshot_policy import SnapshotPolicy
+from dledger.state_machine import LogOnly, SnapshottingMachine, StateMachine
 from dledger.status import PeerStatus, RoleChange, Status
+from dledger.store.snapshot_folder import Snapshot
 from dledger.store.store_config import StoreConfig
 
 __all__ = [
@@ -65,7 +70,13 @@ __all__ = [
     "PositionedBody",
     "ReadUnavailable",
     "Rejected",
+    "RestoreFailed",
     "RoleChange",
+    "Snapshot",
+    "SnapshotLost",
+    "SnapshotPolicy",
+    "SnapshotUnavailable",
+    "SnapshottingMachine",
     "StateMachine",
     "Status",
     "StoreConfig",

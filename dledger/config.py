@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dledger.errors import ConfigInvalid
+from dledger.snapshot_policy import SnapshotPolicy
 from dledger.store.store_config import StoreConfig
 
 # Members of one group. Nine already lose more to counting than they win in safety.
@@ -56,6 +57,7 @@ class NodeConfig:
     peers: Mapping[str, str]  # every member, this one included: id -> host:port
     data_dir: Path
     store: StoreConfig = field(default_factory=StoreConfig)
+    snapshots: SnapshotPolicy = field(default_factory=SnapshotPolicy)
 
     # An election starts one to two of these after the last sign of a leader. Five heartbeats: a
     # lost packet or a slow sync does not cost a leader.

@@ -219,7 +219,7 @@ class Driver:
         if self._syncer.busy:
             return None
         written = (self._store.last_index, self._store.epoch)
-        if written == self._synced and self._hard_state_due is None:
+        if written == self._synced and self._hard_state_due is None and not self._store.record_due:
             return None
         hard_state, self._hard_state_due = self._hard_state_due, None
         return self._store.begin_sync(hard_state)

@@ -10,6 +10,8 @@ Fields carry the facts; the text is for people. Nobody has to parse it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class DLedgerError(Exception):
     """Root of the tree."""
@@ -90,6 +92,17 @@ class OutsideLog(Rejected):
             f"{what} {asked} is not in the log, which holds {first}..{last}: "
             "ask again inside of that range"
         )
+
+
+class SnapshotUnavailable(Rejected):
+    """No snapshot was written: the state machine has none to give, or the disk took none.
+
+    The node serves on, and the log keeps what the snapshot would have stood for.
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"no snapshot was written: {reason}")
 
 
 # --- the entry is certainly lost --------------------------------------------------------------
@@ -217,6 +230,40 @@ class RepairFailed(DLedgerError):
         self.index = index
         self.problem = problem
         super().__init__(f"{path}: {problem}: try the folder of another member")
+
+
+class SnapshotCorrupt(DLedgerError):
+    """A snapshot file is broken. An older one serves as well, as long as there is one."""
+
+    def __init__(self, path: str, offset: int, problem: str) -> None:
+        self.path = path
+        self.offset = offset
+        self.problem = problem
+        super().__init__(f"{path} at byte {offset}: {problem}")
+
+
+class SnapshotLost(Fatal):
+    """The log's beginning is gone, and no snapshot stands for it: the state cannot be rebuilt."""
+
+    def __init__(self, path: str, first_index: int, problems: Sequence[str]) -> None:
+        self.path = path
+        self.first_index = first_index
+        self.problems = tuple(problems)
+        found = "; ".join(problems) or "there is none"
+        super().__init__(
+            f"the log begins with entry {first_index}, and no snapshot in {path} stands for what "
+            f"came before ({found}): put a snapshot there from a copy, or from another member"
+        )
+
+
+class RestoreFailed(Fatal):
+    """The state machine raised while it took over a snapshot whose sums are right."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(
+            f"the state machine raised while it restored {path}: fix it, then start the node again"
+        )
 
 
 class HardStateLost(Fatal):

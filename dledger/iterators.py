@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import trio
 
 from dledger.entry import Entry
+from dledger.errors import OutsideLog
 from dledger.status import RoleChange
 
 
@@ -32,7 +33,10 @@ class CommittedEntries:
         if not self._ready:
             await trio.lowlevel.checkpoint()
             await self._wait(self._next)
-            self._ready.extend(self._fetch(self._next))
+            entries = self._fetch(self._next)
+            if entries[0].index != self._next:  # the log's beginning overtook this reader
+                raise OutsideLog("entry", self._next, entries[0].index, entries[-1].index)
+            self._ready.extend(entries)
         entry = self._ready.popleft()
         self._next = entry.index + 1
         return entry

@@ -33,11 +33,12 @@ from dledger.listener import Listener
 from dledger.log_writer import LogWriter
 from dledger.pending import Appended, Done, Outcome, PendingAppends
 from dledger.push_check import PushCheck
+from dledger.restoring import Opened, open_and_restore
+from dledger.snapshotter import Snapshotter
 from dledger.state_machine import StateMachine
 from dledger.status import PeerStatus, RoleChange, Status
 from dledger.store.disk import OsDisk
-from dledger.store.open_store import open_store
-from dledger.store.segment_store import SegmentStore
+from dledger.store.snapshot_folder import Snapshot
 
 logger = logging.getLogger(__name__)
 
@@ -48,9 +49,9 @@ _ITERATE_BYTES = 256 * 1024
 class Node:
     """A running member. Made by `open_node`; every method is for the node's own trio thread."""
 
-    def __init__(self, config: NodeConfig, store: SegmentStore, machine: StateMachine) -> None:
+    def __init__(self, config: NodeConfig, opened: Opened, machine: StateMachine) -> None:
         self.config = config
-        self._store = store
+        self._store = store = opened.store
         self._closing = False
         self._pending = PendingAppends()
         self._batches = Batches(store, config.max_batch_bytes)
@@ -62,7 +63,7 @@ class Node:
                 config.heartbeat_interval_ms / 1000,
             ),
             store.view(),
-            store.hard_state,
+            opened.hard_state,
             self._batches,
             random.Random().random,
             trio.current_time(),
@@ -94,6 +95,11 @@ class Node:
         )
         self._housekeeper = Housekeeper(
             store, lambda: self._replica.appliable, config.scrub_period_hours * 3600
+        )
+        if opened.restored is not None:
+            self._replica.applied_to(opened.restored.header.index)
+        self._snapshotter = Snapshotter(
+            config.group, config.snapshots, machine, opened, self._replica, self._driver.wake
         )
         self._listener = Listener(
             identity,
@@ -231,6 +237,14 @@ class Node:
         while self._replica.appliable < index:
             await self._progress.park()
 
+    async def snapshot(self) -> Snapshot:
+        """Write a snapshot of the state machine now; its place and what it is of.
+
+        Appends go on meanwhile. Older snapshots and the log before them are dropped as
+        `config.snapshots` says. Raises SnapshotUnavailable (the node serves on), NodeClosing.
+        """
+        return await self._snapshotter.take()
+
     # --- looking ------------------------------------------------------------------------------
 
     @property
@@ -295,9 +309,11 @@ class Node:
         nursery.start_soon(self._driver.run)
         nursery.start_soon(self._applier.run)
         nursery.start_soon(self._housekeeper.run)
+        nursery.start_soon(self._snapshotter.run)
 
     def _stop(self) -> None:
         self._closing = True
+        self._snapshotter.close()
         self._driver.close()
         self._pending.close()
         self._driver.reject_submissions(NodeClosing())
@@ -351,22 +367,21 @@ class Node:
 async def open_node(config: NodeConfig, machine: StateMachine) -> AsyncIterator[Node]:
     """Open a member of a group: recover its log, listen, take part; stop at the block's end.
 
-    The state machine is given every committed entry from the log's beginning.
+    The state machine is given its newest snapshot, if there is one, and then every committed
+    entry behind that.
 
     Raises a Fatal error at once (ConfigInvalid, AddressInUse, DataFolderMismatch,
-    DataFolderLocked, LogCorrupt, DiskFailed), or out of the block when the node cannot go on
-    (DiskFailed, MachineFailed, InvariantBroken); the block is cancelled then.
+    DataFolderLocked, LogCorrupt, SnapshotLost, RestoreFailed, DiskFailed), or out of the block
+    when the node cannot go on (DiskFailed, MachineFailed, InvariantBroken); the block is
+    cancelled then.
     """
-    store = await trio.to_thread.run_sync(
-        lambda: open_store(
-            OsDisk(), str(config.data_dir), config.store, config.group, config.node_id
-        )
-    )
+    opened = await trio.to_thread.run_sync(open_and_restore, OsDisk(), config, machine)
+    store = opened.store
     if store.recovered.cut is not None:
         logger.warning("recovery cut the log's end: %s", store.recovered.cut)
     try:
         async with _unwrapping_nursery() as nursery:
-            node = Node(config, store, machine)
+            node = Node(config, opened, machine)
             try:
                 await node._start(nursery)
                 yield node

@@ -96,9 +96,12 @@ class PendingAppends:
             first, last, term = submission.first, submission.last, submission.term
             if last > committed:
                 return LeadershipLost(first, term, leader)
-            if term_at(first) != term:
+            # The last one first: the others may have left the log's beginning already.
+            if term_at(last) == term:
+                return None
+            if not submission.appended and term_at(first) != term:
                 return Discarded(first, term)
-            return None if term_at(last) == term else LeadershipLost(first, term, leader)
+            return LeadershipLost(first, term, leader)
 
         self._answer_all(verdict)
 

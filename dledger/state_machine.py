@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol, runtime_checkable
 
 from dledger.entry import Entry
 
@@ -20,6 +20,38 @@ class StateMachine(Protocol):
         stops the node (MachineFailed).
         """
         ...
+
+
+@runtime_checkable
+class SnapshottingMachine(StateMachine, Protocol):
+    """A state machine whose state can be saved, so that the log need not be kept for ever.
+
+    It may have an attribute `snapshot_format`, a name like "counter/2". A snapshot of another
+    name is not given to `restore`; without the attribute the name is empty.
+    """
+
+    def snapshot(self) -> Iterable[bytes]:
+        """The state as of now, in chunks of at most 16 MiB.
+
+        Called in the node's trio thread between two applies, so it must be quick: take hold of
+        the state (copy the dict, say), and do the rest in the iterator. That one is run through
+        in another thread while entries are applied, and must not see what they change. A
+        generator function runs nothing before its first chunk is asked for: take hold of the
+        state outside of it.
+        """
+        ...
+
+    def restore(self, chunks: Iterator[bytes]) -> None:
+        """Replace the whole state by that of a snapshot; the chunks are those `snapshot` gave.
+
+        Called before any apply, in another thread. Raising stops the node (RestoreFailed).
+        """
+        ...
+
+
+def snapshot_format(machine: SnapshottingMachine) -> str:
+    """The name that the machine gave the format of its snapshots."""
+    return str(getattr(machine, "snapshot_format", ""))
 
 
 class LogOnly:

@@ -116,6 +116,8 @@ class EntryDispatcher:
 
     def pump(self, committed: int, now: float) -> list[PushRequest]:
         """Everything that may be sent now."""
+        # What was discarded cannot be sent, and its terms are not known any more.
+        self.next_index = max(self.next_index, self._view.before_begin + 1)
         if self._stuck(now):
             self._change(PhaseEvent.LOST)
             self._probe_deadline = now

@@ -121,7 +121,8 @@ class EntryHandler:
             run_end = push.last_index
             if following < len(push.runs):
                 run_end = push.runs[following].first_index - 1
-            index = run.first_index
+            # What was discarded was committed, so it agrees.
+            index = max(run.first_index, view.before_begin + 1)
             while index <= min(run_end, last_here):
                 if view.term_at(index) != run.term:
                     return index
@@ -140,7 +141,8 @@ class EntryHandler:
     def _truncate(self, push: PushRequest) -> None:
         """Drop what contradicts the leader: never more than is proven, never what is committed."""
         contradicted = push.prev_index + 1
-        if contradicted > self._view.last_index:
+        # What was discarded was committed, so a late cut there contradicts nothing.
+        if not self._view.before_begin < contradicted <= self._view.last_index:
             return
         if self._view.term_at(contradicted) == push.next_term:
             return

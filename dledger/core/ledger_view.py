@@ -98,6 +98,23 @@ class LedgerView:
         self.last_index += count
         return first
 
+    def discard_before(self, first_index: int) -> None:
+        """Forget every entry before `first_index`: the log begins there from now on.
+
+        Raises InvariantBroken unless that entry is there: a log is never emptied from its front.
+        """
+        if first_index <= self.before_begin + 1:
+            return
+        if first_index > self.last_index:
+            raise InvariantBroken(
+                f"begin at {first_index}, behind the last entry {self.last_index}"
+            )
+        self.before_begin_term = self.term_at(first_index - 1)
+        self.before_begin = first_index - 1
+        passed = bisect_right(self._firsts, first_index) - 1
+        del self._firsts[:passed], self._terms[:passed]
+        self._firsts[0] = first_index
+
     def truncate_after(self, index: int) -> None:
         """Forget every entry behind `index`."""
         if index < self.before_begin:

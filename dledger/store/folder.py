@@ -44,6 +44,18 @@ def find_files(disk: Disk, folder: str) -> FoundFiles:
     return FoundFiles(dict(sorted(sizes.items())))
 
 
+def drop_discarded(
+    disk: Disk, folder: str, segment_bytes: int, found: FoundFiles, begin: int
+) -> None:
+    """Remove the files that end at `begin` or earlier, in the folder and in `found`.
+
+    A node that stopped while it removed them leaves any of them, with gaps in between.
+    """
+    for start in [start for start in found.sizes if start + segment_bytes <= begin]:
+        disk.remove(f"{folder}/{file_name(start)}")
+        del found.sizes[start]
+
+
 def check_sizes(folder: str, sizes: dict[int, int], last: int, segment_bytes: int) -> None:
     """Raise LogCorrupt unless all files but the last have full length, and none has more.
 

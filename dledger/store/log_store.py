@@ -128,6 +128,20 @@ class LogStore(Protocol):
         """Drop every entry behind `index`, for good: durable when it returns."""
         ...
 
+    def discard_before(self, index: int) -> None:
+        """Drop whole segments at the log's beginning, none with `index` or a later entry in it.
+
+        `index` must be committed. Reads of what was dropped raise OutsideLog from now on; the
+        first entry kept stays where it is. Durable with the next record that is synced, see
+        `record_due`; until then a crash may bring the dropped entries back.
+        """
+        ...
+
+    @property
+    def record_due(self) -> bool:
+        """Whether a sync is wanted though nothing was written: the log's new beginning."""
+        ...
+
     def begin_sync(self, hard_state: HardState | None) -> SyncWork:
         """What is dirty now, and the hard state to record. One at a time."""
         ...

@@ -45,12 +45,12 @@ class MemoryStore:
     def __init__(self, config: StoreConfig | None = None) -> None:
         self._config = config or StoreConfig()
         self.hard_state = HardState()
-        self.first_index = 0
         self.epoch = 0
         self._view = LedgerView()
         self._units: list[IndexUnit] = []
         self._entries: list[bytes] = []
         self._begin_pos = 0
+        self._before_begin_chain = 0
         self._end_pos = 0
         self._last_chain = 0
         self._committed = -1
@@ -58,8 +58,13 @@ class MemoryStore:
         self._closed = False
 
     @property
+    def first_index(self) -> int:
+        """The first entry kept."""
+        return self._view.before_begin + 1
+
+    @property
     def last_index(self) -> int:
-        """The last entry; -1 if there is none."""
+        """The last entry; `first_index - 1` if there is none."""
         return self._view.last_index
 
     @property
@@ -74,11 +79,16 @@ class MemoryStore:
 
     def term_runs(self) -> list[TermRun]:
         """The runs of equal terms."""
-        return list(self._view.runs(0, self.last_index))
+        return list(self._view.runs(self.first_index, self.last_index))
 
     def view(self) -> LedgerView:
         """A new view for the core."""
-        return LedgerView(self.term_runs(), last_index=self.last_index)
+        return LedgerView(
+            self.term_runs(),
+            last_index=self.last_index,
+            before_begin=self._view.before_begin,
+            before_begin_term=self._view.before_begin_term,
+        )
 
     def term_at(self, index: int) -> int:
         """The term of an entry; NO_TERM outside of the log."""
@@ -141,18 +151,20 @@ class MemoryStore:
 
     def _unit(self, index: int) -> IndexUnit:
         self._check_usable()
-        if not 0 <= index <= self.last_index:
-            raise OutsideLog("entry", index, 0, self.last_index)
-        return self._units[index]
+        if not self.first_index <= index <= self.last_index:
+            raise OutsideLog("entry", index, self.first_index, self.last_index)
+        return self._units[index - self.first_index]
 
     def chain_at(self, index: int) -> int:
-        """ChainCrc of an entry; 0 before the first one."""
-        return self.header_at(index).chain_crc if index >= 0 else 0
+        """ChainCrc of an entry; of the entry before the first one too, 0 in a whole log."""
+        if index == self.first_index - 1:
+            return self._before_begin_chain
+        return self.header_at(index).chain_crc
 
     def header_at(self, index: int) -> Header:
         """The header of an entry."""
         self._unit(index)
-        return decode_header(self._entries[index])
+        return decode_header(self._entries[index - self.first_index])
 
     def read(self, first: int, last: int, max_bytes: int) -> bytes:
         """Whole adjacent entries of one segment; at least one, then what fits `max_bytes`."""
@@ -164,10 +176,11 @@ class MemoryStore:
         limit = min(unit.pos + max_bytes, segment_end(unit.pos, self._config.segment_bytes))
         count = 1
         for following in range(first + 1, min(last, self.last_index) + 1):
-            if self._units[following].end > limit:
+            if self._unit(following).end > limit:
                 break
             count += 1
-        return first + count - 1, b"".join(self._entries[first : first + count])
+        at = first - self.first_index
+        return first + count - 1, b"".join(self._entries[at : at + count])
 
     def read_bytes(self, pos: int, size: int) -> bytes:
         """`size` bytes of the log at `pos`, within one segment and before `end_pos`."""
@@ -189,12 +202,38 @@ class MemoryStore:
             return
         if index < max(self._committed, -1):
             raise InvariantBroken(f"cut behind {index}, but {self._committed} is committed")
-        self._end_pos = self._units[index].end if index >= 0 else self._begin_pos
+        if index < self.first_index - 1:
+            raise InvariantBroken(f"cut behind {index}, before the begin {self.first_index}")
+        whole = index >= self.first_index
+        self._end_pos = self._unit(index).end if whole else self._begin_pos
         self._last_chain = self.chain_at(index)
         self._view.truncate_after(index)
-        del self._units[index + 1 :]
-        del self._entries[index + 1 :]
+        del self._units[index + 1 - self.first_index :]
+        del self._entries[index + 1 - self.first_index :]
         self.epoch += 1
+
+    def discard_before(self, index: int) -> None:
+        """Drop whole segments at the begin; InvariantBroken if `index` is not committed."""
+        self._check_usable()
+        if index <= self.first_index:
+            return
+        if index > self._committed or index > self.last_index:
+            raise InvariantBroken(f"discard before {index}, but {self._committed} is committed")
+        segment_bytes = self._config.segment_bytes
+        pos = self._unit(index).pos // segment_bytes * segment_bytes
+        passed = sum(unit.pos < pos for unit in self._units)
+        if passed == 0:
+            return
+        first = self.first_index + passed
+        self._before_begin_chain = self.chain_at(first - 1)
+        self._view.discard_before(first)
+        self._begin_pos = pos
+        del self._units[:passed], self._entries[:passed]
+
+    @property
+    def record_due(self) -> bool:
+        """Never: there is no record."""
+        return False
 
     def begin_sync(self, hard_state: HardState | None) -> MemorySyncWork:
         """What would be synced; InvariantBroken while the work before has not run."""

@@ -13,6 +13,7 @@ from dledger.store.folder import (
     LOCK,
     SPARE,
     FoundFiles,
+    drop_discarded,
     find_files,
     node_folder,
     open_data,
@@ -81,6 +82,10 @@ def _open_locked(
         hard_state_file, record = opened
         undo.callback(hard_state_file.close)
         _check_identity(path, record, identity)
+    if opened is not None:
+        first_unit = (record.before_begin + 1) * UNIT_BYTES
+        drop_discarded(disk, f"{path}/{DATA}", record.segment_bytes, data_found, record.begin_pos)
+        drop_discarded(disk, f"{path}/{INDEX}", record.index_segment_bytes, index_found, first_unit)
     data = open_data(disk, f"{path}/{DATA}", record.segment_bytes, data_found)
     undo.callback(data.close)
     index = open_index(disk, f"{path}/{INDEX}", record.index_segment_bytes, index_found)
@@ -99,7 +104,7 @@ def _open_locked(
     spares.open()
     data.use_spares(spares)
     return SegmentStore(
-        StoreFiles(data, index, hard_state_file, spares, lock),
+        StoreFiles(disk, data, index, hard_state_file, spares, lock),
         complete,
         recovered,
         min(config.max_body_bytes, record.segment_bytes - HEADER_BYTES - BLANK_BYTES),

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from dledger.entry import BLANK_BYTES, Header
 from dledger.errors import ConfigInvalid, HardStateLost, LogCorrupt
 from dledger.store.disk import Disk, DiskFile, OsDisk
-from dledger.store.folder import DATA, INDEX, check_sizes, find_files
+from dledger.store.folder import DATA, INDEX, FoundFiles, check_sizes, find_files
 from dledger.store.hard_state_file import FILE_BYTES, StoreRecord, newest_record
 from dledger.store.hard_state_file import FILE_NAME as HARD_STATE
 from dledger.store.index_unit import UNIT, UNIT_BYTES
@@ -98,6 +98,11 @@ class StoreScan:
         data = f"{folder}/{DATA}"
         found = find_files(disk, data)
         self.segment_bytes = self.record.segment_bytes if self.record else found.segment_bytes
+        begin_pos = self.record.begin_pos if self.record else 0
+        # What ends before the recorded beginning is no part of the log: it is being removed.
+        found = FoundFiles(
+            {s: n for s, n in found.sizes.items() if s + self.segment_bytes > begin_pos}
+        )
         self.segments = [
             SegmentFile(start, f"{data}/{file_name(start)}", size)
             for start, size in found.sizes.items()
@@ -270,6 +275,8 @@ class StoreScan:
         folder = f"{self.folder}/{INDEX}"
         found = find_files(self._disk, folder)
         size = found.segment_bytes or UNIT_BYTES
+        first = self.record.before_begin + 1 if self.record else 0
+        found = FoundFiles({s: n for s, n in found.sizes.items() if s + size > first * UNIT_BYTES})
         starts = list(found.sizes)
         try:
             check_spacing(folder, starts, size)

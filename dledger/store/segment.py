@@ -200,6 +200,17 @@ class SegmentFiles:
             self._disk.sync_folder(self.folder)
             self.starts.pop(0)
 
+    def forget_before(self, start: int) -> list[str]:
+        """Give up the files that end at `start` or earlier; their paths. Nothing is removed yet:
+        somebody else may do that, in any thread.
+        """
+        paths = []
+        while self.starts and self.starts[0] + self.segment_bytes <= start:
+            first = self.starts.pop(0)
+            self._give_up(first)
+            paths.append(self.path(first))
+        return paths
+
     def mark_dirty(self, starts: Iterable[int]) -> None:
         """Have these files synced with the next work, whoever wrote to them."""
         self._dirty.update(starts)
@@ -226,6 +237,11 @@ class SegmentFiles:
         self._open.clear()
 
     def _remove(self, start: int) -> None:
+        self._give_up(start)
+        self._disk.remove(self.path(start))
+
+    def _give_up(self, start: int) -> None:
+        """Close the file, now or when the sync that uses it has ended."""
         file = self._open.pop(start, None)
         self._dirty.discard(start)
         if file is not None:
@@ -233,7 +249,6 @@ class SegmentFiles:
                 self._retired.append(file)
             else:
                 file.close()
-        self._disk.remove(self.path(start))
 
     def _close_idle(self, but: int | None = None) -> None:
         """Close the files used longest ago that nobody needs open, down to the limit."""

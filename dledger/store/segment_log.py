@@ -236,6 +236,39 @@ class SegmentLog:
             self._segments.pop()
         self._epoch += 1
 
+    def discard_before(self, index: int) -> None:
+        """Drop whole segments at the log's beginning, none with `index` or a later entry in it.
+
+        Cutting only where a segment begins keeps replicas equal byte by byte, and the position
+        of the log's end the same on all of them.
+
+        Raises:
+            InvariantBroken: `index` is not committed. Then another leader could still cut the
+                log before its new beginning.
+            DiskFailed: terminal.
+        """
+        self._check_usable()
+        if index <= self.first_index:
+            return
+        if index > self._committed or index > self.last_index:
+            raise InvariantBroken(f"discard before {index}, but {self._committed} is committed")
+        pos = self._unit(index).pos
+        pos -= pos % self._data.segment_bytes
+        if pos <= self._begin_pos:
+            return
+        low, high = self.first_index, index  # low lies before pos, high does not
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._unit(middle).pos < pos:
+                low = middle
+            else:
+                high = middle
+        self._before_begin_chain = self.chain_at(low)
+        self._view.discard_before(high)
+        self._begin_pos = pos
+        while len(self._segments) > 1 and self._segments[0].pos < pos:
+            self._segments.pop(0)
+
     def _truncate_index(self, index: int) -> None:
         """Zero the units behind `index`. No sync: recovery compares them with the data."""
         unit_end = (index + 1) * UNIT_BYTES

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from dledger.core.hard_state import HardState
 from dledger.errors import DiskFailed, InvariantBroken
+from dledger.store.discarded_files import DiscardedFiles
 from dledger.store.hard_state_file import StoreRecord
+from dledger.store.index_unit import UNIT_BYTES
 from dledger.store.recovery import Recovered
 from dledger.store.segment_log import SegmentLog
 from dledger.store.store_files import StoreFiles
@@ -53,9 +55,38 @@ class SegmentStore(SegmentLog):
 
     def truncate_after(self, index: int) -> None:
         """Drop every entry behind `index`; durable when it returns. See SegmentLog."""
+        self._settle()  # a sync that ended before the cut counts as of before it
         super().truncate_after(index)
         self._synced_index = min(self._synced_index, self.last_index)
         self._index_synced_through = min(self._index_synced_through, self.last_index)
+
+    def discard_before(self, index: int) -> None:
+        """Drop whole segments at the log's beginning; see SegmentLog.
+
+        The files go when the record of the new beginning is durable: `take_discarded`. Raises
+        InvariantBroken also for an entry that no sync has made durable here.
+        """
+        self._settle()
+        if index > self._synced_index:
+            raise InvariantBroken(f"discard before {index}, but {self._synced_index} is durable")
+        super().discard_before(index)
+
+    @property
+    def record_due(self) -> bool:
+        """Whether the record on disk still names an older beginning than the log has."""
+        self._settle()
+        recorded = self._record.begin_pos
+        return recorded < self._begin_pos and self._work is None
+
+    def take_discarded(self) -> DiscardedFiles | None:
+        """The files that nobody needs any more, to be removed in any thread; None without."""
+        self._check_usable()
+        self._settle()
+        data = self._data.forget_before(self._record.begin_pos)
+        index = self._index.forget_before((self._record.before_begin + 1) * UNIT_BYTES)
+        if not data and not index:
+            return None
+        return DiscardedFiles(self._files.disk, (*data, *index))
 
     # --- durability ---------------------------------------------------------------------------
 
@@ -77,7 +108,7 @@ class SegmentStore(SegmentLog):
         if covers_index:  # a segment is full: recovery may then begin behind it
             dirty += self._index.take_dirty()
         record = None
-        if hard_state is not None or self._record_wanted:
+        if hard_state is not None or self._record_wanted or self.record_due:
             record = self._next_record(hard_state, self.last_index, covers_index)
             self._record_wanted = False
         self._work = SegmentSyncWork(
@@ -181,6 +212,9 @@ class SegmentStore(SegmentLog):
             voted_for=vote,
             committed=committed,
             unchecked_through=min(self._record.unchecked_through, self.last_index),
+            before_begin=self._view.before_begin,
+            before_begin_term=self._view.before_begin_term,
+            before_begin_chain=self._before_begin_chain,
             begin_pos=self._begin_pos,
             scan_pos=segments[0].pos,
             scan_index=segments[0].first_index,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dledger.store.disk import DiskLock
+from dledger.store.disk import Disk, DiskLock
 from dledger.store.hard_state_file import HardStateFile
 from dledger.store.segment import SegmentFiles
 from dledger.store.spare_segments import SpareSegments
@@ -14,6 +14,7 @@ from dledger.store.spare_segments import SpareSegments
 class StoreFiles:
     """The open files of one folder."""
 
+    disk: Disk
     data: SegmentFiles
     index: SegmentFiles
     hard_state: HardStateFile

@@ -90,3 +90,42 @@ def test_a_log_whose_head_was_dropped_remembers_the_term_before_it() -> None:
     assert view.last_index_with_term_at_most(3, 11) == 9
     with pytest.raises(InvariantBroken, match="before the log's begin"):
         view.truncate_after(8)
+
+
+@given(STEPS, st.floats(0, 1), STEPS)
+def test_a_view_that_lost_its_beginning_says_the_same_of_the_rest(
+    steps: list[tuple[int, int] | float], share: float, more: list[tuple[int, int] | float]
+) -> None:
+    view, model = lived(steps)
+    if not model:
+        return
+    first = int(share * (len(model) - 1))
+    view.discard_before(first)
+    for step in more:
+        if isinstance(step, tuple):
+            rise, count = step
+            term = model[-1] + rise
+            assert view.extend(term, count) == len(model)
+            model += [term] * count
+        else:
+            keep = max(first + 1, int(step * len(model)))  # the first one kept is committed
+            view.truncate_after(keep - 1)
+            del model[keep:]
+    assert (view.before_begin, view.last_index) == (first - 1, len(model) - 1)
+    assert view.last_term == model[-1]
+    for index in range(first, len(model)):
+        assert view.term_at(index) == model[index]
+        assert view.run_start(index) >= first
+        assert view.runs(index, index)[0] == (model[index], index)
+    assert view.term_at(first - 1) == (model[first - 1] if first else NO_TERM)
+    if first > 1:
+        assert view.term_at(first - 2) == NO_TERM
+    assert view.last_index_with_term_at_most(-1, len(model)) == first - 1
+
+
+def test_a_log_is_never_emptied_from_its_front() -> None:
+    view = view_of([1, 1, 2])
+    with pytest.raises(InvariantBroken):
+        view.discard_before(3)
+    view.discard_before(2)
+    assert (view.term_at(2), view.term_at(1), view.term_at(0)) == (2, 1, NO_TERM)

@@ -280,3 +280,86 @@ def test_nothing_is_done_after_close(make: Maker) -> None:
         store.append(1, Magic.NORMAL, bodies(1))
     with pytest.raises(InvariantBroken):
         store.read(0, 0, 1)
+
+
+def discardable(make: Maker, count: int = 60) -> LogStore:
+    """A store of two terms whose entries are all committed and durable."""
+    store = make()
+    store.append(1, Magic.NORMAL, bodies(count // 2))
+    store.append(3, Magic.NORMAL, bodies(count - count // 2, count // 2))
+    store.begin_sync(None).run()
+    store.note_committed(count - 1)
+    return store
+
+
+def test_a_log_loses_its_beginning_by_whole_segments(make: Maker) -> None:
+    store = discardable(make)
+    before, chains = everything(store), [store.chain_at(i) for i in range(60)]
+    segment = make.config.segment_bytes
+    for index in (5, 29, 30, 31, 44, 59):
+        store.discard_before(index)
+        first = store.first_index
+        assert before[first].pos == before[index].pos // segment * segment
+        assert everything(store) == before[first:]
+        assert store.end_pos == before[-1].pos + HEADER_BYTES + len(before[-1].body)
+        assert store.chain_at(first - 1) == (chains[first - 1] if first else 0)
+        assert store.term_at(first - 1) == ((1 if first <= 30 else 3) if first else -1)
+        assert store.term_at(first - 2) == (-1 if first > 0 else store.term_at(first - 2))
+        assert store.term_runs()[0] == TermRun(1 if first < 30 else 3, first)
+        view = store.view()
+        assert (view.before_begin, view.before_begin_term) == (first - 1, store.term_at(first - 1))
+    if segment < 4096:
+        assert store.first_index > 50
+
+
+def test_what_was_discarded_is_outside_of_the_log(make: Maker) -> None:
+    store = discardable(make)
+    before = everything(store)
+    store.discard_before(50)
+    first = store.first_index
+    if first == 0:
+        return  # one segment holds it all
+    for call in (
+        lambda: store.read(first - 1, 59, 100),
+        lambda: store.header_at(first - 2),
+        lambda: store.chain_at(first - 2),
+    ):
+        with pytest.raises(OutsideLog) as outside:
+            call()
+        assert (outside.value.first, outside.value.last) == (first, 59)
+    with pytest.raises(OutsideLog):
+        store.read_bytes(before[first - 1].pos, 4)
+    assert store.read_bytes(before[first].pos, 4) == b"\0\0\0\1"
+
+
+def test_only_committed_entries_are_discarded(make: Maker) -> None:
+    store = make()
+    store.append(1, Magic.NORMAL, bodies(60))
+    store.begin_sync(None).run()
+    store.note_committed(40)
+    with pytest.raises(InvariantBroken):
+        store.discard_before(41)
+    assert store.first_index == 0
+    store.discard_before(40)
+    first = store.first_index
+    store.truncate_after(40)
+    assert (store.first_index, store.last_index) == (first, 40)
+    store.discard_before(first)
+    store.discard_before(-1)
+    assert store.first_index == first
+
+
+def test_a_log_whose_beginning_is_gone_goes_on_like_a_whole_one(make: Maker) -> None:
+    whole, cut = discardable(make), make()
+    copy(whole, cut)
+    cut.begin_sync(None).run()
+    cut.note_committed(59)
+    cut.discard_before(55)
+    for leader, follower in ((cut, whole), (whole, cut)):
+        leader.append(leader.last_term + 1, Magic.NORMAL, bodies(25))
+        copy(leader, follower)
+    assert everything(cut) == everything(whole)[cut.first_index :]
+    assert (cut.end_pos, cut.last_term) == (whole.end_pos, whole.last_term)
+    cut.truncate_after(70)
+    whole.truncate_after(70)
+    assert (cut.end_pos, cut.chain_at(70)) == (whole.end_pos, whole.chain_at(70))

@@ -47,6 +47,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.term = 0
         self.hard_state = HardState()
         self.committed = -1
+        self.discarded = -1  # before this entry, by whole segments
 
     def open(self, node_id: str) -> SegmentStore:
         return open_store(OsDisk(), str(self.folder), self.config, "g", node_id)
@@ -118,6 +119,26 @@ class StoreMachine(RuleBasedStateMachine):
     def prepare_spare(self) -> None:
         self.leader.prepare_spare()
 
+    @precondition(lambda self: self.committed >= 0)
+    @rule(back=st.integers(0, 12), follower_too=st.booleans(), record=st.booleans())
+    def discard(self, back: int, follower_too: bool, record: bool) -> None:
+        self.discarded = max(self.discarded, self.committed - back)
+        self.leader.begin_sync(None).run()
+        self.leader.discard_before(self.discarded)
+        self.memory.discard_before(self.discarded)
+        if follower_too:
+            self.follower.begin_sync(None).run()
+            self.follower.discard_before(self.discarded)
+        for store in (self.leader, self.follower):
+            if record:
+                store.begin_sync(None).run()
+                assert not store.record_due
+            if (files := store.take_discarded()) is not None:
+                files.remove()
+        if record:
+            starts = sorted(int(p.name) for p in (self.folder / "dledger-n0" / "data").iterdir())
+            assert starts[0] == self.memory.header_at(self.memory.first_index).pos
+
     @rule(clean=st.booleans())
     def restart(self, clean: bool) -> None:
         for store in (self.leader, self.follower):
@@ -137,12 +158,18 @@ class StoreMachine(RuleBasedStateMachine):
             assert self.leader.hard_state.committed == self.committed
         for store in (self.leader, self.follower):
             store.note_committed(self.committed)
+        if clean:
+            assert self.leader.first_index == self.memory.first_index
+        # A killed process may not have recorded the beginning yet.
+        assert self.leader.first_index <= self.memory.first_index
+        self.leader.discard_before(self.discarded)
 
     @rule(first=st.integers(0, 200), last=st.integers(0, 200), max_bytes=st.integers(0, 900))
     def read(self, first: int, last: int, max_bytes: int) -> None:
         if not self.model:
             return
-        first %= len(self.model)
+        begin = self.leader.first_index
+        first = begin + first % (len(self.model) - begin)
         last = max(first, last % len(self.model))
         raw = self.leader.read(first, last, max_bytes)
         assert raw == self.memory.read(first, last, max_bytes)
@@ -161,11 +188,13 @@ class StoreMachine(RuleBasedStateMachine):
         if not hasattr(self, "model"):
             return
         for store in (self.leader, self.memory):
+            assert store.first_index == self.memory.first_index
             assert store.last_index == len(self.model) - 1
             assert store.last_term == (self.model[-1][0] if self.model else -1)
         assert self.leader.end_pos == self.memory.end_pos
         runs: list[TermRun] = []
-        for index, (term, _, _) in enumerate(self.model):
+        first = self.leader.first_index
+        for index, (term, _, _) in enumerate(self.model[first:], first):
             if not runs or runs[-1].term != term:
                 runs.append(TermRun(term, index))
         assert self.leader.term_runs() == self.memory.term_runs() == runs
@@ -175,12 +204,13 @@ class StoreMachine(RuleBasedStateMachine):
         found = scan_folder(str(self.folder / "dledger-n0"))
         entries = list(found.entries())
         assert found.verify() == []
-        assert [entry.header.term for entry in entries] == [term for term, _, _ in self.model]
+        terms = [term for term, _, _ in self.model]
+        first = entries[0].header.index if entries else 0
+        assert first <= self.leader.first_index
+        assert [entry.header.term for entry in entries] == terms[first:]
         end = self.leader.end_pos
-        content = b"".join(
-            path.read_bytes() for path in sorted((self.folder / "dledger-n0" / "data").iterdir())
-        )
-        assert not any(content[end:])
+        for path in (self.folder / "dledger-n0" / "data").iterdir():
+            assert not any(path.read_bytes()[max(0, end - int(path.name)) :])
         assert end % self.config.segment_bytes <= self.config.segment_bytes - BLANK_BYTES
 
     @rule()
@@ -196,8 +226,9 @@ class StoreMachine(RuleBasedStateMachine):
             shared = contents[0].keys() & contents[1].keys()
             for name in shared:
                 assert contents[0][name] == contents[1][name]
+            begin = max(min(content, default="") for content in contents)
             for name in contents[0].keys() ^ contents[1].keys():
-                assert not any((contents[0] | contents[1])[name])
+                assert name < begin or not any((contents[0] | contents[1])[name])
 
 
 TestStoreMachine = StoreMachine.TestCase

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from dledger.core.hard_state import HardState
-from dledger.entry import Entry, Magic, decode_entries
+from dledger.entry import Entry, Magic, decode_entries, encode
 from dledger.store.batch import verify_batch
 from dledger.store.open_store import open_store
 from dledger.store.segment_store import SegmentStore
@@ -181,6 +181,8 @@ class Life:
         self.committed = -1
         self.states = [HardState()]  # the durable one, then those that were on their way
         self.term = 0
+        self.first = 0  # the log's beginning: as asked for, and as it must be after a crash
+        self.recorded_first = 0
 
     def open(self) -> SegmentStore:
         return open_store(self.disk, "/base", self.config, "g", "n0")
@@ -197,6 +199,8 @@ class Life:
                 self.sync(store)
             elif choice < 0.85 and store.last_index > self.committed:
                 self.truncate(store)
+            elif choice < 0.88:
+                self.discard(store)
             elif choice < 0.95:
                 self.committed = max(self.committed, min(self.synced, store.last_index))
                 store.note_committed(self.committed)
@@ -216,7 +220,10 @@ class Life:
         # What an append may leave behind when it is cut short is worked out on a disk of its own.
         twin = open_store(LosingDisk(Random(0)), "/twin", self.config, "g", "n0")
         for entry in self.log:
-            raw = store.read(entry.index, entry.index, 0)
+            raw, _ = encode(
+                entry.magic, entry.index, entry.term, entry.pos, twin.chain_at(entry.index - 1),
+                entry.body,
+            )  # fmt: skip
             twin.write_batch(raw, verify_batch(raw, entry.index, None, -1))
         first, last, _, _ = twin.append(term, Magic.NORMAL, bodies)
         added = [decode_entries(twin.read(i, i, 0))[0] for i in range(first, last + 1)]
@@ -232,6 +239,8 @@ class Life:
             self.states.append(state)
         work = store.begin_sync(state)
         work.run()
+        if state is not None or store.first_index > self.recorded_first:
+            self.recorded_first = store.first_index
         self.synced = max(self.synced, work.index)
         if state is not None:
             self.states = [state]
@@ -243,14 +252,32 @@ class Life:
         self.log = self.log[: index + 1]
         self.before = list(self.log)
 
+    def discard(self, store: SegmentStore) -> None:
+        if self.committed < 0:
+            return
+        store.note_committed(self.committed)
+        store.discard_before(self.random.randint(0, self.committed))
+        self.first = store.first_index
+        if self.random.random() < 0.5:
+            self.sync(store)
+        if (files := store.take_discarded()) is not None:
+            assert self.recorded_first > 0
+            files.remove()
+
     def check(self, store: SegmentStore) -> None:
         """After the power came back."""
-        found: list[Entry] = []
+        longest = max(self.log, self.before, key=len)
+        found = longest[: store.first_index]
+        assert self.recorded_first <= store.first_index <= max(self.first, self.recorded_first)
+        self.first = self.recorded_first = store.first_index
         while len(found) <= store.last_index:
             found += decode_entries(store.read(len(found), store.last_index, 1 << 20))
         assert store.last_index >= self.synced
-        longest = max(self.log, self.before, key=len)
         assert found == longest[: len(found)]
+        if self.first:
+            before = store.chain_at(self.first - 1)
+            raw = store.read(self.first, self.first, 0)
+            verify_batch(raw, self.first, before, store.term_at(self.first - 1))
         state = store.hard_state
         assert state.committed <= store.last_index
         allowed = {(s.term, s.voted_for) for s in self.states}

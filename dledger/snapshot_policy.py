@@ -1,0 +1,46 @@
+"""When a node writes snapshots, and how much of the log it keeps beside them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dledger.errors import ConfigInvalid
+
+# Two: if the newest breaks on the disk, the one before it and the log behind that still serve.
+DEFAULT_KEPT = 2
+# More than these fill the disk with what nobody will ever read.
+MAX_KEPT = 100
+# What a member may be behind and still be sent entries: some seconds of full load.
+DEFAULT_TRAILING_ENTRIES = 100_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SnapshotPolicy:
+    """Off by default. Raises ConfigInvalid for numbers that make no sense.
+
+    Attributes:
+        every_entries: write a snapshot when so many entries were applied since the last one; 0:
+            not because of their number.
+        every_bytes: the same in bytes of the log; 0: not because of their size.
+        kept: how many snapshots are kept. The log is kept from the oldest of them on; before
+            there are so many, nothing of it is dropped.
+        trailing_entries: how many of the applied entries are kept at least, for members that are
+            behind. Only whole segments are ever dropped.
+    """
+
+    every_entries: int = 0
+    every_bytes: int = 0
+    kept: int = DEFAULT_KEPT
+    trailing_entries: int = DEFAULT_TRAILING_ENTRIES
+
+    def __post_init__(self) -> None:
+        for name in ("every_entries", "every_bytes", "trailing_entries"):
+            if getattr(self, name) < 0:
+                raise ConfigInvalid(f"snapshots.{name}", "must not be negative")
+        if not 1 <= self.kept <= MAX_KEPT:
+            raise ConfigInvalid("snapshots.kept", f"{self.kept} is not within 1..{MAX_KEPT}")
+
+    @property
+    def is_on(self) -> bool:
+        """Whether snapshots are written without being asked for."""
+        return self.every_entries > 0 or self.every_bytes > 0

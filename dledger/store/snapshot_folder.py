@@ -1,0 +1,133 @@
+"""The folder `snapshots` of a node: which snapshots there are, and how one gets there.
+
+A snapshot is written under another name, synced, renamed, and the folder is synced. So a name
+that ends in `.snapshot` stands for a whole file, whatever crashed when; what the disk does to it
+later is found by its sums. Names are the index in 20 digits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from dledger.errors import SnapshotCorrupt
+from dledger.store.disk import Disk
+from dledger.store.segment import NAME_DIGITS, start_of
+from dledger.store.snapshot_file import SnapshotReader, SnapshotWriter
+from dledger.store.snapshot_format import SnapshotHeader
+
+SNAPSHOTS = "snapshots"
+_SUFFIX = ".snapshot"
+_NEW_SUFFIX = ".new"
+
+
+class Snapshot(NamedTuple):
+    """One snapshot on disk: what it is of, where it lies, its length in bytes."""
+
+    header: SnapshotHeader
+    path: str
+    size: int
+
+
+class Found(NamedTuple):
+    """The newest snapshot that serves, and why newer ones do not."""
+
+    newest: SnapshotReader | None
+    problems: list[str]
+
+
+class SnapshotFolder:
+    """One node's snapshots. Made and used by one thread at a time; OSError passes through."""
+
+    def __init__(self, disk: Disk, node_folder: str) -> None:
+        self.path = f"{node_folder}/{SNAPSHOTS}"
+        self._disk = disk
+        self._useless: set[int] = set()
+
+    def open(self) -> None:
+        """Create the folder, and remove what was being written when the process stopped."""
+        self._disk.make_folder(self.path)
+        for name in self._disk.list(self.path):
+            if name.endswith(_NEW_SUFFIX):
+                self._disk.remove(f"{self.path}/{name}")
+
+    def indexes(self) -> list[int]:
+        """The last index of each snapshot, the newest first; those found useless are left out."""
+        found = []
+        for name in self._disk.list(self.path):
+            if name.endswith(_SUFFIX):
+                index = start_of(name[: -len(_SUFFIX)])
+                if index is not None and index not in self._useless:
+                    found.append(index)
+        return sorted(found, reverse=True)
+
+    def find_newest(self, judge: Callable[[SnapshotHeader], str | None]) -> Found:
+        """The newest snapshot whose every sum is right and of which `judge` has no complaint.
+
+        Newer ones are useless from now on: `keep_newest` removes them, and does not count them.
+        """
+        problems: list[str] = []
+        for index in self.indexes():
+            path = self._file(index)
+            try:
+                reader = SnapshotReader(self._disk, path)
+                problem = judge(reader.header)
+                if reader.header.index != index:
+                    problem = f"it is of entry {reader.header.index}"
+                if problem is None:
+                    reader.verify()
+                    return Found(reader, problems)
+                problems.append(f"{path}: {problem}")
+            except SnapshotCorrupt as error:
+                problems.append(str(error))
+            except OSError as error:
+                problems.append(f"{path}: {error.strerror or error}")
+            self._useless.add(index)
+        return Found(None, problems)
+
+    def write(
+        self, header: SnapshotHeader, chunks: Iterable[bytes], stop: Callable[[], bool]
+    ) -> Snapshot | None:
+        """Write a snapshot; it is durable on return. None if `stop` said so in between.
+
+        Nothing is left of one that fails. What `chunks` raises passes through, and ValueError
+        for a chunk that is too large.
+        """
+        new, path = (
+            f"{self.path}/{header.index:0{NAME_DIGITS}d}{_NEW_SUFFIX}",
+            self._file(header.index),
+        )
+        if new.rpartition("/")[2] in self._disk.list(self.path):
+            self._disk.remove(new)  # an attempt that failed could not be removed
+        writer = SnapshotWriter(self._disk, new, header)
+        try:
+            for chunk in chunks:
+                if stop():
+                    writer.close()
+                    self._disk.remove(new)
+                    return None
+                writer.add(chunk)
+            size = writer.finish()
+            self._disk.rename(new, path)
+        except Exception:
+            writer.close()
+            with contextlib.suppress(OSError):
+                self._disk.remove(new)  # a full disk needs the space
+            raise
+        self._disk.sync_folder(self.path)
+        self._useless.discard(header.index)
+        return Snapshot(header, path, size)
+
+    def keep_newest(self, count: int) -> None:
+        """Remove the useless ones, and of the others all but the newest `count`."""
+        kept = set(self.indexes()[:count])
+        for name in self._disk.list(self.path):
+            if name.endswith(_SUFFIX):
+                index = start_of(name[: -len(_SUFFIX)])
+                if index is not None and index not in kept:
+                    self._disk.remove(f"{self.path}/{name}")
+                    self._useless.discard(index)
+
+    def _file(self, index: int) -> str:
+        return f"{self.path}/{index:0{NAME_DIGITS}d}{_SUFFIX}"

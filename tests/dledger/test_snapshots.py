@@ -1,0 +1,488 @@
+"""Real nodes whose state machine can be saved: restarts, policy, broken files, full disks."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+import dledger
+from dledger.errors import OutsideLog
+from dledger.local_group import free_ports
+from dledger.store.scan import scan_folder
+
+SEGMENT_BYTES = 4096
+
+
+class Words:
+    """Keeps every body in order. Counts what it was given."""
+
+    snapshot_format = "words/1"
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+        self.applied = 0
+        self.restored = 0
+        self.hold: Callable[[], None] = lambda: None  # called between two chunks
+
+    def apply(self, entries: Sequence[dledger.Entry]) -> list[object]:
+        self.bodies += [entry.body for entry in entries]
+        self.applied += len(entries)
+        return [len(self.bodies)] * len(entries)
+
+    def snapshot(self) -> Iterator[bytes]:
+        frozen = list(self.bodies)
+
+        def chunks() -> Iterator[bytes]:
+            for body in frozen:
+                self.hold()
+                yield body
+
+        return chunks()
+
+    def restore(self, chunks: Iterator[bytes]) -> None:
+        self.bodies = list(chunks)
+        self.restored = len(self.bodies)
+
+
+class Member:
+    """A group of one, to be started again and again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.peers = {"n0": f"127.0.0.1:{free_ports(1)[0]}"}
+        self.machine = Words()
+        self.snapshots = folder / "dledger-n0" / "snapshots"
+
+    def config(self, **policy: int) -> dledger.NodeConfig:
+        return dledger.NodeConfig(
+            group="g",
+            node_id="n0",
+            peers=self.peers,
+            data_dir=self.folder,
+            store=dledger.StoreConfig(
+                segment_bytes=SEGMENT_BYTES, index_segment_bytes=320, max_body_bytes=1000
+            ),
+            snapshots=dledger.SnapshotPolicy(**policy),
+            election_timeout_ms=100,
+            heartbeat_interval_ms=20,
+        )
+
+    @asynccontextmanager
+    async def running(self, machine: object = None, **policy: int) -> AsyncIterator[dledger.Node]:
+        self.machine = machine if isinstance(machine, Words) else Words()
+        started = self.machine if machine is None else machine
+        with trio.fail_after(20):
+            async with dledger.open_node(self.config(**policy), started) as node:  # type: ignore[arg-type]
+                async for change in node.role_changes():
+                    if change.ready:
+                        break
+                yield node
+
+    def files(self) -> list[str]:
+        return sorted(path.name for path in self.snapshots.iterdir())
+
+    def first_segment(self) -> int:
+        return min(int(p.name) for p in (self.folder / "dledger-n0" / "data").iterdir())
+
+
+@pytest.fixture
+def member(tmp_path: Path) -> Member:
+    return Member(tmp_path)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what happens beside the appends; ten seconds at most."""
+    with trio.fail_after(10):
+        while True:
+            if condition():
+                return
+            await trio.sleep(0.02)
+
+
+def bodies(count: int, start: int = 0) -> list[bytes]:
+    return [b"body %d " % number * 6 for number in range(start, start + count)]
+
+
+async def test_a_restart_replays_only_what_lies_behind_the_snapshot(member: Member) -> None:
+    async with member.running() as node:
+        await node.append_many(bodies(300))
+        snapshot = await node.snapshot()
+        assert snapshot.header.index == node.status().applied
+        assert (await node.snapshot()) == snapshot
+        await node.append_many(bodies(7, 300))
+    async with member.running() as node:
+        assert member.machine.restored == 300
+        assert member.machine.applied == 7
+        assert member.machine.bodies == bodies(307)
+        assert (await node.append(b"next")).result == 308
+        assert node.status().applied > snapshot.header.index
+
+
+async def test_a_killed_node_begins_with_its_snapshot_though_its_record_is_older(
+    member: Member, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    copy = Member(tmp_path_factory.mktemp("killed"))
+    async with member.running() as node:
+        await node.append_many(bodies(50))
+        snapshot = await node.snapshot()
+        shutil.copytree(member.folder, copy.folder, dirs_exist_ok=True)
+    scan = scan_folder(str(copy.folder))
+    assert scan.committed < snapshot.header.index
+    async with copy.running() as node:
+        assert copy.machine.bodies == bodies(50)
+        assert (copy.machine.restored, copy.machine.applied) == (50, 0)
+        assert (await node.append(b"next")).result == 51
+
+
+async def test_a_restart_right_behind_a_snapshot_replays_nothing(member: Member) -> None:
+    async with member.running() as node:
+        await node.append_many(bodies(20))
+        await node.snapshot()
+    async with member.running() as node:
+        assert (member.machine.restored, member.machine.applied) == (20, 0)
+        assert member.machine.bodies == bodies(20)
+
+
+async def test_the_log_before_the_oldest_kept_snapshot_is_dropped(member: Member) -> None:
+    async with member.running(trailing_entries=0) as node:
+        taken = []
+        for round_ in range(4):
+            await node.append_many(bodies(300, 300 * round_))
+            taken.append(await node.snapshot())
+            status = node.status()
+            if round_ == 0:
+                assert status.first_index == 0  # the first one has nothing to fall back to
+            else:
+                oldest = taken[-2].header.index
+                assert oldest - 100 < status.first_index <= oldest
+        assert member.files() == [Path(snapshot.path).name for snapshot in taken[-2:]]
+        await until(lambda: member.first_segment() > 0)
+        first = node.status().first_index
+        with pytest.raises(OutsideLog):
+            node.read_bytes(0, 10)
+        assert [e.index for e in node.entries(0, 1)] == [first]
+    async with member.running() as node:
+        assert node.status().first_index == first
+        assert member.machine.bodies == bodies(1200)
+        assert member.machine.applied == 0
+
+
+async def test_entries_are_kept_for_members_that_are_behind(member: Member) -> None:
+    async with member.running(trailing_entries=450, kept=1) as node:
+        for round_ in range(3):
+            await node.append_many(bodies(300, 300 * round_))
+            await node.snapshot()
+        status = node.status()
+        assert 0 < status.first_index <= status.applied - 449
+
+
+@pytest.mark.parametrize("policy", [{"every_entries": 100}, {"every_bytes": 10_000}])
+async def test_snapshots_are_written_when_enough_was_applied(
+    member: Member, policy: dict[str, int]
+) -> None:
+    async with member.running(trailing_entries=0, **policy) as node:
+        assert member.files() == []
+        for round_ in range(3):
+            await node.append_many(bodies(150, 150 * round_))
+            wanted = 150 * (round_ + 1)
+            await until(lambda: any(int(name[:20]) >= wanted for name in member.files()))  # noqa: B023
+        await until(lambda: node.status().first_index > 0 and member.first_segment() > 0)
+        await until(lambda: len(member.files()) == 2)
+
+
+async def test_nothing_is_written_unless_it_is_asked_for(member: Member) -> None:
+    async with member.running() as node:
+        await node.append_many(bodies(300))
+        await trio.sleep(0.6)
+        assert member.files() == []
+
+
+def break_file(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0x10
+    path.write_bytes(content)
+
+
+async def test_a_broken_newest_snapshot_falls_back_to_the_one_before(
+    member: Member, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with member.running(trailing_entries=0) as node:
+        for round_ in range(3):
+            await node.append_many(bodies(300, 300 * round_))
+            await node.snapshot()
+        assert node.status().first_index > 0
+    broken = member.snapshots / member.files()[-1]
+    break_file(broken)
+    async with member.running(trailing_entries=0) as node:
+        assert (member.machine.restored, member.machine.applied) == (600, 300)
+        assert member.machine.bodies == bodies(900)
+        assert str(broken) in caplog.text
+        await node.append_many(bodies(5, 900))
+        await node.snapshot()
+        assert broken.name not in member.files()
+        assert len(member.files()) == 2
+    async with member.running() as node:
+        assert member.machine.bodies == bodies(905)
+
+
+async def test_a_node_whose_snapshots_are_all_broken_says_what_is_missing(member: Member) -> None:
+    async with member.running(trailing_entries=0, kept=1) as node:
+        for round_ in range(2):
+            await node.append_many(bodies(300, 300 * round_))
+            await node.snapshot()
+        first = node.status().first_index
+    path = member.snapshots / member.files()[0]
+    whole = path.read_bytes()
+    break_file(path)
+    with pytest.raises(dledger.SnapshotLost, match="from another member") as lost:
+        async with member.running():
+            pytest.fail("opened")
+    assert lost.value.first_index == first
+    assert str(path) in lost.value.problems[0]
+    path.write_bytes(whole)
+    async with member.running():
+        assert member.machine.bodies == bodies(600)
+
+
+async def test_without_the_snapshot_the_whole_log_is_replayed_if_it_is_there(
+    member: Member,
+) -> None:
+    async with member.running() as node:
+        await node.append_many(bodies(30))
+        await node.snapshot()
+    break_file(member.snapshots / member.files()[0])
+    async with member.running():
+        assert (member.machine.restored, member.machine.applied) == (0, 30)
+
+
+async def test_a_full_disk_leaves_the_node_serving(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pwrite = os.pwrite
+
+    def full(descriptor: int, data: bytes, at: int) -> int:
+        if "/snapshots/" in os.readlink(f"/proc/self/fd/{descriptor}"):
+            raise OSError(errno.ENOSPC, "no space left")
+        return pwrite(descriptor, data, at)
+
+    async with member.running(every_entries=50) as node:
+        monkeypatch.setattr(os, "pwrite", full)
+        await node.append_many(bodies(100))
+        with pytest.raises(dledger.SnapshotUnavailable, match="no space left"):
+            await node.snapshot()
+        assert (await node.append(b"served")).result == 101
+        assert member.files() == []
+        assert node.status().first_index == 0
+        monkeypatch.undo()
+        await node.snapshot()
+        assert len(member.files()) == 1
+
+
+async def test_appends_go_on_while_a_snapshot_is_written_and_do_not_get_into_it(
+    member: Member,
+) -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        entered.set()
+        assert leave.wait(10)
+
+    async with member.running() as node:
+        await node.append_many(bodies(20))
+        member.machine.hold = hold
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(node.snapshot)
+            assert await trio.to_thread.run_sync(entered.wait, 10)
+            await node.append_many(bodies(500, 20))
+            assert member.machine.applied == 520
+            leave.set()
+    async with member.running():
+        assert (member.machine.restored, member.machine.applied) == (20, 500)
+        assert member.machine.bodies == bodies(520)
+
+
+async def test_a_node_that_closes_gives_up_the_snapshot_it_writes(member: Member) -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        entered.set()
+        leave.wait(10)
+
+    outcomes: list[BaseException] = []
+
+    async def take(node: dledger.Node) -> None:
+        try:
+            await node.snapshot()
+        except dledger.DLedgerError as error:
+            outcomes.append(error)
+
+    async with trio.open_nursery() as nursery:
+        async with member.running() as node:
+            await node.append_many(bodies(20))
+            member.machine.hold = hold
+            nursery.start_soon(take, node)
+            assert await trio.to_thread.run_sync(entered.wait, 10)
+            threading.Timer(0.2, leave.set).start()
+        assert member.files() == []
+    assert [type(error) for error in outcomes] == [dledger.NodeClosing]
+    with pytest.raises(dledger.NodeClosing):
+        await node.snapshot()
+
+
+async def test_a_machine_that_raises_while_it_is_saved_goes_on(member: Member) -> None:
+    def fail() -> None:
+        raise KeyError("not now")
+
+    async with member.running() as node:
+        member.machine.hold = fail
+        await node.append_many(bodies(3))
+        with pytest.raises(dledger.SnapshotUnavailable, match="not now"):
+            await node.snapshot()
+        assert (await node.append(b"served")).result == 4
+        assert member.files() == []
+
+
+async def test_a_machine_without_snapshots_has_none_and_never_compacts(member: Member) -> None:
+    async with member.running(dledger.LogOnly()) as node:
+        await node.append_many(bodies(300))
+        with pytest.raises(dledger.SnapshotUnavailable, match="no methods"):
+            await node.snapshot()
+    with pytest.raises(dledger.ConfigInvalid, match="snapshots"):
+        async with member.running(dledger.LogOnly(), every_entries=5):
+            pytest.fail("opened")
+
+
+async def test_a_machine_that_cannot_restore_is_not_given_half_a_log(member: Member) -> None:
+    async with member.running(trailing_entries=0, kept=1) as node:
+        for round_ in range(2):
+            await node.append_many(bodies(300, 300 * round_))
+            await node.snapshot()
+    with pytest.raises(dledger.SnapshotLost, match="restore"):
+        async with member.running(dledger.LogOnly()):
+            pytest.fail("opened")
+
+
+async def test_a_snapshot_of_another_format_or_group_is_not_restored(
+    member: Member, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with member.running() as node:
+        await node.append_many(bodies(10))
+        await node.snapshot()
+    newer = Words()
+    newer.snapshot_format = "words/2"
+    async with member.running(newer):
+        assert (newer.restored, newer.applied) == (0, 10)
+    assert "words/1" in caplog.text
+
+
+async def test_a_machine_that_raises_while_it_restores_stops_the_node(member: Member) -> None:
+    class Broken(Words):
+        def restore(self, chunks: Iterator[bytes]) -> None:
+            raise ValueError("cannot")
+
+    async with member.running() as node:
+        await node.append_many(bodies(10))
+        await node.snapshot()
+    with pytest.raises(dledger.RestoreFailed) as failed:
+        async with member.running(Broken()):
+            pytest.fail("opened")
+    assert isinstance(failed.value.__cause__, ValueError)
+    async with member.running():
+        assert member.machine.restored == 10
+
+
+async def test_a_reader_that_the_logs_beginning_overtook_is_told(member: Member) -> None:
+    async with member.running(trailing_entries=0, kept=1) as node:
+        await node.append_many(bodies(300))
+        reader = node.committed(0)
+        assert (await anext(reader)).index == 0
+        for round_ in range(1, 3):
+            await node.append_many(bodies(300, 300 * round_))
+        await node.snapshot()
+        first = node.status().first_index
+        seen = 0
+        with pytest.raises(OutsideLog) as outside:  # noqa: PT012 - what it still has comes first
+            async for entry in reader:
+                seen = entry.index
+        assert outside.value.asked == seen + 1 < outside.value.first == first
+        assert (await anext(node.committed(0))).index == first
+
+
+async def test_members_of_a_group_compact_on_their_own_and_fail_over(tmp_path: Path) -> None:
+    ports = free_ports(3)
+    peers = {f"n{number}": f"127.0.0.1:{port}" for number, port in enumerate(ports)}
+    machines = {node_id: Words() for node_id in peers}
+    nodes: dict[str, dledger.Node] = {}
+
+    async def leader(among: Sequence[dledger.Node]) -> dledger.Node:
+        while True:
+            for node in among:
+                if node.is_ready_leader:
+                    return node
+            await trio.sleep(0.02)
+
+    def config(node_id: str) -> dledger.NodeConfig:
+        member = Member(tmp_path / node_id)
+        member.peers = peers
+        plain = member.config(every_entries=100, trailing_entries=50)
+        return dledger.NodeConfig(
+            group="g",
+            node_id=node_id,
+            peers=peers,
+            data_dir=plain.data_dir,
+            store=plain.store,
+            snapshots=plain.snapshots,
+            election_timeout_ms=1000,  # three nodes share one loop
+            heartbeat_interval_ms=100,
+        )
+
+    with trio.fail_after(30):
+        async with AsyncExitStack() as stack:
+            for node_id in peers:
+                nodes[node_id] = await stack.enter_async_context(
+                    dledger.open_node(config(node_id), machines[node_id])
+                )
+            first = await leader(list(nodes.values()))
+            for round_ in range(8):
+                await first.append_many(bodies(100, 100 * round_))
+                await trio.sleep(0.1)
+            while any(node.status().first_index == 0 for node in nodes.values()):
+                await first.append(b"more")
+                await trio.sleep(0.05)
+            index = await first.read()
+            for node in nodes.values():
+                await node.wait_applied(index)
+            wanted = machines[first.config.node_id].bodies
+            assert all(machine.bodies == wanted for machine in machines.values())
+            chains = {
+                (node.status().last_index, node._store.chain_at(node.status().last_index))
+                for node in nodes.values()
+            }
+            assert len(chains) == 1
+            for node in nodes.values():
+                newest = await node.snapshot()
+        # n1 loses its own ones: those of any member serve.
+        own = tmp_path / "n1" / "dledger-n1" / "snapshots"
+        shutil.rmtree(own)
+        own.mkdir()
+        shutil.copy(newest.path, own)
+        again = Words()
+        async with AsyncExitStack() as stack:
+            for node_id in ("n1", "n2"):
+                nodes[node_id] = await stack.enter_async_context(
+                    dledger.open_node(config(node_id), again if node_id == "n1" else Words())
+                )
+            second = await leader([nodes["n1"], nodes["n2"]])
+            await second.append(b"after")
+            index = await second.read()
+            await nodes["n1"].wait_applied(index)
+            assert again.bodies == [*wanted, b"after"]
+            assert (again.restored, again.applied) == (len(wanted), 1)
