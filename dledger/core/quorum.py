@@ -1,0 +1,130 @@
+"""Which voters decide together: a majority, or two majorities while a change is under way.
+
+Everything that a leader or a candidate counts is one of three questions, and each is answered here
+once, so that commits, votes, reads and the check for a lost quorum cannot disagree about who counts
+(Raft 5.2, 5.4.2; thesis 4.3 for joint configurations). Whoever is not a voter is never looked at:
+acknowledgements and votes of learners and strangers may stand in the mappings without harm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from math import inf
+from operator import itemgetter
+from typing import TypeVar
+
+from dledger.entry import BEFORE_FIRST_INDEX
+
+# What a quorum of no voters commits. Only the empty half of a joint quorum may ever say so: there
+# it leaves the decision to the other half.
+EVERY_INDEX = 2**63 - 1
+
+_Number = TypeVar("_Number", int, float)
+
+
+class VoteOutcome(Enum):
+    """What has become of a vote so far."""
+
+    PENDING = "pending"  # answers that are still missing can decide it either way
+    LOST = "lost"
+    WON = "won"
+
+
+class Majority:
+    """More than half of a set of voters. With no voters everything is decided, as in etcd."""
+
+    __slots__ = ("_place", "_values", "voters")
+
+    def __init__(self, voters: Iterable[str]) -> None:
+        self.voters = frozenset(voters)
+        ordered = sorted(self.voters)
+        # Of n values in ascending order, this one and those behind it are n // 2 + 1.
+        self._place = (len(ordered) - 1) // 2
+        # One call for all voters: a leader asks with every acknowledgement.
+        self._values = itemgetter(*ordered) if len(ordered) > 1 else None
+
+    def committed_index(self, acked: Mapping[str, int]) -> int:
+        """The highest index that a majority has acknowledged; a voter not in `acked` has nothing.
+
+        BEFORE_FIRST_INDEX when there is none, EVERY_INDEX without voters.
+        """
+        return self._reached(acked, BEFORE_FIRST_INDEX, EVERY_INDEX)
+
+    def reached(self, values: Mapping[str, float], absent: float) -> float:
+        """The highest value that a majority has reached; `absent` stands for a missing one.
+
+        For the rounds of reads and for the times of answers. Infinite without voters.
+        """
+        return self._reached(values, absent, inf)
+
+    def outcome(self, votes: Mapping[str, bool]) -> VoteOutcome:
+        """What `votes` (voter -> granted; silence is no entry) decide. Won without voters."""
+        voters = self.voters
+        if not voters:
+            return VoteOutcome.WON
+        needed = len(voters) // 2 + 1
+        granted = refused = 0
+        for voter, vote in votes.items():
+            if voter in voters:
+                granted += vote
+                refused += not vote
+        if granted >= needed:
+            return VoteOutcome.WON
+        return VoteOutcome.PENDING if len(voters) - refused >= needed else VoteOutcome.LOST
+
+    def _reached(
+        self, values: Mapping[str, _Number], absent: _Number, everything: _Number
+    ) -> _Number:
+        pick = self._values
+        if pick is not None:
+            ascending: list[_Number]
+            try:
+                ascending = sorted(pick(values))
+            except KeyError:  # a voter has not answered yet: seldom, and never for long
+                ascending = sorted(values.get(voter, absent) for voter in self.voters)
+            return ascending[self._place]
+        for voter in self.voters:  # the only one
+            return values.get(voter, absent)
+        return everything
+
+    def __repr__(self) -> str:
+        return f"({' '.join(sorted(self.voters))})"
+
+
+class JointQuorum:
+    """A majority of each of two sets of voters: nothing is decided unless both agree."""
+
+    __slots__ = ("incoming", "outgoing", "voters")
+
+    def __init__(self, incoming: Majority, outgoing: Majority) -> None:
+        self.incoming = incoming
+        self.outgoing = outgoing
+        self.voters = incoming.voters | outgoing.voters
+
+    def committed_index(self, acked: Mapping[str, int]) -> int:
+        """The highest index that both majorities have acknowledged. See Majority."""
+        return min(self.incoming.committed_index(acked), self.outgoing.committed_index(acked))
+
+    def reached(self, values: Mapping[str, float], absent: float) -> float:
+        """The highest value that both majorities have reached. See Majority."""
+        return min(self.incoming.reached(values, absent), self.outgoing.reached(values, absent))
+
+    def outcome(self, votes: Mapping[str, bool]) -> VoteOutcome:
+        """Won if both are won, lost if one is lost. See Majority."""
+        outcomes = (self.incoming.outcome(votes), self.outgoing.outcome(votes))
+        if VoteOutcome.LOST in outcomes:
+            return VoteOutcome.LOST
+        return VoteOutcome.PENDING if VoteOutcome.PENDING in outcomes else VoteOutcome.WON
+
+    def __repr__(self) -> str:
+        return f"{self.incoming}&&{self.outgoing}"
+
+
+Quorum = Majority | JointQuorum
+
+
+def quorum_of(voters: Iterable[str], outgoing: Iterable[str] = ()) -> Quorum:
+    """The quorum of a configuration: joint while there are outgoing voters."""
+    incoming, leaving = Majority(voters), Majority(outgoing)
+    return JointQuorum(incoming, leaving) if leaving.voters else incoming
