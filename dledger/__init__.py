@@ -6,6 +6,7 @@
 See docs/ for the guide; `dledger --help` for the command.
 """
 
+from dledger.client import GroupClient
 from dledger.config import NodeConfig
 from dledger.entry import Entry, Magic, PositionedBody
 from dledger.errors import (
@@ -32,9 +33,19 @@ from dledger.errors import (
 )
 from dledger.node import Node, open_node
 from dledger.pending import Appended
+from dledger.session_errors import (
+    ResultNotKept,
+    SessionExpired,
+    SessionFull,
+    SessionOutcomeUnknown,
+    SessionsOff,
+)
+from dledger.session_table import SessionLimits
+from dledger.sessions import NotAppendedInTime, Session, SessionAppended
 from dledger.state_machine import LogOnly, StateMachine
 from dledger.status import PeerStatus, RoleChange, Status
 from dledger.store.store_config import StoreConfig
+from dledger.with_sessions import WithSessions
 
 __all__ = [
     "AddressInUse",
@@ -48,6 +59,7 @@ __all__ = [
     "Entry",
     "EntryTooLarge",
     "Fatal",
+    "GroupClient",
     "InvariantBroken",
     "LeadershipLost",
     "LogCorrupt",
@@ -59,16 +71,26 @@ __all__ = [
     "NodeClosed",
     "NodeClosing",
     "NodeConfig",
+    "NotAppendedInTime",
     "NotLeader",
     "OutcomeUnknown",
     "PeerStatus",
     "PositionedBody",
     "ReadUnavailable",
     "Rejected",
+    "ResultNotKept",
     "RoleChange",
+    "Session",
+    "SessionAppended",
+    "SessionExpired",
+    "SessionFull",
+    "SessionLimits",
+    "SessionOutcomeUnknown",
+    "SessionsOff",
     "StateMachine",
     "Status",
     "StoreConfig",
+    "WithSessions",
     "open_node",
 ]
 
