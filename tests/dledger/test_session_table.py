@@ -167,6 +167,20 @@ def test_results_the_client_has_are_dropped() -> None:
     assert group.append(session, 3, b"3").kind is AnswerKind.REPEATED
 
 
+def test_it_does_not_matter_how_the_log_is_cut_into_runs() -> None:
+    # The second append says that the client has the first one's answer: so it is not kept, also
+    # by a member that applies both at once.
+    bodies = encode_command(OpenSession(TTL_MS), 0, LIMITS)
+    bodies += encode_command(AppendInSession(0, 1, 1, [b"one"]), 0, LIMITS)
+    bodies += encode_command(AppendInSession(0, 2, 2, [b"two"]), 0, LIMITS)
+    bodies += encode_command(AppendInSession(0, 3, 2, [b"three"]), 0, LIMITS)
+    one_by_one, at_once = WithSessions(Ledger(), LIMITS), WithSessions(Ledger(), LIMITS)
+    for entry in log_of(bodies):
+        one_by_one.apply([entry])
+    at_once.apply(log_of(bodies))
+    assert table_bytes(one_by_one) == table_bytes(at_once)
+
+
 def test_kept_results_are_bounded_in_bytes() -> None:
     limits = LIMITS._replace(results=100, result_bytes=4 * (RESULT_OVERHEAD_BYTES + 500))
     group = Group(limits)
