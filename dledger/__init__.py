@@ -6,6 +6,7 @@
 See docs/ for the guide; `dledger --help` for the command.
 """
 
+from dledger.client import GroupClient
 from dledger.config import NodeConfig
 from dledger.entry import Entry, Magic, PositionedBody
 from dledger.errors import (
@@ -35,11 +36,21 @@ from dledger.errors import (
 )
 from dledger.node import Node, open_node
 from dledger.pending import Appended
+from dledger.session_errors import (
+    ResultNotKept,
+    SessionExpired,
+    SessionFull,
+    SessionOutcomeUnknown,
+    SessionsOff,
+)
+from dledger.session_table import SessionLimits
+from dledger.sessions import NotAppendedInTime, Session, SessionAppended
 from dledger.snapshot_policy import SnapshotPolicy
 from dledger.state_machine import LogOnly, SnapshottingMachine, StateMachine
 from dledger.status import PeerStatus, RoleChange, Status
 from dledger.store.snapshot_folder import Snapshot
 from dledger.store.store_config import StoreConfig
+from dledger.with_sessions import WithSessions
 
 __all__ = [
     "AddressInUse",
@@ -53,6 +64,7 @@ __all__ = [
     "Entry",
     "EntryTooLarge",
     "Fatal",
+    "GroupClient",
     "InvariantBroken",
     "LeadershipLost",
     "LogCorrupt",
@@ -64,6 +76,7 @@ __all__ = [
     "NodeClosed",
     "NodeClosing",
     "NodeConfig",
+    "NotAppendedInTime",
     "NotLeader",
     "OutcomeUnknown",
     "PeerStatus",
@@ -71,7 +84,15 @@ __all__ = [
     "ReadUnavailable",
     "Rejected",
     "RestoreFailed",
+    "ResultNotKept",
     "RoleChange",
+    "Session",
+    "SessionAppended",
+    "SessionExpired",
+    "SessionFull",
+    "SessionLimits",
+    "SessionOutcomeUnknown",
+    "SessionsOff",
     "Snapshot",
     "SnapshotLost",
     "SnapshotPolicy",
@@ -80,6 +101,7 @@ __all__ = [
     "StateMachine",
     "Status",
     "StoreConfig",
+    "WithSessions",
     "open_node",
 ]
 

@@ -16,12 +16,27 @@ from dledger.client_protocol import (
 )
 from dledger.config import Address, parse_address
 from dledger.entry import Entry
-from dledger.errors import DLedgerError, MessageMalformed, OutcomeUnknown, Rejected
+from dledger.errors import (
+    DLedgerError,
+    EntryTooLarge,
+    MessageMalformed,
+    OutcomeUnknown,
+    Rejected,
+)
 from dledger.frame import Frame, FrameDecoder
 from dledger.handshake import Caller, Hello, check_welcome, encode_hello
 from dledger.links import RECEIVE_BYTES
+from dledger.network_way import NetworkWay
+from dledger.session_errors import SessionsOff
+from dledger.sessions import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, Session, open_session
 
 CONNECT_TIMEOUT_S = 2.0
+
+# A leader that has not answered for so long may be frozen or cut off: another may lead. Two of the
+# longest elections.
+ANSWER_TIMEOUT_S = 2.0
+# Asking every member who leads takes no longer than this; a frozen one takes CONNECT_TIMEOUT_S.
+FIND_LEADER_TIMEOUT_S = 5.0
 
 # Between two attempts to find a leader: a tenth of the shortest election.
 _RETRY_S = 0.05
@@ -52,6 +67,7 @@ class RemoteError(DLedgerError):
     def __init__(self, name: str, fields: Mapping[str, object], text: str) -> None:
         self.name = name
         self.fields = fields
+        self.retry_safe = fields.get("retry_safe") is True
         super().__init__(text)
 
 
@@ -144,6 +160,19 @@ class GroupClient:
             raise MessageMalformed("an append's answer of another shape")
         return [(row[0], row[1], row[2]) for row in rows]
 
+    def session(
+        self, *, ttl_s: float = DEFAULT_TTL_S, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> AbstractAsyncContextManager[Session]:
+        """A session: its appends happen once, whichever leader answers. See docs/sessions.md.
+
+        Args:
+            ttl_s: the session ends when the group has not heard of it for so long.
+            timeout_s: how long to try to begin it.
+
+        Raises NotAppendedInTime, SessionsOff.
+        """
+        return open_session(NetworkWay(LeaderConnection(self)), ttl_s, timeout_s)
+
     async def entries(self, first: int, *, wait_ms: int = 0) -> list[Entry]:
         """Committed entries from `first`, from any node that answers. Raises GroupUnreachable."""
         problems = []
@@ -186,3 +215,103 @@ class GroupClient:
             if status.get("ready"):
                 return node_id, []
         return None, problems
+
+
+class RefusedByNode(Rejected):
+    """A member refused; nothing was done. `name` and `fields` are those of its error."""
+
+    def __init__(self, error: RemoteError) -> None:
+        self.name = error.name
+        self.fields = error.fields
+        super().__init__(str(error))
+
+
+class UnknownToNode(OutcomeUnknown):
+    """A member cannot tell what became of it. `name` and `fields` are those of its error."""
+
+    def __init__(self, error: RemoteError) -> None:
+        self.name = error.name
+        self.fields = error.fields
+        super().__init__(str(error))
+
+
+class LeaderConnection:
+    """Keeps a connection to whoever leads, for one request at a time."""
+
+    def __init__(self, client: GroupClient) -> None:
+        self._client = client
+        self._turn = trio.Lock()
+        self._stack: AsyncExitStack | None = None
+        self._connection: NodeConnection | None = None
+        self._hint: str | None = None  # whom the last one we asked takes for the leader
+
+    async def reach(self) -> None:
+        """Connect to the leader, unless there is a connection. Raises GroupUnreachable."""
+        async with self._turn:
+            await self._connected()
+
+    async def ask(
+        self, operation: Operation, numbers: Sequence[int], payload: bytes = b""
+    ) -> tuple[object, bytes]:
+        """One attempt to have the leader do something.
+
+        Raises Rejected (EntryTooLarge, SessionsOff, RefusedByNode, GroupUnreachable: it was not
+        done) or OutcomeUnknown (ConnectionLost, UnknownToNode).
+        """
+        async with self._turn:
+            connection = await self._connected()
+            node_id = connection.node_id
+            try:
+                with trio.fail_after(ANSWER_TIMEOUT_S):
+                    return await connection.ask(operation, numbers, payload)
+            except RemoteError as error:
+                leader = error.fields.get("leader")
+                self._hint = leader if isinstance(leader, str) else None
+                await self.close()
+                raise _typed(error) from error
+            except (OSError, trio.BrokenResourceError, trio.TooSlowError) as error:
+                await self.close()
+                raise ConnectionLost(node_id) from error
+            except BaseException:
+                await self.close()  # an answer that nobody waits for may still come
+                raise
+
+    async def close(self) -> None:
+        """Close the connection, if there is one."""
+        stack, self._stack, self._connection = self._stack, None, None
+        if stack is not None:
+            with trio.CancelScope(shield=True):
+                await stack.aclose()
+
+    async def _connected(self) -> NodeConnection:
+        if self._connection is None:
+            with trio.move_on_after(FIND_LEADER_TIMEOUT_S):
+                try:
+                    await self._connect()
+                except MessageMalformed as error:
+                    raise GroupUnreachable(error.problem) from error
+        if self._connection is None:
+            raise GroupUnreachable(f"no leader answered within {FIND_LEADER_TIMEOUT_S:g} s")
+        return self._connection
+
+    async def _connect(self) -> None:
+        leader, self._hint = self._hint, None
+        if leader is None or leader not in self._client._addresses:
+            leader = await self._client.ready_leader()
+        if leader is None:
+            raise GroupUnreachable("no node leads")
+        async with AsyncExitStack() as stack:
+            connect = self._client._connect(leader)
+            self._connection = await stack.enter_async_context(connect)
+            self._stack = stack.pop_all()
+
+
+def _typed(error: RemoteError) -> Rejected | OutcomeUnknown:
+    """A member's error as one of ours."""
+    match error.name, error.fields:
+        case "EntryTooLarge", {"body_bytes": int(size), "limit_bytes": int(limit)}:
+            return EntryTooLarge(size, limit)
+        case "SessionsOff", _:
+            return SessionsOff()
+        case _:
+            return RefusedByNode(error) if error.retry_safe else UnknownToNode(error)

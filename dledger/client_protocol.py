@@ -26,10 +26,17 @@ class Operation(StrEnum):
     STATUS = "status"
     APPEND = "append"
     ENTRIES = "entries"
+    SESSION_OPEN = "session_open"
+    SESSION_APPEND = "session_append"
+    SESSION_KEEP_ALIVE = "session_keep_alive"
+    SESSION_CLOSE = "session_close"
 
 
 class Request(NamedTuple):
-    """One question. `numbers` are body sizes (APPEND), or first index and wait (ENTRIES)."""
+    """One question. `numbers` are body sizes (APPEND), or first index and wait (ENTRIES).
+
+    For those of sessions see `dledger.session_protocol`.
+    """
 
     request_id: int
     operation: Operation

@@ -22,11 +22,23 @@ from dledger.entry import Body, Entry
 from dledger.errors import DLedgerError, MessageMalformed
 from dledger.listener import Conversation
 from dledger.pending import Appended
+from dledger.session_errors import SessionsOff
+from dledger.session_gate import SessionGate
+from dledger.session_protocol import (
+    SESSION_OPERATIONS,
+    decode_session_request,
+    encode_session_answers,
+)
 from dledger.status import Status
 
 
 class ServedNode(Protocol):
     """What this needs of a node."""
+
+    @property
+    def sessions(self) -> SessionGate | None:
+        """As in Node."""
+        ...
 
     def status(self) -> Status:
         """As in Node."""
@@ -64,6 +76,8 @@ class ClientServer:
                 return encode_answer(request.request_id, self._node.status().as_dict())
             if request.operation is Operation.APPEND:
                 return await self._append(request)
+            if request.operation in SESSION_OPERATIONS:
+                return await self._session(request)
             return await self._entries(request)
         except DLedgerError as error:
             fields: dict[str, object] = {
@@ -71,12 +85,19 @@ class ClientServer:
                 for name, value in vars(error).items()
                 if isinstance(value, int | str | None)
             }
+            fields["retry_safe"] = error.retry_safe
             return encode_error(request.request_id, type(error).__name__, fields, str(error))
 
     async def _append(self, request: Request) -> bytes:
         appended = await self._node.append_many(split_bodies(request))
         rows = [[entry.index, entry.term, entry.pos] for entry in appended]
         return encode_answer(request.request_id, rows)
+
+    async def _session(self, request: Request) -> bytes:
+        if self._node.sessions is None:
+            raise SessionsOff
+        answers = await self._node.sessions.carry_out(decode_session_request(request))
+        return encode_session_answers(request.request_id, answers)
 
     async def _entries(self, request: Request) -> bytes:
         if len(request.numbers) != 2:

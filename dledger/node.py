@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import outcome
 import trio
@@ -30,15 +30,20 @@ from dledger.housekeeping import Housekeeper
 from dledger.iterators import CommittedEntries, RoleChanges
 from dledger.links import Identity, Link
 from dledger.listener import Listener
+from dledger.local_way import LocalWay
 from dledger.log_writer import LogWriter
 from dledger.pending import Appended, Done, Outcome, PendingAppends
 from dledger.push_check import PushCheck
 from dledger.restoring import Opened, open_and_restore
+from dledger.session_errors import SessionsOff
+from dledger.session_gate import SessionGate
+from dledger.sessions import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, Session, open_session
 from dledger.snapshotter import Snapshotter
 from dledger.state_machine import StateMachine
 from dledger.status import PeerStatus, RoleChange, Status
 from dledger.store.disk import OsDisk
 from dledger.store.snapshot_folder import Snapshot
+from dledger.with_sessions import WithSessions
 
 logger = logging.getLogger(__name__)
 
@@ -101,6 +106,7 @@ class Node:
         self._snapshotter = Snapshotter(
             config.group, config.snapshots, machine, opened, self._replica, self._driver.wake
         )
+        self.sessions = SessionGate(self, machine) if isinstance(machine, WithSessions) else None
         self._listener = Listener(
             identity,
             frozenset(config.peers),
@@ -120,6 +126,9 @@ class Node:
 
         Raises, when nothing was admitted: NotLeader, LogFull, EntryTooLarge, NodeClosing.
         """
+        self._submit(bodies if self.sessions is None else self.sessions.escaped(bodies), done)
+
+    def _submit(self, bodies: Sequence[Body], done: Done) -> None:
         self._admit_work()
         total = self._admit(bodies)
         self._driver.submit(bodies, total, done)
@@ -137,6 +146,15 @@ class Node:
 
         Cancelling gives up the wait, not the append. Raises as `append`.
         """
+        return await self._append(bodies, self.submit)
+
+    async def append_envelopes(self, bodies: Sequence[Body]) -> list[Appended]:
+        """Append entries of sessions, as they are; for `SessionGate`. Raises as `append_many`."""
+        return await self._append(bodies, self._submit)
+
+    async def _append(
+        self, bodies: Sequence[Body], submit: Callable[[Sequence[Body], Done], None]
+    ) -> list[Appended]:
         await trio.lowlevel.checkpoint_if_cancelled()
         if not bodies:
             return []
@@ -151,11 +169,23 @@ class Node:
             waiter = None
             return trio.lowlevel.Abort.SUCCEEDED
 
-        self.submit(bodies, done)
+        submit(bodies, done)
         result: Outcome = await trio.lowlevel.wait_task_rescheduled(abandon)
         if isinstance(result, DLedgerError):
             raise result
         return result
+
+    def session(
+        self, *, ttl_s: float = DEFAULT_TTL_S, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> AbstractAsyncContextManager[Session]:
+        """A session: its appends happen once, whichever member leads. See docs/sessions.md.
+
+        Works on every member. `ttl_s`: the session ends when the group has not heard of it for so
+        long; `timeout_s`: how long to try to begin it. Raises NotAppendedInTime, SessionsOff.
+        """
+        if self.sessions is None:
+            raise SessionsOff
+        return open_session(LocalWay(self, self.sessions), ttl_s, timeout_s)
 
     def _admit_work(self) -> None:
         if self._closing:
@@ -310,6 +340,8 @@ class Node:
         nursery.start_soon(self._applier.run)
         nursery.start_soon(self._housekeeper.run)
         nursery.start_soon(self._snapshotter.run)
+        if self.sessions is not None:
+            nursery.start_soon(self.sessions.run)
 
     def _stop(self) -> None:
         self._closing = True

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from enum import Enum
 
 from dledger.entry import Entry, Magic
+from dledger.session_entry import is_envelope
 from jepsen_like.simulation.invariants import InvariantViolated
+from jepsen_like.simulation.session_history import SessionHistory
 
 _NUMBER_BYTES = 8
 
@@ -29,6 +31,7 @@ class History:
         self._read_floors: dict[int, int] = {}
         self._tickets = 0
         self.reads_done = 0
+        self.sessions = SessionHistory()
 
     @property
     def acknowledged(self) -> int:
@@ -83,7 +86,7 @@ class History:
         """Compare what clients know with the log that the group has committed."""
         found: dict[int, int] = {}
         for entry in entries:
-            if entry.magic != Magic.NORMAL:
+            if entry.magic != Magic.NORMAL or is_envelope(entry.body):
                 continue
             number = int.from_bytes(entry.body[:_NUMBER_BYTES], "big")
             if found.setdefault(number, entry.index) != entry.index:

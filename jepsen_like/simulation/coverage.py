@@ -25,6 +25,11 @@ EXPECTED = (
     "refused probes",
     "resent pushes cut",
     "segment rolls",
+    "session appends applied",
+    "session appends forgotten",
+    "session appends repeated",
+    "sessions ended by time",
+    "sessions that clients lost",
     "truncations",
     "unknown appends",
 )

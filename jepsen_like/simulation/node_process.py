@@ -7,7 +7,9 @@ whose append is answered how) is the runtime's own code.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dledger.batches import Batches
 from dledger.core.entry_handler import Accepted, NoopEntry, Truncation, Write
@@ -18,8 +20,9 @@ from dledger.entry import NO_TERM, Body, Magic, decode_header
 from dledger.errors import Discarded, InvariantBroken, NotLeader
 from dledger.log_writer import LogWriter
 from dledger.messages import Message, Phase, PushRequest, PushResponse
-from dledger.pending import Outcome, PendingAppends
+from dledger.pending import Done, Outcome, PendingAppends
 from dledger.push_check import PushCheck
+from dledger.session_clock import SessionClock
 from dledger.store.batch import verify_batch
 from dledger.store.log_store import SyncWork
 from dledger.store.segment_store import SegmentStore
@@ -28,6 +31,7 @@ from jepsen_like.simulation.coverage import Coverage
 from jepsen_like.simulation.event_loop import EventLoop
 from jepsen_like.simulation.invariants import Invariants
 from jepsen_like.simulation.machine import SumMachine
+from jepsen_like.simulation.session_history import SessionFold
 from jepsen_like.simulation.swarm import Swarm
 from jepsen_like.simulation.trace import Trace
 from jepsen_like.simulation.virtual_network import VirtualNetwork
@@ -49,6 +53,13 @@ class Surroundings:
     trace: Trace | None
 
 
+class SessionCall(NamedTuple):
+    """What a client with a session asks: bodies for the leader's time, and who wants to know."""
+
+    bodies: Callable[[int], list[bytes]]
+    done: Done
+
+
 @dataclass(slots=True)
 class Arrivals:
     """What came in since the last turn."""
@@ -58,11 +69,12 @@ class Arrivals:
     ended_syncs: list[SyncWork]
     reads: list[int]
     appends: list[tuple[list[int], list[Body]]]
+    session_calls: list[SessionCall]
 
     @staticmethod
     def none() -> Arrivals:
         """Nothing came in."""
-        return Arrivals([], [], [], [], [])
+        return Arrivals([], [], [], [], [], [])
 
 
 def term_chains(raw: bytes) -> list[tuple[int, int]]:
@@ -102,6 +114,8 @@ class NodeProcess:
         self.store = store
         self.replica = replica
         self.machine = SumMachine()
+        self.sessions = SessionFold()
+        self._session_clock = SessionClock()
         self.work: SyncWork | None = None  # the sync that runs
         self._batches = batches
         self._writer = LogWriter(store, batches)
@@ -136,6 +150,8 @@ class NodeProcess:
         self._apply()
         for numbers, bodies in arrivals.appends:
             self._propose(numbers, bodies)
+        for call in arrivals.session_calls:
+            self._propose_in_session(call, now)
         self._begin_sync()
         messages = replica.take_messages(now)
         for ticket in messages.reads_lost:
@@ -243,10 +259,12 @@ class NodeProcess:
             return
         entries = self._writer.cache.take(first, last)
         sums = self.machine.apply(entries)
+        answers = self.sessions.apply(entries)
+        around.history.sessions.applied(self.name, entries, answers)
         around.invariants.check_committed(self.name, replica.state.committed)
         around.invariants.applied(self.name, first, sums)
         replica.applied_to(entries[-1].index)
-        self._pending.applied(entries, sums)
+        self._pending.applied(entries, answers)
 
     # --- clients --------------------------------------------------------------------------------
 
@@ -273,6 +291,25 @@ class NodeProcess:
                 around.coverage.count("unknown appends", len(numbers))
 
         self._pending.add(first, first + len(bodies) - 1, term, 0, done)
+
+    def _propose_in_session(self, call: SessionCall, now: float) -> None:
+        bodies: list[Body] = [*call.bodies(self._session_now_ms(now))]
+        try:
+            first, term = self.replica.propose(len(bodies))
+        except NotLeader as error:
+            call.done(error)
+            return
+        self._append(term, Magic.NORMAL, bodies, first)
+        self._pending.add(first, first + len(bodies) - 1, term, 0, call.done)
+
+    def session_expiry_is_due(self, now: float) -> bool:
+        """Whether a leader would end a session now."""
+        due_ms = self.sessions.machine.table.next_expiry_ms()
+        return due_ms is not None and due_ms <= self._session_now_ms(now)
+
+    def _session_now_ms(self, now: float) -> int:
+        applied_ms = self.sessions.machine.table.time_ms
+        return self._session_clock.now_ms(now, self.replica.state.term, applied_ms)
 
     def _fail_lost_appends(self) -> None:
         """Answer the appends of a leadership that ended, as the runtime's driver does."""

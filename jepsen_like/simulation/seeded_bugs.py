@@ -20,6 +20,7 @@ from dledger.core.read_index import ReadIndex, _Waiting
 from dledger.core.replica import Outgoing, Replica
 from dledger.entry import HEADER_BYTES
 from dledger.messages import Message, PushRequest, PushResponse, VoteRequest, VoteResponse
+from dledger.session_table import FrozenSession, SessionTable, Verdict
 from dledger.store import walk
 from dledger.store.segment_store import SegmentStore
 from dledger.store.sync_work import SegmentSyncWork
@@ -241,6 +242,27 @@ def _read_without_round() -> list[Replacement]:
 @_bug("read-before-own-commit", "a new leader serves reads before its term has committed")
 def _read_before_own_commit() -> list[Replacement]:
     return [Replacement(Replica, "commits_in_own_term", property(lambda self: True))]
+
+
+# --- sessions -----------------------------------------------------------------------------------
+
+
+@_bug("session-table-not-consulted", "an append that comes again in a session is applied again")
+def _session_table_not_consulted() -> list[Replacement]:
+    def admit(self: SessionTable, session: int, sequence: int, _: int, time_ms: int) -> Verdict:
+        return Verdict.FRESH if self.keep_alive(session, time_ms) else Verdict.UNKNOWN
+
+    return [Replacement(SessionTable, "admit", admit)]
+
+
+@_bug("session-results-not-in-snapshots", "a restored member does not know what it has answered")
+def _session_results_not_in_snapshots() -> list[Replacement]:
+    frozen = SessionTable.frozen
+
+    def without_results(self: SessionTable) -> list[FrozenSession]:
+        return [session._replace(kept=()) for session in frozen(self)]
+
+    return [Replacement(SessionTable, "frozen", without_results)]
 
 
 # --- the store ----------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from jepsen_like.simulation.event_loop import EventLoop
 from jepsen_like.simulation.faults import Faults
 from jepsen_like.simulation.invariants import Invariants, InvariantViolated
 from jepsen_like.simulation.node_process import READ_BYTES, Surroundings
+from jepsen_like.simulation.session_workload import SessionWorkload
 from jepsen_like.simulation.swarm import Swarm
 from jepsen_like.simulation.trace import Trace
 from jepsen_like.simulation.virtual_network import VirtualNetwork
@@ -54,6 +55,7 @@ class Simulation:
         for node in self._nodes:
             network.add(node.name, node)
         self._workload = Workload(self._nodes, self._around)
+        self._session_workload = SessionWorkload(self._nodes, self._around)
         self._faults = Faults(self._nodes, self._around, swarm.fault_seconds)
         self._loop = loop
         self._swarm = swarm
@@ -69,6 +71,7 @@ class Simulation:
             for node in self._nodes:
                 node.start()
             self._workload.start()
+            self._session_workload.start()
             self._faults.start()
             self._loop.run_until(self._swarm.fault_seconds)
             self._heal()
@@ -94,6 +97,7 @@ class Simulation:
         if self._around.trace is not None:
             self._around.trace.note(self._loop.now, "-", "everything is put right")
         self._workload.stop()
+        self._session_workload.stop()
         style = self._around.network.style
         self._around.network.style = replace(
             style,
@@ -149,6 +153,8 @@ class Simulation:
             raise InvariantViolated("machines agree", f"{len(sums)} different states at the end")
         entries: list[Entry] = [entry for run in logs[0] for entry in decode_entries(run)]
         self._around.history.check(entries)
+        folds = [node.process.sessions for node in self._nodes if node.process is not None]
+        self._around.history.sessions.check(folds, entries)
 
     @staticmethod
     def _log(node: VirtualNode) -> list[bytes]:

@@ -12,12 +12,20 @@ from dledger.store.open_store import open_store
 from dledger.store.store_config import StoreConfig
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.invariants import InvariantViolated
-from jepsen_like.simulation.node_process import Arrivals, NodeProcess, Surroundings, log_chains
+from jepsen_like.simulation.node_process import (
+    Arrivals,
+    NodeProcess,
+    SessionCall,
+    Surroundings,
+    log_chains,
+)
 from jepsen_like.simulation.virtual_disk import PowerCut, VirtualDisk
 
 GROUP = "simulation"
 FOLDER = "/data"
 NUMBER_BYTES = 8  # what the body of every append begins with
+# The largest entry of a session: its header and a token.
+SESSION_BODY_BYTES = 64
 # A slow sync takes up to so many election timeouts: others are elected and truncate meanwhile.
 SLOW_SYNC_TIMEOUTS = 6.0
 # Calls until the power goes, when it goes inside the disk: a recovery makes a few dozen.
@@ -43,7 +51,7 @@ class VirtualNode:
         self._store_config = StoreConfig(
             segment_bytes=swarm.segment_bytes,
             index_segment_bytes=swarm.index_segment_bytes,
-            max_body_bytes=swarm.load.largest_body_bytes + NUMBER_BYTES,
+            max_body_bytes=max(swarm.load.largest_body_bytes + NUMBER_BYTES, SESSION_BODY_BYTES),
             spare_segments=0,
         )
         self._arrivals = Arrivals.none()
@@ -142,6 +150,11 @@ class VirtualNode:
     def append(self, numbers: list[int], bodies: list[Body]) -> None:
         """A client asks to append; the node must be up."""
         self._arrivals.appends.append((numbers, bodies))
+        self._wake()
+
+    def ask(self, call: SessionCall) -> None:
+        """A client with a session asks for something; the node must be up."""
+        self._arrivals.session_calls.append(call)
         self._wake()
 
     def read(self, ticket: int) -> None:

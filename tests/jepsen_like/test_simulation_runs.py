@@ -27,6 +27,8 @@ FOUND_WITHIN = {
     "pushes-of-any-term": 100,
     "read-before-own-commit": 40,
     "read-without-round": 300,
+    "session-results-not-in-snapshots": 20,
+    "session-table-not-consulted": 10,
     "torn-tail-kept": 100,
     "truncate-without-conflict": 10,
     "vote-forgotten": 10,

@@ -1,0 +1,60 @@
+"""The way of a session's commands to the leader over the network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from dledger.client_protocol import Operation
+from dledger.errors import MessageMalformed, OutcomeUnknown
+from dledger.session_entry import SessionCommand
+from dledger.session_protocol import decode_session_answers, encode_command
+from dledger.with_sessions import SessionAnswer
+
+
+class AsksLeader(Protocol):
+    """A connection to whoever leads."""
+
+    async def reach(self) -> None:
+        """As in LeaderConnection."""
+        ...
+
+    async def ask(
+        self, operation: Operation, numbers: Sequence[int], payload: bytes
+    ) -> tuple[object, bytes]:
+        """As in LeaderConnection."""
+        ...
+
+    async def close(self) -> None:
+        """As in LeaderConnection."""
+        ...
+
+
+class AnswerUnreadable(OutcomeUnknown):
+    """The leader's answer cannot be read."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"the leader's answer cannot be read: {problem}; are all of one version?")
+
+
+class NetworkWay:
+    """A SessionWay over a connection."""
+
+    def __init__(self, leader: AsksLeader) -> None:
+        self._leader = leader
+
+    async def reach(self) -> None:
+        """As in SessionWay."""
+        await self._leader.reach()
+
+    async def carry_out(self, command: SessionCommand) -> list[SessionAnswer]:
+        """As in SessionWay."""
+        try:
+            return decode_session_answers(*await self._leader.ask(*encode_command(command)))
+        except MessageMalformed as error:
+            raise AnswerUnreadable(error.problem) from error
+
+    async def close(self) -> None:
+        """As in SessionWay."""
+        await self._leader.close()
