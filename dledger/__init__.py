@@ -19,7 +19,9 @@ from dledger.errors import (
     EntryTooLarge,
     Fatal,
     InvariantBroken,
+    LeaderKept,
     LeadershipLost,
+    LeadershipMoving,
     LogCorrupt,
     LogFull,
     MachineFailed,
@@ -29,6 +31,7 @@ from dledger.errors import (
     OutcomeUnknown,
     ReadUnavailable,
     Rejected,
+    TransferFailed,
 )
 from dledger.node import Node, open_node
 from dledger.pending import Appended
@@ -49,7 +52,9 @@ __all__ = [
     "EntryTooLarge",
     "Fatal",
     "InvariantBroken",
+    "LeaderKept",
     "LeadershipLost",
+    "LeadershipMoving",
     "LogCorrupt",
     "LogFull",
     "LogOnly",
@@ -69,6 +74,7 @@ __all__ = [
     "StateMachine",
     "Status",
     "StoreConfig",
+    "TransferFailed",
     "open_node",
 ]
 

@@ -24,7 +24,6 @@ from dledger.errors import (
     EntryTooLarge,
     LogFull,
     NodeClosing,
-    NotLeader,
     ReadUnavailable,
 )
 from dledger.iterators import CommittedEntries, RoleChanges
@@ -38,6 +37,8 @@ from dledger.status import PeerStatus, RoleChange, Status
 from dledger.store.disk import OsDisk
 from dledger.store.open_store import open_store
 from dledger.store.segment_store import SegmentStore
+from dledger.transfer_wait import wait_transferred
+from dledger.waiting_reads import WaitingReads
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +65,8 @@ class Node:
                 sorted(config.peers),
                 config.election_timeout_ms / 1000,
                 config.heartbeat_interval_ms / 1000,
+                config.max_clock_drift,
+                config.preferred_leader,
             ),
             store.view(),
             store.hard_state,
@@ -71,9 +74,7 @@ class Node:
             random.Random().random,
             trio.current_time(),
         )
-        self._open_reads: dict[int, trio.lowlevel.Task] = {}
-        self._confirmed_reads: dict[int, int] = {}
-        self._last_ticket = 0
+        self._turned = trio.lowlevel.ParkingLot()
         self._progress = trio.lowlevel.ParkingLot()
         self._role_watchers = trio.lowlevel.ParkingLot()
         self._role = self._role_now()
@@ -93,6 +94,7 @@ class Node:
             self._links,
             self._after_turn,
         )
+        self._reads = WaitingReads(self._driver.request_read, self._replica.config.read_wait_s)
         self._applier = Applier(
             self._replica, writer.cache, machine, self._pending, self._after_apply
         )
@@ -113,9 +115,11 @@ class Node:
         an error of the DLedgerError tree that says whether the outcome is certain. It is called
         in this thread, soon after the entries are applied here, and must not raise.
 
-        Raises, when nothing was admitted: NotLeader, LogFull, EntryTooLarge, NodeClosing.
+        Raises, when nothing was admitted: NotLeader, LeadershipMoving, LogFull, EntryTooLarge,
+        NodeClosing.
         """
-        self._admit_work()
+        self._check_open()
+        self._replica.check_proposable()
         total = self._admit(bodies)
         self._driver.submit(bodies, total, done)
 
@@ -152,12 +156,9 @@ class Node:
             raise result
         return result
 
-    def _admit_work(self) -> None:
+    def _check_open(self) -> None:
         if self._closing:
             raise NodeClosing
-        state = self._replica.state
-        if state.role is not Role.LEADER:
-            raise NotLeader(state.leader, state.term)
 
     def _admit(self, bodies: Sequence[Body]) -> int:
         """The bytes of these bodies, if there is room for them now."""
@@ -181,25 +182,30 @@ class Node:
         """Wait until the state machine is as new as anything acknowledged before this call.
 
         A linearizable read: call this, then look at the state machine (ReadIndex, Raft thesis
-        6.4). Returns the index the state includes. Raises NotLeader, ReadUnavailable or
-        NodeClosing; a read changes nothing, so trying again is always safe.
+        6.4). Works on any member: one that does not lead asks the leader. Returns the index the
+        state includes, within four election timeouts, or raises ReadUnavailable or NodeClosing; a
+        read changes nothing, so trying again is always safe.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
-        self._admit_work()
-        self._last_ticket += 1
-        ticket = self._last_ticket
-        self._open_reads[ticket] = trio.lowlevel.current_task()
+        self._check_open()
+        return await self._reads.wait()
 
-        def abandon(_: object) -> trio.lowlevel.Abort:
-            self._open_reads.pop(ticket, None)
-            self._confirmed_reads.pop(ticket, None)
-            return trio.lowlevel.Abort.SUCCEEDED
+    def read_stale(self, *, max_lag_s: float) -> int:
+        """The index that the state machine includes, if it is not older than `max_lag_s`.
 
-        self._driver.request_read(ticket)
-        index: int | None = await trio.lowlevel.wait_task_rescheduled(abandon)
-        if index is None:
-            raise ReadUnavailable("this node stopped leading before a quorum confirmed it")
-        return index
+        The state then holds everything that the leader had committed when it sent the last
+        heartbeat that is worked off here, and that heartbeat arrived within `max_lag_s` seconds. A
+        heartbeat that the network held up counts from its arrival: `read` has no such gap.
+
+        Raises ReadUnavailable: ask again later, or use `read`.
+        """
+        self._check_open()
+        lag_s = trio.current_time() - self._replica.fresh_as_of
+        if lag_s > max_lag_s:
+            raise ReadUnavailable(
+                f"the state here is {lag_s:.3g} s old, {max_lag_s:g} were allowed"
+            )
+        return self._replica.state.applied
 
     def committed(self, start: int = 0) -> CommittedEntries:
         """Every committed entry from `start` on (no-ops too), then each new one, without end."""
@@ -232,6 +238,36 @@ class Node:
         while self._replica.appliable < index:
             await self._progress.park()
 
+    # --- leading ------------------------------------------------------------------------------
+
+    async def transfer_leadership(self, target: str | None = None) -> str:
+        """Hand leadership to `target`, or to the member with the longest log; the new leader.
+
+        Appends are rejected meanwhile (LeadershipMoving: try again). After one election timeout
+        without success this member goes on as leader. Cancelling gives up the wait, not the
+        transfer. With this node's own name a running transfer is given up, and nothing else.
+
+        Raises NotLeader, NodeClosing, or TransferFailed with the reason.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self._check_open()
+        transfer = self._replica.transfer_leadership(target, trio.current_time())
+        self._driver.wake()
+        if transfer is None:
+            return self.config.node_id
+        return await wait_transferred(self._replica, transfer, self._turned)
+
+    def forget_leader(self) -> None:
+        """Take the leader for lost, because something outside (a supervisor, say) knows it is.
+
+        This member then votes for another at once, not only when the leader has been silent for an
+        election timeout. The next heartbeat of a leader undoes it. No effect on a leader.
+
+        Raises LeaderKept where lease reads are on (`max_clock_drift`).
+        """
+        self._replica.forget_leader()
+        self._driver.wake()
+
     # --- looking ------------------------------------------------------------------------------
 
     @property
@@ -255,6 +291,7 @@ class Node:
     def status(self) -> Status:
         """What this node knows about itself and the others."""
         replica, state = self._replica, self._replica.state
+        transfer = replica.handover.transfer
         return Status(
             group=self.config.group,
             node_id=self.config.node_id,
@@ -269,6 +306,7 @@ class Node:
             applied=state.applied,
             pending_entries=self._pending.entries + self._driver.queued_entries,
             pending_bytes=self._pending.body_bytes + self._driver.queued_bytes,
+            transfer_target=transfer.target if transfer is not None else None,
             peers={peer: self._peer_status(link) for peer, link in self._links.items()},
         )
 
@@ -297,6 +335,7 @@ class Node:
         self._closing = True
         self._driver.close()
         self._pending.close()
+        self._reads.close()
         self._driver.reject_submissions(NodeClosing())
         self._store.note_committed(self._replica.appliable)
 
@@ -320,34 +359,20 @@ class Node:
         self._driver.link_changed(peer, connected)
 
     def _after_turn(self, messages: Messages) -> None:
-        for ticket, index in messages.reads_ready:
-            if ticket in self._open_reads:
-                self._confirmed_reads[ticket] = index
-        for ticket in messages.reads_lost:
-            self._finish_read(ticket, None)
+        self._reads.after_turn(messages.reads_ready, messages.reads_lost)
+        self._turned.unpark_all()
         if self._replica.appliable > self._replica.state.applied:
             # The first run at once: waiting for the applier's turn costs every append a wake-up.
             self._applier.apply_some()
             self._applier.wake()
             self._progress.unpark_all()
-        self._finish_reads()
+        self._reads.applied_to(self._replica.state.applied)
         self._publish_role()
 
     def _after_apply(self) -> None:
-        self._finish_reads()
+        self._reads.applied_to(self._replica.state.applied)
         self._progress.unpark_all()
         self._publish_role()
-
-    def _finish_reads(self) -> None:
-        applied = self._replica.state.applied
-        done = [ticket for ticket, index in self._confirmed_reads.items() if index <= applied]
-        for ticket in done:
-            self._finish_read(ticket, self._confirmed_reads.pop(ticket))
-
-    def _finish_read(self, ticket: int, index: int | None) -> None:
-        task = self._open_reads.pop(ticket, None)
-        if task is not None:
-            trio.lowlevel.reschedule(task, outcome.Value(index))
 
     def _role_now(self) -> RoleChange:
         state = self._replica.state

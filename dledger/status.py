@@ -33,6 +33,7 @@ class Status:
     applied: int
     pending_entries: int
     pending_bytes: int
+    transfer_target: str | None  # whom leadership is being handed to
     peers: dict[str, PeerStatus]
 
     def as_dict(self) -> dict[str, object]:
