@@ -23,7 +23,8 @@ from broker.sends import Sends
 from broker.store.consume_queues import ConsumeQueues
 from broker.topic_changes import TopicChanges
 from dledger.config import NodeConfig
-from dledger.node import Node, open_node
+from dledger.node import Node
+from dledger.open_node import open_node
 from dledger.status import RoleChange
 from remoting.client import RemotingClient
 from remoting.server import serve

@@ -20,7 +20,9 @@ from dledger.errors import (
     EntryTooLarge,
     Fatal,
     InvariantBroken,
+    LeaderKept,
     LeadershipLost,
+    LeadershipMoving,
     LogCorrupt,
     LogFull,
     MachineFailed,
@@ -33,8 +35,10 @@ from dledger.errors import (
     RestoreFailed,
     SnapshotLost,
     SnapshotUnavailable,
+    TransferFailed,
 )
-from dledger.node import Node, open_node
+from dledger.node import Node
+from dledger.open_node import open_node
 from dledger.pending import Appended
 from dledger.session_errors import (
     ResultNotKept,
@@ -66,7 +70,9 @@ __all__ = [
     "Fatal",
     "GroupClient",
     "InvariantBroken",
+    "LeaderKept",
     "LeadershipLost",
+    "LeadershipMoving",
     "LogCorrupt",
     "LogFull",
     "LogOnly",
@@ -101,6 +107,7 @@ __all__ = [
     "StateMachine",
     "Status",
     "StoreConfig",
+    "TransferFailed",
     "WithSessions",
     "open_node",
 ]

@@ -26,7 +26,7 @@ from dledger.config import NodeConfig, parse_peers
 from dledger.entry import Entry, Magic
 from dledger.errors import ConfigInvalid
 from dledger.local_group import load_group, load_or_make_group, run_group
-from dledger.node import open_node
+from dledger.open_node import open_node
 from dledger.state_machine import LogOnly
 
 F = TypeVar("F", bound=Callable[..., Any])

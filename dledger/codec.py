@@ -15,6 +15,9 @@ from dledger.messages import (
     Phase,
     PushRequest,
     PushResponse,
+    ReadRequest,
+    ReadResponse,
+    TimeoutNow,
     VoteRequest,
     VoteResponse,
 )
@@ -24,6 +27,7 @@ PROTOCOL_VERSION = 1
 _VOTE_REQUEST, _VOTE_RESPONSE, _PUSH_REQUEST, _PUSH_RESPONSE, _HEARTBEAT, _HEARTBEAT_RESPONSE = (
     range(1, 7)
 )
+_TIMEOUT_NOW, _READ_REQUEST, _READ_RESPONSE = range(7, 10)
 
 # Indexes and terms are 64-bit in the file format, and -1 stands for "none".
 _LOWEST, _HIGHEST = -1, 2**63 - 1
@@ -43,6 +47,9 @@ _KINDS: dict[type, int] = {
     PushResponse: _PUSH_RESPONSE,
     Heartbeat: _HEARTBEAT,
     HeartbeatResponse: _HEARTBEAT_RESPONSE,
+    TimeoutNow: _TIMEOUT_NOW,
+    ReadRequest: _READ_REQUEST,
+    ReadResponse: _READ_RESPONSE,
 }
 
 
@@ -84,7 +91,7 @@ def _vote_request(fields: list[object], _: bytes) -> VoteRequest:
     if len(fields) != len(VoteRequest._fields):
         raise MessageMalformed("a vote request of another shape")
     term, last_index, last_term = _numbers(fields[:3], 3)
-    return VoteRequest(term, last_index, last_term, _flag(fields[3]))
+    return VoteRequest(term, last_index, last_term, _flag(fields[3]), _flag(fields[4]))
 
 
 def _vote_response(fields: list[object], _: bytes) -> VoteResponse:
@@ -139,7 +146,19 @@ def _heartbeat(fields: list[object], _: bytes) -> Heartbeat:
 
 
 def _heartbeat_response(fields: list[object], _: bytes) -> HeartbeatResponse:
-    return HeartbeatResponse(*_numbers(fields, 2))
+    return HeartbeatResponse(*_numbers(fields, 3))
+
+
+def _timeout_now(fields: list[object], _: bytes) -> TimeoutNow:
+    return TimeoutNow(*_numbers(fields, 1))
+
+
+def _read_request(fields: list[object], _: bytes) -> ReadRequest:
+    return ReadRequest(*_numbers(fields, 2))
+
+
+def _read_response(fields: list[object], _: bytes) -> ReadResponse:
+    return ReadResponse(*_numbers(fields, 3))
 
 
 _DECODERS: dict[int, Callable[[list[object], bytes], Message]] = {
@@ -149,4 +168,7 @@ _DECODERS: dict[int, Callable[[list[object], bytes], Message]] = {
     _PUSH_RESPONSE: _push_response,
     _HEARTBEAT: _heartbeat,
     _HEARTBEAT_RESPONSE: _heartbeat_response,
+    _TIMEOUT_NOW: _timeout_now,
+    _READ_REQUEST: _read_request,
+    _READ_RESPONSE: _read_response,
 }

@@ -14,6 +14,9 @@ from dledger.store.store_config import StoreConfig
 # Members of one group. Nine already lose more to counting than they win in safety.
 MAX_MEMBERS = 9
 
+# Beyond this a lease is so short against an election timeout that reads had better ask.
+MAX_CLOCK_DRIFT = 0.3
+
 _HIGHEST_PORT = 65_535
 
 
@@ -64,6 +67,13 @@ class NodeConfig:
     election_timeout_ms: int = 500
     heartbeat_interval_ms: int = 100
 
+    # Lease reads, off without it: the share by which the monotonic clock of any member may run
+    # faster or slower than true time. All members must have the same. Real clocks stay within
+    # 0.001; a machine that is suspended with its clock stopped is outside of every bound.
+    max_clock_drift: float | None = None
+    # The member that should lead whenever it is healthy. All members should name the same one.
+    preferred_leader: str | None = None
+
     # Appends that may wait for their commit; the same number as in Java DLedger.
     max_pending_entries: int = 10_000
     # The same in bytes: what a leader may hold for members that do not answer.
@@ -96,6 +106,15 @@ class NodeConfig:
             )
         if self.scrub_period_hours < 0:
             raise ConfigInvalid("scrub_period_hours", "must not be negative; 0 switches it off")
+        drift = self.max_clock_drift
+        if drift is not None and not 0.0 < drift <= MAX_CLOCK_DRIFT:
+            raise ConfigInvalid(
+                "max_clock_drift", f"{drift:g} is not a share above 0, {MAX_CLOCK_DRIFT:g} at most"
+            )
+        if self.preferred_leader not in (None, *self.peers):
+            raise ConfigInvalid(
+                "preferred_leader", f"{self.preferred_leader} is not one of {sorted(self.peers)}"
+            )
         for name in ("max_pending_entries", "max_pending_bytes", "max_batch_bytes"):
             if getattr(self, name) < 1:
                 raise ConfigInvalid(name, "must be at least 1")

@@ -17,10 +17,7 @@ from dledger.codec import encode_message
 from dledger.core.hard_state import HardState
 from dledger.core.replica import Messages, Replica
 from dledger.entry import Body, Magic
-from dledger.errors import (
-    DLedgerError,
-    NotLeader,
-)
+from dledger.errors import DLedgerError, Rejected
 from dledger.links import Link
 from dledger.log_writer import LogWriter
 from dledger.messages import Message, Phase, PushRequest
@@ -61,7 +58,6 @@ class Driver:
         self._ended_syncs: list[tuple[SyncWork, DLedgerError | None]] = []
         self._submissions: list[tuple[Sequence[Body], int, Done]] = []
         self._reads: list[int] = []
-        self._rejected_reads: list[int] = []
         self._hard_state_due: HardState | None = None
         self._synced = (store.last_index, store.epoch)
         self._led_term: int | None = None
@@ -162,9 +158,7 @@ class Driver:
         if not self._syncer.is_quick and (work := self._due_sync()) is not None:
             self._syncer.start(work)
         self._fail_lost_appends()
-        self._after_turn(
-            messages._replace(reads_lost=[*messages.reads_lost, *self._take_rejected_reads()])
-        )
+        self._after_turn(messages)
 
     def _take_inputs(self, now: float) -> None:
         replica = self._replica
@@ -179,14 +173,8 @@ class Driver:
             self._synced = (work.index, work.epoch)
             replica.persisted(work.index, work.epoch, work.hard_state, now)
         for ticket in _taken(self._reads):
-            try:
-                replica.request_read(ticket)
-            except NotLeader:
-                self._rejected_reads.append(ticket)
+            replica.request_read(ticket)
         replica.tick(now)
-
-    def _take_rejected_reads(self) -> list[int]:
-        return _taken(self._rejected_reads)
 
     # --- the store ----------------------------------------------------------------------------
 
@@ -204,7 +192,7 @@ class Driver:
         bodies = [body for submission in submissions for body in submission[0]]
         try:
             first, term = self._replica.propose(len(bodies))
-        except NotLeader as error:
+        except Rejected as error:
             self.reject_submissions(error)
             return
         self._submissions.clear()

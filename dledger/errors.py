@@ -41,6 +41,38 @@ class NotLeader(Rejected):
         super().__init__(f"not the leader of term {term}; {hint}")
 
 
+class LeadershipMoving(Rejected):
+    """The leader hands over to `target` and takes nothing new until that is done or given up."""
+
+    def __init__(self, target: str, term: int) -> None:
+        self.target = target
+        self.term = term
+        super().__init__(f"leadership of term {term} is moving to {target}; try again in a moment")
+
+
+class TransferFailed(Rejected):
+    """Leadership was not handed to `target` (None: to nobody, where anybody would have done)."""
+
+    def __init__(self, target: str | None, reason: str) -> None:
+        self.target = target
+        self.reason = reason
+        super().__init__(
+            f"leadership was not handed to {target or 'another voter'}: {reason}; "
+            "look at the status of the group, then try again"
+        )
+
+
+class LeaderKept(Rejected):
+    """This member may not forget its leader: it promised the leader's lease to outlast that."""
+
+    def __init__(self, leader: str) -> None:
+        self.leader = leader
+        super().__init__(
+            f"members with lease reads (max_clock_drift) do not forget their leader {leader}: "
+            "wait one election timeout instead"
+        )
+
+
 class LogFull(Rejected):
     """Too much is waiting to be committed: slow down and try again."""
 

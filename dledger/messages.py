@@ -29,6 +29,7 @@ class VoteRequest(NamedTuple):
     last_index: int
     last_term: int
     pre: bool
+    handed_over: bool = False  # its leader told it to stand: voters need not spare that leader
 
 
 class VoteResponse(NamedTuple):
@@ -89,10 +90,45 @@ class Heartbeat(NamedTuple):
 
 
 class HeartbeatResponse(NamedTuple):
-    """The receiver still follows: the leader was leader when it sent that round."""
+    """The receiver still follows: the leader was leader when it sent that round.
+
+    For `promised_ms` of its own clock from then on it votes for nobody else; 0: no promise.
+    """
 
     term: int
     round: int
+    promised_ms: int = 0
 
 
-Message = VoteRequest | VoteResponse | PushRequest | PushResponse | Heartbeat | HeartbeatResponse
+class TimeoutNow(NamedTuple):
+    """A leader hands over: the receiver has the whole log and is to stand at once."""
+
+    term: int
+
+
+class ReadRequest(NamedTuple):
+    """A follower asks how far its reads have to wait. Numbers grow, and are never used again."""
+
+    term: int
+    number: int
+
+
+class ReadResponse(NamedTuple):
+    """The leader still led after that question came; `index` was committed by then."""
+
+    term: int
+    number: int
+    index: int  # type: ignore[assignment]  # hides tuple.index
+
+
+Message = (
+    VoteRequest
+    | VoteResponse
+    | PushRequest
+    | PushResponse
+    | Heartbeat
+    | HeartbeatResponse
+    | TimeoutNow
+    | ReadRequest
+    | ReadResponse
+)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 
 import outcome
 import trio
@@ -23,7 +23,6 @@ from dledger.errors import (
     EntryTooLarge,
     LogFull,
     NodeClosing,
-    NotLeader,
     ReadUnavailable,
 )
 from dledger.housekeeping import Housekeeper
@@ -34,15 +33,16 @@ from dledger.local_way import LocalWay
 from dledger.log_writer import LogWriter
 from dledger.pending import Appended, Done, Outcome, PendingAppends
 from dledger.push_check import PushCheck
-from dledger.restoring import Opened, open_and_restore
+from dledger.restoring import Opened
 from dledger.session_errors import SessionsOff
 from dledger.session_gate import SessionGate
 from dledger.sessions import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, Session, open_session
 from dledger.snapshotter import Snapshotter
 from dledger.state_machine import StateMachine
 from dledger.status import PeerStatus, RoleChange, Status
-from dledger.store.disk import OsDisk
 from dledger.store.snapshot_folder import Snapshot
+from dledger.transfer_wait import wait_transferred
+from dledger.waiting_reads import WaitingReads
 from dledger.with_sessions import WithSessions
 
 logger = logging.getLogger(__name__)
@@ -66,6 +66,8 @@ class Node:
                 sorted(config.peers),
                 config.election_timeout_ms / 1000,
                 config.heartbeat_interval_ms / 1000,
+                config.max_clock_drift,
+                config.preferred_leader,
             ),
             store.view(),
             opened.hard_state,
@@ -73,9 +75,7 @@ class Node:
             random.Random().random,
             trio.current_time(),
         )
-        self._open_reads: dict[int, trio.lowlevel.Task] = {}
-        self._confirmed_reads: dict[int, int] = {}
-        self._last_ticket = 0
+        self._turned = trio.lowlevel.ParkingLot()
         self._progress = trio.lowlevel.ParkingLot()
         self._role_watchers = trio.lowlevel.ParkingLot()
         self._role = self._role_now()
@@ -95,6 +95,7 @@ class Node:
             self._links,
             self._after_turn,
         )
+        self._reads = WaitingReads(self._driver.request_read, self._replica.config.read_wait_s)
         self._applier = Applier(
             self._replica, writer.cache, machine, self._pending, self._after_apply
         )
@@ -124,12 +125,14 @@ class Node:
         an error of the DLedgerError tree that says whether the outcome is certain. It is called
         in this thread, soon after the entries are applied here, and must not raise.
 
-        Raises, when nothing was admitted: NotLeader, LogFull, EntryTooLarge, NodeClosing.
+        Raises, when nothing was admitted: NotLeader, LeadershipMoving, LogFull, EntryTooLarge,
+        NodeClosing.
         """
         self._submit(bodies if self.sessions is None else self.sessions.escaped(bodies), done)
 
     def _submit(self, bodies: Sequence[Body], done: Done) -> None:
-        self._admit_work()
+        self._check_open()
+        self._replica.check_proposable()
         total = self._admit(bodies)
         self._driver.submit(bodies, total, done)
 
@@ -187,12 +190,9 @@ class Node:
             raise SessionsOff
         return open_session(LocalWay(self, self.sessions), ttl_s, timeout_s)
 
-    def _admit_work(self) -> None:
+    def _check_open(self) -> None:
         if self._closing:
             raise NodeClosing
-        state = self._replica.state
-        if state.role is not Role.LEADER:
-            raise NotLeader(state.leader, state.term)
 
     def _admit(self, bodies: Sequence[Body]) -> int:
         """The bytes of these bodies, if there is room for them now."""
@@ -216,25 +216,30 @@ class Node:
         """Wait until the state machine is as new as anything acknowledged before this call.
 
         A linearizable read: call this, then look at the state machine (ReadIndex, Raft thesis
-        6.4). Returns the index the state includes. Raises NotLeader, ReadUnavailable or
-        NodeClosing; a read changes nothing, so trying again is always safe.
+        6.4). Works on any member: one that does not lead asks the leader. Returns the index the
+        state includes, within four election timeouts, or raises ReadUnavailable or NodeClosing; a
+        read changes nothing, so trying again is always safe.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
-        self._admit_work()
-        self._last_ticket += 1
-        ticket = self._last_ticket
-        self._open_reads[ticket] = trio.lowlevel.current_task()
+        self._check_open()
+        return await self._reads.wait()
 
-        def abandon(_: object) -> trio.lowlevel.Abort:
-            self._open_reads.pop(ticket, None)
-            self._confirmed_reads.pop(ticket, None)
-            return trio.lowlevel.Abort.SUCCEEDED
+    def read_stale(self, *, max_lag_s: float) -> int:
+        """The index that the state machine includes, if it is not older than `max_lag_s`.
 
-        self._driver.request_read(ticket)
-        index: int | None = await trio.lowlevel.wait_task_rescheduled(abandon)
-        if index is None:
-            raise ReadUnavailable("this node stopped leading before a quorum confirmed it")
-        return index
+        The state then holds everything that the leader had committed when it sent the last
+        heartbeat that is worked off here, and that heartbeat arrived within `max_lag_s` seconds. A
+        heartbeat that the network held up counts from its arrival: `read` has no such gap.
+
+        Raises ReadUnavailable: ask again later, or use `read`.
+        """
+        self._check_open()
+        lag_s = trio.current_time() - self._replica.fresh_as_of
+        if lag_s > max_lag_s:
+            raise ReadUnavailable(
+                f"the state here is {lag_s:.3g} s old, {max_lag_s:g} were allowed"
+            )
+        return self._replica.state.applied
 
     def committed(self, start: int = 0) -> CommittedEntries:
         """Every committed entry from `start` on (no-ops too), then each new one, without end."""
@@ -275,6 +280,36 @@ class Node:
         """
         return await self._snapshotter.take()
 
+    # --- leading ------------------------------------------------------------------------------
+
+    async def transfer_leadership(self, target: str | None = None) -> str:
+        """Hand leadership to `target`, or to the member with the longest log; the new leader.
+
+        Appends are rejected meanwhile (LeadershipMoving: try again). After one election timeout
+        without success this member goes on as leader. Cancelling gives up the wait, not the
+        transfer. With this node's own name a running transfer is given up, and nothing else.
+
+        Raises NotLeader, NodeClosing, or TransferFailed with the reason.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self._check_open()
+        transfer = self._replica.transfer_leadership(target, trio.current_time())
+        self._driver.wake()
+        if transfer is None:
+            return self.config.node_id
+        return await wait_transferred(self._replica, transfer, self._turned)
+
+    def forget_leader(self) -> None:
+        """Take the leader for lost, because something outside (a supervisor, say) knows it is.
+
+        This member then votes for another at once, not only when the leader has been silent for an
+        election timeout. The next heartbeat of a leader undoes it. No effect on a leader.
+
+        Raises LeaderKept where lease reads are on (`max_clock_drift`).
+        """
+        self._replica.forget_leader()
+        self._driver.wake()
+
     # --- looking ------------------------------------------------------------------------------
 
     @property
@@ -299,6 +334,7 @@ class Node:
         """What this node knows about itself and the others."""
         replica, state = self._replica, self._replica.state
         scrub = self._housekeeper.scrub
+        transfer = replica.handover.transfer
         return Status(
             group=self.config.group,
             node_id=self.config.node_id,
@@ -316,6 +352,7 @@ class Node:
             scrubbed_through=scrub.checked_through,
             scrub_passes=scrub.passes,
             scrub_damage=scrub.damage,
+            transfer_target=transfer.target if transfer is not None else None,
             peers={peer: self._peer_status(link) for peer, link in self._links.items()},
         )
 
@@ -331,7 +368,8 @@ class Node:
 
     # --- the node's own tasks -----------------------------------------------------------------
 
-    async def _start(self, nursery: trio.Nursery) -> None:
+    async def start(self, nursery: trio.Nursery) -> None:
+        """Listen, and start the tasks. For `open_node` alone."""
         listeners = await self._listener.open(self.config.address)
         nursery.start_soon(self._listener.serve, listeners)
         for link in self._links.values():
@@ -343,11 +381,13 @@ class Node:
         if self.sessions is not None:
             nursery.start_soon(self.sessions.run)
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
+        """Take nothing more, and answer everybody who waits. For `open_node` alone."""
         self._closing = True
         self._snapshotter.close()
         self._driver.close()
         self._pending.close()
+        self._reads.close()
         self._driver.reject_submissions(NodeClosing())
         self._store.note_committed(self._replica.appliable)
 
@@ -355,34 +395,20 @@ class Node:
         self._driver.link_changed(peer, connected)
 
     def _after_turn(self, messages: Messages) -> None:
-        for ticket, index in messages.reads_ready:
-            if ticket in self._open_reads:
-                self._confirmed_reads[ticket] = index
-        for ticket in messages.reads_lost:
-            self._finish_read(ticket, None)
+        self._reads.after_turn(messages.reads_ready, messages.reads_lost)
+        self._turned.unpark_all()
         if self._replica.appliable > self._replica.state.applied:
             # The first run at once: waiting for the applier's turn costs every append a wake-up.
             self._applier.apply_some()
             self._applier.wake()
             self._progress.unpark_all()
-        self._finish_reads()
+        self._reads.applied_to(self._replica.state.applied)
         self._publish_role()
 
     def _after_apply(self) -> None:
-        self._finish_reads()
+        self._reads.applied_to(self._replica.state.applied)
         self._progress.unpark_all()
         self._publish_role()
-
-    def _finish_reads(self) -> None:
-        applied = self._replica.state.applied
-        done = [ticket for ticket, index in self._confirmed_reads.items() if index <= applied]
-        for ticket in done:
-            self._finish_read(ticket, self._confirmed_reads.pop(ticket))
-
-    def _finish_read(self, ticket: int, index: int | None) -> None:
-        task = self._open_reads.pop(ticket, None)
-        if task is not None:
-            trio.lowlevel.reschedule(task, outcome.Value(index))
 
     def _role_now(self) -> RoleChange:
         state = self._replica.state
@@ -393,47 +419,3 @@ class Node:
         if role != self._role:
             self._role = role
             self._role_watchers.unpark_all()
-
-
-@asynccontextmanager
-async def open_node(config: NodeConfig, machine: StateMachine) -> AsyncIterator[Node]:
-    """Open a member of a group: recover its log, listen, take part; stop at the block's end.
-
-    The state machine is given its newest snapshot, if there is one, and then every committed
-    entry behind that.
-
-    Raises a Fatal error at once (ConfigInvalid, AddressInUse, DataFolderMismatch,
-    DataFolderLocked, LogCorrupt, SnapshotLost, RestoreFailed, DiskFailed), or out of the block
-    when the node cannot go on (DiskFailed, MachineFailed, InvariantBroken); the block is
-    cancelled then.
-    """
-    opened = await trio.to_thread.run_sync(open_and_restore, OsDisk(), config, machine)
-    store = opened.store
-    if store.recovered.cut is not None:
-        logger.warning("recovery cut the log's end: %s", store.recovered.cut)
-    try:
-        async with _unwrapping_nursery() as nursery:
-            node = Node(config, opened, machine)
-            try:
-                await node._start(nursery)
-                yield node
-            finally:
-                node._stop()
-                nursery.cancel_scope.cancel()
-    finally:
-        store.close()
-
-
-@asynccontextmanager
-async def _unwrapping_nursery() -> AsyncIterator[trio.Nursery]:
-    """A nursery that raises a lone exception as itself: one cause, one plain error."""
-    try:
-        async with trio.open_nursery() as nursery:
-            yield nursery
-    except BaseExceptionGroup as group:
-        alone: BaseException = group
-        while isinstance(alone, BaseExceptionGroup) and len(alone.exceptions) == 1:
-            alone = alone.exceptions[0]
-        if alone is group:
-            raise
-        raise alone from alone.__cause__

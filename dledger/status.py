@@ -36,6 +36,7 @@ class Status:
     scrubbed_through: int  # the background check of the log on disk, in its present pass
     scrub_passes: int
     scrub_damage: str | None  # what it found wrong first
+    transfer_target: str | None  # whom leadership is being handed to
     peers: dict[str, PeerStatus]
 
     def as_dict(self) -> dict[str, object]:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 
 from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import MemberState, Role
+from dledger.core.replica_config import ReplicaConfig
+from dledger.errors import LeaderKept
 from dledger.messages import VoteRequest, VoteResponse
 
 
@@ -14,10 +16,16 @@ class LeaderElector:
 
     A member that heard a leader within the shortest election timeout grants no vote and no
     pre-vote (thesis 4.2.3), so a member that was cut off cannot depose a working leader.
+
+    With lease reads on, that is a promise to leaders, which serve reads by it (thesis 6.4.1): no
+    restart and no news of another term takes it back. Only a candidate whom its leader told to
+    stand is exempt, because that leader has given up its lease.
     """
 
     __slots__ = (
         "_granted",
+        "_handed_over",
+        "_promises",
         "_random",
         "_state",
         "_view",
@@ -30,7 +38,7 @@ class LeaderElector:
         self,
         state: MemberState,
         view: LedgerView,
-        timeout_s: float,
+        config: ReplicaConfig,
         random: Callable[[], float],
         now: float,
     ) -> None:
@@ -38,8 +46,11 @@ class LeaderElector:
         self._view = view
         self._random = random
         self._granted: set[str] = set()
-        self.timeout_s = timeout_s
-        self.last_leader_contact = float("-inf")
+        self._handed_over = False
+        self._promises = config.max_clock_drift is not None and len(state.voters) > 1
+        self.timeout_s = config.election_timeout_s
+        # What an earlier life of this process promised is forgotten, but not over.
+        self.last_leader_contact = now if self._promises else float("-inf")
         self.deadline = now
         # A group of one has nobody to wait for.
         if len(state.voters) > 1:
@@ -60,18 +71,40 @@ class LeaderElector:
         """Whether a working leader is known, or is this member."""
         if self._state.role is Role.LEADER:
             return True
-        return self._state.leader is not None and now - self.last_leader_contact < self.timeout_s
+        if self._state.leader is None and not self._promises:
+            return False
+        return now - self.last_leader_contact < self.timeout_s
+
+    @property
+    def promised_ms(self) -> int:
+        """What a heartbeat may be answered with: how long no other candidate gets a vote."""
+        return int(self.timeout_s * 1000) if self._promises else 0
+
+    def forget_leader(self) -> None:
+        """Take the leader for lost, because something outside knows so: this member votes for
+        another at once. A leader and a candidate ignore it; the next heartbeat undoes it.
+
+        Raises LeaderKept with lease reads, whose point is that voters do not do this.
+        """
+        state = self._state
+        if state.role is not Role.FOLLOWER or state.leader is None:
+            return
+        if self._promises:
+            raise LeaderKept(state.leader)
+        state.leader = None
 
     # --- standing -----------------------------------------------------------------------------
 
-    def start_round(self) -> None:
+    def start_round(self, *, handed_over: bool = False) -> None:
         """Forget the answers to the last round of questions."""
         self._granted.clear()
+        self._handed_over = handed_over
 
     def request(self, *, pre: bool) -> VoteRequest:
         """What to ask the others."""
         term = self._state.term + 1 if pre else self._state.term
-        return VoteRequest(term, self._view.last_index, self._view.last_term, pre)
+        handed_over = self._handed_over and not pre
+        return VoteRequest(term, self._view.last_index, self._view.last_term, pre, handed_over)
 
     def count(self, voter: str, granted: bool) -> None:
         """Note one answer of this round."""
@@ -106,6 +139,7 @@ class LeaderElector:
             and self._state.voted_for in (None, candidate)
             and self._state.leader is None
             and self.log_is_current(request)
+            and (request.handed_over or not self.follows_a_leader(now))
         )
         if granted:
             self._state.vote(candidate)

@@ -27,6 +27,8 @@ class RoleEvent(Enum):
     HIGHER_TERM = "saw a higher term"
     LEADER_SEEN = "heard the leader of its term"
     QUORUM_LOST = "lost touch with a quorum"
+    DISK_STALLED = "its own disk finishes no sync"
+    HANDED_OVER = "was told to stand by its leader"
 
 
 _F, _P, _C, _L = Role.FOLLOWER, Role.PRE_CANDIDATE, Role.CANDIDATE, Role.LEADER
@@ -46,6 +48,8 @@ ROLE_CHANGES: dict[tuple[Role, RoleEvent], Role] = {
     (_P, RoleEvent.LEADER_SEEN): _F,
     (_C, RoleEvent.LEADER_SEEN): _F,
     (_L, RoleEvent.QUORUM_LOST): _F,
+    (_L, RoleEvent.DISK_STALLED): _F,
+    (_F, RoleEvent.HANDED_OVER): _C,
 }
 
 

@@ -1,14 +1,14 @@
 """Linearizable reads without a log entry: ReadIndex (Raft thesis 6.4).
 
 The leader notes the commit index at the time of the read, and confirms by one round of heartbeats
-that it still leads. Reads that wait for a round share it; a read never rides on a round that was
-sent before it.
+that it still leads. Reads that wait for a round share it, its own and those of its followers; a
+read never rides on a round that was sent before it.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 
@@ -17,10 +17,25 @@ class ReadReady(NamedTuple):
 
     ticket: int
     index: int  # type: ignore[assignment]  # hides tuple.index
+    by_lease: bool = False
+
+
+class RemoteRead(NamedTuple):
+    """A follower's question for its own reads."""
+
+    peer: str
+    number: int
+
+
+class RemoteReady(NamedTuple):
+    """The answer to one."""
+
+    read: RemoteRead
+    index: int  # type: ignore[assignment]  # hides tuple.index
 
 
 class _Waiting(NamedTuple):
-    ticket: int
+    ticket: int | RemoteRead
     index: int  # type: ignore[assignment]  # hides tuple.index
     round: int
 
@@ -28,7 +43,16 @@ class _Waiting(NamedTuple):
 class ReadIndex:
     """The leader's open reads of one term."""
 
-    __slots__ = ("_confirmed", "_early", "_quorum", "_self_id", "_waiting", "round")
+    __slots__ = (
+        "_confirmed",
+        "_early",
+        "_early_remote",
+        "_quorum",
+        "_remote_ready",
+        "_self_id",
+        "_waiting",
+        "round",
+    )
 
     def __init__(self, self_id: str, voters: Sequence[str], quorum: int) -> None:
         self._self_id = self_id
@@ -36,6 +60,9 @@ class ReadIndex:
         self._confirmed = dict.fromkeys(voters, 0)
         self._waiting: deque[_Waiting] = deque()
         self._early: list[int] = []
+        # The latest question of each follower covers its earlier ones.
+        self._early_remote: dict[str, RemoteRead] = {}
+        self._remote_ready: list[RemoteReady] = []
         self.round = 0
 
     def next_round(self) -> int:
@@ -44,19 +71,24 @@ class ReadIndex:
         self._confirmed[self._self_id] = self.round
         return self.round
 
-    def hold(self, ticket: int) -> None:
+    def hold(self, ticket: int | RemoteRead) -> None:
         """Keep a read until an entry of the leader's own term is committed: before that the
         leader cannot know how far the log is committed (thesis 6.4, step 1).
         """
-        self._early.append(ticket)
+        if isinstance(ticket, RemoteRead):
+            self._early_remote[ticket.peer] = ticket
+        else:
+            self._early.append(ticket)
 
     def release_held(self, committed: int) -> None:
         """An entry of the own term is committed now: the held reads begin."""
-        for ticket in self._early:
+        held: list[int | RemoteRead] = [*self._early, *self._early_remote.values()]
+        for ticket in held:
             self.add(ticket, committed)
         self._early.clear()
+        self._early_remote.clear()
 
-    def add(self, ticket: int, committed: int) -> None:
+    def add(self, ticket: int | RemoteRead, committed: int) -> None:
         """Begin a read; only a round that is still to be sent confirms it."""
         self._waiting.append(_Waiting(ticket, committed, self.round + 1))
 
@@ -70,20 +102,42 @@ class ReadIndex:
         self._confirmed[voter] = max(self._confirmed[voter], round_number)
 
     def take_ready(self) -> list[ReadReady]:
-        """The reads a quorum has confirmed."""
+        """The own reads that a quorum has confirmed; those of others: `take_remote_ready`."""
         if not self._waiting:
             return []
         rounds = sorted(self._confirmed.values(), reverse=True)
-        quorum_round = rounds[self._quorum - 1]
+        return self._take(rounds[self._quorum - 1], by_lease=False)
+
+    def take_by_lease(self) -> list[ReadReady]:
+        """All reads that have begun: the lease says that nobody else leads."""
+        return self._take(self.round + 1, by_lease=True)
+
+    def _take(self, up_to_round: int, *, by_lease: bool) -> list[ReadReady]:
         ready = []
-        while self._waiting and self._waiting[0].round <= quorum_round:
-            waiting = self._waiting.popleft()
-            ready.append(ReadReady(waiting.ticket, waiting.index))
+        while self._waiting and self._waiting[0].round <= up_to_round:
+            ticket, index, _ = self._waiting.popleft()
+            if isinstance(ticket, RemoteRead):
+                self._remote_ready.append(RemoteReady(ticket, index))
+            else:
+                ready.append(ReadReady(ticket, index, by_lease))
         return ready
 
+    def take_remote_ready(self) -> list[RemoteReady]:
+        """What followers may be told."""
+        ready, self._remote_ready = self._remote_ready, []
+        return ready
+
+    def drop(self, tickets: Container[int]) -> None:
+        """These reads were given up."""
+        self._early = [ticket for ticket in self._early if ticket not in tickets]
+        self._waiting = deque(read for read in self._waiting if read.ticket not in tickets)
+
     def take_all(self) -> list[int]:
-        """Every open read: this member leads no more."""
-        tickets = [*self._early, *(waiting.ticket for waiting in self._waiting)]
+        """Every open read of its own: this member leads no more. Followers ask its successor."""
+        tickets = [*self._early]
+        tickets += [
+            read.ticket for read in self._waiting if not isinstance(read.ticket, RemoteRead)
+        ]
         self._early.clear()
         self._waiting.clear()
         return tickets

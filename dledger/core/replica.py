@@ -15,58 +15,38 @@ vote and its own acknowledgement count by the same rule, as in etcd.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable
 
 from dledger.core.entry_dispatcher import BatchSizer, EntryDispatcher
-from dledger.core.entry_handler import EntryHandler, NoopEntry, Write
+from dledger.core.entry_handler import EntryHandler, NoopEntry
+from dledger.core.freshness import Freshness
+from dledger.core.handover import Handover
 from dledger.core.hard_state import HardState
 from dledger.core.leader_elector import LeaderElector
+from dledger.core.leader_lease import LeaderLease
+from dledger.core.leader_transfer import LeaderTransfer
 from dledger.core.ledger_view import LedgerView
+from dledger.core.member_reads import MemberReads
 from dledger.core.member_state import MemberState, Role, RoleEvent
 from dledger.core.quorum_ack_checker import QuorumAckChecker
-from dledger.core.read_index import ReadIndex, ReadReady
-from dledger.errors import InvariantBroken, NotLeader
+from dledger.core.read_index import ReadIndex
+from dledger.core.replica_config import ReplicaConfig
+from dledger.core.turn_output import Messages, Outgoing, Writes
+from dledger.errors import InvariantBroken, LeadershipMoving, NotLeader
 from dledger.messages import (
     Heartbeat,
     HeartbeatResponse,
     Message,
     PushRequest,
     PushResponse,
+    ReadRequest,
+    ReadResponse,
+    TimeoutNow,
     VoteRequest,
     VoteResponse,
 )
 
-
-class ReplicaConfig(NamedTuple):
-    """What a member must know. Times in seconds; an election waits one to two timeouts."""
-
-    self_id: str
-    voters: Sequence[str]
-    election_timeout_s: float = 0.5
-    heartbeat_interval_s: float = 0.1
-
-
-class Writes(NamedTuple):
-    """What the store must do, in order; `hard_state` is set when the record must be rewritten."""
-
-    writes: Sequence[Write]
-    hard_state: HardState | None
-
-
-class Outgoing(NamedTuple):
-    """A message and the member it goes to."""
-
-    peer: str
-    message: Message
-
-
-class Messages(NamedTuple):
-    """What leaves this turn, and what became of the open reads."""
-
-    outgoing: Sequence[Outgoing]
-    reads_ready: Sequence[ReadReady]
-    reads_lost: Sequence[int]
+__all__ = ["Messages", "Outgoing", "Replica", "ReplicaConfig", "Writes"]
 
 
 class Replica:
@@ -86,19 +66,20 @@ class Replica:
         self.config = config
         self.view = view
         self.state = MemberState(config.self_id, config.voters, hard_state, view.last_index)
-        self.elector = LeaderElector(self.state, view, config.election_timeout_s, random, now)
+        self.elector = LeaderElector(self.state, view, config, random, now)
         self.handler = EntryHandler(self.state, view)
         self.handler.enter_term()
         self.dispatchers: dict[str, EntryDispatcher] = {}
         self.acks: QuorumAckChecker | None = None
-        self.reads: ReadIndex | None = None
+        self.handover = Handover(config, self.state, view)
+        self._reads = MemberReads(config, random)
+        self._freshness = Freshness(view)
         self._batches = batches
         self._heartbeat_at = now
         self._promised = (hard_state.term, hard_state.voted_for)  # handed to the store
         self._durable_promise = self._promised
         self._outgoing: list[Outgoing] = []
         self._after_sync: list[Outgoing] = []
-        self._reads_lost: list[int] = []
 
     # --- inputs -------------------------------------------------------------------------------
 
@@ -111,31 +92,44 @@ class Replica:
             return
         if message.term > self.state.term and not self._is_granted_pre_vote(message):
             self._follow_term(message.term, now)
-        if isinstance(message, PushRequest | Heartbeat):
+        if isinstance(message, PushRequest | Heartbeat | TimeoutNow):
             self._receive_from_leader(sender, message, now)
         elif isinstance(message, VoteResponse):
             self._receive_vote_response(sender, message, now)
+        elif isinstance(message, ReadResponse):
+            self._reads.answered(message, self.state.applied)
         elif message.term == self.state.term and self.state.role is Role.LEADER:
             self._receive_as_leader(sender, message, now)
 
     def tick(self, now: float) -> None:
         """Let time pass: elections, heartbeats, the check that a quorum still answers."""
+        self.handover.observe(now)
+        self._reads.expire(now)
         if self.state.role is Role.LEADER:
             self._tick_leader(now)
         elif now >= self.elector.deadline:
-            self._campaign(now)
+            if self.handover.disk_stalled(now):
+                self.elector.postpone(now)  # it could keep neither a vote nor an entry
+            else:
+                self._campaign(now)
 
     def propose(self, count: int) -> tuple[int, int]:
         """Make room for `count` new entries; their first index and their term.
 
-        Raises NotLeader. The caller appends exactly these to its store in the same turn.
+        Raises NotLeader or LeadershipMoving. The caller appends exactly these to its store in the
+        same turn.
         """
-        state = self.state
-        if state.role is not Role.LEADER:
-            raise NotLeader(state.leader, state.term)
+        self.check_proposable()
         if self.handler.writes:
             raise InvariantBroken("writes must be taken before entries are proposed")
-        return self.view.extend(state.term, count), state.term
+        return self.view.extend(self.state.term, count), self.state.term
+
+    def check_proposable(self) -> None:
+        """Raise NotLeader or LeadershipMoving unless this member takes proposals now."""
+        if self.state.role is not Role.LEADER:
+            raise NotLeader(self.state.leader, self.state.term)
+        if self.handover.transfer is not None:
+            raise LeadershipMoving(self.handover.transfer.target, self.state.term)
 
     def persisted(self, index: int, epoch: int, promise: HardState | None, now: float) -> None:
         """A sync ended: the log is durable up to `index` as of truncation `epoch`, and so is the
@@ -159,13 +153,16 @@ class Replica:
         self.state.apply(index)
 
     def request_read(self, ticket: int) -> None:
-        """Begin a linearizable read. Raises NotLeader. The outcome comes with `take_messages`."""
-        if self.reads is None:
-            raise NotLeader(self.state.leader, self.state.term)
-        if self.commits_in_own_term:
-            self.reads.add(ticket, self.state.committed)
-        else:
-            self.reads.hold(ticket)
+        """Begin a linearizable read, on any member. The outcome comes with `take_messages`."""
+        self._reads.request(ticket, self._committed_for_reads)
+
+    def transfer_leadership(self, target: str | None, now: float) -> LeaderTransfer | None:
+        """Begin to hand leadership over: see Handover. Raises NotLeader or TransferFailed."""
+        return self.handover.begin(target, self.dispatchers, now)
+
+    def forget_leader(self) -> None:
+        """Take the leader for lost: see LeaderElector. Raises LeaderKept."""
+        self.elector.forget_leader()
 
     def unreachable(self, peer: str, now: float) -> None:
         """The connection to `peer` broke; what was on its way may be lost."""
@@ -192,23 +189,26 @@ class Replica:
 
     def take_messages(self, now: float) -> Messages:
         """What leaves now. On a leader this also fills every peer's window."""
-        ready: list[ReadReady] = []
-        if self.state.role is Role.LEADER and self.reads is not None:
-            if self.reads.needs_round:
-                self._broadcast_heartbeat(now)
-            ready = self.reads.take_ready()
-            for peer, dispatcher in self.dispatchers.items():
-                for push in dispatcher.pump(self.state.committed, now):
-                    self._outgoing.append(Outgoing(peer, push))
+        reads, state = self._reads, self.state
+        if reads.needs_round(state.applied, now):
+            self._broadcast_heartbeat(now)
+        question = reads.question(state.leader, state.term, now)
+        if state.leader is not None and question is not None:
+            self._promise(state.leader, question)
+        self._outgoing.extend(Outgoing(*a) for a in reads.answers(state.term, state.applied))
+        for peer, dispatcher in self.dispatchers.items():
+            for push in dispatcher.pump(state.committed, now):
+                self._outgoing.append(Outgoing(peer, push))
+        if (successor := self.handover.tell(self.dispatchers, now)) is not None:
+            self._send_timeout_now(successor)
         outgoing, self._outgoing = self._outgoing, []
-        lost, self._reads_lost = self._reads_lost, []
-        return Messages(outgoing, ready, lost)
+        return Messages(outgoing, *reads.take_outcomes())
 
     def next_deadline(self) -> float:
         """When `tick` must be called at the latest."""
         if self.state.role is not Role.LEADER:
-            return self.elector.deadline
-        deadlines = [self._heartbeat_at]
+            return min(self.elector.deadline, self._reads.next_deadline)
+        deadlines = [self._heartbeat_at, self._reads.next_deadline]
         deadlines += (d.next_deadline(self.state.committed) for d in self.dispatchers.values())
         return min(deadlines)
 
@@ -223,6 +223,25 @@ class Replica:
         as far as any predecessor's ever was).
         """
         return self.view.term_at(self.state.committed) == self.state.term
+
+    @property
+    def reads(self) -> ReadIndex | None:
+        """A leader's open reads."""
+        return self._reads.index
+
+    @property
+    def lease(self) -> LeaderLease | None:
+        """A leader's lease, where lease reads are on."""
+        return self._reads.lease
+
+    @property
+    def fresh_as_of(self) -> float:
+        """The applied state includes all that was committed then: see Freshness."""
+        return self._freshness.as_of(self.state.applied)
+
+    @property
+    def _committed_for_reads(self) -> int | None:
+        return self.state.committed if self.commits_in_own_term else None
 
     # --- elections ----------------------------------------------------------------------------
 
@@ -255,12 +274,11 @@ class Replica:
             self._leave_office(now)
 
     def _leave_office(self, now: float) -> None:
-        if self.reads is not None:
-            self._reads_lost += self.reads.take_all()
+        self._reads.leave_office()
+        self.handover.give_up("the leader stepped down")
         self.state.leader = None
         self.dispatchers.clear()
         self.acks = None
-        self.reads = None
         self.elector.postpone(now)
 
     def _campaign(self, now: float) -> None:
@@ -272,12 +290,12 @@ class Replica:
         self.elector.count(self.state.self_id, granted=True)
         self._count_votes(now)
 
-    def _stand(self, now: float) -> None:
-        self._change_role(RoleEvent.PRE_VOTES_WON, now)
+    def _stand(self, event: RoleEvent, now: float) -> None:
+        self._change_role(event, now)
         self.state.enter_term(self.state.term + 1, voted_for=self.state.self_id)
         self._entered_term()
         self.elector.postpone(now)
-        self.elector.start_round()
+        self.elector.start_round(handed_over=event is RoleEvent.HANDED_OVER)
         self._ask_for_votes(pre=False)
 
     def _ask_for_votes(self, *, pre: bool) -> None:
@@ -297,7 +315,7 @@ class Replica:
 
     def _count_votes(self, now: float) -> None:
         if self.state.role is Role.PRE_CANDIDATE and self.elector.won:
-            self._stand(now)
+            self._stand(RoleEvent.PRE_VOTES_WON, now)
         elif self.state.role is Role.CANDIDATE and self.elector.won:
             self._lead(now)
 
@@ -308,7 +326,7 @@ class Replica:
         index = self.view.extend(state.term, 1)
         self.handler.writes.append(NoopEntry(index, state.term))
         self.acks = QuorumAckChecker(state.voters, state.quorum, state.term)
-        self.reads = ReadIndex(state.self_id, state.voters, state.quorum)
+        self._reads.lead(state)
         self.dispatchers = {
             peer: EntryDispatcher(peer, state.term, self.view, self._batches, now)
             for peer in state.others
@@ -319,7 +337,8 @@ class Replica:
         if request.pre:
             self._outgoing.append(Outgoing(sender, self.elector.pre_vote(request, now)))
             return
-        if request.term > self.state.term and not self.elector.follows_a_leader(now):
+        spared = self.elector.follows_a_leader(now) and not request.handed_over
+        if request.term > self.state.term and not spared:
             self._follow_term(request.term, now)
         self._promise(sender, self.elector.vote(sender, request, now))
 
@@ -337,7 +356,7 @@ class Replica:
     # --- following ----------------------------------------------------------------------------
 
     def _receive_from_leader(
-        self, sender: str, message: PushRequest | Heartbeat, now: float
+        self, sender: str, message: PushRequest | Heartbeat | TimeoutNow, now: float
     ) -> None:
         state = self.state
         if message.term < state.term:
@@ -351,10 +370,16 @@ class Replica:
             state.leader = sender
         elif state.leader != sender:
             raise InvariantBroken(f"{sender} and {state.leader} both lead term {state.term}")
+        if isinstance(message, TimeoutNow):
+            if state.self_id in state.voters:
+                self._stand(RoleEvent.HANDED_OVER, now)
+            return
         self.elector.heard_leader(now)
         if isinstance(message, Heartbeat):
             self.handler.commit(message.committed)
-            self._promise(sender, HeartbeatResponse(state.term, message.round))
+            self._freshness.heard(message.committed, state.term, state.applied, now)
+            promised_ms = self.elector.promised_ms
+            self._promise(sender, HeartbeatResponse(state.term, message.round, promised_ms))
             return
         answer = self.handler.handle(message)
         if answer is not None:
@@ -370,13 +395,15 @@ class Replica:
     # --- leading ------------------------------------------------------------------------------
 
     def _receive_as_leader(
-        self, sender: str, message: PushResponse | HeartbeatResponse, now: float
+        self, sender: str, message: PushResponse | HeartbeatResponse | ReadRequest, now: float
     ) -> None:
+        if isinstance(message, ReadRequest):
+            self._reads.request_of(sender, message, self._committed_for_reads)
+            return
         dispatcher = self.dispatchers[sender]
         if isinstance(message, HeartbeatResponse):
             dispatcher.last_answer_at = now
-            if self.reads is not None:
-                self.reads.confirm(sender, message.round)
+            self._reads.confirm(sender, message)
             return
         dispatcher.receive(message, now)
         self._acknowledge(sender, message.match)
@@ -392,15 +419,29 @@ class Replica:
 
     def _tick_leader(self, now: float) -> None:
         answers = [dispatcher.last_answer_at for dispatcher in self.dispatchers.values()]
-        if now - self.elector.quorum_heard_at(answers, now) >= self.config.election_timeout_s:
+        heard_at = self.elector.quorum_heard_at(answers, now)
+        if now - heard_at >= self.config.election_timeout_s:
             self._change_role(RoleEvent.QUORUM_LOST, now)
             return
+        if self.handover.disk_stalled(now) and self.dispatchers:
+            # Nothing becomes durable here any more: let the best of the others lead at once.
+            if (successor := self.handover.successor(self.dispatchers, now)) is not None:
+                self._send_timeout_now(successor)
+            self._change_role(RoleEvent.DISK_STALLED, now)
+            return
+        self.handover.tick(self.dispatchers, self.commits_in_own_term, now)
         if now >= self._heartbeat_at:
+            state = self.state
+            self._freshness.heard(state.committed, state.term, state.applied, heard_at)
             self._broadcast_heartbeat(now)
 
     def _broadcast_heartbeat(self, now: float) -> None:
-        if self.reads is None:
-            raise InvariantBroken("only a leader sends heartbeats")
         self._heartbeat_at = now + self.config.heartbeat_interval_s
-        beat = Heartbeat(self.state.term, self.state.committed, self.reads.next_round())
+        beat = Heartbeat(self.state.term, self.state.committed, self._reads.next_round(now))
         self._outgoing.extend(Outgoing(peer, beat) for peer in self.state.others)
+
+    def _send_timeout_now(self, target: str) -> None:
+        # From now on votes for the target are free, whenever the message arrives.
+        if self.lease is not None:
+            self.lease.end()
+        self._outgoing.append(Outgoing(target, TimeoutNow(self.state.term)))

@@ -7,7 +7,7 @@ history up to there, so one comparison stands for a whole log.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
@@ -63,6 +63,8 @@ class Invariants:
         self._sums: list[int] = []  # the machine's sum after each applied entry, by index
         self._leaders: dict[int, str] = {}  # by term
         self._entries: dict[tuple[int, int], int] = {}  # (term, index) -> chain sum
+        self._leases: dict[str, tuple[int, float]] = {}  # term, and until when in true time
+        self._now_s = 0.0
 
     # --- what leaves a node ---------------------------------------------------------------------
 
@@ -234,7 +236,28 @@ class Invariants:
             )
         self.check_committed(name, state.committed)
 
+    def lease(self, name: str, term: int, until_s: float, now_s: float) -> None:
+        """`name` would serve reads by its lease until `until_s` (minus infinity: it has none)."""
+        self._leases[name] = (term, until_s)
+        self._now_s = now_s
+
+    def reads_end(self, name: str, begun: Iterable[float], now: float, wait_s: float) -> None:
+        """A node has finished a turn: when the reads began that it still owes an answer."""
+        oldest = min(begun, default=now)
+        if now - oldest > wait_s:
+            raise InvariantViolated(
+                "reads are answered", f"{name} has left a read waiting for {now - oldest:.3f} s"
+            )
+
     def _elected(self, witness: Witness, term: int) -> None:
+        # A leader of an older term, elected by votes that were long on their way, commits nothing.
+        for name, (lease_term, until_s) in self._leases.items():
+            if name != witness.name and lease_term < term and until_s > self._now_s:
+                raise InvariantViolated(
+                    "leases exclude leaders",
+                    f"{witness.name} leads term {term}, the lease of {name} lasts another "
+                    f"{until_s - self._now_s:.6f} s",
+                )
         before = self._leaders.setdefault(term, witness.name)
         if before != witness.name:
             raise InvariantViolated(

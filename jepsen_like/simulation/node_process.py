@@ -15,9 +15,9 @@ from dledger.batches import Batches
 from dledger.core.entry_handler import Accepted, NoopEntry, Truncation, Write
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
-from dledger.core.replica import Outgoing, Replica
+from dledger.core.replica import Messages, Outgoing, Replica
 from dledger.entry import NO_TERM, Body, Magic, decode_header
-from dledger.errors import Discarded, InvariantBroken, NotLeader
+from dledger.errors import Discarded, InvariantBroken, LeaderKept, Rejected
 from dledger.log_writer import LogWriter
 from dledger.messages import Message, Phase, PushRequest, PushResponse
 from dledger.pending import Done, Outcome, PendingAppends
@@ -70,11 +70,13 @@ class Arrivals:
     reads: list[int]
     appends: list[tuple[list[int], list[Body]]]
     session_calls: list[SessionCall]
+    transfers: list[str | None]
+    forgets: int = 0
 
     @staticmethod
     def none() -> Arrivals:
         """Nothing came in."""
-        return Arrivals([], [], [], [], [], [])
+        return Arrivals([], [], [], [], [], [], [])
 
 
 def term_chains(raw: bytes) -> list[tuple[int, int]]:
@@ -126,7 +128,7 @@ class NodeProcess:
         self._hard_state_due: HardState | None = None
         self._synced = (store.last_index, store.epoch)
         self._sync_limit = -1  # what the running sync covers and no truncation has taken since
-        self._open_reads: dict[int, None] = {}
+        self._open_reads: dict[int, float] = {}  # when each began, by this node's clock
         self._ready_reads: list[tuple[int, int]] = []
         self._before = (replica.state.role, replica.state.term)
 
@@ -144,7 +146,12 @@ class NodeProcess:
             self._synced = (work.index, work.epoch)
             replica.persisted(work.index, work.epoch, work.hard_state, now)
         for ticket in arrivals.reads:
-            self._begin_read(ticket)
+            self._open_reads[ticket] = now
+            replica.request_read(ticket)
+        for target in arrivals.transfers:
+            self._transfer(target, now)
+        for _ in range(arrivals.forgets):
+            self._forget_leader()
         replica.tick(now)
         self._carry_out_writes()
         self._apply()
@@ -154,10 +161,10 @@ class NodeProcess:
             self._propose_in_session(call, now)
         self._begin_sync()
         messages = replica.take_messages(now)
-        for ticket in messages.reads_lost:
-            self._end_read(ticket, None)
-        self._ready_reads += messages.reads_ready
-        self._answer_reads()
+        self._take_read_outcomes(messages)
+        self._around.invariants.reads_end(
+            self.name, self._open_reads.values(), now, replica.config.read_wait_s
+        )
         outgoing = [Outgoing(peer, self._filled(message)) for peer, message in messages.outgoing]
         self._fail_lost_appends()
         self._note_changes()
@@ -272,7 +279,7 @@ class NodeProcess:
         around = self._around
         try:
             first, term = self.replica.propose(len(bodies))
-        except NotLeader:
+        except Rejected:
             for number in numbers:
                 around.history.refuse(number)
             return
@@ -296,7 +303,7 @@ class NodeProcess:
         bodies: list[Body] = [*call.bodies(self._session_now_ms(now))]
         try:
             first, term = self.replica.propose(len(bodies))
-        except NotLeader as error:
+        except Rejected as error:
             call.done(error)
             return
         self._append(term, Magic.NORMAL, bodies, first)
@@ -321,14 +328,34 @@ class NodeProcess:
 
         self._pending.end_leadership(state.committed, view.term_at, state.leader)
 
-    def _begin_read(self, ticket: int) -> None:
-        self._open_reads[ticket] = None
+    def _transfer(self, target: str | None, now: float) -> None:
+        """An operator asks to hand leadership over."""
         try:
-            self.replica.request_read(ticket)
-        except NotLeader:
-            self._end_read(ticket, None)
+            if self.replica.transfer_leadership(target, now) is not None:
+                self._around.coverage.count("transfers")
+        except Rejected:
+            self._around.coverage.count("refused transfers")
 
-    def _answer_reads(self) -> None:
+    def _forget_leader(self) -> None:
+        try:
+            self.replica.forget_leader()
+        except LeaderKept:
+            self._around.coverage.count("leaders kept")
+        else:
+            self._around.coverage.count("leaders forgotten")
+
+    def _take_read_outcomes(self, messages: Messages) -> None:
+        coverage = self._around.coverage
+        for ticket in messages.reads_lost:
+            if ticket in self._open_reads:
+                coverage.count("reads given up")
+                self._end_read(ticket, None)
+        for ticket, index, by_lease in messages.reads_ready:
+            if ticket in self._open_reads:
+                coverage.count("lease reads", by_lease)
+                coverage.count("follower reads", self.replica.reads is None)
+                self._ready_reads.append((ticket, index))
+        self._ready_reads = [read for read in self._ready_reads if read[0] in self._open_reads]
         applied = self.replica.state.applied
         waiting = []
         for ticket, index in self._ready_reads:
@@ -354,6 +381,8 @@ class NodeProcess:
         coverage = self._around.coverage
         if state.role is Role.LEADER:
             coverage.count("elections")
+        elif state.role is Role.CANDIDATE and role_before is Role.FOLLOWER:
+            coverage.count("members told to stand")
         elif role_before is Role.LEADER:
             silence = state.term == term_before
             coverage.count(f"leaders deposed by {'silence' if silence else 'a higher term'}")

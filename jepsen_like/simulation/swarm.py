@@ -61,6 +61,18 @@ class LoadStyle:
 
 
 @dataclass(frozen=True, slots=True)
+class LeadershipStyle:
+    """What is done to leaders on purpose, and how far clocks may be trusted."""
+
+    transfer_every_s: float
+    forget_every_s: float
+    preferred_leader: str | None
+    max_clock_drift: float | None  # as declared; None: no lease reads
+    clock_spread: float  # how far the clocks' rates are from true time, at most
+    member_reads: float  # share of the reads that go to any member
+
+
+@dataclass(frozen=True, slots=True)
 class Swarm:
     """Everything that distinguishes one run from another."""
 
@@ -72,6 +84,7 @@ class Swarm:
     network: NetworkStyle
     faults: FaultStyle
     load: LoadStyle
+    leadership: LeadershipStyle
     turn_mean_s: float  # from the arrival of something to the turn that looks at it
     sync_mean_s: float
     slow_sync: float  # share of the syncs that take longer than an election
@@ -102,6 +115,7 @@ def swarm_of(seed: int, nodes: int | None = None, fault_seconds: float | None = 
             read_every_s=chance.choice((0.03, 0.1, 0.5)),
             wrong_node=chance.choice((0.05, 0.3)),
         ),
+        leadership=_leadership(Chance(seed, "leadership")),
         turn_mean_s=chance.choice((0.000_05, 0.000_5, 0.005)),
         sync_mean_s=chance.choice((0.000_3, 0.003, 0.03)),
         slow_sync=chance.choice((0.0, 0.0, 0.02, 0.3)),
@@ -115,6 +129,18 @@ def swarm_of(seed: int, nodes: int | None = None, fault_seconds: float | None = 
     if fault_seconds is not None:
         swarm = replace(swarm, fault_seconds=fault_seconds)
     return swarm
+
+
+def _leadership(chance: Chance) -> LeadershipStyle:
+    drift = chance.choice((None, 0.02, 0.1, 0.3))
+    return LeadershipStyle(
+        transfer_every_s=chance.choice((NEVER, NEVER, 0.5, 3.0)),
+        forget_every_s=chance.choice((NEVER, NEVER, 1.0)),
+        preferred_leader=chance.choice((None, None, None, "n0")),
+        max_clock_drift=drift,
+        clock_spread=drift if drift is not None else 0.2,
+        member_reads=chance.choice((0.0, 0.3, 0.9)),
+    )
 
 
 def _network(chance: Chance) -> NetworkStyle:

@@ -19,6 +19,7 @@ from jepsen_like.simulation.node_process import (
     Surroundings,
     log_chains,
 )
+from jepsen_like.simulation.virtual_clock import VirtualClock
 from jepsen_like.simulation.virtual_disk import PowerCut, VirtualDisk
 
 GROUP = "simulation"
@@ -28,6 +29,9 @@ NUMBER_BYTES = 8  # what the body of every append begins with
 SESSION_BODY_BYTES = 64
 # A slow sync takes up to so many election timeouts: others are elected and truncate meanwhile.
 SLOW_SYNC_TIMEOUTS = 6.0
+# Where a monotonic clock may stand when a run begins: the machine has run for some time.
+LONGEST_UPTIME_S = 1_000.0
+NEVER = float("-inf")  # the end of a lease that is none
 # Calls until the power goes, when it goes inside the disk: a recovery makes a few dozen.
 MOST_STEPS_TO_POWER_CUT = 25
 
@@ -45,9 +49,19 @@ class VirtualNode:
         self._loop = around.loop
         self._timing = Chance(swarm.seed, f"timing of {name}")
         self._elections = Chance(swarm.seed, f"elections of {name}")
+        leadership = swarm.leadership
         self._config = ReplicaConfig(
-            name, voters, swarm.election_timeout_s, swarm.heartbeat_interval_s
+            name,
+            voters,
+            swarm.election_timeout_s,
+            swarm.heartbeat_interval_s,
+            leadership.max_clock_drift,
+            leadership.preferred_leader,
         )
+        clocks = Chance(swarm.seed, f"clock of {name}")
+        # The ends of what is allowed, more often than not.
+        rate = 1.0 + leadership.clock_spread * clocks.choice((-1, 1, clocks.uniform(-1, 1)))
+        self.clock = VirtualClock(rate, clocks.uniform(0.0, LONGEST_UPTIME_S))
         self._store_config = StoreConfig(
             segment_bytes=swarm.segment_bytes,
             index_segment_bytes=swarm.index_segment_bytes,
@@ -68,7 +82,7 @@ class VirtualNode:
 
     def start(self) -> None:
         """Start the process: open the store, which recovers it, and join the group."""
-        around, now = self._around, self._loop.now
+        around, now = self._around, self.clock.reads(self._loop.now)
         try:
             store = open_store(self.disk, FOLDER, self._store_config, GROUP, self.name)
         except PowerCut:
@@ -102,6 +116,7 @@ class VirtualNode:
             self.disk.cut_power(self._around.swarm.faults.crash)
         else:
             self.disk.end_process()
+        self._around.invariants.lease(self.name, 0, NEVER, self._loop.now)
         if process is not None:
             process.ended()
         self._around.network.process_ended(self.name)
@@ -162,6 +177,16 @@ class VirtualNode:
         self._arrivals.reads.append(ticket)
         self._wake()
 
+    def transfer_leadership(self, target: str | None) -> None:
+        """An operator asks to hand leadership over; the node must be up."""
+        self._arrivals.transfers.append(target)
+        self._wake()
+
+    def forget_leader(self) -> None:
+        """Something outside takes the leader for dead; the node must be up."""
+        self._arrivals.forgets += 1
+        self._wake()
+
     # --- turns --------------------------------------------------------------------------------
 
     def _wake(self) -> None:
@@ -187,12 +212,16 @@ class VirtualNode:
             self.crash(power=True)
 
     def _turn(self, process: NodeProcess) -> None:
-        around, now = self._around, self._loop.now
+        around, now = self._around, self.clock.reads(self._loop.now)
         arrivals, self._arrivals = self._arrivals, Arrivals.none()
         if around.trace is not None:
             self._trace_arrivals(arrivals)
         work = process.work if not arrivals.ended_syncs else None
         outgoing = process.turn(arrivals, now)
+        lease = process.replica.lease
+        until_s = self.clock.shows_at(lease.until) if lease is not None else NEVER
+        term = process.replica.state.term
+        around.invariants.lease(self.name, term, until_s, self._loop.now)
         around.invariants.after_turn(self.name, process.replica)
         for peer, message in outgoing:
             around.invariants.released(self.name, peer, message)
@@ -236,20 +265,21 @@ class VirtualNode:
 
     def _set_timer(self, process: NodeProcess) -> None:
         deadline = process.replica.next_deadline()
-        if deadline <= self._loop.now:
+        if deadline <= self.clock.reads(self._loop.now):
             raise InvariantViolated(
                 "no busy loop", f"{self.name} wants another turn at once, for nothing"
             )
         if deadline < self._timer_at:
             self._timer_at = deadline
-            self._loop.at(deadline, self._timer_event, self._life, deadline)
+            at_s = self.clock.shows_at(deadline)
+            self._loop.at(at_s, self._timer_event, self._life, deadline)
 
     def _timer_event(self, life: int, at: float) -> None:
         process = self.process
         if life != self._life or at != self._timer_at or process is None:
             return
         self._timer_at = float("inf")
-        if process.replica.next_deadline() <= self._loop.now:
+        if process.replica.next_deadline() <= self.clock.reads(self._loop.now):
             self._wake()
         else:
             self._set_timer(process)
@@ -267,6 +297,10 @@ class VirtualNode:
             self.note(f"asked to append {numbers[0]}..{numbers[-1]}")
         for ticket in arrivals.reads:
             self.note(f"asked to read {ticket}")
+        for target in arrivals.transfers:
+            self.note(f"asked to hand over to {target or 'anybody'}")
+        if arrivals.forgets:
+            self.note("asked to forget its leader")
 
     def _trace_state(self, process: NodeProcess) -> None:
         state, view = process.replica.state, process.replica.view

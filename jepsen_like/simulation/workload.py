@@ -1,4 +1,4 @@
-"""Clients: they append and read at whatever node they take for the leader."""
+"""Clients append and read, mostly where they see a leader; operators move leaders around."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from dledger.core.member_state import Role
 from dledger.entry import Body
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.node_process import Surroundings
+from jepsen_like.simulation.swarm import NEVER
 from jepsen_like.simulation.virtual_node import VirtualNode
 
 
 class Workload:
-    """Appends and reads at random times."""
+    """Requests at random times."""
 
     def __init__(self, nodes: list[VirtualNode], around: Surroundings) -> None:
         self._nodes = nodes
@@ -18,6 +19,8 @@ class Workload:
         self._load = around.swarm.load
         self._appends = Chance(around.swarm.seed, "appends")
         self._reads = Chance(around.swarm.seed, "reads")
+        self._transfers = Chance(around.swarm.seed, "transfers")
+        self._forgets = Chance(around.swarm.seed, "forgets")
         self._over = False
 
     def start(self) -> None:
@@ -25,6 +28,11 @@ class Workload:
         loop = self._around.loop
         loop.after(self._appends.wait_s(self._load.append_every_s), self._append)
         loop.after(self._reads.wait_s(self._load.read_every_s), self._read)
+        leadership = self._around.swarm.leadership
+        if leadership.transfer_every_s != NEVER:
+            loop.after(self._transfers.wait_s(leadership.transfer_every_s), self._transfer)
+        if leadership.forget_every_s != NEVER:
+            loop.after(self._forgets.wait_s(leadership.forget_every_s), self._forget)
 
     def stop(self) -> None:
         """No more requests."""
@@ -50,9 +58,9 @@ class Workload:
             if node.process is not None and node.process.replica.state.role is Role.LEADER
         ]
 
-    def _target(self, chance: Chance) -> VirtualNode | None:
+    def _target(self, chance: Chance, elsewhere: float) -> VirtualNode | None:
         leaders = self.leaders()
-        if not leaders or chance.happens(self._load.wrong_node):
+        if not leaders or chance.happens(elsewhere):
             leaders = self._nodes
         node = chance.choice(leaders)
         return node if node.is_up else None
@@ -60,7 +68,7 @@ class Workload:
     def _append(self) -> None:
         if self._over:
             return
-        node = self._target(self._appends)
+        node = self._target(self._appends, self._load.wrong_node)
         if node is not None:
             self.append_to(node, 1 + self._appends.randrange(self._load.entries_at_once))
         wait_s = self._appends.wait_s(self._load.append_every_s)
@@ -69,7 +77,28 @@ class Workload:
     def _read(self) -> None:
         if self._over:
             return
-        node = self._target(self._reads)
+        member_reads = self._around.swarm.leadership.member_reads
+        node = self._target(self._reads, max(self._load.wrong_node, member_reads))
         if node is not None:
             node.read(self._around.history.begin_read())
         self._around.loop.after(self._reads.wait_s(self._load.read_every_s), self._read)
+
+    def _transfer(self) -> None:
+        if self._over:
+            return
+        chance = self._transfers
+        node = self._target(chance, self._load.wrong_node)
+        if node is not None:
+            names = [other.name for other in self._nodes]
+            node.transfer_leadership(chance.choice([*names, None]))
+        wait_s = chance.wait_s(self._around.swarm.leadership.transfer_every_s)
+        self._around.loop.after(wait_s, self._transfer)
+
+    def _forget(self) -> None:
+        if self._over:
+            return
+        node = self._forgets.choice(self._nodes)
+        if node.is_up:
+            node.forget_leader()
+        wait_s = self._forgets.wait_s(self._around.swarm.leadership.forget_every_s)
+        self._around.loop.after(wait_s, self._forget)

@@ -2,7 +2,6 @@ import pytest
 
 from dledger.core.member_state import Role
 from dledger.core.read_index import ReadIndex, ReadReady
-from dledger.errors import NotLeader
 from dledger.messages import Heartbeat, HeartbeatResponse, Message
 from tests.dledger.core_group import Group
 
@@ -128,13 +127,6 @@ def test_a_deposed_leader_answers_every_open_read(held: bool) -> None:
     outcome(group, "n0")
     leader.replica.receive("n1", Heartbeat(9, -1, 1), group.now)
     assert outcome(group, "n0") == ([], [1])
-
-
-def test_only_a_leader_begins_reads() -> None:
-    group = led_by_n0()
-    with pytest.raises(NotLeader) as caught:
-        group["n1"].replica.request_read(1)
-    assert caught.value.leader == "n0"
 
 
 def test_a_group_of_one_serves_reads_at_once() -> None:

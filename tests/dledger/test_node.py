@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import socket
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -192,3 +193,135 @@ async def test_a_cancelled_append_gives_up_the_wait_and_not_the_entry(tmp_path: 
             nursery.cancel_scope.cancel()
         await leader.append(b"next")
         assert group.machines["n0"].bodies[-1] == b"next"
+
+
+async def follower_of(group: Group, leader: dledger.Node) -> dledger.Node:
+    """A member that follows that leader, once it knows it."""
+    follower = next(node for node in group.nodes.values() if node is not leader)
+    with trio.fail_after(5):
+        async for change in follower.role_changes():
+            if change.leader == leader.config.node_id:
+                break
+    return follower
+
+
+async def test_leadership_moves_to_a_named_member_and_back(tmp_path: Path) -> None:
+    async with running(tmp_path, 3) as group:
+        leader = await group.leader()
+        await leader.append(b"before")
+        follower = await follower_of(group, leader)
+        here, there = leader.config.node_id, follower.config.node_id
+        with trio.fail_after(5):
+            assert await leader.transfer_leadership(there) == there
+            assert (await follower.append(b"after")).result == 2
+            assert await follower.transfer_leadership(here) == here
+            assert (await leader.append(b"back")).result == 3
+
+
+async def test_only_the_leader_hands_over_and_only_to_a_member(tmp_path: Path) -> None:
+    async with running(tmp_path, 3) as group:
+        leader = await group.leader()
+        follower = await follower_of(group, leader)
+        with pytest.raises(dledger.NotLeader) as caught:
+            await follower.transfer_leadership()
+        assert caught.value.leader == leader.config.node_id
+        with pytest.raises(dledger.TransferFailed, match="n9"):
+            await leader.transfer_leadership("n9")
+        assert await leader.transfer_leadership(leader.config.node_id) == leader.config.node_id
+        await leader.append(b"x")
+
+
+async def test_a_transfer_to_a_dead_member_fails_and_the_leader_goes_on(tmp_path: Path) -> None:
+    group = Group(tmp_path, 3)
+    async with AsyncExitStack() as stack:
+        for node_id in ("n0", "n1"):
+            machine = group.machines[node_id] = Register()
+            group.nodes[node_id] = await stack.enter_async_context(
+                dledger.open_node(group.config(node_id), machine)
+            )
+        leader = await group.leader()
+        async with trio.open_nursery() as nursery:
+
+            async def refused() -> None:
+                with pytest.raises(dledger.TransferFailed, match="election timeout"):
+                    await leader.transfer_leadership("n2")
+
+            nursery.start_soon(refused)
+            await trio.testing.wait_all_tasks_blocked(0)
+            assert leader.status().transfer_target == "n2"
+            with pytest.raises(dledger.LeadershipMoving):
+                await leader.append(b"meanwhile")
+        assert leader.status().transfer_target is None
+        assert (await leader.append(b"after")).result == 1
+
+
+async def test_a_follower_reads_what_was_appended_before(tmp_path: Path) -> None:
+    async with running(tmp_path, 3) as group:
+        leader = await group.leader()
+        follower = await follower_of(group, leader)
+        for number in range(20):
+            appended = await leader.append(b"%d" % number)
+            assert await follower.read() >= appended.index
+            assert len(group.machines[follower.config.node_id].bodies) == number + 1
+
+
+async def test_a_read_without_a_quorum_fails_in_bounded_time(tmp_path: Path) -> None:
+    group = Group(tmp_path, 3)
+    async with dledger.open_node(group.config("n0"), Register()) as node:
+        with trio.fail_after(5), pytest.raises(dledger.ReadUnavailable) as caught:
+            await node.read()
+        assert caught.value.retry_safe
+
+
+async def test_a_read_on_a_node_that_stops_is_answered(tmp_path: Path) -> None:
+    group = Group(tmp_path, 3)
+
+    async def read(node: dledger.Node) -> None:
+        with pytest.raises(dledger.NodeClosing):
+            await node.read()
+
+    with trio.fail_after(5):
+        async with (
+            trio.open_nursery() as nursery,
+            dledger.open_node(group.config("n0"), Register()) as node,
+        ):
+            nursery.start_soon(read, node)
+            await trio.testing.wait_all_tasks_blocked(0)
+
+
+async def test_a_stale_read_is_as_fresh_as_it_was_asked_to_be(tmp_path: Path) -> None:
+    async with running(tmp_path, 3) as group:
+        leader = await group.leader()
+        follower = await follower_of(group, leader)
+        appended = await leader.append(b"x")
+        for node in (leader, follower):
+            with trio.fail_after(5):
+                await node.wait_applied(appended.index)
+                while _stale_index(node, max_lag_s=1.0) < appended.index:  # noqa: ASYNC110
+                    await trio.sleep(0.01)  # until the next heartbeat: nothing tells of it
+            with pytest.raises(dledger.ReadUnavailable, match="old"):
+                node.read_stale(max_lag_s=-1.0)
+
+
+def _stale_index(node: dledger.Node, max_lag_s: float) -> int:
+    with suppress(dledger.ReadUnavailable):
+        return node.read_stale(max_lag_s=max_lag_s)
+    return -1
+
+
+async def test_a_member_without_a_leader_serves_no_stale_read(tmp_path: Path) -> None:
+    group = Group(tmp_path, 3)
+    async with dledger.open_node(group.config("n0"), Register()) as node:
+        with pytest.raises(dledger.ReadUnavailable):
+            node.read_stale(max_lag_s=3600.0)
+
+
+@pytest.mark.parametrize("drift", [0.0, -0.1, 0.5, float("nan")])
+def test_a_clock_drift_that_makes_no_sense_is_refused(tmp_path: Path, drift: float) -> None:
+    with pytest.raises(dledger.ConfigInvalid, match="max_clock_drift"):
+        replace(Group(tmp_path, 1).config("n0"), max_clock_drift=drift)
+
+
+def test_a_preferred_leader_must_be_a_member(tmp_path: Path) -> None:
+    with pytest.raises(dledger.ConfigInvalid, match="preferred_leader"):
+        replace(Group(tmp_path, 1).config("n0"), preferred_leader="n9")

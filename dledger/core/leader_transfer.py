@@ -1,0 +1,67 @@
+"""Hands leadership to another voter (Raft thesis 3.10): bring it up to date, then let it stand.
+
+While a transfer runs the leader takes no proposals, so the target has to catch up with a log that
+no longer grows. Once it has everything it is told to stand at once. One election timeout later the
+leader gives up and goes on. Whatever happens then is safe: the target needs the votes of a quorum
+like any candidate, and only a complete log gets them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from dledger.core.entry_dispatcher import EntryDispatcher
+from dledger.errors import TransferFailed
+
+
+class LeaderTransfer:
+    """One transfer, on the leader. `end` says why it was given up; None while it runs."""
+
+    __slots__ = ("deadline", "end", "last_index", "target", "tell_at", "told")
+
+    def __init__(self, target: str, last_index: int, deadline: float) -> None:
+        self.target = target
+        self.last_index = last_index  # the log's end: nothing is proposed any more
+        self.deadline = deadline
+        self.end: str | None = None
+        self.told = False
+        self.tell_at = float("-inf")
+
+    def must_tell(self, match_index: int, now: float, repeat_s: float) -> bool:
+        """Whether to tell the target now that it must stand: it has everything, and it was not
+        told within the last `repeat_s` seconds (the message may have been lost).
+        """
+        if match_index < self.last_index or now < self.tell_at:
+            return False
+        self.told = True
+        self.tell_at = now + repeat_s
+        return True
+
+    def hopeless(self, voters: Iterable[str], now: float) -> str | None:
+        """Why the leader must give up, if it must."""
+        if self.target not in voters:
+            return "it is not a voter any more"
+        if now >= self.deadline:
+            return "it did not take over within an election timeout"
+        return None
+
+
+def choose_target(
+    wanted: str | None,
+    dispatchers: Mapping[str, EntryDispatcher],
+    now: float,
+    timeout_s: float,
+) -> str:
+    """Whom to hand leadership to: `wanted`, or else the voter with the longest log among those
+    that answered within the last `timeout_s` seconds.
+
+    Raises TransferFailed when `wanted` is not another voter, or nobody answers.
+    """
+    if wanted is not None:
+        if wanted not in dispatchers:
+            raise TransferFailed(wanted, f"it is not one of the other voters {list(dispatchers)}")
+        return wanted
+    alive = [d for d in dispatchers.values() if now - d.last_answer_at < timeout_s]
+    if not alive:
+        raise TransferFailed(None, "no other voter answers")
+    return max(alive, key=lambda d: (d.match_index, d.last_answer_at, d.peer)).peer

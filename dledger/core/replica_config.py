@@ -1,0 +1,35 @@
+"""What a member's protocol must know before it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+# How long a read may take, in election timeouts: a leader's end may go unnoticed for two of them,
+# an election takes a fraction of one, and a split vote another two.
+READ_WAIT_TIMEOUTS = 4.0
+
+
+class ReplicaConfig(NamedTuple):
+    """What a member must know. Times in seconds; an election waits one to two timeouts.
+
+    `max_clock_drift` is the share by which any member's clock may run faster or slower than true
+    time; None: no leader serves reads by lease, and no voter promises anything.
+    """
+
+    self_id: str
+    voters: Sequence[str]
+    election_timeout_s: float = 0.5
+    heartbeat_interval_s: float = 0.1
+    max_clock_drift: float | None = None
+    preferred_leader: str | None = None
+
+    @property
+    def read_wait_s(self) -> float:
+        """A read that is not confirmed by then ends with an error."""
+        return READ_WAIT_TIMEOUTS * self.election_timeout_s
+
+    @property
+    def read_repeat_s(self) -> float:
+        """When a question to the leader that got no answer is asked again."""
+        return 2.0 * self.heartbeat_interval_s

@@ -1,0 +1,36 @@
+"""Waits until leadership is where it was sent, or certainly is not."""
+
+from __future__ import annotations
+
+import trio
+
+from dledger.core.leader_transfer import LeaderTransfer
+from dledger.core.member_state import Role
+from dledger.core.replica import Replica
+from dledger.errors import TransferFailed
+
+# How long nobody may lead after the old leader stepped down, in election timeouts, before the
+# outcome counts as unknown: the target's election takes a round trip, a failed one up to two.
+WAIT_TIMEOUTS = 4.0
+
+
+async def wait_transferred(
+    replica: Replica, transfer: LeaderTransfer, turned: trio.lowlevel.ParkingLot
+) -> str:
+    """The new leader, once it is known here. `turned` is unparked after every turn.
+
+    Raises TransferFailed.
+    """
+    state = replica.state
+    term = state.term
+    with trio.move_on_after(WAIT_TIMEOUTS * replica.config.election_timeout_s):
+        while state.term == term and state.role is Role.LEADER:
+            if replica.handover.transfer is not transfer:
+                raise TransferFailed(transfer.target, transfer.end or "it was given up")
+            await turned.park()
+        while state.leader is None:
+            await turned.park()
+        if state.leader == transfer.target:
+            return transfer.target
+        raise TransferFailed(transfer.target, f"{state.leader} leads now")
+    raise TransferFailed(transfer.target, "nobody leads yet")
