@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from itertools import chain
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import msgpack
 
@@ -24,10 +24,12 @@ from dledger.session_entry import (
 )
 from dledger.session_snapshot import decode_table, encode_table
 from dledger.session_table import SessionLimits, SessionTable, Verdict
-from dledger.state_machine import StateMachine
+from dledger.state_machine import SnapshottingMachine, StateMachine, snapshot_format
 
 # A larger result is not kept. Part of the format: it must be the same on every member.
 MAX_RESULT_BYTES = 16 * 1024
+# What a snapshot of a table and a machine calls its format, before that of the machine.
+SNAPSHOT_FORMAT = "sessions/1"
 
 
 class AnswerKind(IntEnum):
@@ -51,19 +53,6 @@ class SessionAnswer(NamedTuple):
     kind: AnswerKind
     number: int = 0
     result: bytes | None = None  # msgpack; None: none is kept
-
-
-@runtime_checkable
-class Snapshots(Protocol):
-    """A machine whose state can be saved and set."""
-
-    def snapshot(self) -> Iterable[bytes]:
-        """The state as it is now; what is applied later must not show in it."""
-        ...
-
-    def restore(self, chunks: Iterable[bytes]) -> None:
-        """Take this state in place of the present one."""
-        ...
 
 
 def pack_result(result: object) -> bytes | None:
@@ -93,7 +82,7 @@ class WithSessions:
 
     def __new__(cls, machine: StateMachine, limits: SessionLimits | None = None) -> WithSessions:
         """The kind of wrapper that fits the machine."""
-        if cls is WithSessions and isinstance(machine, Snapshots):
+        if cls is WithSessions and isinstance(machine, SnapshottingMachine):
             return super().__new__(_WithSnapshots)
         return super().__new__(cls)
 
@@ -164,15 +153,21 @@ class _WithSnapshots(WithSessions):
 
     machine: StateMachine
 
+    @property
+    def snapshot_format(self) -> str:
+        """That of the machine, behind the mark of this wrapper."""
+        assert isinstance(self.machine, SnapshottingMachine)
+        return f"{SNAPSHOT_FORMAT}+{snapshot_format(self.machine)}"
+
     def snapshot(self) -> Iterator[bytes]:
         """The table and the machine as they are now. Later entries do not show in it."""
-        assert isinstance(self.machine, Snapshots)
+        assert isinstance(self.machine, SnapshottingMachine)
         table, inner = encode_table(self.table), self.machine.snapshot()
         return chain(table, inner)
 
-    def restore(self, chunks: Iterable[bytes]) -> None:
+    def restore(self, chunks: Iterator[bytes]) -> None:
         """Take the state of a snapshot. Raises SessionTableInvalid."""
-        assert isinstance(self.machine, Snapshots)
+        assert isinstance(self.machine, SnapshottingMachine)
         table, rest = decode_table(chunks)
         self.machine.restore(rest)
         self.table = table

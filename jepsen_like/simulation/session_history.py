@@ -7,7 +7,8 @@ from enum import Enum
 from zlib import crc32
 
 from dledger.entry import Entry, Magic
-from dledger.with_sessions import SessionAnswer, Snapshots, WithSessions
+from dledger.state_machine import SnapshottingMachine
+from dledger.with_sessions import SessionAnswer, WithSessions
 from jepsen_like.simulation.invariants import InvariantViolated
 
 # What the body of an append in a session begins with; those of other appends begin with zeros.
@@ -82,14 +83,14 @@ class SessionFold:
     def _restart_from_snapshot(self) -> None:
         state = self.state()
         self.machine = WithSessions(TokenMachine())
-        assert isinstance(self.machine, Snapshots)
+        assert isinstance(self.machine, SnapshottingMachine)
         self.machine.restore(
             state[at : at + _CHUNK_BYTES] for at in range(0, len(state), _CHUNK_BYTES)
         )
 
     def state(self) -> bytes:
         """Table and tokens, canonically."""
-        assert isinstance(self.machine, Snapshots)
+        assert isinstance(self.machine, SnapshottingMachine)
         return b"".join(self.machine.snapshot())
 
     @property
@@ -153,7 +154,7 @@ class SessionHistory:
         """At the end: members agree, a replay of the log agrees, clients were told the truth."""
         again = WithSessions(TokenMachine())
         again.apply([entry for entry in log if entry.magic == Magic.NORMAL])
-        assert isinstance(again, Snapshots)
+        assert isinstance(again, SnapshottingMachine)
         state = b"".join(again.snapshot())
         if any(fold.state() != state for fold in folds):
             raise InvariantViolated("members agree about sessions", "their tables differ")

@@ -26,11 +26,11 @@ from dledger.session_entry import (
 from dledger.session_errors import SessionFormatTooNew, SessionTableInvalid
 from dledger.session_snapshot import decode_table, encode_table
 from dledger.session_table import RESULT_OVERHEAD_BYTES, SessionLimits
+from dledger.state_machine import SnapshottingMachine
 from dledger.with_sessions import (
     MAX_RESULT_BYTES,
     AnswerKind,
     SessionAnswer,
-    Snapshots,
     WithSessions,
     unpack_result,
 )
@@ -313,22 +313,22 @@ def test_a_machine_without_snapshots_gets_no_wrapper_with_them() -> None:
         def apply(self, entries: Sequence[Entry]) -> list[object]:
             return [None for _ in entries]
 
-    assert not isinstance(WithSessions(Bare()), Snapshots)
+    assert not isinstance(WithSessions(Bare()), SnapshottingMachine)
     assert not hasattr(WithSessions(Bare()), "snapshot")
-    assert isinstance(WithSessions(Ledger()), Snapshots)
+    assert isinstance(WithSessions(Ledger()), SnapshottingMachine)
 
 
 def test_a_snapshot_does_not_see_what_is_applied_after_it_was_taken() -> None:
     group = Group()
     session = group.open()
     group.append(session, 1, b"one")
-    assert isinstance(group.machine, Snapshots)
+    assert isinstance(group.machine, SnapshottingMachine)
     taken = group.machine.snapshot()
     group.append(session, 2, b"two")
     group.open()
     other = WithSessions(Ledger(), LIMITS)
-    assert isinstance(other, Snapshots)
-    other.restore(taken)
+    assert isinstance(other, SnapshottingMachine)
+    other.restore(iter(taken))
     assert (len(other.table), other.table.expected(session)) == (1, 2)
     assert isinstance(other.machine, Ledger)
     assert len(other.machine.applied) == 1
@@ -481,10 +481,10 @@ class Sessions(RuleBasedStateMachine):
 
     @rule(size=st.integers(1, 40))
     def restart_from_a_snapshot(self, size: int) -> None:
-        assert isinstance(self.group.machine, Snapshots)
+        assert isinstance(self.group.machine, SnapshottingMachine)
         whole = b"".join(self.group.machine.snapshot())
         restored = WithSessions(Ledger(), LIMITS)
-        assert isinstance(restored, Snapshots)
+        assert isinstance(restored, SnapshottingMachine)
         restored.restore(whole[at : at + size] for at in range(0, len(whole), size))
         self.compare(restored)
         assert isinstance(restored.machine, Ledger)
