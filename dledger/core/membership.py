@@ -101,7 +101,10 @@ class Membership:
         if entry.index != self.index:
             return ChangeOutcome(index, ConfigurationMoved(entry.index, self.index))
         try:
-            check_step(self.configuration, entry.configuration)
+            # What a group began with is in its members' settings, and a newcomer's say nothing of
+            # it. The outcome must follow from the log alone, so the first change is taken as it is.
+            if self.index != BEFORE_FIRST_INDEX:
+                check_step(self.configuration, entry.configuration)
         except ChangeRefused as refusal:
             return ChangeOutcome(index, refusal)
         self._take(index, entry.configuration)

@@ -175,11 +175,23 @@ def test_an_entry_made_for_another_configuration_is_void_on_every_member() -> No
 
 
 def test_an_entry_that_is_no_step_is_void() -> None:
-    membership = Membership(ABC)
-    membership.appended(5, NumberedConfiguration(-1, configuration("de")))
-    assert isinstance(membership.committed_to(5)[0].refusal, NotAStep)
-    assert membership.configuration == ABC
-    assert membership.index == -1
+    membership = leader()
+    carry_out(membership, 5, ADD_D)
+    membership.appended(6, NumberedConfiguration(5, configuration("de")))
+    assert isinstance(membership.committed_to(6)[0].refusal, NotAStep)
+    assert membership.configuration == ABCD
+    assert membership.index == 5
+
+
+@pytest.mark.parametrize("settings", [Configuration(), ABC, configuration("axy")], ids=str)
+def test_what_a_member_was_told_at_its_start_does_not_outweigh_the_log(
+    settings: Configuration,
+) -> None:
+    # A newcomer is told of nobody, or of members that left long ago.
+    newcomer = Membership(settings)
+    newcomer.appended(5, leader().propose(REPLACE_A, committed=4))
+    assert newcomer.committed_to(5) == [(5, None)]
+    assert newcomer.configuration == configuration("bcd", "abc", auto_leave=True)
 
 
 # --- joint phases ---------------------------------------------------------------------------------
