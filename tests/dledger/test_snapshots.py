@@ -416,73 +416,87 @@ async def test_a_reader_that_the_logs_beginning_overtook_is_told(member: Member)
         assert (await anext(node.committed(0))).index == first
 
 
-async def test_members_of_a_group_compact_on_their_own_and_fail_over(tmp_path: Path) -> None:
-    ports = free_ports(3)
-    peers = {f"n{number}": f"127.0.0.1:{port}" for number, port in enumerate(ports)}
-    machines = {node_id: Words() for node_id in peers}
-    nodes: dict[str, dledger.Node] = {}
+class Trio:
+    """Three members that compact eagerly, all in one loop."""
 
-    async def leader(among: Sequence[dledger.Node]) -> dledger.Node:
-        while True:
-            for node in among:
-                if node.is_ready_leader:
-                    return node
-            await trio.sleep(0.02)
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.peers = {f"n{i}": f"127.0.0.1:{port}" for i, port in enumerate(free_ports(3))}
 
-    def config(node_id: str) -> dledger.NodeConfig:
-        member = Member(tmp_path / node_id)
-        member.peers = peers
-        plain = member.config(every_entries=100, trailing_entries=50)
+    def config(self, node_id: str) -> dledger.NodeConfig:
         return dledger.NodeConfig(
             group="g",
             node_id=node_id,
-            peers=peers,
-            data_dir=plain.data_dir,
-            store=plain.store,
-            snapshots=plain.snapshots,
+            peers=self.peers,
+            data_dir=self.folder / node_id,
+            store=dledger.StoreConfig(
+                segment_bytes=SEGMENT_BYTES, index_segment_bytes=320, max_body_bytes=1000
+            ),
+            snapshots=dledger.SnapshotPolicy(every_entries=100, trailing_entries=50),
             election_timeout_ms=1000,  # three nodes share one loop
             heartbeat_interval_ms=100,
         )
 
-    with trio.fail_after(30):
-        async with AsyncExitStack() as stack:
-            for node_id in peers:
-                nodes[node_id] = await stack.enter_async_context(
-                    dledger.open_node(config(node_id), machines[node_id])
-                )
-            first = await leader(list(nodes.values()))
-            for round_ in range(8):
-                await first.append_many(bodies(100, 100 * round_))
-                await trio.sleep(0.1)
-            while any(node.status().first_index == 0 for node in nodes.values()):
-                await first.append(b"more")
-                await trio.sleep(0.05)
-            index = await first.read()
-            for node in nodes.values():
-                await node.wait_applied(index)
-            wanted = machines[first.config.node_id].bodies
-            assert all(machine.bodies == wanted for machine in machines.values())
-            chains = {
-                (node.status().last_index, node._store.chain_at(node.status().last_index))
-                for node in nodes.values()
-            }
-            assert len(chains) == 1
-            for node in nodes.values():
-                newest = await node.snapshot()
-        # n1 loses its own ones: those of any member serve.
-        own = tmp_path / "n1" / "dledger-n1" / "snapshots"
-        shutil.rmtree(own)
-        own.mkdir()
-        shutil.copy(newest.path, own)
-        again = Words()
-        async with AsyncExitStack() as stack:
-            for node_id in ("n1", "n2"):
-                nodes[node_id] = await stack.enter_async_context(
-                    dledger.open_node(config(node_id), again if node_id == "n1" else Words())
-                )
-            second = await leader([nodes["n1"], nodes["n2"]])
-            await second.append(b"after")
-            index = await second.read()
-            await nodes["n1"].wait_applied(index)
-            assert again.bodies == [*wanted, b"after"]
-            assert (again.restored, again.applied) == (len(wanted), 1)
+    @asynccontextmanager
+    async def running(self, machines: dict[str, Words]) -> AsyncIterator[list[dledger.Node]]:
+        """These members; the first of them leads."""
+        with trio.fail_after(30):
+            async with AsyncExitStack() as stack:
+                nodes = [
+                    await stack.enter_async_context(dledger.open_node(self.config(name), machine))
+                    for name, machine in machines.items()
+                ]
+                await until(lambda: any(node.is_ready_leader for node in nodes))
+                nodes.sort(key=lambda node: not node.is_ready_leader)
+                yield nodes
+
+
+async def append_until_compacted(nodes: Sequence[dledger.Node]) -> None:
+    number = 0
+    while any(node.status().first_index == 0 for node in nodes):
+        await nodes[0].append_many(bodies(50, number))
+        number += 50
+        await trio.sleep(0.05)
+
+
+async def test_a_member_behind_the_logs_beginning_harms_nobody(tmp_path: Path) -> None:
+    group = Trio(tmp_path)
+    async with group.running({"n0": Words(), "n1": Words()}) as nodes:
+        await append_until_compacted(nodes)
+        empty = Words()
+        async with dledger.open_node(group.config("n2"), empty) as behind:
+            await until(lambda: nodes[0].status().peers["n2"].next_index is not None)
+            for number in range(20):
+                await nodes[0].append(b"%d" % number)
+                await trio.sleep(0.02)
+            await until(lambda: behind.status().leader == nodes[0].config.node_id)
+            assert nodes[0].is_ready_leader
+            assert (behind.status().last_index, empty.bodies) == (-1, [])
+            assert nodes[0].status().peers["n2"].next_index == nodes[0].status().first_index
+
+
+async def test_members_compact_on_their_own_and_fail_over(tmp_path: Path) -> None:
+    group = Trio(tmp_path)
+    machines = {name: Words() for name in group.peers}
+    async with group.running(machines) as nodes:
+        await append_until_compacted(nodes)
+        index = await nodes[0].read()
+        for node in nodes:
+            await node.wait_applied(index)
+        wanted = machines["n0"].bodies
+        assert all(machine.bodies == wanted for machine in machines.values())
+        assert len({node._store.chain_at(index) for node in nodes}) == 1
+        saved = {node.config.node_id: await node.snapshot() for node in nodes}
+    # n1 loses its own snapshots: those of any member serve.
+    own = tmp_path / "n1" / "dledger-n1" / "snapshots"
+    shutil.rmtree(own)
+    own.mkdir()
+    shutil.copy(saved["n0"].path, own)
+    again = Words()
+    async with group.running({"n1": again, "n2": Words()}) as nodes:
+        await nodes[0].append(b"after")
+        index = await nodes[0].read()
+        for node in nodes:
+            await node.wait_applied(index)
+        assert again.bodies == [*wanted, b"after"]
+        assert (again.restored, again.applied) == (len(wanted), 1)
