@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from dledger.core.hard_state import HardState
 from dledger.entry import BLANK_BYTES, BLANK_MAGIC, HEADER_BYTES, Magic
+from dledger.errors import HardStateOutdated
 from dledger.store.scan import StoreScan, scan_folder
 from dledger.store.segment_store import SegmentStore
 from dledger.store.store_config import StoreConfig
@@ -242,7 +243,7 @@ def ours_goes_on_with_golden(node: Path) -> Callable[[Place], str]:
 
 
 def java_goes_on_and_hands_back(place: Place) -> str:
-    """Java appends behind our entries; without `hard-state` we adopt the folder like any other."""
+    """Java appends behind our entries; we refuse the folder until our old record is removed."""
     shape = SHAPES[4]
     sizes = (shape.segment_bytes, shape.index_segment_bytes)
     write_ours(place.folder, shape)
@@ -258,7 +259,12 @@ def java_goes_on_and_hands_back(place: Place) -> str:
     same("entry", javas[: len(ours)], ours)
     folder = place.folder / f"dledger-{NODE}"
     (folder / "currterm").write_text(f"voteLeader={NODE}\ncurrTerm={shape.last_term + 1}\n")
-    (folder / "hard-state").unlink()
+    try:
+        reopen(place.folder, shape.config).close()
+    except HardStateOutdated:
+        (folder / "hard-state").unlink()
+    else:
+        raise Failed("our store believed a record from before Java's turn")
     return f"{len(ours)} of ours first; " + ours_goes_on(place, place.folder, NODE, javas)
 
 
