@@ -102,6 +102,13 @@ class JavaStore:
             found.append(Row(index, term, pos, magic, size, channel, *sums, body_size, digest))
         return found
 
+    def serve(self, base: Path, data_bytes: int, index_bytes: int, port: int, count: int) -> int:
+        """Run a whole server on the folder, a group of one, until it has committed `count` entries
+        "served 0", "served 1", ...; its term.
+        """
+        _, term = self._ask(f"serve {base} {NODE} {data_bytes} {index_bytes} {port} {count}")
+        return int(term)
+
     def close(self) -> None:
         """Flush and shut the store down."""
         self._ask("close")

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from dledger.core.hard_state import HardState
 from dledger.entry import BLANK_BYTES, BLANK_MAGIC, HEADER_BYTES, Magic
 from dledger.errors import HardStateOutdated
+from dledger.local_group import free_ports
 from dledger.store.scan import StoreScan, scan_folder
 from dledger.store.segment_store import SegmentStore
 from dledger.store.store_config import StoreConfig
@@ -242,27 +243,24 @@ def ours_goes_on_with_golden(node: Path) -> Callable[[Place], str]:
     return run
 
 
-def java_goes_on_and_hands_back(place: Place) -> str:
-    """Java appends behind our entries; we refuse the folder until our old record is removed."""
+def java_serves_and_hands_back(place: Place) -> str:
+    """A server of Java goes on with our folder; we refuse it until our old record is removed."""
     shape = SHAPES[4]
     sizes = (shape.segment_bytes, shape.index_segment_bytes)
     write_ours(place.folder, shape)
     ours = our_rows(place.folder)
+    [port] = free_ports(1)
+    term = place.java.serve(place.folder, *sizes, port, 50)
     place.java.open(place.folder, *sizes)
-    place.java.lead(shape.last_term + 1)
-    place.java.append(Magic.NOOP, b"")
-    for body in MORE:
-        if len(body) <= KIB:
-            place.java.append(Magic.NORMAL, body)
     javas = place.java.rows()
     place.java.close()
     same("entry", javas[: len(ours)], ours)
-    folder = place.folder / f"dledger-{NODE}"
-    (folder / "currterm").write_text(f"voteLeader={NODE}\ncurrTerm={shape.last_term + 1}\n")
+    served = [(term, Magic.NORMAL, b"served %d" % number) for number in range(50)]
+    check_content(javas[len(ours) :], served)
     try:
         reopen(place.folder, shape.config).close()
     except HardStateOutdated:
-        (folder / "hard-state").unlink()
+        (place.folder / f"dledger-{NODE}" / "hard-state").unlink()
     else:
         raise Failed("our store believed a record from before Java's turn")
     return f"{len(ours)} of ours first; " + ours_goes_on(place, place.folder, NODE, javas)
@@ -372,7 +370,9 @@ def all_scenarios() -> list[Scenario]:
             Scenario(f"ours goes on with Java's: {path_name(one)}", ours_goes_on_with_golden(one))
             for one in golden
         ),
-        Scenario("Java goes on with ours, and hands it back", java_goes_on_and_hands_back),
+        Scenario(
+            "a server of Java goes on with ours, and hands it back", java_serves_and_hands_back
+        ),
     ]
 
 

@@ -1,7 +1,10 @@
 import io.openmessaging.storage.dledger.DLedgerConfig;
+import io.openmessaging.storage.dledger.DLedgerServer;
 import io.openmessaging.storage.dledger.MemberState;
 import io.openmessaging.storage.dledger.entry.DLedgerEntry;
 import io.openmessaging.storage.dledger.entry.DLedgerEntryType;
+import io.openmessaging.storage.dledger.protocol.AppendEntryRequest;
+import io.openmessaging.storage.dledger.protocol.AppendEntryResponse;
 import io.openmessaging.storage.dledger.store.file.DLedgerMmapFileStore;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
@@ -9,6 +12,8 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.util.Base64;
+import java.util.concurrent.TimeUnit;
+import org.apache.rocketmq.remoting.netty.NettyServerConfig;
 
 /**
  * Drives Java DLedger's own file store by commands on standard input, one a line:
@@ -20,6 +25,9 @@ import java.util.Base64;
  * truncate INDEX                                     drops the entry at INDEX and all behind it; answers the new end
  * dump                                               a line for every entry that Java's own get() returns
  * close
+ * serve BASE NODE DATA_FILE_BYTES INDEX_FILE_BYTES PORT COUNT
+ *                                                    runs a whole server, a group of one, until it has committed COUNT entries
+ *                                                    "served 0", "served 1", ...; answers its term
  * </pre>
  *
  * Each answer ends with a line "ok" and what the command answers, or "failed" and an exception. Recovery that gives up calls
@@ -53,7 +61,7 @@ public final class StoreSession {
     private String execute(String[] words) throws Exception {
         switch (words[0]) {
             case "open":
-                return open(words[1], words[2], Integer.parseInt(words[3]), Integer.parseInt(words[4]));
+                return open(config(words, "1"));
             case "lead":
                 member.setCurrTermForTest(Long.parseLong(words[1]));
                 member.changeToLeader(Long.parseLong(words[1]));
@@ -67,20 +75,54 @@ public final class StoreSession {
             case "close":
                 store.flush(); // its threads were never started, so there is nothing to shut down
                 return "";
+            case "serve":
+                return serve(config(words, words[5]), Integer.parseInt(words[6]));
             default:
                 throw new IllegalArgumentException(words[0]);
         }
     }
 
-    private String open(String base, String node, int dataBytes, int indexBytes) {
+    private static DLedgerConfig config(String[] words, String port) {
         DLedgerConfig config = new DLedgerConfig();
         config.setGroup("g");
-        config.setSelfId(node);
-        config.setPeers(node + "-127.0.0.1:1");
-        config.setStoreBaseDir(base);
-        config.setMappedFileSizeForEntryData(dataBytes);
-        config.setMappedFileSizeForEntryIndex(indexBytes);
+        config.setSelfId(words[2]);
+        config.setPeers(words[2] + "-127.0.0.1:" + port);
+        config.setStoreBaseDir(words[1]);
+        config.setMappedFileSizeForEntryData(Integer.parseInt(words[3]));
+        config.setMappedFileSizeForEntryIndex(Integer.parseInt(words[4]));
         config.init();
+        return config;
+    }
+
+    private String serve(DLedgerConfig config, int count) throws Exception {
+        NettyServerConfig listener = new NettyServerConfig();
+        listener.setBindAddress("127.0.0.1");
+        DLedgerServer server = new DLedgerServer(config, listener);
+        server.startup();
+        try {
+            for (int round = 0; !server.getMemberState().isLeader(); round++) {
+                if (round == 300) {
+                    throw new IllegalStateException("no leader within 30 s");
+                }
+                Thread.sleep(100);
+            }
+            for (int number = 0; number < count; number++) {
+                AppendEntryRequest request = new AppendEntryRequest();
+                request.setGroup(config.getGroup());
+                request.setRemoteId(config.getSelfId());
+                request.setBody(("served " + number).getBytes(StandardCharsets.UTF_8));
+                AppendEntryResponse answer = server.handleAppend(request).get(10, TimeUnit.SECONDS);
+                if (answer.getCode() != 200) {
+                    throw new IllegalStateException("append answered " + answer.getCode());
+                }
+            }
+            return Long.toString(server.getMemberState().currTerm());
+        } finally {
+            server.shutdown();
+        }
+    }
+
+    private String open(DLedgerConfig config) {
         member = new MemberState(config);
         store = new DLedgerMmapFileStore(config, member);
         store.load();
