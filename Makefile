@@ -12,8 +12,8 @@ PYTEST_ARGUMENTS ?=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-spark test check format lint types docs demo clients bench sim lock \
-	clean distclean
+.PHONY: help setup setup-spark test check format lint types docs demo clients interop-java bench \
+	sim lock clean distclean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -45,6 +45,9 @@ demo: setup-spark ## start a cluster, send, break, replay: the whole project in 
 
 clients: setup ## drive clients written by others against a running cluster
 	$(BIN)/python tests/clients/run.py
+
+interop-java: setup ## hold our files against Java DLedger's own store (needs Maven and a JDK)
+	$(BIN)/python tests/interop/run.py
 
 bench: setup ## measure throughput and fail-over
 	$(BIN)/python -m jepsen_like.bench

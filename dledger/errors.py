@@ -414,6 +414,18 @@ class HardStateLost(Fatal):
         )
 
 
+class HardStateOutdated(Fatal):
+    """Java DLedger ran in this folder after us: our record does not know the votes it gave."""
+
+    def __init__(self, path: str, java_path: str) -> None:
+        self.path = path
+        self.java_path = java_path
+        super().__init__(
+            f"{path} does not know what Java DLedger did here since, which is in {java_path}: "
+            "stop Java, then remove the former to take the folder back"
+        )
+
+
 class MachineFailed(Fatal):
     """The state machine raised while it applied a committed entry."""
 

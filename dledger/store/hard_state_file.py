@@ -213,6 +213,11 @@ class HardStateFile:
         """Path of the file."""
         return self._file.path
 
+    @property
+    def is_first_record(self) -> bool:
+        """Whether nothing was written since the file was made."""
+        return self._sequence == 1
+
     def write(self, record: StoreRecord, *, durable: bool) -> None:
         """Write the record into the slot that does not hold the last durable one."""
         slot = 1 - self._durable_slot

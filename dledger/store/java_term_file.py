@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from dledger.core.hard_state import HardState
 from dledger.errors import LogCorrupt
 from dledger.store.disk import Disk
 
@@ -46,6 +47,13 @@ def read_java_term(disk: Disk, folder: str) -> JavaTerm | None:
     if found is None:
         raise LogCorrupt(path, 0, "no line 'currTerm=<number>' of Java DLedger in it")
     return found
+
+
+def covers(record: HardState, java: JavaTerm) -> bool:
+    """Whether nothing that Java promised is missing in our record."""
+    if java.term == record.term:
+        return java.voted_for == record.voted_for
+    return java.term < record.term
 
 
 def retire_java_term(disk: Disk, folder: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from dledger.entry import BEFORE_FIRST_INDEX, BLANK_BYTES, HEADER_BYTES
-from dledger.errors import DataFolderMismatch, DiskFailed, HardStateLost
+from dledger.errors import DataFolderMismatch, DiskFailed, HardStateLost, HardStateOutdated
 from dledger.store.disk import Disk, DiskLock
 from dledger.store.folder import (
     DATA,
@@ -22,7 +22,8 @@ from dledger.store.folder import (
 from dledger.store.hard_state_file import FILE_NAME as HARD_STATE
 from dledger.store.hard_state_file import HardStateFile, StoreRecord, check_name
 from dledger.store.index_unit import UNIT_BYTES
-from dledger.store.java_term_file import read_java_term, retire_java_term
+from dledger.store.java_term_file import FILE_NAME as JAVA_TERM
+from dledger.store.java_term_file import covers, read_java_term, retire_java_term
 from dledger.store.recovery import Recovered, Recovery
 from dledger.store.segment import SegmentFiles
 from dledger.store.segment_store import SegmentStore
@@ -44,6 +45,7 @@ def open_store(
         DataFolderLocked: another process has the folder open.
         DataFolderMismatch: it belongs to another node or group.
         HardStateLost: there is a log, and no record of term and vote.
+        HardStateOutdated: Java DLedger ran in the folder since.
         LogCorrupt: a record inside the log is broken.
         DiskFailed: any error of the disk.
     """
@@ -82,7 +84,7 @@ def _open_locked(
         hard_state_file, record = opened
         undo.callback(hard_state_file.close)
         _check_identity(path, record, identity)
-    if opened is not None:
+        _check_java_has_not_run(disk, path, hard_state_file, record)
         first_unit = (record.before_begin + 1) * UNIT_BYTES
         drop_discarded(disk, f"{path}/{DATA}", record.segment_bytes, data_found, record.begin_pos)
         drop_discarded(disk, f"{path}/{INDEX}", record.index_segment_bytes, index_found, first_unit)
@@ -140,6 +142,21 @@ def _check_identity(path: str, record: StoreRecord, identity: StoreRecord) -> No
     expected = f"node {identity.node_id} of group {identity.group}"
     if found != expected:
         raise DataFolderMismatch(path, found, expected)
+
+
+def _check_java_has_not_run(
+    disk: Disk, path: str, hard_state_file: HardStateFile, record: StoreRecord
+) -> None:
+    """Refuse a folder to which Java came back: it may have voted, and appended, since.
+
+    A crash may leave Java's term file beside the first record that was made of it, and beside no
+    later one.
+    """
+    java = read_java_term(disk, path)
+    if java is None:
+        return
+    if not (hard_state_file.is_first_record and covers(record.hard_state, java)):
+        raise HardStateOutdated(f"{path}/{HARD_STATE}", f"{path}/{JAVA_TERM}")
 
 
 def _sync_recovered(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from dledger.errors import (
     DataFolderLocked,
     DataFolderMismatch,
     HardStateLost,
+    HardStateOutdated,
     LogCorrupt,
 )
 from dledger.store.disk import OsDisk
@@ -73,6 +75,53 @@ def test_javas_old_term_is_not_believed_twice(tmp_path: Path) -> None:
     (folder / "hard-state").unlink()
     with pytest.raises(HardStateLost):
         reopen(tmp_path)
+
+
+@pytest.mark.parametrize("java", ["voteLeader=n2\ncurrTerm=13\n", "voteLeader=n0\ncurrTerm=12\n"])
+def test_a_folder_in_which_java_ran_since_is_refused_until_our_record_is_removed(
+    java: str, tmp_path: Path
+) -> None:
+    # It may have voted in a newer term, and appended what our record says nothing of.
+    folder = tmp_path / "dledger-n0"
+    store = reopen(tmp_path)
+    store.append(12, Magic.NORMAL, [b"a"])
+    store.begin_sync(HardState(12, "n0")).run()
+    store.close()
+    (folder / "currterm").write_text(java)
+    for _ in range(2):
+        with pytest.raises(HardStateOutdated, match="take the folder back"):
+            reopen(tmp_path)
+    (folder / "hard-state").unlink()
+    store = reopen(tmp_path)
+    assert store.hard_state.term == int(java[-3:])
+    assert store.hard_state.voted_for == java[11:13]
+    assert store.unchecked_through == 0
+    store.close()
+    reopen(tmp_path).close()
+
+
+def test_java_that_ran_before_anything_of_ours_was_recorded_is_noticed_too(tmp_path: Path) -> None:
+    store = reopen(tmp_path)
+    shutil.copytree(tmp_path, tmp_path / "killed", ignore=shutil.ignore_patterns("killed"))
+    store.close()
+    (tmp_path / "killed/dledger-n0/currterm").write_text("voteLeader=n1\ncurrTerm=1\n")
+    with pytest.raises(HardStateOutdated):
+        reopen(tmp_path / "killed")
+
+
+def test_an_adoption_that_a_crash_cut_short_is_finished_at_the_next_start(tmp_path: Path) -> None:
+    folder = tmp_path / "dledger-n0"
+    folder.mkdir()
+    (folder / "currterm").write_text("voteLeader=n2\ncurrTerm=12\n")
+    store = reopen(tmp_path)
+    shutil.copytree(tmp_path, tmp_path / "crashed", ignore=shutil.ignore_patterns("crashed"))
+    store.close()
+    crashed = tmp_path / "crashed" / "dledger-n0"
+    (crashed / "currterm.adopted").rename(crashed / "currterm")
+    store = reopen(tmp_path / "crashed")
+    assert store.hard_state == HardState(12, "n2", -1)
+    store.close()
+    assert not (crashed / "currterm").exists()
 
 
 def test_an_unreadable_term_of_java_is_refused(tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from dledger.cli_offline import dump, verify
 from dledger.core.hard_state import HardState
 from dledger.entry import Magic, decode_entries
 from dledger.errors import HardStateLost
@@ -80,6 +82,21 @@ def test_a_scan_of_javas_index_and_data_finds_them_agreeing(node: Path) -> None:
     assert stale == []
 
 
+@pytest.mark.parametrize("node", NODES, ids=name)
+def test_dump_prints_what_javas_own_reader_printed(node: Path) -> None:
+    printed = CliRunner().invoke(dump, [str(node)])
+    assert (printed.exit_code, printed.stderr) == (0, "")
+    assert printed.stdout == (node / "entries.tsv").read_text()
+
+
+@pytest.mark.parametrize("test", ["main", "tiny", "noop", "divergent/after"])
+def test_verify_finds_the_three_folders_of_a_java_group_sound_and_equal(test: str) -> None:
+    folders = [str(GOLDEN / test / node) for node in ("n0", "n1", "n2")]
+    checked = CliRunner().invoke(verify, folders)
+    assert checked.exit_code == 0, checked.output
+    assert "equal, entry by entry" in checked.output
+
+
 @pytest.mark.parametrize("node", WITH_TERM, ids=name)
 def test_a_folder_of_java_is_adopted_continued_and_reopened(node: Path, tmp_path: Path) -> None:
     shutil.copytree(node, tmp_path / "copy")
@@ -142,6 +159,7 @@ def test_a_log_with_a_cut_head_is_adopted_from_its_first_kept_entry(tmp_path: Pa
     again = open_store(OsDisk(), str(tmp_path / "copy"), StoreConfig(), "g", "n0")
     assert (again.first_index, again.last_index, again.begin_pos) == (18, 40, 1334)
     again.close()
+    assert scan_folder(str(tmp_path / "copy")).verify() == []
 
 
 def test_the_bytes_of_entries_and_index_are_javas_but_for_the_sums(tmp_path: Path) -> None:
