@@ -12,7 +12,7 @@ PYTEST_ARGUMENTS ?=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-spark test check format lint types docs demo clients bench sim lock \
+.PHONY: help setup setup-spark test check format lint types docs demo clients bench sim mutants lock \
 	clean distclean
 
 help: ## print this list
@@ -51,6 +51,9 @@ bench: setup ## measure throughput and fail-over
 
 sim: setup ## simulate 2000 seeds of faults in virtual time
 	$(BIN)/jepsen-like simulate --seeds 2000
+
+mutants: setup ## plant every known mistake in a copy of the code; each must turn a test red
+	$(BIN)/python tests/mutants/run.py
 
 lock: ## write requirements/*.txt anew (for maintainers; needs uv)
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv: run $(BIN)/pip install uv" >&2; exit 1; }
