@@ -13,7 +13,7 @@ PYTEST_ARGUMENTS ?=
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .PHONY: help setup setup-spark test check format lint types docs demo clients interop-java bench \
-	sim lock clean distclean
+	sim mutants lock clean distclean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -54,6 +54,9 @@ bench: setup ## measure throughput and fail-over
 
 sim: setup ## simulate 2000 seeds of faults in virtual time
 	$(BIN)/jepsen-like simulate --seeds 2000
+
+mutants: setup ## plant every known mistake in a copy of the code; each must turn a test red
+	$(BIN)/python tests/mutants/run.py
 
 lock: ## write requirements/*.txt anew (for maintainers; needs uv)
 	@command -v $(UV) >/dev/null || { echo "make lock needs uv: run $(BIN)/pip install uv" >&2; exit 1; }

@@ -47,7 +47,7 @@ def test_an_answer_to_an_earlier_round_confirms_no_read() -> None:
     leader = group["n0"]
     round_before = leader.replica.reads.round  # type: ignore[union-attr]
     leader.replica.request_read(7)
-    outcome(group, "n0")
+    assert outcome(group, "n0") == ([], [])
     for peer in THREE[1:]:
         leader.replica.receive(peer, HeartbeatResponse(1, round_before), group.now)
     assert outcome(group, "n0") == ([], [])
@@ -57,7 +57,7 @@ def test_an_answer_of_another_term_confirms_no_read() -> None:
     group = led_by_n0()
     leader = group["n0"]
     leader.replica.request_read(7)
-    outcome(group, "n0")
+    assert outcome(group, "n0") == ([], [])
     for peer in THREE[1:]:
         leader.replica.receive(peer, HeartbeatResponse(0, 999), group.now)
     assert outcome(group, "n0") == ([], [])

@@ -75,6 +75,17 @@ def test_one_run_is_never_longer_than_a_turn_may_take(store: Forgetful) -> None:
     assert len(cache.take(MAX_RUN_ENTRIES, MAX_RUN_ENTRIES + 4)) == 5
 
 
+def test_entries_beyond_the_room_of_the_cache_are_left_to_the_store(
+    store: Forgetful, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entry_cache, "MAX_CACHED_BYTES", 250)
+    cache = EntryCache(store)
+    for _ in range(5):
+        cache.add(append(store, 1, bytes(100)).entries)
+    assert [cache.take(index, 4)[0].index for index in range(5)] == [0, 1, 2, 3, 4]
+    assert [first for first, _ in store.reads] == [2, 3, 4]
+
+
 @given(
     runs=st.lists(st.integers(1, 9), min_size=1, max_size=30),
     steps=st.lists(st.integers(1, 12), min_size=1),

@@ -1,0 +1,184 @@
+"""Known traps of durability, on the real store; docs/traps.md says which test is for which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+import pytest
+import trio
+
+from dledger.core.hard_state import HardState
+from dledger.driver import Driver
+from dledger.entry import Magic, decode_entries
+from dledger.errors import DiskFailed, MessageMalformed
+from dledger.links import Link
+from dledger.messages import Message, PushResponse, VoteRequest, VoteResponse
+from dledger.pending import PendingAppends
+from dledger.store.log_store import SyncWork
+from jepsen_like.simulation.virtual_disk import PowerCut
+from tests.dledger.core_group import TIMEOUT_S
+from tests.dledger.stored_member import StoredMember
+
+THREE = ["n0", "n1", "n2"]
+LATER = 2 * TIMEOUT_S
+
+
+def granted_to(member: StoredMember, now: float) -> set[str]:
+    return {
+        peer
+        for peer, message in member.leaving(now)
+        if isinstance(message, VoteResponse) and message.granted
+    }
+
+
+@pytest.mark.parametrize("steps", range(6))
+def test_a_vote_that_a_power_cut_took_back_was_told_to_nobody(steps: int) -> None:
+    member = StoredMember("n0", THREE)
+    member.receive("n1", VoteRequest(1, -1, -1, pre=False), LATER)
+    told = granted_to(member, LATER)
+    member.disk.steps_left = steps
+    try:
+        member.sync(LATER)
+        told |= granted_to(member, LATER)
+    except PowerCut:
+        assert steps < 2  # the write of the record, and its sync
+    member.cut_power(LATER)
+    member.receive("n2", VoteRequest(1, -1, -1, pre=False), 2 * LATER)
+    told |= granted_to(member, 2 * LATER)
+    member.sync(2 * LATER)
+    told |= granted_to(member, 2 * LATER)
+    assert len(told) == 1
+
+
+def test_a_candidate_whose_record_cannot_be_written_asks_for_no_votes() -> None:
+    member = StoredMember("n0", THREE)
+    member.replica.tick(LATER)
+    member.leaving(LATER)
+    member.receive("n1", VoteResponse(1, granted=True, pre=True), LATER)
+    member.disk.sync_fails = True
+    with pytest.raises(DiskFailed):
+        member.sync(LATER)
+    assert member.leaving(LATER) == []
+    with pytest.raises(DiskFailed):
+        member.sync(LATER)
+
+
+def exchanges(steps: int) -> Iterator[tuple[StoredMember, int]]:
+    """A leader and a follower in turns, until the follower loses its power after so many calls.
+
+    A sync is told of one turn after it ran, when more has been written: only what was there when
+    it began may be acknowledged then.
+    """
+    leader, follower = StoredMember("n0", ["n0", "n1"]), StoredMember("n1", ["n0", "n1"])
+    acknowledged = -1
+    now = LATER
+    leader.replica.tick(now)
+    follower.disk.steps_left = steps
+    ran: dict[str, SyncWork] = {}
+    for turn in range(40):
+        now += 0.01
+        if leader.replica.acks is not None:
+            leader.propose([b"turn %d " % turn * 10] * 3)
+        for member, other in ((leader, follower), (follower, leader)):
+            if turn % 2 and (work := ran.pop(member.name, None)) is not None:
+                member.carry_out_writes()  # what arrived since is written, and not synced
+                member.synced(work, now)
+            for _, message in member.leaving(now):
+                if isinstance(message, PushResponse):
+                    acknowledged = max(acknowledged, message.match)
+                other.receive(member.name, message, now)
+            yield follower, acknowledged
+            if turn % 2 == 0:
+                ran[member.name] = member.run_sync()
+
+
+@pytest.mark.parametrize("steps", range(20, 140, 6))
+def test_what_was_acknowledged_is_there_after_a_power_cut(steps: int) -> None:
+    acknowledged = -1
+    cut = False
+    try:
+        for reached in exchanges(steps):
+            follower, acknowledged = reached
+    except PowerCut:
+        cut = True
+    assert cut, "the power never went"
+    follower.cut_power(0.0)
+    store = follower.store
+    assert store.last_index >= acknowledged
+    found = 0
+    while found <= store.last_index:
+        found += len(decode_entries(store.read(found, store.last_index, 1000)))
+    if steps > 60:
+        assert acknowledged > 0
+
+
+def test_a_restarted_member_is_in_no_older_term_than_its_log() -> None:
+    # The entries of a term reach the disk before the record of the term does.
+    member = StoredMember("n0", THREE)
+    member.store.append(7, Magic.NORMAL, [b"an entry of term 7"])
+    member.store.begin_sync(None).run()
+    member.cut_power(0.0)
+    assert member.store.last_term == 7
+    assert member.store.hard_state == HardState(7, None, -1)
+    assert member.replica.state.term == 7
+
+
+class DeafLink:
+    """A connection to a peer, which notes that something was sent."""
+
+    connected = True
+
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+
+    def send(self, frame: bytes) -> None:
+        self.frames.append(frame)
+
+
+async def test_a_failed_sync_ends_the_driver_and_lets_no_promise_out() -> None:
+    member = StoredMember("n0", THREE)
+    member.replica.elector.postpone(trio.current_time())
+    links = {peer: DeafLink() for peer in ("n1", "n2")}
+    driver = Driver(
+        member.replica,
+        member.store,
+        member.writer,
+        member.batches,
+        PendingAppends(),
+        cast("dict[str, Link]", links),
+        lambda messages: None,
+    )
+    member.disk.sync_fails = True
+    question: Message = VoteRequest(1, -1, -1, pre=False)
+    driver.received("n1", [question])
+    try:
+        with pytest.raises(DiskFailed), trio.fail_after(1):
+            await driver.run()
+    finally:
+        driver.close()
+    assert [link.frames for link in links.values()] == [[], []]
+
+
+def test_bytes_that_rot_on_the_leaders_disk_are_not_taken_by_a_follower() -> None:
+    leader, follower = StoredMember("n0", ["n0", "n1"]), StoredMember("n1", ["n0", "n1"])
+    now = LATER
+    leader.replica.tick(now)
+    refused = 0
+    for _ in range(20):
+        now += 0.01
+        for member, other in ((leader, follower), (follower, leader)):
+            for _, message in member.leaving(now):
+                payload = getattr(message, "payload", b"")
+                if payload:
+                    rotten = payload[:-1] + bytes((payload[-1] ^ 1,))
+                    with pytest.raises(MessageMalformed):
+                        other.receive(member.name, message._replace(payload=rotten), now)  # type: ignore[call-arg]
+                    refused += 1
+                other.receive(member.name, message, now)
+            member.sync(now)
+        if leader.replica.acks is not None and refused < 3:
+            leader.propose([b"a body"])
+    assert refused >= 3
+    assert follower.store.last_index == leader.store.last_index
+    assert follower.store.chain_at(2) == leader.store.chain_at(2)

@@ -1,0 +1,150 @@
+"""Tries one mutant: a copy of the project with the mistake in it, and the tests it names."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.mutants.mutant_list import Mutant, MutantUnusable
+from tests.mutants.outcome_recorder import FILE_VARIABLE
+
+# The slowest test named takes some seconds; a mutant that takes this long hangs.
+TRIAL_SECONDS = 120
+RECORDER = "tests.mutants.outcome_recorder"
+
+
+class Verdict(Enum):
+    """What became of a mutant."""
+
+    NOTICED = "noticed"
+    SURVIVED = "survived"
+    UNUSABLE = "unusable"  # the list and the code do not fit
+    NONSENSE = "nonsense"  # the mutated module does not import, or a test failed for no good reason
+    HUNG = "hung"
+
+
+class Trial(NamedTuple):
+    """One mutant, what became of it, and why."""
+
+    mutant: Mutant
+    verdict: Verdict
+    reason: str
+
+
+class Workshop:
+    """A copy of the project in a temporary folder, in which one mutant after the other is tried."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def try_out(self, mutant: Mutant) -> Trial:
+        """Plant the mutant, run its tests, take it out again."""
+        try:
+            mutant.check_tests(self.folder)
+            text = mutant.mutated(self.folder)
+        except MutantUnusable as error:
+            return Trial(mutant, Verdict.UNUSABLE, str(error))
+        path = self.folder / mutant.file
+        whole = path.read_text(encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
+        try:
+            return Trial(mutant, *self._judge(mutant))
+        except subprocess.TimeoutExpired:
+            return Trial(mutant, Verdict.HUNG, f"not over after {TRIAL_SECONDS} s")
+        finally:
+            path.write_text(whole, encoding="utf-8")
+
+    def red_without_a_mutant(self, tests: Sequence[str]) -> list[str]:
+        """Those of the tests that fail in the copy as it is, each with its error."""
+        status, outcomes, output = self._run_tests(sorted(set(tests)), timeout=None)
+        red = [f"{outcome['test']}: {outcome['error']}" for outcome in outcomes if outcome["red"]]
+        return red or ([] if status == 0 else [_last_line(output)])
+
+    def _judge(self, mutant: Mutant) -> tuple[Verdict, str]:
+        # Asked for its file, so that a module found elsewhere on the path is not taken for ours.
+        code = f"import {mutant.module} as module; print(module.__file__)"
+        imported = self._python("-c", code, timeout=TRIAL_SECONDS)
+        if imported.stdout.strip() != str(self.folder / mutant.file):
+            return Verdict.NONSENSE, f"does not import: {_last_line(imported.stderr)}"
+        status, outcomes, output = self._run_tests(mutant.tests, TRIAL_SECONDS)
+        if status not in (0, 1) or not outcomes:
+            return Verdict.NONSENSE, f"pytest ended with status {status}: {_last_line(output)}"
+        for outcome in outcomes:
+            if outcome["red"] and not outcome["verdict"]:
+                return Verdict.NONSENSE, f"{outcome['test']}: {outcome['error']}"
+        for test in mutant.tests:
+            if not any(o["red"] for o in outcomes if _is_case_of(str(o["test"]), test)):
+                return Verdict.SURVIVED, f"{test} stays green"
+        return Verdict.NOTICED, str(next(o["error"] for o in outcomes if o["red"]))
+
+    def _run_tests(
+        self, tests: Sequence[str], timeout: float | None
+    ) -> tuple[int, list[dict[str, object]], str]:
+        outcomes = self.folder / "outcomes.jsonl"
+        outcomes.write_text("", encoding="utf-8")
+        ended = self._python(
+            *("-m", "pytest", "-q", "--tb=no", "-p", "no:cacheprovider", "-p", RECORDER, *tests),
+            timeout=timeout,
+        )
+        lines = outcomes.read_text(encoding="utf-8").splitlines()
+        return ended.returncode, [json.loads(line) for line in lines], ended.stdout + ended.stderr
+
+    def _python(self, *arguments: str, timeout: float | None) -> subprocess.CompletedProcess[str]:
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(self.folder),
+            # Compiled files are told apart by size and second: too coarse for what happens here.
+            "PYTHONDONTWRITEBYTECODE": "1",
+            FILE_VARIABLE: str(self.folder / "outcomes.jsonl"),
+        }
+        return subprocess.run(
+            [sys.executable, *arguments],
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+
+
+@contextmanager
+def workshops(project: Path, count: int) -> Iterator[list[Workshop]]:
+    """So many copies of the project's packages and tests; gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="dledger-mutants-") as base:
+        made = []
+        for number in range(count):
+            folder = Path(base).resolve() / str(number)
+            copy_project(project, folder)
+            made.append(Workshop(folder))
+        yield made
+
+
+def copy_project(project: Path, folder: Path) -> None:
+    """Copy what tests run with: packages, tests, settings."""
+    settings = project / "pyproject.toml"
+    tables = tomllib.loads(settings.read_text(encoding="utf-8"))
+    packages = tables["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    folder.mkdir()
+    shutil.copy(settings, folder)
+    for name in [*packages, "tests"]:
+        shutil.copytree(project / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+def _is_case_of(case: str, test: str) -> bool:
+    return case == test or case.startswith(test + "[")
+
+
+def _last_line(output: str) -> str:
+    lines = output.strip().splitlines()
+    return lines[-1] if lines else "it said nothing"
