@@ -26,10 +26,13 @@ class Operation(StrEnum):
     STATUS = "status"
     APPEND = "append"
     ENTRIES = "entries"
+    TRANSFER = "transfer"
 
 
 class Request(NamedTuple):
-    """One question. `numbers` are body sizes (APPEND), or first index and wait (ENTRIES)."""
+    """One question. `numbers` are body sizes (APPEND), or first index and wait (ENTRIES); the
+    payload holds bodies (APPEND), or the new leader's name or nothing (TRANSFER).
+    """
 
     request_id: int
     operation: Operation

@@ -1,4 +1,4 @@
-"""Answers clients of a node: status, append, entries. One request at a time on a connection."""
+"""Answers clients of a node: status, append, entries, transfer. One request at a time."""
 
 from __future__ import annotations
 
@@ -36,6 +36,10 @@ class ServedNode(Protocol):
         """As in Node."""
         ...
 
+    async def transfer_leadership(self, target: str | None = None) -> str:
+        """As in Node."""
+        ...
+
     def entries(self, first: int, max_bytes: int) -> list[Entry]:
         """As in Node."""
         ...
@@ -64,6 +68,8 @@ class ClientServer:
                 return encode_answer(request.request_id, self._node.status().as_dict())
             if request.operation is Operation.APPEND:
                 return await self._append(request)
+            if request.operation is Operation.TRANSFER:
+                return await self._transfer(request)
             return await self._entries(request)
         except DLedgerError as error:
             fields: dict[str, object] = {
@@ -77,6 +83,11 @@ class ClientServer:
         appended = await self._node.append_many(split_bodies(request))
         rows = [[entry.index, entry.term, entry.pos] for entry in appended]
         return encode_answer(request.request_id, rows)
+
+    async def _transfer(self, request: Request) -> bytes:
+        target = request.payload.decode("utf-8", "backslashreplace") or None
+        leader = await self._node.transfer_leadership(target)
+        return encode_answer(request.request_id, leader)
 
     async def _entries(self, request: Request) -> bytes:
         if len(request.numbers) != 2:
