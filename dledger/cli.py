@@ -50,6 +50,7 @@ def commands() -> None:
       dledger append --dir /tmp/log hello world     two entries, on a quorum's disks
       dledger tail --dir /tmp/log --follow          every committed entry
       dledger status --dir /tmp/log                 who leads, how far everyone is
+      dledger transfer --dir /tmp/log --to n1       let another member lead
       dledger verify /tmp/log                       check the files, nodes running or not
     """
 
@@ -298,6 +299,24 @@ async def _statuses(client: GroupClient, nodes: list[str]) -> dict[str, dict[str
         except GroupUnreachable as error:
             found[node_id] = {"problem": error.problem}
     return found
+
+
+@commands.command()
+@group_options
+@click.option("--to", "target", help="The member to lead; else the one with the longest log.")
+@click.option("--timeout", default=10.0, show_default=True, help="Seconds to wait for a leader.")
+def transfer(
+    folder: Path | None, peers: str | None, group: str, target: str | None, timeout: float
+) -> None:
+    """Hand leadership to another member, without waiting for an election timeout.
+
+    Appends are refused for a moment. If the member does not take over within an election timeout,
+    the old leader goes on, and the exit status says so.
+    """
+    name, members = _members(folder, peers, group)
+    if target is not None and target not in members:
+        raise ConfigInvalid("--to", f"{target} is not one of {', '.join(members)}")
+    click.echo(f"{trio.run(GroupClient(name, members).transfer, target, timeout)} leads {name}")
 
 
 commands.add_command(dump)

@@ -173,6 +173,20 @@ class GroupClient:
         """
         return open_session(NetworkWay(LeaderConnection(self)), ttl_s, timeout_s)
 
+    async def transfer(self, target: str | None, timeout_s: float) -> str:
+        """Hand leadership to `target`, or to the member with the longest log; the new leader.
+
+        Raises GroupUnreachable, RemoteError (TransferFailed: the old leader goes on).
+        """
+        async with self._leader(timeout_s) as connection:
+            payload = (target or "").encode()
+            try:
+                leader, _ = await connection.ask(Operation.TRANSFER, payload=payload)
+            except (OSError, trio.BrokenResourceError) as error:
+                problem = f"the connection to {connection.node_id} broke; see who leads now"
+                raise GroupUnreachable(problem) from error
+        return str(leader)
+
     async def entries(self, first: int, *, wait_ms: int = 0) -> list[Entry]:
         """Committed entries from `first`, from any node that answers. Raises GroupUnreachable."""
         problems = []

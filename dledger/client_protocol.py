@@ -26,6 +26,7 @@ class Operation(StrEnum):
     STATUS = "status"
     APPEND = "append"
     ENTRIES = "entries"
+    TRANSFER = "transfer"
     SESSION_OPEN = "session_open"
     SESSION_APPEND = "session_append"
     SESSION_KEEP_ALIVE = "session_keep_alive"
@@ -33,7 +34,8 @@ class Operation(StrEnum):
 
 
 class Request(NamedTuple):
-    """One question. `numbers` are body sizes (APPEND), or first index and wait (ENTRIES).
+    """One question. `numbers` are body sizes (APPEND), or first index and wait (ENTRIES); the
+    payload holds bodies (APPEND), or the new leader's name or nothing (TRANSFER).
 
     For those of sessions see `dledger.session_protocol`.
     """

@@ -1,4 +1,4 @@
-"""Answers clients of a node: status, append, entries. One request at a time on a connection."""
+"""Answers clients of a node: status, append, entries, transfer. One request at a time."""
 
 from __future__ import annotations
 
@@ -48,6 +48,10 @@ class ServedNode(Protocol):
         """As in Node."""
         ...
 
+    async def transfer_leadership(self, target: str | None = None) -> str:
+        """As in Node."""
+        ...
+
     def entries(self, first: int, max_bytes: int) -> list[Entry]:
         """As in Node."""
         ...
@@ -78,6 +82,8 @@ class ClientServer:
                 return await self._append(request)
             if request.operation in SESSION_OPERATIONS:
                 return await self._session(request)
+            if request.operation is Operation.TRANSFER:
+                return await self._transfer(request)
             return await self._entries(request)
         except DLedgerError as error:
             fields: dict[str, object] = {
@@ -98,6 +104,11 @@ class ClientServer:
             raise SessionsOff
         answers = await self._node.sessions.carry_out(decode_session_request(request))
         return encode_session_answers(request.request_id, answers)
+
+    async def _transfer(self, request: Request) -> bytes:
+        target = request.payload.decode("utf-8", "backslashreplace") or None
+        leader = await self._node.transfer_leadership(target)
+        return encode_answer(request.request_id, leader)
 
     async def _entries(self, request: Request) -> bytes:
         if len(request.numbers) != 2:

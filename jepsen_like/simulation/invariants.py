@@ -7,6 +7,7 @@ history up to there, so one comparison stands for a whole log.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
 from dledger.core.hard_state import HardState
@@ -60,6 +61,7 @@ class Invariants:
         self.witnesses = {name: Witness(name) for name in names}
         self.quorum = len(names) // 2 + 1
         self.committed: list[int] = []  # chain sum of every entry known committed, by index
+        self._commit_terms: list[int] = []  # the term in which each of them was committed
         self._sums: list[int] = []  # the machine's sum after each applied entry, by index
         self._leaders: dict[int, str] = {}  # by term
         self._entries: dict[tuple[int, int], int] = {}  # (term, index) -> chain sum
@@ -250,7 +252,7 @@ class Invariants:
             )
 
     def _elected(self, witness: Witness, term: int) -> None:
-        # A leader of an older term, elected by votes that were long on their way, commits nothing.
+        # Nor does a leader of an older term harm a lease: it commits nothing.
         for name, (lease_term, until_s) in self._leases.items():
             if name != witness.name and lease_term < term and until_s > self._now_s:
                 raise InvariantViolated(
@@ -274,7 +276,9 @@ class Invariants:
                 "leaders have a quorum's votes",
                 f"{witness.name} leads term {term} by the votes of {voters}",
             )
-        last = len(self.committed) - 1
+        # What later terms committed is none of its business: it may have been elected by votes
+        # that were long on their way, and learns of its successor only now.
+        last = bisect_left(self._commit_terms, term) - 1
         if last >= 0 and (
             len(witness.chains) <= last or witness.chains[last] != self.committed[last]
         ):
@@ -304,6 +308,7 @@ class Invariants:
             return
         self._check_quorum(witness, index)
         self.committed.extend(witness.chains[len(self.committed) : index + 1])
+        self._commit_terms += [witness.term] * (len(self.committed) - len(self._commit_terms))
 
     def _check_quorum(self, witness: Witness, index: int) -> None:
         """The first to commit: a quorum of disks must have it, counted from outside."""

@@ -6,24 +6,39 @@ bug is planted in this process only, and only while a run lasts: nothing in the 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from dledger.core.entry_handler import EntryHandler, Truncation
+from dledger.core.forwarded_reads import ForwardedReads
+from dledger.core.forwarded_reads import _Waiting as _Forwarded
 from dledger.core.hard_state import HardState
 from dledger.core.leader_elector import LeaderElector
+from dledger.core.leader_lease import LeaderLease
 from dledger.core.ledger_view import LedgerView
+from dledger.core.member_reads import MemberReads
 from dledger.core.member_state import MemberState
+from dledger.core.open_reads import OpenReads
 from dledger.core.quorum_ack_checker import QuorumAckChecker
-from dledger.core.read_index import ReadIndex, _Waiting
+from dledger.core.read_index import ReadIndex, ReadReady, _Waiting
 from dledger.core.replica import Outgoing, Replica
 from dledger.entry import HEADER_BYTES
-from dledger.messages import Message, PushRequest, PushResponse, VoteRequest, VoteResponse
+from dledger.messages import (
+    HeartbeatResponse,
+    Message,
+    PushRequest,
+    PushResponse,
+    ReadResponse,
+    VoteRequest,
+    VoteResponse,
+)
 from dledger.session_table import FrozenSession, SessionTable, Verdict
 from dledger.store import walk
 from dledger.store.segment_store import SegmentStore
 from dledger.store.sync_work import SegmentSyncWork
+from jepsen_like.simulation.virtual_clock import ROUNDING_S, VirtualClock
 from jepsen_like.simulation.virtual_disk import VirtualDisk
 
 
@@ -242,6 +257,92 @@ def _read_without_round() -> list[Replacement]:
 @_bug("read-before-own-commit", "a new leader serves reads before its term has committed")
 def _read_before_own_commit() -> list[Replacement]:
     return [Replacement(Replica, "commits_in_own_term", property(lambda self: True))]
+
+
+@_bug("follower-read-without-asking", "a follower serves a read from what it knows itself")
+def _follower_read_without_asking() -> list[Replacement]:
+    def add(self: ForwardedReads, ticket: int) -> None:
+        self._waiting.append(_Forwarded(ticket, -1))
+
+    def question(self: ForwardedReads, *_: object) -> None:
+        return
+
+    requested = MemberReads.request
+
+    def request(self: MemberReads, ticket: int, committed: int | None) -> None:
+        requested(self, ticket, committed)
+        self.answered(ReadResponse(0, 0, -1), 0)
+
+    return [
+        Replacement(ForwardedReads, "add", add),
+        Replacement(ForwardedReads, "question", question),
+        Replacement(MemberReads, "request", request),
+    ]
+
+
+@_bug("answer-covers-later-reads", "an answer serves reads that came after its question")
+def _answer_covers_later_reads() -> list[Replacement]:
+    answered = ForwardedReads.answer
+
+    def answer(self: ForwardedReads, response: ReadResponse) -> list[ReadReady]:
+        self._number = max(self._number, response.number + 1)
+        return answered(self, response._replace(number=self._number))
+
+    return [Replacement(ForwardedReads, "answer", answer)]
+
+
+@_bug("reads-never-end", "a read that nobody answers waits for ever")
+def _reads_never_end() -> list[Replacement]:
+    return [Replacement(OpenReads, "expire", lambda self, now: [])]
+
+
+# --- leases -------------------------------------------------------------------------------------
+
+
+@_bug("lease-ignores-drift", "a leader takes its voters' clocks for as fast as its own")
+def _lease_ignores_drift() -> list[Replacement]:
+    made = LeaderLease.__init__
+
+    def make(self: LeaderLease, *arguments: Any) -> None:
+        made(self, *arguments)
+        self._share = 1.0
+
+    return [Replacement(LeaderLease, "__init__", make)]
+
+
+@_bug("clocks-beyond-bound", "clocks drift three times as much as was declared")
+def _clocks_beyond_bound() -> list[Replacement]:
+    def rate(self: VirtualClock) -> float:
+        return max(0.1, 1.0 + 3.0 * (self.rate - 1.0))
+
+    def reads(self: VirtualClock, true_s: float) -> float:
+        return self._offset_s + true_s * rate(self)
+
+    def shows_at(self: VirtualClock, local_s: float) -> float:
+        return (local_s - self._offset_s) / rate(self) + ROUNDING_S
+
+    return [
+        Replacement(VirtualClock, "reads", reads),
+        Replacement(VirtualClock, "shows_at", shows_at),
+    ]
+
+
+@_bug("lease-from-answer", "a lease counts from the answer, not from the heartbeat")
+def _lease_from_answer() -> list[Replacement]:
+    received = Replica.receive
+
+    def receive(self: Replica, sender: str, message: Message, now: float) -> None:
+        lease = self.lease
+        if lease is not None and isinstance(message, HeartbeatResponse) and message.promised_ms:
+            lease._rounds = deque([(message.round, now)])
+        received(self, sender, message, now)
+
+    return [Replacement(Replica, "receive", receive)]
+
+
+@_bug("lease-kept-in-transfer", "a leader that told another to stand still trusts its lease")
+def _lease_kept_in_transfer() -> list[Replacement]:
+    return [Replacement(LeaderLease, "end", lambda self: None)]
 
 
 # --- sessions -----------------------------------------------------------------------------------

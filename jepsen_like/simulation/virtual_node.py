@@ -60,7 +60,7 @@ class VirtualNode:
         )
         clocks = Chance(swarm.seed, f"clock of {name}")
         # The ends of what is allowed, more often than not.
-        rate = 1.0 + leadership.clock_spread * clocks.choice((-1, 1, clocks.uniform(-1, 1)))
+        rate = 1.0 + leadership.clock_spread * clocks.choice((-1, -1, 1, 1, clocks.uniform(-1, 1)))
         self.clock = VirtualClock(rate, clocks.uniform(0.0, LONGEST_UPTIME_S))
         self._store_config = StoreConfig(
             segment_bytes=swarm.segment_bytes,

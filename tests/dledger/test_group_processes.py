@@ -103,6 +103,18 @@ def test_a_killed_leader_loses_nothing_that_was_acknowledged(members: Members) -
     assert [body for body in bodies if body] == [*[f"before-{n}" for n in range(20)], "after"]
 
 
+def test_leadership_goes_where_the_operator_sends_it(members: Members) -> None:
+    folder = members.folder
+    for target in ("n0", "n1", "n2"):
+        assert (
+            dledger("transfer", "--dir", folder, "--to", target).stdout == f"{target} leads group\n"
+        )
+    dledger("append", "--dir", folder, "one")
+    assert dledger("transfer", "--dir", folder).stdout in ("n0 leads group\n", "n1 leads group\n")
+    refused = dledger("transfer", "--dir", folder, "--to", "n9", ok=False)
+    assert refused.stderr == "dledger: --to: n9 is not one of n0, n1, n2\n"
+
+
 def test_members_end_with_the_process_that_runs_them(members: Members) -> None:
     members.group.kill()
     members.group.communicate(timeout=10)

@@ -21,6 +21,9 @@ from dledger.messages import (
     Phase,
     PushRequest,
     PushResponse,
+    ReadRequest,
+    ReadResponse,
+    TimeoutNow,
     VoteRequest,
     VoteResponse,
 )
@@ -47,12 +50,15 @@ def pushes(draw: st.DrawFn) -> PushRequest:
 
 
 messages: st.SearchStrategy[Message] = st.one_of(
-    st.builds(VoteRequest, numbers, numbers, numbers, st.booleans()),
+    st.builds(VoteRequest, numbers, numbers, numbers, st.booleans(), st.booleans()),
     st.builds(VoteResponse, numbers, st.booleans(), st.booleans()),
     pushes(),
     st.builds(PushResponse, numbers, phases, st.booleans(), *[numbers] * 6),
     st.builds(Heartbeat, numbers, numbers, numbers),
-    st.builds(HeartbeatResponse, numbers, numbers),
+    st.builds(HeartbeatResponse, numbers, numbers, numbers),
+    st.builds(TimeoutNow, numbers),
+    st.builds(ReadRequest, numbers, numbers),
+    st.builds(ReadResponse, numbers, numbers, numbers),
 )
 
 

@@ -107,6 +107,20 @@ def leads_without_a_committed_entry(checks: Invariants) -> None:
     checks.after_turn("c", replica("c", [1, 2], role=Role.LEADER, term=2, durable=1))
 
 
+@breaks("leases exclude leaders")
+def leads_while_another_has_a_lease(checks: Invariants) -> None:
+    checks.lease("a", term=1, until_s=7.5, now_s=7.0)
+    for voter in "bc":
+        checks.synced(voter, 1, HardState(2, "c"))
+    checks.released("b", "c", VoteResponse(2, granted=True, pre=False))
+    checks.after_turn("c", replica("c", [1, 1], role=Role.LEADER, term=2, durable=1))
+
+
+@breaks("reads are answered")
+def leaves_a_read_waiting(checks: Invariants) -> None:
+    checks.reads_end("a", [7.0, 5.0], now=9.1, wait_s=4.0)
+
+
 @breaks("log matching")
 def writes_another_entry_of_a_term(checks: Invariants) -> None:
     checks.written("c", 1, [(1, 99)])
