@@ -29,6 +29,8 @@ from tests.dledger.test_node import Group as NodeGroup
 from tests.dledger.test_node import Register, running
 
 THREE = ["n0", "n1", "n2"]
+# So long that a follower is stopped, or back, before its leader gives up, on a busy machine too.
+SLOW_ELECTION_MS = 1500
 # Twelve files for a hundred entries of 1 KiB, as in Java's test.
 TEN_KIB = StoreConfig(segment_bytes=10 * 1024, index_segment_bytes=960, max_body_bytes=2048)
 
@@ -184,7 +186,9 @@ def test_every_third_push_of_entries_is_lost_and_each_append_is_committed() -> N
 async def test_appends_that_no_quorum_answers_end_and_more_than_may_wait_are_refused(
     tmp_path: Path,
 ) -> None:
-    async with two_nodes(tmp_path, max_pending_entries=20) as (group, leader, follower):
+    settings = {"max_pending_entries": 20, "election_timeout_ms": SLOW_ELECTION_MS}
+    async with two_nodes(tmp_path, **settings) as members:
+        group, leader, follower = members
         await leader.append(b"both have it")
         await group.stop(follower)
         answers = Answers(20)
@@ -203,8 +207,8 @@ async def test_appends_that_no_quorum_answers_end_and_more_than_may_wait_are_ref
 async def test_an_append_that_waits_for_a_follower_is_committed_when_it_returns(
     tmp_path: Path,
 ) -> None:
-    # Slow to step down, so that the follower is back before the leader gives up.
-    async with two_nodes(tmp_path, election_timeout_ms=1500) as (group, leader, follower):
+    async with two_nodes(tmp_path, election_timeout_ms=SLOW_ELECTION_MS) as members:
+        group, leader, follower = members
         for number in range(2):
             await group.stop(follower)
             answers = Answers(1)

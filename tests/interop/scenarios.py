@@ -191,8 +191,10 @@ def cut_and_restarted(place: Place) -> str:
     check_content(java_reads(place, place.folder / "ours", sizes), wanted)
     write_javas(place.java, place.folder / "javas", shape)
     place.java.open(place.folder / "javas", *sizes)
-    back = len(place.java.rows()) - len(wanted)
-    return f"{len(wanted)} entries; in Java's own folder {back} came back"
+    javas = place.java.rows()
+    place.java.close()
+    ours_goes_on(place, place.folder / "javas", NODE, javas)  # we read there what Java reads
+    return f"{len(wanted)} entries; in Java's own folder {len(javas) - len(wanted)} came back"
 
 
 # --- ours goes on with Java's ---------------------------------------------------------------------
