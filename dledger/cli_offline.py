@@ -17,7 +17,9 @@ from rich.console import Console
 from rich.table import Table
 
 from dledger.entry import HEADER_BYTES
+from dledger.store.disk import OsDisk
 from dledger.store.scan import EntryPlace, StoreScan, scan_folder
+from dledger.store.snapshot_folder import SnapshotFolder
 
 # The columns of one line of `dump`; sums are printed as Java prints them, signed.
 COLUMNS = (
@@ -116,7 +118,7 @@ def _report_problems(scan: StoreScan) -> None:
     type=click.Path(exists=True, file_okay=False, path_type=Path),
 )
 def verify(folders: tuple[Path, ...], as_json: bool) -> None:
-    """Check the files in FOLDERS: every header, both sums, the index; and compare the folders.
+    """Check the files in FOLDERS: every header, both sums, the index, the snapshots; and compare.
 
     A folder made by `dledger group` stands for all its members. Several folders are compared
     entry by entry, up to what all of them record as committed: equal chain sums mean equal
@@ -166,7 +168,10 @@ def _verify_one(folder: Path) -> _Report:
         first_index=first_index,
         last_index=last_index,
         committed=scan.committed,
-        problems=[f"{p.path} at byte {p.offset}: {p.text}" for p in problems],
+        problems=[
+            *(f"{p.path} at byte {p.offset}: {p.text}" for p in problems),
+            *SnapshotFolder(OsDisk(), scan.folder).problems(),
+        ],
     )
 
 

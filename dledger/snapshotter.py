@@ -84,9 +84,12 @@ class Snapshotter:
             self._wanted = trio.Event()
             waiting, self._waiting = self._waiting, []
             if waiting or self._is_due():
-                answer = await self._attempt(self._machine)
-                for waiter in waiting:
-                    waiter.give(answer)
+                answer: Snapshot | DLedgerError = NodeClosing()
+                try:
+                    answer = await self._attempt(self._machine)
+                finally:
+                    for waiter in waiting:
+                        waiter.give(answer)
             await self._remove_discarded()
 
     def close(self) -> None:

@@ -86,6 +86,16 @@ class SnapshotFolder:
             self._useless.add(index)
         return Found(None, problems)
 
+    def problems(self) -> list[str]:
+        """Read every snapshot through; what is wrong with those that are broken."""
+        found = []
+        for index in self.indexes():
+            try:
+                SnapshotReader(self._disk, self._file(index)).verify()
+            except SnapshotCorrupt as error:
+                found.append(str(error))
+        return found
+
     def write(
         self, header: SnapshotHeader, chunks: Iterable[bytes], stop: Callable[[], bool]
     ) -> Snapshot | None:

@@ -9,14 +9,18 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
+from click.testing import CliRunner
 
 import dledger
+from dledger.cli_offline import verify
 from dledger.errors import OutsideLog
 from dledger.local_group import free_ports
 from dledger.store.scan import scan_folder
+from dledger.store.snapshot_folder import SnapshotFolder
 
 SEGMENT_BYTES = 4096
 
@@ -252,6 +256,18 @@ async def test_a_node_whose_snapshots_are_all_broken_says_what_is_missing(member
         assert member.machine.bodies == bodies(600)
 
 
+async def test_verify_reads_snapshots_through(member: Member) -> None:
+    async with member.running() as node:
+        await node.append_many(bodies(30))
+        await node.snapshot()
+    assert CliRunner().invoke(verify, [str(member.folder)]).exit_code == 0
+    break_file(member.snapshots / member.files()[0])
+    told = CliRunner().invoke(verify, [str(member.folder)])
+    assert told.exit_code == 1
+    assert member.files()[0] in told.output
+    assert "CRC" in told.output
+
+
 async def test_without_the_snapshot_the_whole_log_is_replayed_if_it_is_there(
     member: Member,
 ) -> None:
@@ -320,7 +336,8 @@ async def test_a_node_that_closes_gives_up_the_snapshot_it_writes(member: Member
 
     async def take(node: dledger.Node) -> None:
         try:
-            await node.snapshot()
+            with trio.fail_after(5):
+                await node.snapshot()
         except dledger.DLedgerError as error:
             outcomes.append(error)
 
@@ -335,6 +352,38 @@ async def test_a_node_that_closes_gives_up_the_snapshot_it_writes(member: Member
     assert [type(error) for error in outcomes] == [dledger.NodeClosing]
     with pytest.raises(dledger.NodeClosing):
         await node.snapshot()
+
+
+async def test_whoever_waits_is_answered_though_the_node_closes_right_behind_the_writing(
+    member: Member, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered, leave = threading.Event(), threading.Event()
+    write = SnapshotFolder.write
+
+    def slow(*arguments: Any) -> object:
+        snapshot = write(*arguments)
+        entered.set()
+        leave.wait(10)
+        return snapshot
+
+    monkeypatch.setattr(SnapshotFolder, "write", slow)
+    outcomes: list[str] = []
+
+    async def take(node: dledger.Node) -> None:
+        try:
+            with trio.fail_after(5):
+                outcomes.append(type(await node.snapshot()).__name__)
+        except dledger.NodeClosing as error:
+            outcomes.append(type(error).__name__)
+
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery, member.running() as node:
+            await node.append_many(bodies(20))
+            nursery.start_soon(take, node)
+            assert await trio.to_thread.run_sync(entered.wait, 10)
+            threading.Timer(0.2, leave.set).start()
+    assert outcomes == ["NodeClosing"]
+    assert len(member.files()) == 1
 
 
 async def test_a_machine_that_raises_while_it_is_saved_goes_on(member: Member) -> None:
