@@ -164,6 +164,11 @@ class _WithSnapshots(WithSessions):
 
     machine: StateMachine
 
+    @property
+    def snapshot_format(self) -> str:
+        """The name of what `snapshot` gives: the table's, then the machine's own."""
+        return f"sessions/1 {getattr(self.machine, 'snapshot_format', '')}".rstrip()
+
     def snapshot(self) -> Iterator[bytes]:
         """The table and the machine as they are now. Later entries do not show in it."""
         assert isinstance(self.machine, Snapshots)

@@ -315,7 +315,10 @@ def test_a_machine_without_snapshots_gets_no_wrapper_with_them() -> None:
 
     assert not isinstance(WithSessions(Bare()), Snapshots)
     assert not hasattr(WithSessions(Bare()), "snapshot")
-    assert isinstance(WithSessions(Ledger()), Snapshots)
+    with_snapshots = WithSessions(Ledger())
+    assert isinstance(with_snapshots, Snapshots)
+    name = "snapshot_format"  # optional, and so not in the protocol
+    assert getattr(with_snapshots, name) == "sessions/1"
 
 
 def test_a_snapshot_does_not_see_what_is_applied_after_it_was_taken() -> None:
