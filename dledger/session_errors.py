@@ -37,14 +37,16 @@ class SessionExpired(Rejected):
 
 
 class SessionFull(Rejected):
-    """Too many appends of this session have an unknown outcome, or too many were given at once."""
+    """Too much of this session would wait for an answer: what was given now, and what earlier
+    calls that were cancelled or timed out have left. Nothing of this call was appended.
+    """
 
-    def __init__(self, unsettled: int, limit: int) -> None:
+    def __init__(self, unsettled: int, unsettled_bytes: int) -> None:
         self.unsettled = unsettled
-        self.limit = limit
+        self.unsettled_bytes = unsettled_bytes
         super().__init__(
-            f"{unsettled} appends of this session would wait for an answer, at most {limit} may: "
-            "append fewer at once, or call settle() until it returns"
+            f"{unsettled} appends ({unsettled_bytes} bytes) of this session would wait for an "
+            "answer: append fewer at once, or call settle() until it returns"
         )
 
 

@@ -169,8 +169,8 @@ class Session:
             raise SessionExpired(self.id)
         count = len(self._unsettled) + len(bodies)
         total = self._unsettled_bytes + sum(map(len, bodies))
-        if count > MOST_UNSETTLED or (len(bodies) < count and total > MOST_UNSETTLED_BYTES):
-            raise SessionFull(count, MOST_UNSETTLED)
+        if count > MOST_UNSETTLED or total > MOST_UNSETTLED_BYTES:
+            raise SessionFull(count, total)
         first = self._next
         self._unsettled.extend(enumerate(bodies, first))
         self._unsettled_bytes = total
@@ -222,7 +222,8 @@ class Session:
                 self._in_log, self._ended = before, True
                 raise SessionExpired(self.id)
             settled += self._take(batch, answers)
-        await trio.lowlevel.checkpoint()
+        if not settled:
+            await trio.lowlevel.checkpoint()  # never behind an answer: a deadline would lose it
         return settled
 
     def _batch(self) -> list[tuple[int, bytes]]:

@@ -1,8 +1,9 @@
-"""A counter on three real processes whose leader is killed again and again."""
+"""A counter on three real processes whose leader is killed again and again, and frozen."""
 
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 import trio
 
 import dledger
-from dledger.client import GroupUnreachable
+from dledger.client import ANSWER_TIMEOUT_S, GroupUnreachable
 from dledger.local_group import free_ports
 
 KILLS = 4
@@ -46,6 +47,12 @@ class Members:
         process = self._processes[node_id]
         process.kill()
         process.communicate(timeout=10)
+
+    def freeze(self, node_id: str) -> None:
+        self._processes[node_id].send_signal(signal.SIGSTOP)
+
+    def thaw(self, node_id: str) -> None:
+        self._processes[node_id].send_signal(signal.SIGCONT)
 
     async def leader(self) -> str:
         for _ in range(600):
@@ -101,7 +108,7 @@ class Load:
 
 
 @pytest.mark.slow
-async def test_increments_in_sessions_are_counted_exactly_through_kills_of_the_leader(
+async def test_increments_in_sessions_are_counted_exactly_through_kills_and_a_freeze_of_the_leader(
     members: Members,
 ) -> None:
     await members.leader()
@@ -116,6 +123,12 @@ async def test_increments_in_sessions_are_counted_exactly_through_kills_of_the_l
             members.kill(leader)
             await trio.sleep(0.2)
             members.start(leader)
+        frozen = await members.leader()
+        members.freeze(frozen)
+        assert await members.leader() != frozen
+        await trio.sleep(ANSWER_TIMEOUT_S + 0.5)  # sessions turn from the frozen one to the other
+        members.thaw(frozen)  # what it was sent before is answered by nobody, or refused
+        await trio.sleep(0.5)
         await members.leader()
         load.over = True
     async with members.client.session() as session:

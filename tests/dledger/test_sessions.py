@@ -176,6 +176,24 @@ async def test_an_append_that_hangs_is_unknown_and_is_not_applied_twice(
         assert way.register.bodies == [b"one", b"two"]
 
 
+async def test_an_answer_that_came_in_time_is_not_lost_to_the_deadline(
+    autojump_clock: object,
+) -> None:
+    async with scripted() as (way, session):
+        carry_out = way.carry_out
+
+        async def slow(command: SessionCommand) -> list[SessionAnswer]:
+            answers = await carry_out(command)
+            scope.cancel()  # between the answer and the caller
+            return answers
+
+        way.carry_out = slow  # type: ignore[method-assign]
+        with trio.CancelScope() as scope:
+            assert (await session.append(b"one")).result == 1
+        way.carry_out = carry_out  # type: ignore[method-assign]
+        assert not scope.cancelled_caught
+
+
 async def test_after_the_end_of_a_session_a_first_append_certainly_did_not_happen(
     autojump_clock: object,
 ) -> None:
