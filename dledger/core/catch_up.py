@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import Enum
 
+from dledger.change_errors import (
+    LearnerBehind,
+)
 from dledger.core.configuration import Configuration
 from dledger.core.configuration_change import AddLearner, AddVoter, Change
 from dledger.entry import BEFORE_FIRST_INDEX
-from dledger.errors import LearnerBehind
 
 # After so many rounds a learner will never be faster than the clients (the number of the thesis).
 MAX_ROUNDS = 10

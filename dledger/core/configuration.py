@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from dledger.change_errors import (
+    ConfigurationInvalid,
+)
 from dledger.core.quorum import Quorum, quorum_of
-from dledger.errors import ConfigurationInvalid
 
 # Nine voters already lose more to counting than they win in safety.
 MAX_VOTERS = 9

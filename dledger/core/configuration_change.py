@@ -12,15 +12,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from dledger.core.configuration import Configuration
-from dledger.errors import (
+from dledger.change_errors import (
     AlreadyJoint,
-    InvariantBroken,
     MemberUnknown,
     NotAStep,
     NotJoint,
     NoVoters,
     TooManyVotersChanged,
+)
+from dledger.core.configuration import Configuration
+from dledger.errors import (
+    InvariantBroken,
 )
 
 

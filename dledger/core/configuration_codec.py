@@ -30,6 +30,9 @@ from typing import NamedTuple
 
 import msgpack
 
+from dledger.change_errors import (
+    ConfigurationInvalid,
+)
 from dledger.core.configuration import (
     MAX_ADDRESS_CHARACTERS,
     MAX_ID_BYTES,
@@ -38,7 +41,9 @@ from dledger.core.configuration import (
     Configuration,
 )
 from dledger.entry import BEFORE_FIRST_INDEX
-from dledger.errors import ConfigurationInvalid, ConfigurationMalformed
+from dledger.errors import (
+    ConfigurationMalformed,
+)
 
 VERSION = 1
 

@@ -23,6 +23,11 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from dledger.change_errors import (
+    ChangePending,
+    ChangeRefused,
+    ConfigurationMoved,
+)
 from dledger.core.configuration import Configuration
 from dledger.core.configuration_change import (
     Change,
@@ -33,7 +38,9 @@ from dledger.core.configuration_change import (
 )
 from dledger.core.configuration_codec import NumberedConfiguration
 from dledger.entry import BEFORE_FIRST_INDEX
-from dledger.errors import ChangePending, ChangeRefused, ConfigurationMoved, InvariantBroken
+from dledger.errors import (
+    InvariantBroken,
+)
 
 
 class ChangeOutcome(NamedTuple):

@@ -2,6 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dledger.change_errors import (
+    LearnerBehind,
+)
 from dledger.core.catch_up import (
     MAX_ROUNDS,
     NEARLY_NONE_ENTRIES,
@@ -13,7 +16,6 @@ from dledger.core.catch_up import (
     new_voters,
 )
 from dledger.core.configuration_change import AddLearner, AddVoter, Promote, Remove, change
-from dledger.errors import LearnerBehind
 from tests.dledger.configurations import address_of, configuration
 
 TIMEOUT_S = 0.5

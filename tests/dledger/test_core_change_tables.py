@@ -11,6 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from dledger.change_errors import (
+    AlreadyJoint,
+    ChangeRefused,
+    MemberUnknown,
+    NotJoint,
+    NoVoters,
+    TooManyVotersChanged,
+)
 from dledger.core.configuration import Configuration
 from dledger.core.configuration_change import (
     AddLearner,
@@ -22,14 +30,6 @@ from dledger.core.configuration_change import (
     enter_joint,
     leave_joint,
     simple,
-)
-from dledger.errors import (
-    AlreadyJoint,
-    ChangeRefused,
-    MemberUnknown,
-    NotJoint,
-    NoVoters,
-    TooManyVotersChanged,
 )
 from tests.dledger.etcd_tables import Case, read_table, tables
 

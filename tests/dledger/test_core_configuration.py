@@ -5,6 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dledger.change_errors import (
+    ConfigurationInvalid,
+)
 from dledger.core.configuration import (
     MAX_ADDRESS_CHARACTERS,
     MAX_ID_BYTES,
@@ -17,7 +20,10 @@ from dledger.core.configuration_codec import (
     decode_configuration,
     encode_configuration,
 )
-from dledger.errors import ConfigurationInvalid, ConfigurationMalformed, MessageMalformed
+from dledger.errors import (
+    ConfigurationMalformed,
+    MessageMalformed,
+)
 from dledger.store.hard_state_file import MAX_NAME_BYTES
 from tests.dledger.configurations import address_of, configuration, configurations
 

@@ -4,6 +4,16 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from dledger.change_errors import (
+    AlreadyJoint,
+    ChangeRefused,
+    ConfigurationInvalid,
+    MemberUnknown,
+    NotAStep,
+    NotJoint,
+    NoVoters,
+    TooManyVotersChanged,
+)
 from dledger.core.configuration import MAX_VOTERS, Configuration
 from dledger.core.configuration_change import (
     AddLearner,
@@ -21,15 +31,7 @@ from dledger.core.configuration_change import (
     simple,
 )
 from dledger.errors import (
-    AlreadyJoint,
-    ChangeRefused,
-    ConfigurationInvalid,
-    MemberUnknown,
-    NotAStep,
-    NotJoint,
-    NoVoters,
     Rejected,
-    TooManyVotersChanged,
 )
 from tests.dledger.configurations import (
     address_of,

@@ -4,6 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dledger.change_errors import (
+    AlreadyJoint,
+    ChangePending,
+    ChangeRefused,
+    ConfigurationMoved,
+    NotAStep,
+    NotJoint,
+    NoVoters,
+)
 from dledger.core.configuration import Configuration
 from dledger.core.configuration_change import (
     AddLearner,
@@ -18,14 +27,7 @@ from dledger.core.configuration_change import (
 from dledger.core.configuration_codec import NumberedConfiguration
 from dledger.core.membership import Membership
 from dledger.errors import (
-    AlreadyJoint,
-    ChangePending,
-    ChangeRefused,
-    ConfigurationMoved,
     InvariantBroken,
-    NotAStep,
-    NotJoint,
-    NoVoters,
 )
 from tests.dledger.configurations import address_of, changes, configuration, quorums_meet
 

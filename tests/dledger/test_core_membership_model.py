@@ -12,6 +12,9 @@ from random import Random
 
 import pytest
 
+from dledger.change_errors import (
+    ChangeRefused,
+)
 from dledger.core import membership
 from dledger.core.configuration import Configuration
 from dledger.core.configuration_change import (
@@ -32,7 +35,6 @@ from dledger.core.configuration_codec import (
 )
 from dledger.core.membership import Membership
 from dledger.core.quorum import JointQuorum, VoteOutcome
-from dledger.errors import ChangeRefused
 from tests.dledger.configurations import address_of, configuration
 
 NAMES = "abcdef"
