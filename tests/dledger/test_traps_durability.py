@@ -9,12 +9,13 @@ import pytest
 import trio
 
 from dledger.core.hard_state import HardState
+from dledger.core.member_state import Role
 from dledger.driver import Driver
 from dledger.entry import Magic, decode_entries
-from dledger.errors import DiskFailed, MessageMalformed
+from dledger.errors import DiskFailed, LeadershipLost, MessageMalformed
 from dledger.links import Link
-from dledger.messages import Message, PushResponse, VoteRequest, VoteResponse
-from dledger.pending import PendingAppends
+from dledger.messages import Heartbeat, Message, PushResponse, VoteRequest, VoteResponse
+from dledger.pending import Outcome, PendingAppends
 from dledger.store.log_store import SyncWork
 from jepsen_like.simulation.virtual_disk import PowerCut
 from tests.dledger.core_group import TIMEOUT_S
@@ -182,3 +183,37 @@ def test_bytes_that_rot_on_the_leaders_disk_are_not_taken_by_a_follower() -> Non
     assert refused >= 3
     assert follower.store.last_index == leader.store.last_index
     assert follower.store.chain_at(2) == leader.store.chain_at(2)
+
+
+async def test_a_leader_that_steps_down_tells_those_who_wait_that_it_does_not_know() -> None:
+    member = StoredMember("n0", THREE)
+    state = member.replica.state
+    leads = trio.Event()
+    links = {peer: DeafLink() for peer in ("n1", "n2")}
+    driver = Driver(
+        member.replica,
+        member.store,
+        member.writer,
+        member.batches,
+        PendingAppends(),
+        cast("dict[str, Link]", links),
+        lambda messages: leads.set() if state.role is Role.LEADER else None,
+    )
+    try:
+        driver.received("n1", [])  # its election timeout ran out long ago
+        granted = [VoteResponse(1, granted=True, pre=pre) for pre in (True, False)]
+        driver.received("n1", granted)
+        with trio.fail_after(5):
+            await leads.wait()
+        outcomes: list[Outcome] = []
+        driver.submit([b"open"], 4, outcomes.append)
+        driver.received("n1", [])
+        assert outcomes == []
+        driver.received("n1", [Heartbeat(9, -1, 1)])
+        assert len(outcomes) == 1
+        lost = outcomes[0]
+        assert isinstance(lost, LeadershipLost)
+        assert (lost.index, lost.term, lost.leader) == (1, 1, "n1")
+        assert not lost.retry_safe
+    finally:
+        driver.close()

@@ -129,3 +129,40 @@ def test_a_heartbeat_of_an_old_term_does_not_make_a_member_wait() -> None:
     deadline = member.replica.elector.deadline
     member.replica.receive("n1", Heartbeat(3, -1, 1), 0.4)
     assert member.replica.elector.deadline == deadline
+
+
+def test_a_pre_candidate_that_hears_its_leader_again_follows_it() -> None:
+    member = Member("n0", THREE)
+    member.replica.receive("n1", Heartbeat(1, -1, 1), 0.0)
+    member.replica.tick(LATER)
+    assert (member.role, member.replica.state.leader) == (Role.PRE_CANDIDATE, None)
+    member.replica.receive("n1", Heartbeat(1, -1, 2), LATER)
+    assert (member.role.value, member.replica.state.leader) == ("follower", "n1")
+
+
+def test_a_leader_that_steps_down_for_want_of_a_quorum_names_no_leader() -> None:
+    group = Group([[], [], []])
+    leader = group.elect("n0")
+    group.now += 3 * TIMEOUT_S
+    leader.replica.tick(group.now)
+    assert (leader.role, leader.replica.state.leader) == (Role.FOLLOWER, None)
+
+
+@pytest.mark.parametrize(("term", "granted"), [(4, False), (5, False), (6, True)])
+def test_a_pre_vote_is_granted_only_for_a_term_that_is_still_to_come(
+    term: int, granted: bool
+) -> None:
+    member = Member("n0", THREE, hard_state=HardState(5))
+    member.replica.receive("n1", VoteRequest(term, 9, 9, pre=True), LATER)
+    [(_, answer)] = votes(member.leaving(LATER))
+    assert answer == VoteResponse(max(term, 5), granted, pre=True)
+
+
+def test_a_pre_vote_granted_for_another_term_counts_nothing() -> None:
+    member = Member("n0", THREE, hard_state=HardState(5))
+    member.replica.tick(LATER)
+    for term in (5, 7):
+        member.replica.receive("n1", VoteResponse(term, granted=True, pre=True), LATER)
+    assert (member.role, member.term) == (Role.PRE_CANDIDATE, 5)
+    member.replica.receive("n1", VoteResponse(6, granted=True, pre=True), LATER)
+    assert (member.role.value, member.term) == ("candidate", 6)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from dledger.core.member_state import Role
 from dledger.core.replica import Outgoing
+from dledger.errors import NotLeader
 from dledger.messages import Heartbeat, HeartbeatResponse
 from tests.dledger.core_group import Group
 
@@ -38,3 +41,13 @@ def test_answers_from_an_earlier_leadership_confirm_no_read_of_the_next_one() ->
         for number in range(1, last_round + 1):
             leader.replica.receive(peer, HeartbeatResponse(first_term, number), group.now)
     assert leader.replica.take_messages(group.now).reads_ready == []
+
+
+def test_a_member_that_led_before_takes_no_more_reads() -> None:
+    # Taken, such a read would wait for rounds that nobody sends.
+    group = Group([[], [], []])
+    leader = group.elect("n0")
+    leader.replica.receive("n1", Heartbeat(9, -1, 1), group.now)
+    with pytest.raises(NotLeader) as caught:
+        leader.replica.request_read(1)
+    assert caught.value.leader == "n1"
