@@ -25,6 +25,9 @@ from jepsen_like.simulation.virtual_node import VirtualNode
 SEEDS_WITH_SESSIONS = 0.4
 # How often a leader looks for sessions to end.
 EXPIRY_INTERVAL_S = 0.5
+# Clients that get no answers send ever more seldom, as the product's do: a group whose log grows
+# faster than its slowest disk takes it would not catch up in the time that it is given.
+LONGEST_PAUSE_S = 1.0
 # A batch that takes a client's time; more say nothing new.
 MOST_BODIES_AT_ONCE = 3
 
@@ -61,7 +64,8 @@ class SessionWorkload:
         self._over = True
 
     def _again(self, client: _Client) -> None:
-        self._around.loop.after(self._chance.wait_s(self._every_s), self._step, client)
+        mean_s = min(self._every_s * (1 << min(client.unanswered, 10)), LONGEST_PAUSE_S)
+        self._around.loop.after(self._chance.wait_s(mean_s), self._step, client)
 
     def _step(self, client: _Client) -> None:
         if not self._over:
@@ -104,6 +108,7 @@ class SessionWorkload:
 
     def send(self, client: _Client, command: SessionCommand) -> None:
         """One attempt, at a node that takes itself for the leader, or at any."""
+        client.unanswered += 1
         nodes = self._leaders() or self._nodes
         node = self._chance.choice(nodes)
 
@@ -126,6 +131,7 @@ class _Client:
     """Sends again whatever is not answered, also while an earlier attempt is on its way."""
 
     def __init__(self, workload: SessionWorkload) -> None:
+        self.unanswered = 0  # attempts since the last answer
         self._workload = workload
         self._session: int | None = None
         self._first = 1  # the sequence of the first token
@@ -159,6 +165,7 @@ class _Client:
         answers = _answers(outcome)
         if not answers:
             return
+        self.unanswered = 0
         match command:
             case OpenSession():
                 if self._session is None:
