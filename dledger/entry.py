@@ -124,16 +124,6 @@ def body_bytes(body: Body) -> int:
     return len(body)
 
 
-def body_crc(body: bytes | memoryview) -> int:
-    """CRC-32 of a body. Zero means "unchecked" in the file, so a sum of zero is stored as one."""
-    return crc32(body) or 1
-
-
-def chain_crc(previous: int, header_prefix: bytes | memoryview, body_sum: int) -> int:
-    """The running sum over the log: previous sum, the first 36 header bytes, the body's sum."""
-    return crc32(_BODY_CRC.pack(body_sum), crc32(header_prefix, previous)) or 1
-
-
 def encode(
     magic: int, index: int, term: int, pos: int, previous_chain: int, body: Body
 ) -> tuple[bytes, int]:

@@ -168,9 +168,7 @@ def _sync_recovered(
     index_pos = first.first_index * UNIT_BYTES
     index.mark_dirty(start for start in index.starts if start + index.segment_bytes > index_pos)
     for files in (data, index):
-        for file in files.take_dirty():
-            file.sync()
-        files.settle()
+        files.sync_dirty()
         disk.sync_folder(files.folder)
 
 

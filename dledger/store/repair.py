@@ -107,10 +107,8 @@ def _mend(
     stack.callback(index.close)
     repair = _Repair(data, source, index, max(broken.committed, copy.committed))
     repair.run(broken.walker(check_sums=True), broken.log_begin())
-    for files in (data, index):
-        for file in files.take_dirty():
-            file.sync()
-        files.settle()
+    data.sync_dirty()
+    index.sync_dirty()
     return repair.repaired
 
 

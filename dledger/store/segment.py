@@ -221,6 +221,12 @@ class SegmentFiles:
         self._dirty.clear()
         return list(self._syncing.values())
 
+    def sync_dirty(self) -> None:
+        """Make durable, here and now, what was written."""
+        for file in self.take_dirty():
+            file.sync()
+        self.settle()
+
     def settle(self) -> None:
         """The work of `take_dirty` is over."""
         self._syncing = {}

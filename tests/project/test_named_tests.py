@@ -19,8 +19,8 @@ def missing(names: Iterable[str], files: Iterable[Path]) -> list[str]:
     """Which of `names` no file is, and no file holds."""
     there: set[str] = set()
     for path in files:
-        there |= {path.name, *DEFINED.findall(path.read_text(encoding="utf-8"))}
-        there |= {str(parent) for parent in [path.relative_to(PROJECT)]}
+        there |= {path.name, str(path.relative_to(PROJECT))}
+        there.update(DEFINED.findall(path.read_text(encoding="utf-8")))
     return sorted(name for name in names if name not in there)
 
 
