@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dledger.batches import Batches
-from dledger.core.entry_handler import Accepted, NoopEntry, Truncation, Write
+from dledger.core.entry_handler import Accepted, NoopEntry, Restart, Truncation, Write
 from dledger.entry import Body, Magic
 from dledger.entry_cache import EntryCache
 from dledger.errors import InvariantBroken
@@ -33,6 +33,10 @@ class LogWriter:
             self._batches.forget()
             self.cache.forget()
             self._store.truncate_after(write.index)
+        elif isinstance(write, Restart):
+            self._batches.forget()
+            self.cache.forget()
+            self._store.restart(write.begin)
         elif isinstance(write, NoopEntry):
             self.append(write.term, Magic.NOOP, (b"",), write.index)
 

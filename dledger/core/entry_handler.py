@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import MemberState
+from dledger.core.snapshot_offer import LogBegin
 from dledger.errors import InvariantBroken
 from dledger.messages import Phase, PushRequest, PushResponse
 
@@ -30,7 +31,13 @@ class NoopEntry(NamedTuple):
     term: int
 
 
-Write = Accepted | Truncation | NoopEntry
+class Restart(NamedTuple):
+    """Drop the whole log, and begin an empty one: a snapshot stands for what was before."""
+
+    begin: LogBegin
+
+
+Write = Accepted | Truncation | NoopEntry | Restart
 
 
 class EntryHandler:
@@ -47,7 +54,7 @@ class EntryHandler:
         self._view = view
         self.verified = -1
         self.ack_due = False
-        self.epoch = 0  # truncations so far: what a sync saw before one says nothing after it
+        self.epoch = 0  # cuts of the log so far: what a sync saw before one says nothing after it
         self.writes: list[Write] = []
 
     def enter_term(self) -> None:
@@ -74,6 +81,17 @@ class EntryHandler:
     def commit(self, committed: int) -> None:
         """Follow the leader's commit index, as far as the logs are known to agree."""
         self._state.commit(min(committed, self.verified))
+
+    def restart_log(self, begin: LogBegin) -> None:
+        """Drop the log for a snapshot's sake; SnapshotReceiver says when that is safe."""
+        before = begin.before_index
+        self._view.restart(before, begin.before_term)
+        self._state.durable = before
+        self.verified = before
+        self.ack_due = False
+        self.epoch += 1
+        self.writes.append(Restart(begin))
+        self.commit(before)
 
     def acknowledgement(self) -> PushResponse | None:
         """What a finished sync allows to acknowledge, once."""

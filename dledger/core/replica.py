@@ -31,11 +31,15 @@ from dledger.core.member_state import MemberState, Role, RoleEvent
 from dledger.core.quorum_ack_checker import QuorumAckChecker
 from dledger.core.read_index import ReadIndex
 from dledger.core.replica_config import ReplicaConfig
+from dledger.core.snapshot_offer import NO_SNAPSHOTS, SnapshotSource
+from dledger.core.snapshot_receiver import SnapshotReceiver
 from dledger.core.turn_output import Messages, Outgoing, Writes
 from dledger.errors import InvariantBroken, LeadershipMoving, NotLeader
 from dledger.messages import (
     Heartbeat,
     HeartbeatResponse,
+    InstallSnapshot,
+    InstallSnapshotResponse,
     Message,
     PushRequest,
     PushResponse,
@@ -60,6 +64,7 @@ class Replica:
         batches: BatchSizer,
         random: Callable[[], float],
         now: float,
+        snapshots: SnapshotSource = NO_SNAPSHOTS,
     ) -> None:
         if config.self_id not in config.voters:
             raise InvariantBroken(f"{config.self_id} is not one of {sorted(config.voters)}")
@@ -69,6 +74,8 @@ class Replica:
         self.elector = LeaderElector(self.state, view, config, random, now)
         self.handler = EntryHandler(self.state, view)
         self.handler.enter_term()
+        self.receiver = SnapshotReceiver(self.state, view, self.handler)
+        self._snapshots = snapshots
         self.dispatchers: dict[str, EntryDispatcher] = {}
         self.acks: QuorumAckChecker | None = None
         self.handover = Handover(config, self.state, view)
@@ -92,7 +99,7 @@ class Replica:
             return
         if message.term > self.state.term and not self._is_granted_pre_vote(message):
             self._follow_term(message.term, now)
-        if isinstance(message, PushRequest | Heartbeat | TimeoutNow):
+        if isinstance(message, PushRequest | Heartbeat | TimeoutNow | InstallSnapshot):
             self._receive_from_leader(sender, message, now)
         elif isinstance(message, VoteResponse):
             self._receive_vote_response(sender, message, now)
@@ -148,6 +155,13 @@ class Replica:
         else:
             self._acknowledge_to_leader()
 
+    @property
+    def awaits_snapshot(self) -> bool:
+        """Whether the log begins behind what is applied: the state machine has to be given the
+        snapshot that stands for the difference, once the log reaches its last entry.
+        """
+        return self.state.applied < self.view.before_begin
+
     def applied_to(self, index: int) -> None:
         """The state machine has everything up to `index`."""
         self.state.apply(index)
@@ -196,6 +210,9 @@ class Replica:
         if state.leader is not None and question is not None:
             self._promise(state.leader, question)
         self._outgoing.extend(Outgoing(*a) for a in reads.answers(state.term, state.applied))
+        if state.leader is not None:
+            for answer in self.receiver.take_answers():
+                self._promise(state.leader, answer)
         for peer, dispatcher in self.dispatchers.items():
             for push in dispatcher.pump(state.committed, now):
                 self._outgoing.append(Outgoing(peer, push))
@@ -328,7 +345,9 @@ class Replica:
         self.acks = QuorumAckChecker(state.voters, state.quorum, state.term)
         self._reads.lead(state)
         self.dispatchers = {
-            peer: EntryDispatcher(peer, state.term, self.view, self._batches, now)
+            peer: EntryDispatcher(
+                peer, state.term, self.view, self._batches, now, self._snapshots
+            )
             for peer in state.others
         }
         self._broadcast_heartbeat(now)
@@ -356,7 +375,10 @@ class Replica:
     # --- following ----------------------------------------------------------------------------
 
     def _receive_from_leader(
-        self, sender: str, message: PushRequest | Heartbeat | TimeoutNow, now: float
+        self,
+        sender: str,
+        message: PushRequest | Heartbeat | TimeoutNow | InstallSnapshot,
+        now: float,
     ) -> None:
         state = self.state
         if message.term < state.term:
@@ -381,6 +403,9 @@ class Replica:
             promised_ms = self.elector.promised_ms
             self._promise(sender, HeartbeatResponse(state.term, message.round, promised_ms))
             return
+        if isinstance(message, InstallSnapshot):
+            self.receiver.handle(message)
+            return
         answer = self.handler.handle(message)
         if answer is not None:
             self._promise(sender, answer)
@@ -395,7 +420,10 @@ class Replica:
     # --- leading ------------------------------------------------------------------------------
 
     def _receive_as_leader(
-        self, sender: str, message: PushResponse | HeartbeatResponse | ReadRequest, now: float
+        self,
+        sender: str,
+        message: PushResponse | HeartbeatResponse | ReadRequest | InstallSnapshotResponse,
+        now: float,
     ) -> None:
         if isinstance(message, ReadRequest):
             self._reads.request_of(sender, message, self._committed_for_reads)
@@ -404,6 +432,9 @@ class Replica:
         if isinstance(message, HeartbeatResponse):
             dispatcher.last_answer_at = now
             self._reads.confirm(sender, message)
+            return
+        if isinstance(message, InstallSnapshotResponse):
+            dispatcher.receive_install(message, now)
             return
         dispatcher.receive(message, now)
         self._acknowledge(sender, message.match)

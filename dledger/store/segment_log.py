@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
 from dledger.core.ledger_view import LedgerView, TermRun
+from dledger.core.snapshot_offer import LogBegin
 from dledger.entry import BEFORE_FIRST_INDEX, BLANK_BYTES, HEADER_BYTES, Body, Header, decode_header
 from dledger.errors import DiskFailed, Fatal, InvariantBroken, LogCorrupt, OutsideLog
 from dledger.store.batch import BatchFacts
@@ -78,7 +79,7 @@ class SegmentLog:
 
     @property
     def epoch(self) -> int:
-        """Grows by one with every truncation."""
+        """Grows by one with every truncation and restart."""
         return self._epoch
 
     @property
@@ -256,18 +257,66 @@ class SegmentLog:
         pos -= pos % self._data.segment_bytes
         if pos <= self._begin_pos:
             return
-        low, high = self.first_index, index  # low lies before pos, high does not
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self._unit(middle).pos < pos:
-                low = middle
-            else:
-                high = middle
-        self._before_begin_chain = self.chain_at(low)
-        self._view.discard_before(high)
+        last = self._last_before(pos, index)
+        self._before_begin_chain = self.chain_at(last)
+        self._view.discard_before(last + 1)
         self._begin_pos = pos
         while len(self._segments) > 1 and self._segments[0].pos < pos:
             self._segments.pop(0)
+
+    def _last_before(self, pos: int, index: int) -> int:
+        """The last entry that ends at `pos` or before; `index` is one that does not."""
+        low, high = self.first_index - 1, index
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._unit(middle).end <= pos:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    def begin_for(self, index: int) -> LogBegin:
+        """Where the log of a member begins that is given the state after entry `index`.
+
+        Raises OutsideLog unless that entry or the one behind it is in this log.
+        """
+        before, pos = self.first_index - 1, self._begin_pos
+        if index != before:
+            segment_pos = self._unit(index).pos
+            segment_pos -= segment_pos % self._data.segment_bytes
+            if segment_pos > pos:
+                before, pos = self._last_before(segment_pos, index), segment_pos
+        return LogBegin(before, self.term_at(before), self.chain_at(before), pos)
+
+    def _begin_anew(self, begin: LogBegin) -> list[str]:
+        """Drop everything, in memory; the files that are no part of the log any more.
+
+        On disk only what lies at the new beginning or behind it is cut, which has to be gone before
+        a record may name that beginning.
+
+        Raises InvariantBroken: the log holds the entry that the new one begins behind, or that one
+        lies before what is committed.
+        """
+        before, pos = begin.before_index, begin.pos
+        if before <= self._committed or self.term_at(before) == begin.before_term:
+            raise InvariantBroken(
+                f"restart behind entry {before} of term {begin.before_term}: committed is "
+                f"{self._committed}, the log ends with {self.last_index}"
+            )
+        epoch = self._epoch + 1
+        keep = min(before - 1, self.last_index)
+        if keep >= self.first_index and self._unit(keep).end > pos:
+            keep = self._last_before(pos, keep)
+        self.truncate_after(max(keep, self.first_index - 1))
+        segment_pos = pos - pos % self._data.segment_bytes
+        dropped = self._data.forget_before(segment_pos)
+        dropped += self._index.forget_before((before + 1) * UNIT_BYTES)
+        self._view.restart(before, begin.before_term)
+        self._before_begin_chain = self._last_chain = begin.before_chain
+        self._begin_pos = self._end_pos = pos
+        self._segments = [SegmentBegin(segment_pos, before + 1)]
+        self._epoch = epoch
+        return dropped
 
     def _truncate_index(self, index: int) -> None:
         """Zero the units behind `index`. No sync: recovery compares them with the data."""
