@@ -8,7 +8,7 @@ later is found by its sums. Names are the index in 20 digits.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from dledger.errors import SnapshotCorrupt
@@ -46,7 +46,10 @@ class SnapshotFolder:
         self._useless: set[int] = set()
 
     def open(self) -> None:
-        """Create the folder, and remove what was being written when the process stopped."""
+        """Create the folder, and remove what was being written when the process stopped.
+
+        The part of a snapshot that was being received stays: see IncomingSnapshot.
+        """
         self._disk.make_folder(self.path)
         for name in self._disk.list(self.path):
             if name.endswith(_NEW_SUFFIX):
@@ -69,7 +72,7 @@ class SnapshotFolder:
         """
         problems: list[str] = []
         for index in self.indexes():
-            path = self._file(index)
+            path = self.file(index)
             try:
                 reader = SnapshotReader(self._disk, path)
                 problem = judge(reader.header)
@@ -91,7 +94,7 @@ class SnapshotFolder:
         found = []
         for index in self.indexes():
             try:
-                SnapshotReader(self._disk, self._file(index)).verify()
+                SnapshotReader(self._disk, self.file(index)).verify()
             except SnapshotCorrupt as error:
                 found.append(str(error))
         return found
@@ -106,7 +109,7 @@ class SnapshotFolder:
         """
         new, path = (
             f"{self.path}/{header.index:0{NAME_DIGITS}d}{_NEW_SUFFIX}",
-            self._file(header.index),
+            self.file(header.index),
         )
         if new.rpartition("/")[2] in self._disk.list(self.path):
             self._disk.remove(new)  # an attempt that failed could not be removed
@@ -129,9 +132,33 @@ class SnapshotFolder:
         self._useless.discard(header.index)
         return Snapshot(header, path, size)
 
-    def keep_newest(self, count: int) -> None:
-        """Remove the useless ones, and of the others all but the newest `count`."""
-        kept = set(self.indexes()[:count])
+    def adopt(self, part: str, header: SnapshotHeader, size: int) -> Snapshot:
+        """Make a file of this folder, which is whole and synced, a snapshot; durable on return."""
+        path = self.file(header.index)
+        self._disk.rename(part, path)
+        self._disk.sync_folder(self.path)
+        self._useless.discard(header.index)
+        return Snapshot(header, path, size)
+
+    def read_piece(self, snapshot: Snapshot, offset: int, size: int) -> bytes:
+        """These bytes of a snapshot's file."""
+        file = self._disk.open(snapshot.path, writable=False)
+        try:
+            return file.read(size, offset)
+        finally:
+            file.close()
+
+    def reader(self, snapshot: Snapshot) -> SnapshotReader:
+        """Reads the file. Raises SnapshotCorrupt."""
+        return SnapshotReader(self._disk, snapshot.path)
+
+    def look_at_all_again(self) -> None:
+        """What was useless may serve another end."""
+        self._useless.clear()
+
+    def keep_newest(self, count: int, needed: Collection[int] = ()) -> None:
+        """Remove the useless ones, and of the others all but the newest `count` and the needed."""
+        kept = {*self.indexes()[:count], *needed}
         for name in self._disk.list(self.path):
             if name.endswith(_SUFFIX):
                 index = start_of(name[: -len(_SUFFIX)])
@@ -139,5 +166,6 @@ class SnapshotFolder:
                     self._disk.remove(f"{self.path}/{name}")
                     self._useless.discard(index)
 
-    def _file(self, index: int) -> str:
+    def file(self, index: int) -> str:
+        """The path of the snapshot of entry `index`."""
         return f"{self.path}/{index:0{NAME_DIGITS}d}{_SUFFIX}"
