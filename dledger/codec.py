@@ -49,9 +49,7 @@ def encode_message(message: Message, payload: bytes = b"") -> bytes:
         return encode_frame([_PUSH_REQUEST, *message[:7], runs], payload)
     if isinstance(message, InstallSnapshot):
         term, (*place, begin), offset, length, crc, piece = message
-        return encode_frame(
-            [_INSTALL_SNAPSHOT, term, *place, *begin, offset, length, crc], piece
-        )
+        return encode_frame([_INSTALL_SNAPSHOT, term, *place, *begin, offset, length, crc], piece)
     return encode_frame([_KINDS[type(message)], *message])
 
 

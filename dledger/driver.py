@@ -20,8 +20,9 @@ from dledger.entry import Body, Magic
 from dledger.errors import DLedgerError, Rejected
 from dledger.links import Link
 from dledger.log_writer import LogWriter
-from dledger.messages import Message, Phase, PushRequest
+from dledger.messages import InstallSnapshot, Message, Phase, PushRequest
 from dledger.pending import Done, PendingAppends
+from dledger.snapshot_transfer import SnapshotTransfer
 from dledger.store.log_store import LogStore, SyncWork
 from dledger.syncer import Syncer
 
@@ -40,6 +41,7 @@ class Driver:
         pending: PendingAppends,
         links: dict[str, Link],
         after_turn: Callable[[Messages], None],
+        transfer: SnapshotTransfer,
     ) -> None:
         self._replica = replica
         self._store = store
@@ -48,6 +50,7 @@ class Driver:
         self._pending = pending
         self._links = links
         self._after_turn = after_turn
+        self._transfer = transfer
         self._syncer = Syncer(self._sync_ended)
         self._wake = trio.lowlevel.ParkingLot()
         self._woken = False
@@ -174,6 +177,7 @@ class Driver:
             replica.persisted(work.index, work.epoch, work.hard_state, now)
         for ticket in _taken(self._reads):
             replica.request_read(ticket)
+        self._transfer.turn(replica, sync_runs=self._syncer.busy)
         replica.tick(now)
 
     # --- the store ----------------------------------------------------------------------------
@@ -222,6 +226,8 @@ class Driver:
             if isinstance(message, PushRequest) and message.phase is Phase.APPEND:
                 payload = self._batches.payload(message.prev_index + 1, message.last_index)
                 link.send(encode_message(message, payload))
+            elif isinstance(message, InstallSnapshot):
+                self._transfer.send(peer, message)
             else:
                 link.send(encode_message(message))
 

@@ -11,6 +11,7 @@ import outcome
 import trio
 
 from dledger.applier import Applier
+from dledger.awaited_snapshot import AwaitedSnapshot
 from dledger.batches import Batches
 from dledger.client_server import ClientServer
 from dledger.config import NodeConfig, parse_address
@@ -31,15 +32,18 @@ from dledger.links import Identity, Link
 from dledger.listener import Listener
 from dledger.local_way import LocalWay
 from dledger.log_writer import LogWriter
+from dledger.peer_status import peer_status
 from dledger.pending import Appended, Done, Outcome, PendingAppends
 from dledger.push_check import PushCheck
-from dledger.restoring import Opened
+from dledger.restoring import Opened, incoming_for
 from dledger.session_errors import SessionsOff
 from dledger.session_gate import SessionGate
 from dledger.sessions import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, Session, open_session
+from dledger.snapshot_source import NodeSnapshots
+from dledger.snapshot_transfer import SnapshotTransfer
 from dledger.snapshotter import Snapshotter
 from dledger.state_machine import StateMachine
-from dledger.status import PeerStatus, RoleChange, Status
+from dledger.status import InstallStatus, RoleChange, Status
 from dledger.store.snapshot_folder import Snapshot
 from dledger.transfer_wait import wait_transferred
 from dledger.waiting_reads import WaitingReads
@@ -60,6 +64,7 @@ class Node:
         self._closing = False
         self._pending = PendingAppends()
         self._batches = Batches(store, config.max_batch_bytes)
+        self._snapshots = NodeSnapshots(store)
         self._replica = Replica(
             ReplicaConfig(
                 config.node_id,
@@ -74,6 +79,7 @@ class Node:
             self._batches,
             random.Random().random,
             trio.current_time(),
+            self._snapshots,
         )
         self._turned = trio.lowlevel.ParkingLot()
         self._progress = trio.lowlevel.ParkingLot()
@@ -86,6 +92,14 @@ class Node:
             if peer != config.node_id
         }
         writer = LogWriter(store, self._batches)
+        self._transfer = SnapshotTransfer(
+            opened.folder,
+            incoming_for(opened, config.group, machine),
+            self._snapshots,
+            self._links,
+            self._wake_driver,
+            self._log_replaced,
+        )
         self._driver = Driver(
             self._replica,
             store,
@@ -94,10 +108,15 @@ class Node:
             self._pending,
             self._links,
             self._after_turn,
+            self._transfer,
         )
         self._reads = WaitingReads(self._driver.request_read, self._replica.config.read_wait_s)
+        self._awaited = AwaitedSnapshot(
+            opened.folder, store, self._replica, machine, self._snapshot_installed
+        )
+        self._awaited.snapshot = opened.awaited
         self._applier = Applier(
-            self._replica, writer.cache, machine, self._pending, self._after_apply
+            self._replica, writer.cache, machine, self._pending, self._after_apply, self._awaited
         )
         self._housekeeper = Housekeeper(
             store, lambda: self._replica.appliable, config.scrub_period_hours * 3600
@@ -105,7 +124,13 @@ class Node:
         if opened.restored is not None:
             self._replica.applied_to(opened.restored.header.index)
         self._snapshotter = Snapshotter(
-            config.group, config.snapshots, machine, opened, self._replica, self._driver.wake
+            config.group,
+            config.snapshots,
+            machine,
+            opened,
+            self._replica,
+            self._driver.wake,
+            self._snapshots,
         )
         self.sessions = SessionGate(self, machine) if isinstance(machine, WithSessions) else None
         self._listener = Listener(
@@ -234,6 +259,8 @@ class Node:
         Raises ReadUnavailable: ask again later, or use `read`.
         """
         self._check_open()
+        if self._awaited.is_restoring:
+            raise ReadUnavailable("the state is being replaced by a snapshot of the leader")
         lag_s = trio.current_time() - self._replica.fresh_as_of
         if lag_s > max_lag_s:
             raise ReadUnavailable(
@@ -335,6 +362,7 @@ class Node:
         replica, state = self._replica, self._replica.state
         scrub = self._housekeeper.scrub
         transfer = replica.handover.transfer
+        installing = self._transfer.installing
         return Status(
             group=self.config.group,
             node_id=self.config.node_id,
@@ -349,21 +377,16 @@ class Node:
             applied=state.applied,
             pending_entries=self._pending.entries + self._driver.queued_entries,
             pending_bytes=self._pending.body_bytes + self._driver.queued_bytes,
+            newest_snapshot=last.header.index if (last := self._snapshots.last) else -1,
+            installing=InstallStatus(*installing) if installing is not None else None,
             scrubbed_through=scrub.checked_through,
             scrub_passes=scrub.passes,
             scrub_damage=scrub.damage,
             transfer_target=transfer.target if transfer is not None else None,
-            peers={peer: self._peer_status(link) for peer, link in self._links.items()},
-        )
-
-    def _peer_status(self, link: Link) -> PeerStatus:
-        dispatcher = self._replica.dispatchers.get(link.peer)
-        return PeerStatus(
-            connected=link.connected,
-            phase=dispatcher.phase.name if dispatcher else None,
-            match_index=dispatcher.match_index if dispatcher else None,
-            next_index=dispatcher.next_index if dispatcher else None,
-            problem=link.last_problem,
+            peers={
+                peer: peer_status(link, replica.dispatchers.get(peer))
+                for peer, link in self._links.items()
+            },
         )
 
     # --- the node's own tasks -----------------------------------------------------------------
@@ -378,6 +401,9 @@ class Node:
         nursery.start_soon(self._applier.run)
         nursery.start_soon(self._housekeeper.run)
         nursery.start_soon(self._snapshotter.run)
+        nursery.start_soon(self._transfer.run_sending)
+        nursery.start_soon(self._transfer.run_receiving)
+        nursery.start_soon(self._transfer.run_watching, self._replica)
         if self.sessions is not None:
             nursery.start_soon(self.sessions.run)
 
@@ -393,6 +419,18 @@ class Node:
 
     def _link_changed(self, peer: str, connected: bool) -> None:
         self._driver.link_changed(peer, connected)
+
+    def _wake_driver(self) -> None:
+        self._driver.wake()
+
+    def _log_replaced(self, snapshot: Snapshot) -> None:
+        """The log is begun anew: the state machine waits for this snapshot."""
+        self._awaited.snapshot = snapshot
+        self._pending.never_applied(snapshot.header.index, self._replica.state.leader)
+
+    def _snapshot_installed(self, snapshot: Snapshot) -> None:
+        self._transfer.installed()
+        self._snapshotter.installed(snapshot)
 
     def _after_turn(self, messages: Messages) -> None:
         self._reads.after_turn(messages.reads_ready, messages.reads_lost)

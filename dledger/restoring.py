@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import NamedTuple
 
 from dledger.config import NodeConfig
@@ -11,6 +12,7 @@ from dledger.errors import ConfigInvalid, RestoreFailed, SnapshotLost
 from dledger.state_machine import SnapshottingMachine, StateMachine, snapshot_format
 from dledger.store.disk import Disk
 from dledger.store.folder import node_folder
+from dledger.store.incoming_snapshot import IncomingSnapshot
 from dledger.store.log_store import LogStore
 from dledger.store.open_store import open_store
 from dledger.store.segment_store import SegmentStore
@@ -21,11 +23,16 @@ logger = logging.getLogger(__name__)
 
 
 class Opened(NamedTuple):
-    """A node's folder, open. `restored` is what the state machine begins with, if anything."""
+    """A node's folder, open. `restored` is what the state machine begins with, if anything.
+
+    `awaited`: the node stopped while it installed a leader's snapshot, and the log does not reach
+    that one's last entry yet. The state machine begins with it when it does.
+    """
 
     store: SegmentStore
     folder: SnapshotFolder
     restored: Snapshot | None
+    awaited: Snapshot | None = None
 
     @property
     def hard_state(self) -> HardState:
@@ -51,35 +58,72 @@ def open_and_restore(disk: Disk, config: NodeConfig, machine: StateMachine) -> O
         )
     store = open_store(disk, str(config.data_dir), config.store, config.group, config.node_id)
     try:
+        restored = awaited = None
         folder = SnapshotFolder(disk, node_folder(str(config.data_dir), config.node_id))
         if isinstance(machine, SnapshottingMachine):
             folder.open()
-            restored = restore_newest(folder, store, machine, config.group)
-        else:
-            restored = None
-            if store.first_index > 0 and folder.indexes():
-                problem = "the state machine has no method restore()"
-                raise SnapshotLost(folder.path, store.first_index, [problem])
+            try:
+                restored = restore_newest(folder, store, machine, config.group)
+            except SnapshotLost:
+                if (awaited := find_awaited(folder, store, machine, config.group)) is None:
+                    raise
+        elif store.first_index > 0 and folder.indexes():
+            problem = "the state machine has no method restore()"
+            raise SnapshotLost(folder.path, store.first_index, [problem])
     except BaseException:
         store.close()
         raise
-    return Opened(store, folder, restored)
+    return Opened(store, folder, restored, awaited)
 
 
-def restore_newest(
+def incoming_for(opened: Opened, group: str, machine: StateMachine) -> IncomingSnapshot | None:
+    """What takes a leader's snapshot into the folder; None if the machine cannot be given one."""
+    if not isinstance(machine, SnapshottingMachine):
+        return None
+    return IncomingSnapshot(opened.folder, group, snapshot_format(machine))
+
+
+def find_awaited(
     folder: SnapshotFolder, store: LogStore, machine: SnapshottingMachine, group: str
 ) -> Snapshot | None:
-    """Give the machine the newest snapshot that is whole and of this log; which one it was.
-
-    Every sum is checked before the machine sees a byte. Raises SnapshotLost, RestoreFailed.
+    """A snapshot of an entry that the log does not reach yet, where none serves that it reaches:
+    the node stopped while it installed one. Every sum of it is right.
     """
-    wanted = snapshot_format(machine)
+    named = _names_of(snapshot_format(machine), group)
+    folder.look_at_all_again()
+    newest = folder.find_newest(
+        lambda header: named(header) if header.index > store.last_index else "it is of no use"
+    ).newest
+    if newest is None:
+        return None
+    index = newest.header.index
+    logger.warning("the log ends before entry %d, of which the snapshot is: it is awaited", index)
+    return Snapshot(newest.header, newest.path, newest.size)
+
+
+Judge = Callable[[SnapshotHeader], str | None]
+
+
+def _names_of(wanted: str, group: str) -> Judge:
+    """Finds out whether a snapshot is of this group, and one that the state machine can read."""
 
     def judge(header: SnapshotHeader) -> str | None:
         if header.group != group:
             return f"it is of group {header.group}"
         if header.machine != wanted:
             return f"it has the format {header.machine!r}, the state machine reads {wanted!r}"
+        return None
+
+    return judge
+
+
+def _judge_of(store: LogStore, wanted: str, group: str) -> Judge:
+    """Finds out whether a snapshot is one to begin with, the log being what it is."""
+    named = _names_of(wanted, group)
+
+    def judge(header: SnapshotHeader) -> str | None:
+        if (problem := named(header)) is not None:
+            return problem
         if header.index > store.last_index:
             return f"it is of entry {header.index}, the log ends with entry {store.last_index}"
         if header.index < store.first_index - 1:
@@ -89,6 +133,17 @@ def restore_newest(
             return f"entry {header.index} of this log is another one"
         return None
 
+    return judge
+
+
+def restore_newest(
+    folder: SnapshotFolder, store: LogStore, machine: SnapshottingMachine, group: str
+) -> Snapshot | None:
+    """Give the machine the newest snapshot that is whole and of this log; which one it was.
+
+    Every sum is checked before the machine sees a byte. Raises SnapshotLost, RestoreFailed.
+    """
+    judge = _judge_of(store, snapshot_format(machine), group)
     newest, problems = folder.find_newest(judge)
     for problem in problems:
         logger.warning("a snapshot cannot be used: %s", problem)

@@ -7,10 +7,12 @@ from collections.abc import Callable
 
 import trio
 
+from dledger.core.entry_dispatcher import needed_snapshots
 from dledger.core.replica import Replica
 from dledger.errors import DiskFailed, DLedgerError, NodeClosing, SnapshotUnavailable
 from dledger.restoring import Opened
 from dledger.snapshot_policy import SnapshotPolicy
+from dledger.snapshot_source import NodeSnapshots
 from dledger.state_machine import SnapshottingMachine, StateMachine, snapshot_format
 from dledger.store.snapshot_folder import Snapshot
 from dledger.store.snapshot_format import SnapshotHeader
@@ -34,6 +36,7 @@ class Snapshotter:
         opened: the store and the folder.
         replica: knows what is applied, and is told where the log begins.
         log_cut: called when the log has a new beginning, which a sync must record.
+        snapshots: is told which there are.
     """
 
     def __init__(
@@ -44,11 +47,15 @@ class Snapshotter:
         opened: Opened,
         replica: Replica,
         log_cut: Callable[[], None],
+        snapshots: NodeSnapshots,
     ) -> None:
         self._group = group
         self._policy = policy
         self._machine = machine if isinstance(machine, SnapshottingMachine) else None
-        self._store, self._folder, self._last = opened
+        self._store, self._folder = opened.store, opened.folder
+        self._snapshots = snapshots
+        if opened.restored is not None:
+            snapshots.add(opened.restored)
         self._replica = replica
         self._log_cut = log_cut
         self._cut = False  # whether the log's beginning was dropped, so that files may have to go
@@ -103,9 +110,15 @@ class Snapshotter:
 
     def _is_due(self) -> bool:
         policy, applied = self._policy, self._replica.state.applied
-        last = self._last.header if self._last else None
+        last = self._snapshots.last.header if self._snapshots.last else None
         since = applied - (last.index if last else -1)
-        if not policy.is_on or since <= 0 or trio.current_time() < self._retry_at:
+        if since <= 0 or trio.current_time() < self._retry_at:
+            return False
+        if self._replica.awaits_snapshot:
+            return False  # the state is older than the log
+        if any(d.lacks_snapshot for d in self._replica.dispatchers.values()):
+            return True  # somebody needs one, and there is none that would serve
+        if not policy.is_on:
             return False
         if policy.every_entries and since >= policy.every_entries:
             return True
@@ -125,14 +138,23 @@ class Snapshotter:
             return error
         if snapshot is None:
             return NodeClosing()
-        self._last = snapshot
+        self._snapshots.add(snapshot)
         await self._drop_what_is_covered()
         return snapshot
 
+    def installed(self, snapshot: Snapshot) -> None:
+        """The state machine was given a leader's snapshot, for whose sake the log was dropped."""
+        self._snapshots.add(snapshot)
+        self._cut = True
+        self._wanted.set()
+
     async def _write(self, machine: SnapshottingMachine) -> Snapshot | None:
         applied = self._replica.state.applied
-        if self._last is not None and self._last.header.index == applied:
-            return self._last
+        last = self._snapshots.last
+        if last is not None and last.header.index == applied:
+            return last
+        if self._replica.awaits_snapshot:
+            raise SnapshotUnavailable("a snapshot of the leader is being installed")
         if applied < self._store.first_index:
             raise SnapshotUnavailable("nothing is applied yet")
         header = self._header(applied, snapshot_format(machine))
@@ -168,9 +190,11 @@ class Snapshotter:
         The log is kept from the oldest snapshot on, so that each of them can be begun with.
         """
         kept, folder = self._policy.kept, self._folder
+        dispatchers = self._replica.dispatchers.values()
+        needed = needed_snapshots(dispatchers, trio.current_time())
 
         def tidy() -> list[int]:
-            folder.keep_newest(kept)
+            folder.keep_newest(kept, [offer.index for offer in needed])
             return folder.indexes()
 
         try:
@@ -178,11 +202,13 @@ class Snapshotter:
         except OSError as error:
             logger.warning("old snapshots stay: %s", error)
             return
+        self._snapshots.keep(indexes)
         if len(indexes) < kept:
             return
         applied = self._replica.state.applied
         before = min(indexes[-1] + 1, applied - self._policy.trailing_entries + 1, applied)
-        if before <= self._store.first_index:
+        before = min([before, *(offer.begin.before_index + 1 for offer in needed)])
+        if before <= self._store.first_index or self._replica.awaits_snapshot:
             return
         self._store.note_committed(self._replica.appliable)
         self._store.discard_before(before)

@@ -6,6 +6,15 @@ from dataclasses import asdict, dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class InstallStatus:
+    """A snapshot on its way: of which entry, and how much of its file has arrived."""
+
+    index: int
+    bytes_received: int
+    bytes_total: int
+
+
+@dataclass(frozen=True, slots=True)
 class PeerStatus:
     """How a leader sees one other member; on a follower only `connected` is known."""
 
@@ -13,7 +22,8 @@ class PeerStatus:
     phase: str | None
     match_index: int | None
     next_index: int | None
-    problem: str | None  # why there is no connection
+    problem: str | None  # why there is no connection, or why the peer cannot catch up
+    installing: InstallStatus | None = None  # the snapshot that it is being sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +48,8 @@ class Status:
     scrub_damage: str | None  # what it found wrong first
     transfer_target: str | None  # whom leadership is being handed to
     peers: dict[str, PeerStatus]
+    newest_snapshot: int = -1  # the last entry in it
+    installing: InstallStatus | None = None  # the leader's snapshot that this node receives
 
     def as_dict(self) -> dict[str, object]:
         """Plain values, for JSON and msgpack."""

@@ -3,12 +3,14 @@
 A dispatcher first COMPAREs (one probe in flight, backing off a whole term run at a time), has the
 peer TRUNCATE what contradicts the leader, then streams APPENDs with a window of batches in flight,
 and when nothing is left to stream tells the COMMIT index. A peer that is behind the beginning of
-the leader's log is first sent a snapshot (INSTALL_SNAPSHOT), then compared again. Pure: time comes in, pushes come out.
+the leader's log is first sent a snapshot (INSTALL_SNAPSHOT), then compared again. Pure: time comes
+in, pushes come out.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from enum import Enum
 from typing import Protocol
 
@@ -91,6 +93,11 @@ class BatchSizer(Protocol):
         ...
 
 
+# A peer that installs a snapshot keeps the leader's log from being dropped. Not for ever: one that
+# is gone for longer than this begins again with a newer snapshot when it comes back.
+MAX_SILENCE_S = 30.0
+
+
 class EntryDispatcher:
     """One peer's progress, as its leader knows it."""
 
@@ -143,12 +150,10 @@ class EntryDispatcher:
 
     # --- what to send -------------------------------------------------------------------------
 
-    def pump(self, committed: int, now: float) -> list[PushRequest] | list[InstallSnapshot]:
-        """Everything that may be sent now."""
+    def pump(self, committed: int, now: float) -> list[PushRequest]:
+        """Everything that may be sent now, but for a snapshot: see `pump_snapshot`."""
         if self.phase is Phase.INSTALL_SNAPSHOT:
-            if (sender := self._present_sender(now)) is not None:
-                return sender.pump(now)
-            self._change(PhaseEvent.LOST)
+            return []
         # What was discarded cannot be sent, and its terms are not known any more.
         self.next_index = max(self.next_index, self._view.before_begin + 1)
         if self._stuck(now):
@@ -317,6 +322,16 @@ class EntryDispatcher:
         """
         return self._sender.offer if self._sender is not None else None
 
+    def pump_snapshot(self, now: float) -> list[InstallSnapshot]:
+        """What may be sent now of a snapshot that the peer needs."""
+        if self.phase is not Phase.INSTALL_SNAPSHOT:
+            return []
+        if (sender := self._present_sender(now)) is not None:
+            return sender.pump(now)
+        self._change(PhaseEvent.LOST)
+        self._probe_deadline = now + ANSWER_TIMEOUT_S
+        return []
+
     def receive_install(self, response: InstallSnapshotResponse, now: float) -> None:
         """Take one answer about a snapshot, however late or repeated."""
         self.last_answer_at = now
@@ -356,3 +371,15 @@ class EntryDispatcher:
         if phase in (Phase.COMPARE, Phase.TRUNCATE):
             self._in_flight.clear()
         self.phase = phase
+
+
+def needed_snapshots(dispatchers: Iterable[EntryDispatcher], now: float) -> list[SnapshotOffer]:
+    """What peers are being sent, or catch up from: to be kept, with the log from the beginning of
+    each on.
+    """
+    return [
+        offer
+        for dispatcher in dispatchers
+        if (offer := dispatcher.needed) is not None
+        and now - dispatcher.last_answer_at < MAX_SILENCE_S
+    ]

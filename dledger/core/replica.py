@@ -41,6 +41,7 @@ from dledger.messages import (
     InstallSnapshot,
     InstallSnapshotResponse,
     Message,
+    Phase,
     PushRequest,
     PushResponse,
     ReadRequest,
@@ -216,6 +217,8 @@ class Replica:
         for peer, dispatcher in self.dispatchers.items():
             for push in dispatcher.pump(state.committed, now):
                 self._outgoing.append(Outgoing(peer, push))
+            if dispatcher.phase is Phase.INSTALL_SNAPSHOT:
+                self._outgoing += [Outgoing(peer, p) for p in dispatcher.pump_snapshot(now)]
         if (successor := self.handover.tell(self.dispatchers, now)) is not None:
             self._send_timeout_now(successor)
         outgoing, self._outgoing = self._outgoing, []
@@ -345,9 +348,7 @@ class Replica:
         self.acks = QuorumAckChecker(state.voters, state.quorum, state.term)
         self._reads.lead(state)
         self.dispatchers = {
-            peer: EntryDispatcher(
-                peer, state.term, self.view, self._batches, now, self._snapshots
-            )
+            peer: EntryDispatcher(peer, state.term, self.view, self._batches, now, self._snapshots)
             for peer in state.others
         }
         self._broadcast_heartbeat(now)

@@ -1,4 +1,4 @@
-"""Follower side: whether a leader's snapshot is of any use here, and when it replaces the log. Pure.
+"""Follower side: whether a leader's snapshot is of any use here, and when the log goes for it.
 
 The one rule: the log is replaced only if it does not hold the entry that the offered log begins
 behind. Then nothing from there on is the same as the leader's, so whatever this member ever

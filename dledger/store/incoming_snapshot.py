@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from dledger.core.snapshot_offer import SnapshotOffer
 from dledger.errors import SnapshotCorrupt
-from dledger.store.disk import Disk, DiskFile
+from dledger.store.disk import DiskFile
 from dledger.store.segment import NAME_DIGITS
 from dledger.store.snapshot_file import SnapshotReader
 from dledger.store.snapshot_folder import Snapshot, SnapshotFolder
@@ -32,7 +32,7 @@ class SnapshotUnwanted(Exception):
 class Received(NamedTuple):
     """How much of the file is here, and the snapshot once it is whole and right."""
 
-    count: int
+    stored: int
     snapshot: Snapshot | None = None
 
 
@@ -40,12 +40,12 @@ class IncomingSnapshot:
     """What a folder receives; one snapshot at a time. One thread at a time; OSError passes through.
 
     Args:
-        disk, folder: where.
+        folder: where.
         group, machine: the names that the header must have.
     """
 
-    def __init__(self, disk: Disk, folder: SnapshotFolder, group: str, machine: str) -> None:
-        self._disk = disk
+    def __init__(self, folder: SnapshotFolder, group: str, machine: str) -> None:
+        self._disk = folder.disk
         self._folder = folder
         self._group = group
         self._machine = machine

@@ -42,7 +42,7 @@ class SnapshotFolder:
 
     def __init__(self, disk: Disk, node_folder: str) -> None:
         self.path = f"{node_folder}/{SNAPSHOTS}"
-        self._disk = disk
+        self.disk = disk
         self._useless: set[int] = set()
 
     def open(self) -> None:
@@ -50,15 +50,15 @@ class SnapshotFolder:
 
         The part of a snapshot that was being received stays: see IncomingSnapshot.
         """
-        self._disk.make_folder(self.path)
-        for name in self._disk.list(self.path):
+        self.disk.make_folder(self.path)
+        for name in self.disk.list(self.path):
             if name.endswith(_NEW_SUFFIX):
-                self._disk.remove(f"{self.path}/{name}")
+                self.disk.remove(f"{self.path}/{name}")
 
     def indexes(self) -> list[int]:
         """The last index of each snapshot, the newest first; those found useless are left out."""
         found = []
-        for name in self._disk.list(self.path):
+        for name in self.disk.list(self.path):
             if name.endswith(_SUFFIX):
                 index = start_of(name[: -len(_SUFFIX)])
                 if index is not None and index not in self._useless:
@@ -74,7 +74,7 @@ class SnapshotFolder:
         for index in self.indexes():
             path = self.file(index)
             try:
-                reader = SnapshotReader(self._disk, path)
+                reader = SnapshotReader(self.disk, path)
                 problem = judge(reader.header)
                 if reader.header.index != index:
                     problem = f"it is of entry {reader.header.index}"
@@ -94,7 +94,7 @@ class SnapshotFolder:
         found = []
         for index in self.indexes():
             try:
-                SnapshotReader(self._disk, self.file(index)).verify()
+                SnapshotReader(self.disk, self.file(index)).verify()
             except SnapshotCorrupt as error:
                 found.append(str(error))
         return found
@@ -111,38 +111,38 @@ class SnapshotFolder:
             f"{self.path}/{header.index:0{NAME_DIGITS}d}{_NEW_SUFFIX}",
             self.file(header.index),
         )
-        if new.rpartition("/")[2] in self._disk.list(self.path):
-            self._disk.remove(new)  # an attempt that failed could not be removed
-        writer = SnapshotWriter(self._disk, new, header)
+        if new.rpartition("/")[2] in self.disk.list(self.path):
+            self.disk.remove(new)  # an attempt that failed could not be removed
+        writer = SnapshotWriter(self.disk, new, header)
         try:
             for chunk in chunks:
                 if stop():
                     writer.close()
-                    self._disk.remove(new)
+                    self.disk.remove(new)
                     return None
                 writer.add(chunk)
             size = writer.finish()
-            self._disk.rename(new, path)
+            self.disk.rename(new, path)
         except Exception:
             writer.close()
             with contextlib.suppress(OSError):
-                self._disk.remove(new)  # a full disk needs the space
+                self.disk.remove(new)  # a full disk needs the space
             raise
-        self._disk.sync_folder(self.path)
+        self.disk.sync_folder(self.path)
         self._useless.discard(header.index)
         return Snapshot(header, path, size)
 
     def adopt(self, part: str, header: SnapshotHeader, size: int) -> Snapshot:
         """Make a file of this folder, which is whole and synced, a snapshot; durable on return."""
         path = self.file(header.index)
-        self._disk.rename(part, path)
-        self._disk.sync_folder(self.path)
+        self.disk.rename(part, path)
+        self.disk.sync_folder(self.path)
         self._useless.discard(header.index)
         return Snapshot(header, path, size)
 
     def read_piece(self, snapshot: Snapshot, offset: int, size: int) -> bytes:
         """These bytes of a snapshot's file."""
-        file = self._disk.open(snapshot.path, writable=False)
+        file = self.disk.open(snapshot.path, writable=False)
         try:
             return file.read(size, offset)
         finally:
@@ -150,7 +150,7 @@ class SnapshotFolder:
 
     def reader(self, snapshot: Snapshot) -> SnapshotReader:
         """Reads the file. Raises SnapshotCorrupt."""
-        return SnapshotReader(self._disk, snapshot.path)
+        return SnapshotReader(self.disk, snapshot.path)
 
     def look_at_all_again(self) -> None:
         """What was useless may serve another end."""
@@ -159,11 +159,11 @@ class SnapshotFolder:
     def keep_newest(self, count: int, needed: Collection[int] = ()) -> None:
         """Remove the useless ones, and of the others all but the newest `count` and the needed."""
         kept = {*self.indexes()[:count], *needed}
-        for name in self._disk.list(self.path):
+        for name in self.disk.list(self.path):
             if name.endswith(_SUFFIX):
                 index = start_of(name[: -len(_SUFFIX)])
                 if index is not None and index not in kept:
-                    self._disk.remove(f"{self.path}/{name}")
+                    self.disk.remove(f"{self.path}/{name}")
                     self._useless.discard(index)
 
     def file(self, index: int) -> str:

@@ -45,7 +45,7 @@ class Pair:
         self.path = base / "follower" / "snapshots"
 
     def incoming(self, machine: str = "m/1") -> IncomingSnapshot:
-        return IncomingSnapshot(OsDisk(), self.folder, "g", machine)
+        return IncomingSnapshot(self.folder, "g", machine)
 
     def piece(self, offset: int, size: int) -> bytes:
         return self.leader.read_piece(self.snapshot, offset, size)
@@ -54,8 +54,8 @@ class Pair:
         """All that is missing, in pieces."""
         received = incoming.take(self.offer, 0, b"")
         while received.snapshot is None:
-            piece = self.piece(received.count, size)
-            received = incoming.take(self.offer, received.count, piece)
+            piece = self.piece(received.stored, size)
+            received = incoming.take(self.offer, received.stored, piece)
         return received
 
     def files(self) -> list[str]:
@@ -77,10 +77,10 @@ def test_a_file_in_pieces_becomes_a_snapshot_once_it_is_whole(pair: Pair) -> Non
 
 def test_only_the_piece_that_follows_is_taken(pair: Pair) -> None:
     incoming = pair.incoming()
-    assert incoming.take(pair.offer, 500, pair.piece(500, 100)).count == 0
-    assert incoming.take(pair.offer, 0, pair.piece(0, 100)).count == 100
-    assert incoming.take(pair.offer, 200, pair.piece(200, 100)).count == 100
-    assert incoming.take(pair.offer, 0, pair.piece(0, 100)).count == 100
+    assert incoming.take(pair.offer, 500, pair.piece(500, 100)).stored == 0
+    assert incoming.take(pair.offer, 0, pair.piece(0, 100)).stored == 100
+    assert incoming.take(pair.offer, 200, pair.piece(200, 100)).stored == 100
+    assert incoming.take(pair.offer, 0, pair.piece(0, 100)).stored == 100
     assert pair.send(incoming).snapshot is not None
 
 
@@ -94,7 +94,7 @@ def test_a_restarted_member_goes_on_with_what_was_synced(
     incoming.close()
     pair.folder.open()
     again = pair.incoming()
-    assert again.take(pair.offer, 0, b"").count == 6144
+    assert again.take(pair.offer, 0, b"").stored == 6144
     assert pair.send(again).snapshot is not None
 
 
@@ -104,7 +104,7 @@ def test_another_snapshot_starts_over_and_removes_the_part_of_the_first(pair: Pa
     [part] = pair.files()
     assert part.endswith(".part")
     newer = pair.offer._replace(index=11, chain=5)
-    assert incoming.take(newer, 0, b"").count == 0
+    assert incoming.take(newer, 0, b"").stored == 0
     [other] = pair.files()
     assert other != part
     incoming.close()
@@ -114,7 +114,7 @@ def test_a_snapshot_that_is_here_already_is_not_sent_again(pair: Pair) -> None:
     pair.send(pair.incoming())
     again = pair.incoming().take(pair.offer, 0, b"")
     assert again.snapshot is not None
-    assert again.count == pair.offer.size
+    assert again.stored == pair.offer.size
 
 
 def test_a_broken_snapshot_of_the_same_entry_is_replaced(pair: Pair) -> None:
@@ -146,7 +146,7 @@ def test_a_snapshot_that_the_member_cannot_use_is_refused(
     pair: Pair, change: dict[str, str], problem: str
 ) -> None:
     names = {"group": "g", "machine": "m/1", **change}
-    incoming = IncomingSnapshot(OsDisk(), pair.folder, names["group"], names["machine"])
+    incoming = IncomingSnapshot(pair.folder, names["group"], names["machine"])
     with pytest.raises(SnapshotUnwanted, match=problem):
         pair.send(incoming)
     assert not any(name.endswith(".snapshot") for name in pair.files())
@@ -194,5 +194,5 @@ def test_whatever_step_the_power_cuts_what_is_a_snapshot_is_whole(
 def receive(leader: Pair, disk: Disk) -> int:
     folder = SnapshotFolder(disk, "/n1")
     folder.open()
-    incoming = IncomingSnapshot(disk, folder, "g", "m/1")
+    incoming = IncomingSnapshot(folder, "g", "m/1")
     return int(leader.send(incoming, 700).snapshot is not None)

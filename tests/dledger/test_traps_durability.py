@@ -16,7 +16,10 @@ from dledger.errors import DiskFailed, LeadershipLost, MessageMalformed
 from dledger.links import Link
 from dledger.messages import Heartbeat, Message, PushResponse, VoteRequest, VoteResponse
 from dledger.pending import Outcome, PendingAppends
+from dledger.snapshot_source import NodeSnapshots
+from dledger.snapshot_transfer import SnapshotTransfer
 from dledger.store.log_store import SyncWork
+from dledger.store.snapshot_folder import SnapshotFolder
 from jepsen_like.simulation.virtual_disk import PowerCut
 from tests.dledger.core_group import TIMEOUT_S
 from tests.dledger.stored_member import StoredMember
@@ -137,6 +140,14 @@ class DeafLink:
         self.frames.append(frame)
 
 
+def no_transfer(member: StoredMember) -> SnapshotTransfer:
+    """Nobody sends or takes a snapshot."""
+    folder = SnapshotFolder(member.disk, "/none")
+    return SnapshotTransfer(
+        folder, None, NodeSnapshots(member.store), {}, lambda: None, lambda snapshot: None
+    )
+
+
 async def test_a_failed_sync_ends_the_driver_and_lets_no_promise_out() -> None:
     member = StoredMember("n0", THREE)
     member.replica.elector.postpone(trio.current_time())
@@ -149,6 +160,7 @@ async def test_a_failed_sync_ends_the_driver_and_lets_no_promise_out() -> None:
         PendingAppends(),
         cast("dict[str, Link]", links),
         lambda messages: None,
+        no_transfer(member),
     )
     member.disk.sync_fails = True
     question: Message = VoteRequest(1, -1, -1, pre=False)
@@ -198,6 +210,7 @@ async def test_a_leader_that_steps_down_tells_those_who_wait_that_it_does_not_kn
         PendingAppends(),
         cast("dict[str, Link]", links),
         lambda messages: leads.set() if state.role is Role.LEADER else None,
+        no_transfer(member),
     )
     try:
         driver.received("n1", [])  # its election timeout ran out long ago
