@@ -7,7 +7,7 @@ from itertools import pairwise
 from zlib import crc32
 
 from dledger.core.ledger_view import TermRun
-from dledger.core.snapshot_offer import LogBegin, SnapshotOffer
+from dledger.core.snapshot_offer import PIECE_BYTES, LogBegin, SnapshotOffer
 from dledger.errors import MessageMalformed
 from dledger.frame import Frame, encode_frame
 from dledger.messages import (
@@ -34,9 +34,6 @@ _VOTE_REQUEST, _VOTE_RESPONSE, _PUSH_REQUEST, _PUSH_RESPONSE, _HEARTBEAT, _HEART
 )
 _TIMEOUT_NOW, _READ_REQUEST, _READ_RESPONSE = range(7, 10)
 _INSTALL_SNAPSHOT, _INSTALL_SNAPSHOT_RESPONSE = range(10, 12)
-
-# One piece of a snapshot: as much as one push, so that it keeps nobody on the link waiting longer.
-MAX_PIECE_BYTES = 256 * 1024
 
 # Indexes and terms are 64-bit in the file format, and -1 stands for "none".
 _LOWEST, _HIGHEST = -1, 2**63 - 1
@@ -184,7 +181,7 @@ def _install_snapshot(fields: list[object], payload: bytes) -> InstallSnapshot:
         raise MessageMalformed("a snapshot with a place that cannot be")
     if offer.index < begin.before_index or offer.term < begin.before_term or offer.size < 1:
         raise MessageMalformed("a snapshot of an entry before the log that it comes with")
-    if not 0 <= offset <= offset + length <= offer.size or length > MAX_PIECE_BYTES:
+    if not 0 <= offset <= offset + length <= offer.size or length > PIECE_BYTES:
         raise MessageMalformed(f"bytes {offset}+{length} of a snapshot of {offer.size}")
     if len(payload) != length or (length and crc32(payload) != crc):
         raise MessageMalformed("a piece of a snapshot that does not match its length or its CRC")

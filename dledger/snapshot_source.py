@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from dledger.core.snapshot_offer import SnapshotOffer
+from dledger.core.snapshot_offer import PIECE_BYTES, SnapshotOffer
 from dledger.errors import OutsideLog
 from dledger.store.log_store import LogStore
 from dledger.store.snapshot_folder import Snapshot
@@ -24,7 +24,8 @@ class NodeSnapshots:
     Made before the replica, told by whoever writes, receives and removes snapshots.
     """
 
-    def __init__(self, store: LogStore) -> None:
+    def __init__(self, store: LogStore, piece_bytes: int = PIECE_BYTES) -> None:
+        self.piece_bytes = piece_bytes
         self._store = store
         self._known: dict[Identity, _Known] = {}
         self._last: Snapshot | None = None

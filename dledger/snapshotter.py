@@ -11,7 +11,7 @@ from dledger.core.entry_dispatcher import needed_snapshots
 from dledger.core.replica import Replica
 from dledger.errors import DiskFailed, DLedgerError, NodeClosing, SnapshotUnavailable
 from dledger.restoring import Opened
-from dledger.snapshot_policy import SnapshotPolicy
+from dledger.snapshot_policy import SnapshotPolicy, discardable_before
 from dledger.snapshot_source import NodeSnapshots
 from dledger.state_machine import SnapshottingMachine, StateMachine, snapshot_format
 from dledger.store.snapshot_folder import Snapshot
@@ -203,11 +203,8 @@ class Snapshotter:
             logger.warning("old snapshots stay: %s", error)
             return
         self._snapshots.keep(indexes)
-        if len(indexes) < kept:
-            return
         applied = self._replica.state.applied
-        before = min(indexes[-1] + 1, applied - self._policy.trailing_entries + 1, applied)
-        before = min([before, *(offer.begin.before_index + 1 for offer in needed)])
+        before = discardable_before(self._policy, indexes, applied, needed)
         if before <= self._store.first_index or self._replica.awaits_snapshot:
             return
         self._store.note_committed(self._replica.appliable)

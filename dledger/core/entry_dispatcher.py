@@ -358,8 +358,11 @@ class EntryDispatcher:
         sender = self._sender
         if sender is None or not self._snapshots.holds(sender.offer) or sender.is_over(now):
             newest = self._snapshots.newest()
-            if sender is None or newest != sender.offer:
-                sender = SnapshotSender(newest, self._term, now) if newest is not None else None
+            if newest is None:
+                sender = None
+            elif sender is None or newest != sender.offer:
+                piece_bytes = self._snapshots.piece_bytes
+                sender = SnapshotSender(newest, self._term, now, piece_bytes)
         self._sender = sender
         self.lacks_snapshot = sender is None
         return sender

@@ -36,8 +36,17 @@ class SnapshotOffer(NamedTuple):
         return self.index, self.term, self.chain
 
 
+# One piece: as much as one push to a peer, so that heartbeats between them are not held up.
+PIECE_BYTES = 256 * 1024
+
+
 class SnapshotSource(Protocol):
     """Knows which snapshots are there to be sent: the store's side of it."""
+
+    @property
+    def piece_bytes(self) -> int:
+        """How much of a file is sent at once; PIECE_BYTES at most."""
+        ...
 
     def newest(self) -> SnapshotOffer | None:
         """The newest one that can be sent; None without."""
@@ -50,6 +59,8 @@ class SnapshotSource(Protocol):
 
 class NoSnapshots:
     """The source of a member whose state is never saved."""
+
+    piece_bytes = PIECE_BYTES
 
     def newest(self) -> SnapshotOffer | None:
         """None."""

@@ -8,11 +8,8 @@ repeats until the peer's log agrees.
 
 from __future__ import annotations
 
-from dledger.core.snapshot_offer import SnapshotOffer
+from dledger.core.snapshot_offer import PIECE_BYTES, SnapshotOffer
 from dledger.messages import InstallOutcome, InstallSnapshot, InstallSnapshotResponse
-
-# One piece: as much as one push to a peer, so that heartbeats between them are not held up.
-PIECE_BYTES = 256 * 1024
 
 # Pieces on their way to one peer, 1 MiB: enough to have the next one read while one is written.
 # More would only lie in memory, on both sides.
@@ -30,13 +27,25 @@ REFUSED_RETRY_S = 30.0
 class SnapshotSender:
     """One snapshot on its way to one peer."""
 
-    __slots__ = ("_deadline", "_sent", "_term", "_timeout_s", "offer", "received", "refused")
+    __slots__ = (
+        "_deadline",
+        "_piece_bytes",
+        "_sent",
+        "_term",
+        "_timeout_s",
+        "offer",
+        "received",
+        "refused",
+    )
 
-    def __init__(self, offer: SnapshotOffer, term: int, now: float) -> None:
+    def __init__(
+        self, offer: SnapshotOffer, term: int, now: float, piece_bytes: int = PIECE_BYTES
+    ) -> None:
         self.offer = offer
         self.received: int | None = None  # what the peer has; None until it has said so
         self.refused = False
         self._term = term
+        self._piece_bytes = piece_bytes
         self._sent = 0
         self._timeout_s = FIRST_ANSWER_TIMEOUT_S
         self._deadline = now
@@ -51,9 +60,9 @@ class SnapshotSender:
         if self.received is None:
             return []
         pieces = []
-        size, most = self.offer.size, MAX_PIECES_IN_FLIGHT * PIECE_BYTES
+        size, most = self.offer.size, MAX_PIECES_IN_FLIGHT * self._piece_bytes
         while self._sent < size and self._sent - self.received < most:
-            length = min(PIECE_BYTES, size - self._sent)
+            length = min(self._piece_bytes, size - self._sent)
             pieces.append(InstallSnapshot(self._term, self.offer, self._sent, length))
             self._sent += length
         return pieces

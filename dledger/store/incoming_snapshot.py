@@ -42,9 +42,13 @@ class IncomingSnapshot:
     Args:
         folder: where.
         group, machine: the names that the header must have.
+        sync_bytes: the unit of progress that outlives a power cut.
     """
 
-    def __init__(self, folder: SnapshotFolder, group: str, machine: str) -> None:
+    def __init__(
+        self, folder: SnapshotFolder, group: str, machine: str, sync_bytes: int = SYNC_BYTES
+    ) -> None:
+        self._sync_bytes = sync_bytes
         self._disk = folder.disk
         self._folder = folder
         self._group = group
@@ -65,14 +69,15 @@ class IncomingSnapshot:
             self.close()
             self._begin(offer)
         if self._whole is None:
-            if piece and offset == self._count:
-                self._write(piece)
             try:
+                if piece and offset == self._count:
+                    self._write(piece)
                 self._check(offer)
+            except OSError:
+                self._discard(offer)  # after a failed sync nobody knows what the disk has
+                raise
             except SnapshotCorrupt as error:
-                self.close()
-                with contextlib.suppress(OSError):
-                    self._disk.remove(self._path(offer))  # if it stays, it is written over
+                self._discard(offer)
                 raise SnapshotUnwanted(f"what arrived is broken: {error}") from error
         return Received(self._count, self._whole)
 
@@ -81,6 +86,11 @@ class IncomingSnapshot:
         file, self._file, self._offer = self._file, None, None
         if file is not None:
             file.close()
+
+    def _discard(self, offer: SnapshotOffer) -> None:
+        self.close()
+        with contextlib.suppress(OSError):
+            self._disk.remove(self._path(offer))  # if it stays, its sums will tell
 
     def _path(self, offer: SnapshotOffer) -> str:
         index, term, chain = offer.identity
@@ -99,7 +109,7 @@ class IncomingSnapshot:
             if path.rpartition("/")[2] in names:
                 self._file = self._disk.open(path)
                 kept = min(self._file.size(), offer.size)
-                self._count = kept // SYNC_BYTES * SYNC_BYTES
+                self._count = kept // self._sync_bytes * self._sync_bytes
             else:
                 self._file = self._disk.create(path)
                 self._disk.sync_folder(self._folder.path)
@@ -121,11 +131,11 @@ class IncomingSnapshot:
     def _write(self, piece: bytes) -> None:
         assert self._file is not None
         while piece:
-            room = SYNC_BYTES - self._count % SYNC_BYTES
+            room = self._sync_bytes - self._count % self._sync_bytes
             part, piece = piece[:room], piece[room:]
             self._file.write(part, self._count)
             self._count += len(part)
-            if self._count % SYNC_BYTES == 0:
+            if self._count % self._sync_bytes == 0:
                 self._file.sync()
 
     def _check_header(self, header: SnapshotHeader) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
 from dledger.core.replica import Replica
+from dledger.core.snapshot_offer import LogBegin
 from dledger.messages import Message, PushRequest, PushResponse, VoteRequest, VoteResponse
 
 
@@ -34,6 +35,7 @@ class Witness:
         "committed",
         "name",
         "released_term",
+        "restart",
         "role",
         "synced_index",
         "synced_promise",
@@ -43,7 +45,10 @@ class Witness:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.chains: list[int] = []  # chain sum of every entry of its log, by index
+        # Chain sum of every entry of its log, by index; where its log has no beginning, of those
+        # that the group has committed, which it must be equal to.
+        self.chains: list[int] = []
+        self.restart: LogBegin | None = None  # what its log is being replaced by
         self.synced_index = -1  # entries that are on its disk, whatever it says itself
         self.synced_promise = HardState()
         self.released_term = 0  # highest term that a promise of it carried
@@ -151,6 +156,51 @@ class Invariants:
         del witness.chains[lost:]
         witness.synced_index = min(witness.synced_index, index)
 
+    def restarting(self, name: str, begin: LogBegin) -> None:
+        """The whole log is dropped for a snapshot's sake: nothing of what is behind its beginning
+        may be committed, and what is before it must be.
+        """
+        witness, committed, before = self.witnesses[name], self.committed, begin.before_index
+        if before >= len(committed) or committed[before] != begin.before_chain:
+            raise InvariantViolated(
+                "logs begin behind committed entries",
+                f"{name} is to begin behind entry {before}, which is another one or not committed",
+            )
+        agreed = 0
+        for mine, ours in zip(witness.chains, committed, strict=False):
+            if mine != ours:
+                break
+            agreed += 1
+        if agreed > before:
+            raise InvariantViolated(
+                "committed entries stay",
+                f"{name} drops a log that is right up to {agreed - 1} for one behind {before}",
+            )
+        witness.restart = begin
+        # From here on a crash may leave the old log without what is wrong in it, or the new one.
+        witness.synced_index = min(witness.synced_index, agreed - 1)
+
+    def restarted(self, name: str) -> None:
+        """The new log is on disk."""
+        witness = self.witnesses[name]
+        if (begin := witness.restart) is not None:
+            witness.chains = self.committed[: begin.before_index + 1]
+            witness.synced_index = begin.before_index
+            witness.restart = None
+
+    def restored(self, name: str, index: int, state: int) -> None:
+        """A machine was given the snapshot of entry `index`, and has this sum since."""
+        witness = self.witnesses[name]
+        if index <= witness.applied:
+            raise InvariantViolated(
+                "applied in order", f"{name} goes back from {witness.applied} to snapshot {index}"
+            )
+        if index >= len(self._sums) or self._sums[index] != state:
+            raise InvariantViolated(
+                "machines agree", f"the snapshot of {index} gave {name} another state"
+            )
+        witness.applied = index
+
     def synced(self, name: str, index: int, promise: HardState | None) -> None:
         """The disk has this now."""
         witness = self.witnesses[name]
@@ -159,11 +209,26 @@ class Invariants:
             witness.synced_promise = promise
 
     def recovered(
-        self, name: str, term_chains: Sequence[tuple[int, int]], promise: HardState
+        self,
+        name: str,
+        term_chains: Sequence[tuple[int, int]],
+        promise: HardState,
+        first: int = 0,
     ) -> None:
-        """A node came back after a crash: (term, chain sum) of all its entries, and its record."""
+        """A node came back after a crash: (term, chain sum) of all its entries, and its record.
+
+        `first` is where its log begins: what is before it must be committed.
+        """
         witness = self.witnesses[name]
-        for index, (term, chain) in enumerate(term_chains):
+        if first > len(self.committed):
+            raise InvariantViolated(
+                "logs begin behind committed entries",
+                f"{name} recovers a log that begins at {first}",
+            )
+        if witness.restart is not None and first == witness.restart.before_index + 1:
+            self.restarted(name)
+        witness.restart = None
+        for index, (term, chain) in enumerate(term_chains, first):
             # An entry may be new: the power went right behind its write.
             if not chain or self._entries.setdefault((term, index), chain) != chain:
                 raise InvariantViolated(
@@ -171,7 +236,7 @@ class Invariants:
                     f"{name} recovers entry {index} of term {term} with sum {chain}, "
                     "that nobody wrote",
                 )
-        chains = [chain for _, chain in term_chains]
+        chains = self.committed[:first] + [chain for _, chain in term_chains]
         kept = witness.synced_index
         if kept >= len(chains) or (kept >= 0 and chains[kept] != witness.chains[kept]):
             raise InvariantViolated(

@@ -19,6 +19,7 @@ from jepsen_like.simulation.node_process import (
     Surroundings,
     log_chains,
 )
+from jepsen_like.simulation.snapshots import MemberSnapshots
 from jepsen_like.simulation.virtual_clock import VirtualClock
 from jepsen_like.simulation.virtual_disk import PowerCut, VirtualDisk
 
@@ -85,6 +86,16 @@ class VirtualNode:
         around, now = self._around, self.clock.reads(self._loop.now)
         try:
             store = open_store(self.disk, FOLDER, self._store_config, GROUP, self.name)
+            snapshots = MemberSnapshots(
+                self.name,
+                self.disk,
+                FOLDER,
+                GROUP,
+                store,
+                around.swarm.snapshots,
+                around.coverage,
+            )
+            hard_state = snapshots.open()
         except PowerCut:
             around.coverage.count("power cuts during recovery")
             self.crash(power=True)
@@ -93,11 +104,18 @@ class VirtualNode:
             around.coverage.count("failed syncs")
             self.crash(power=True)
             return
-        around.invariants.recovered(self.name, log_chains(store), store.hard_state)
+        first = store.first_index
+        around.invariants.recovered(self.name, log_chains(store), store.hard_state, first)
         batches = Batches(store, around.swarm.batch_bytes)
         random = self._elections.random
-        replica = Replica(self._config, store.view(), store.hard_state, batches, random, now)
-        self.process = NodeProcess(self.name, store, replica, batches, around)
+        replica = Replica(
+            self._config, store.view(), hard_state, batches, random, now, snapshots.source
+        )
+        self.process = NodeProcess(self.name, store, replica, batches, around, snapshots)
+        if (restored := snapshots.restored) is not None:
+            index = restored.header.index
+            replica.applied_to(index)
+            around.invariants.restored(self.name, index, snapshots.machine.sums.sum)
         self.is_paused = False
         self._life += 1
         self._timer_at = float("inf")

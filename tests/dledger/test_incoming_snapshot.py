@@ -8,7 +8,6 @@ from random import Random
 import pytest
 
 from dledger.core.snapshot_offer import LogBegin, SnapshotOffer
-from dledger.store import incoming_snapshot
 from dledger.store.disk import Disk, OsDisk
 from dledger.store.incoming_snapshot import IncomingSnapshot, Received, SnapshotUnwanted
 from dledger.store.snapshot_folder import Snapshot, SnapshotFolder
@@ -45,7 +44,7 @@ class Pair:
         self.path = base / "follower" / "snapshots"
 
     def incoming(self, machine: str = "m/1") -> IncomingSnapshot:
-        return IncomingSnapshot(self.folder, "g", machine)
+        return IncomingSnapshot(self.folder, "g", machine, 2048)
 
     def piece(self, offset: int, size: int) -> bytes:
         return self.leader.read_piece(self.snapshot, offset, size)
@@ -84,10 +83,7 @@ def test_only_the_piece_that_follows_is_taken(pair: Pair) -> None:
     assert pair.send(incoming).snapshot is not None
 
 
-def test_a_restarted_member_goes_on_with_what_was_synced(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(incoming_snapshot, "SYNC_BYTES", 2048)
+def test_a_restarted_member_goes_on_with_what_was_synced(pair: Pair) -> None:
     incoming = pair.incoming()
     for offset in range(0, 7000, 1000):
         incoming.take(pair.offer, offset, pair.piece(offset, 1000))
@@ -163,9 +159,8 @@ def test_a_file_of_another_entry_than_offered_is_refused(pair: Pair) -> None:
 
 @pytest.mark.parametrize("block", range(4))
 def test_whatever_step_the_power_cuts_what_is_a_snapshot_is_whole(
-    block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    block: int, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(incoming_snapshot, "SYNC_BYTES", 4096)
     leader = Pair(tmp_path)
     whole = 0
     for seed in range(block * 25, block * 25 + 25):
@@ -194,5 +189,5 @@ def test_whatever_step_the_power_cuts_what_is_a_snapshot_is_whole(
 def receive(leader: Pair, disk: Disk) -> int:
     folder = SnapshotFolder(disk, "/n1")
     folder.open()
-    incoming = IncomingSnapshot(folder, "g", "m/1")
+    incoming = IncomingSnapshot(folder, "g", "m/1", 4096)
     return int(leader.send(incoming, 700).snapshot is not None)
