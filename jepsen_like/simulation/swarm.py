@@ -161,7 +161,7 @@ def _snapshots(chance: Chance) -> SnapshotStyle:
         every_entries=chance.choice((0, 3, 10, 40)),
         kept=chance.choice((1, 1, 2)),
         trailing_entries=chance.choice((0, 0, 10)),
-        piece_bytes=chance.choice((50, 300, 4_096)),
+        piece_bytes=chance.choice((20, 60, 4_096)),
     )
 
 
