@@ -29,14 +29,13 @@ class LogWriter:
         """Do one write. Raises DiskFailed, or InvariantBroken where it contradicts the log."""
         if isinstance(write, Accepted):
             self._push(write.push, write.first)
-        elif isinstance(write, Truncation):
+        elif isinstance(write, Truncation | Restart):
             self._batches.forget()
             self.cache.forget()
-            self._store.truncate_after(write.index)
-        elif isinstance(write, Restart):
-            self._batches.forget()
-            self.cache.forget()
-            self._store.restart(write.begin)
+            if isinstance(write, Truncation):
+                self._store.truncate_after(write.index)
+            else:
+                self._store.restart(write.begin)
         elif isinstance(write, NoopEntry):
             self.append(write.term, Magic.NOOP, (b"",), write.index)
 

@@ -11,7 +11,6 @@ import outcome
 import trio
 
 from dledger.applier import Applier
-from dledger.awaited_snapshot import AwaitedSnapshot
 from dledger.batches import Batches
 from dledger.client_server import ClientServer
 from dledger.config import NodeConfig, parse_address
@@ -35,15 +34,14 @@ from dledger.log_writer import LogWriter
 from dledger.peer_status import peer_status
 from dledger.pending import Appended, Done, Outcome, PendingAppends
 from dledger.push_check import PushCheck
-from dledger.restoring import Opened, incoming_for
+from dledger.restoring import Opened
 from dledger.session_errors import SessionsOff
 from dledger.session_gate import SessionGate
 from dledger.sessions import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, Session, open_session
 from dledger.snapshot_source import NodeSnapshots
-from dledger.snapshot_transfer import SnapshotTransfer
-from dledger.snapshotter import Snapshotter
+from dledger.snapshots import Snapshots
 from dledger.state_machine import StateMachine
-from dledger.status import InstallStatus, RoleChange, Status
+from dledger.status import RoleChange, Status
 from dledger.store.snapshot_folder import Snapshot
 from dledger.transfer_wait import wait_transferred
 from dledger.waiting_reads import WaitingReads
@@ -64,7 +62,7 @@ class Node:
         self._closing = False
         self._pending = PendingAppends()
         self._batches = Batches(store, config.max_batch_bytes)
-        self._snapshots = NodeSnapshots(store)
+        source = NodeSnapshots(store)
         self._replica = Replica(
             ReplicaConfig(
                 config.node_id,
@@ -79,7 +77,7 @@ class Node:
             self._batches,
             random.Random().random,
             trio.current_time(),
-            self._snapshots,
+            source,
         )
         self._turned = trio.lowlevel.ParkingLot()
         self._progress = trio.lowlevel.ParkingLot()
@@ -92,13 +90,15 @@ class Node:
             if peer != config.node_id
         }
         writer = LogWriter(store, self._batches)
-        self._transfer = SnapshotTransfer(
-            opened.folder,
-            incoming_for(opened, config.group, machine),
-            self._snapshots,
+        self._snapshots = Snapshots(
+            config,
+            opened,
+            machine,
+            source,
+            self._replica,
             self._links,
+            self._pending,
             self._wake_driver,
-            self._log_replaced,
         )
         self._driver = Driver(
             self._replica,
@@ -108,30 +108,22 @@ class Node:
             self._pending,
             self._links,
             self._after_turn,
-            self._transfer,
+            self._snapshots.transfer,
         )
         self._reads = WaitingReads(self._driver.request_read, self._replica.config.read_wait_s)
-        self._awaited = AwaitedSnapshot(
-            opened.folder, store, self._replica, machine, self._snapshot_installed
-        )
-        self._awaited.snapshot = opened.awaited
         self._applier = Applier(
-            self._replica, writer.cache, machine, self._pending, self._after_apply, self._awaited
+            self._replica,
+            writer.cache,
+            machine,
+            self._pending,
+            self._after_apply,
+            self._snapshots.awaited,
         )
         self._housekeeper = Housekeeper(
             store, lambda: self._replica.appliable, config.scrub_period_hours * 3600
         )
         if opened.restored is not None:
             self._replica.applied_to(opened.restored.header.index)
-        self._snapshotter = Snapshotter(
-            config.group,
-            config.snapshots,
-            machine,
-            opened,
-            self._replica,
-            self._driver.wake,
-            self._snapshots,
-        )
         self.sessions = SessionGate(self, machine) if isinstance(machine, WithSessions) else None
         self._listener = Listener(
             identity,
@@ -259,7 +251,7 @@ class Node:
         Raises ReadUnavailable: ask again later, or use `read`.
         """
         self._check_open()
-        if self._awaited.is_restoring:
+        if self._snapshots.awaited.is_restoring:
             raise ReadUnavailable("the state is being replaced by a snapshot of the leader")
         lag_s = trio.current_time() - self._replica.fresh_as_of
         if lag_s > max_lag_s:
@@ -305,7 +297,7 @@ class Node:
         Appends go on meanwhile. Older snapshots and the log before them are dropped as
         `config.snapshots` says. Raises SnapshotUnavailable (the node serves on), NodeClosing.
         """
-        return await self._snapshotter.take()
+        return await self._snapshots.take()
 
     # --- leading ------------------------------------------------------------------------------
 
@@ -362,7 +354,6 @@ class Node:
         replica, state = self._replica, self._replica.state
         scrub = self._housekeeper.scrub
         transfer = replica.handover.transfer
-        installing = self._transfer.installing
         return Status(
             group=self.config.group,
             node_id=self.config.node_id,
@@ -377,8 +368,8 @@ class Node:
             applied=state.applied,
             pending_entries=self._pending.entries + self._driver.queued_entries,
             pending_bytes=self._pending.body_bytes + self._driver.queued_bytes,
-            newest_snapshot=last.header.index if (last := self._snapshots.last) else -1,
-            installing=InstallStatus(*installing) if installing is not None else None,
+            newest_snapshot=self._snapshots.newest,
+            installing=self._snapshots.installing,
             scrubbed_through=scrub.checked_through,
             scrub_passes=scrub.passes,
             scrub_damage=scrub.damage,
@@ -400,17 +391,14 @@ class Node:
         nursery.start_soon(self._driver.run)
         nursery.start_soon(self._applier.run)
         nursery.start_soon(self._housekeeper.run)
-        nursery.start_soon(self._snapshotter.run)
-        nursery.start_soon(self._transfer.run_sending)
-        nursery.start_soon(self._transfer.run_receiving)
-        nursery.start_soon(self._transfer.run_watching, self._replica)
+        nursery.start_soon(self._snapshots.run)
         if self.sessions is not None:
             nursery.start_soon(self.sessions.run)
 
     def stop(self) -> None:
         """Take nothing more, and answer everybody who waits. For `open_node` alone."""
         self._closing = True
-        self._snapshotter.close()
+        self._snapshots.close()
         self._driver.close()
         self._pending.close()
         self._reads.close()
@@ -422,15 +410,6 @@ class Node:
 
     def _wake_driver(self) -> None:
         self._driver.wake()
-
-    def _log_replaced(self, snapshot: Snapshot) -> None:
-        """The log is begun anew: the state machine waits for this snapshot."""
-        self._awaited.snapshot = snapshot
-        self._pending.never_applied(snapshot.header.index, self._replica.state.leader)
-
-    def _snapshot_installed(self, snapshot: Snapshot) -> None:
-        self._transfer.installed()
-        self._snapshotter.installed(snapshot)
 
     def _after_turn(self, messages: Messages) -> None:
         self._reads.after_turn(messages.reads_ready, messages.reads_lost)
