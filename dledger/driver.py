@@ -216,8 +216,8 @@ class Driver:
 
     def _send(self, messages: Messages) -> None:
         for peer, message in messages.outgoing:
-            link = self._links[peer]
-            if not link.connected:
+            link = self._links.get(peer)
+            if link is None or not link.connected:
                 continue
             if isinstance(message, PushRequest) and message.phase is Phase.APPEND:
                 payload = self._batches.payload(message.prev_index + 1, message.last_index)

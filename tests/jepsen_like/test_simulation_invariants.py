@@ -10,6 +10,7 @@ from dledger.core.replica import Replica, ReplicaConfig
 from dledger.entry import Entry, Magic
 from dledger.messages import Phase, PushResponse, VoteRequest, VoteResponse
 from jepsen_like.simulation.clients import History
+from jepsen_like.simulation.group_history import founding
 from jepsen_like.simulation.invariants import Invariants, InvariantViolated
 from tests.dledger.core_group import EntriesAtOnce, view_of
 
@@ -29,7 +30,7 @@ def lived() -> Invariants:
 
 
 def replica(name: str, terms: list[int], **state: object) -> Replica:
-    config = ReplicaConfig(name, NAMES)
+    config = ReplicaConfig(name, founding(NAMES))
     batches = EntriesAtOnce(1)
     made = Replica(config, view_of(terms), HardState(1, "a"), batches, lambda: 0.5, 0.0)
     for field, value in state.items():
