@@ -14,10 +14,18 @@ from dledger.applier import Applier
 from dledger.batches import Batches
 from dledger.client_server import ClientServer
 from dledger.config import NodeConfig, parse_address
+from dledger.core.configuration_codec import MAX_CONFIGURATION_BYTES
 from dledger.core.member_state import Role
 from dledger.core.replica import Messages, Replica, ReplicaConfig
 from dledger.driver import Driver
-from dledger.entry import Body, Entry, body_bytes, decode_entries
+from dledger.entry import (
+    BLANK_BYTES,
+    HEADER_BYTES,
+    Body,
+    Entry,
+    body_bytes,
+    decode_entries,
+)
 from dledger.errors import (
     DLedgerError,
     EntryTooLarge,
@@ -33,6 +41,7 @@ from dledger.local_way import LocalWay
 from dledger.log_writer import LogWriter
 from dledger.pending import Appended, Done, Outcome, PendingAppends
 from dledger.push_check import PushCheck
+from dledger.recovered_membership import recovered_membership
 from dledger.restoring import Opened
 from dledger.session_errors import SessionsOff
 from dledger.session_gate import SessionGate
@@ -63,17 +72,19 @@ class Node:
         self._replica = Replica(
             ReplicaConfig(
                 config.node_id,
-                sorted(config.peers),
+                config.began_with,
                 config.election_timeout_ms / 1000,
                 config.heartbeat_interval_ms / 1000,
                 config.max_clock_drift,
                 config.preferred_leader,
+                min(MAX_CONFIGURATION_BYTES, store.segment_bytes - HEADER_BYTES - BLANK_BYTES),
             ),
             store.view(),
             opened.hard_state,
             self._batches,
             random.Random().random,
             trio.current_time(),
+            recovered_membership(store, config.began_with, opened.configuration),
         )
         self._turned = trio.lowlevel.ParkingLot()
         self._progress = trio.lowlevel.ParkingLot()
