@@ -56,7 +56,7 @@ class Applier:
         replica = self._replica
         first = replica.state.applied + 1
         last = replica.appliable
-        if first > last or replica.awaits_snapshot:
+        if first > last or replica.receiver.awaits_restore:
             return False
         entries = self._entries.take(first, last)
         results = self._apply(entries)

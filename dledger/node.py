@@ -14,10 +14,18 @@ from dledger.applier import Applier
 from dledger.batches import Batches
 from dledger.client_server import ClientServer
 from dledger.config import NodeConfig, parse_address
+from dledger.core.configuration_codec import MAX_CONFIGURATION_BYTES
 from dledger.core.member_state import Role
 from dledger.core.replica import Messages, Replica, ReplicaConfig
 from dledger.driver import Driver
-from dledger.entry import Body, Entry, body_bytes, decode_entries
+from dledger.entry import (
+    BLANK_BYTES,
+    HEADER_BYTES,
+    Body,
+    Entry,
+    body_bytes,
+    decode_entries,
+)
 from dledger.errors import (
     DLedgerError,
     EntryTooLarge,
@@ -27,13 +35,14 @@ from dledger.errors import (
 )
 from dledger.housekeeping import Housekeeper
 from dledger.iterators import CommittedEntries, RoleChanges
-from dledger.links import Identity, Link
+from dledger.links import Identity, Links
 from dledger.listener import Listener
 from dledger.local_way import LocalWay
 from dledger.log_writer import LogWriter
 from dledger.peer_status import peer_status
 from dledger.pending import Appended, Done, Outcome, PendingAppends
 from dledger.push_check import PushCheck
+from dledger.recovered_membership import recovered_membership
 from dledger.restoring import Opened
 from dledger.session_errors import SessionsOff
 from dledger.session_gate import SessionGate
@@ -66,29 +75,30 @@ class Node:
         self._replica = Replica(
             ReplicaConfig(
                 config.node_id,
-                sorted(config.peers),
+                config.began_with,
                 config.election_timeout_ms / 1000,
                 config.heartbeat_interval_ms / 1000,
                 config.max_clock_drift,
                 config.preferred_leader,
+                min(MAX_CONFIGURATION_BYTES, store.segment_bytes - HEADER_BYTES - BLANK_BYTES),
             ),
             store.view(),
             opened.hard_state,
             self._batches,
             random.Random().random,
             trio.current_time(),
+            recovered_membership(store, config.began_with, opened.configuration),
             source,
         )
         self._turned = trio.lowlevel.ParkingLot()
         self._progress = trio.lowlevel.ParkingLot()
         self._role_watchers = trio.lowlevel.ParkingLot()
         self._role = self._role_now()
-        identity = Identity(config.group, config.node_id)
-        self._links = {
-            peer: Link(identity, peer, parse_address("peers", address), self._link_changed)
-            for peer, address in config.peers.items()
-            if peer != config.node_id
-        }
+        identity = Identity(config.group, config.node_id, config.address)
+        self._links = Links(identity, self._link_changed)
+        self._links.set_members(
+            {peer: parse_address("peers", address) for peer, address in config.peers.items()}
+        )
         writer = LogWriter(store, self._batches)
         self._snapshots = Snapshots(
             config,
@@ -127,7 +137,7 @@ class Node:
         self.sessions = SessionGate(self, machine) if isinstance(machine, WithSessions) else None
         self._listener = Listener(
             identity,
-            frozenset(config.peers),
+            self._links,
             self._driver.received,
             lambda: PushCheck(store),
             ClientServer(self).serve,
@@ -376,7 +386,7 @@ class Node:
             transfer_target=transfer.target if transfer is not None else None,
             peers={
                 peer: peer_status(link, replica.dispatchers.get(peer))
-                for peer, link in self._links.items()
+                for peer, link in self._links.members.items()
             },
         )
 
@@ -386,8 +396,7 @@ class Node:
         """Listen, and start the tasks. For `open_node` alone."""
         listeners = await self._listener.open(self.config.address)
         nursery.start_soon(self._listener.serve, listeners)
-        for link in self._links.values():
-            nursery.start_soon(link.run)
+        nursery.start_soon(self._links.run)
         nursery.start_soon(self._driver.run)
         nursery.start_soon(self._applier.run)
         nursery.start_soon(self._housekeeper.run)

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from dledger.config import NodeConfig
+from dledger.core.configuration_codec import decode_configuration
 from dledger.core.hard_state import HardState
-from dledger.errors import ConfigInvalid, RestoreFailed, SnapshotLost
+from dledger.errors import ConfigInvalid, ConfigurationMalformed, RestoreFailed, SnapshotLost
 from dledger.state_machine import SnapshottingMachine, StateMachine, snapshot_format
 from dledger.store.disk import Disk
 from dledger.store.folder import node_folder
@@ -41,6 +42,12 @@ class Opened(NamedTuple):
         if self.restored is None:
             return hard_state
         return hard_state._replace(committed=max(hard_state.committed, self.restored.header.index))
+
+    @property
+    def configuration(self) -> bytes:
+        """Who belonged to the group where the log is begun with; empty: who did at first."""
+        snapshot = self.restored or self.awaited
+        return b"" if snapshot is None else snapshot.header.configuration
 
 
 def open_and_restore(disk: Disk, config: NodeConfig, machine: StateMachine) -> Opened:
@@ -83,6 +90,16 @@ def incoming_for(opened: Opened, group: str, machine: StateMachine) -> IncomingS
     return IncomingSnapshot(opened.folder, group, snapshot_format(machine))
 
 
+def configuration_problem(content: bytes) -> str | None:
+    """What is wrong with the configuration in a snapshot's header; None for nothing, or none."""
+    try:
+        if content:
+            decode_configuration(content)
+    except ConfigurationMalformed as error:
+        return error.problem
+    return None
+
+
 def find_awaited(
     folder: SnapshotFolder, store: LogStore, machine: SnapshottingMachine, group: str
 ) -> Snapshot | None:
@@ -112,7 +129,7 @@ def _names_of(wanted: str, group: str) -> Judge:
             return f"it is of group {header.group}"
         if header.machine != wanted:
             return f"it has the format {header.machine!r}, the state machine reads {wanted!r}"
-        return None
+        return configuration_problem(header.configuration)
 
     return judge
 

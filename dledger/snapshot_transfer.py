@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import NamedTuple
 from zlib import crc32
 
@@ -18,7 +18,7 @@ from dledger.codec import encode_message
 from dledger.core.replica import Replica
 from dledger.core.snapshot_offer import SnapshotOffer
 from dledger.errors import SnapshotCorrupt
-from dledger.links import Link
+from dledger.links import Link, Links
 from dledger.messages import InstallSnapshot
 from dledger.peer_status import LACKS_SNAPSHOT
 from dledger.snapshot_source import Identity, NodeSnapshots
@@ -66,7 +66,7 @@ class SnapshotTransfer:
         folder: SnapshotFolder,
         incoming: IncomingSnapshot | None,
         source: NodeSnapshots,
-        links: Mapping[str, Link],
+        links: Links,
         wake: Callable[[], None],
         log_replaced: Callable[[Snapshot], None],
     ) -> None:
@@ -86,10 +86,10 @@ class SnapshotTransfer:
 
     # --- in the driver's turns ----------------------------------------------------------------
 
-    def send(self, peer: str, message: InstallSnapshot) -> None:
+    def send(self, link: Link, peer: str, message: InstallSnapshot) -> None:
         """Let a message of the core leave; a piece, once it is read."""
         if not message.length:
-            self._links[peer].send(encode_message(message))
+            link.send(encode_message(message))
         elif len(self._leaving) < MAX_WAITING_PIECES:
             self._leaving.append((peer, message))
             self._something.unpark_all()
@@ -110,7 +110,7 @@ class SnapshotTransfer:
                 replica.receiver.received(message, received.stored)
             elif sync_runs:
                 return
-            elif replica.receiver.install(message):
+            elif replica.receiver.install(message, received.snapshot.group):
                 self._log_replaced(received.snapshot)
             self._arrived.popleft()
 
@@ -125,7 +125,7 @@ class SnapshotTransfer:
             piece = await self._read(message)
             if piece is not None:
                 message = message._replace(crc=crc32(piece), payload=piece)
-                if (link := self._links.get(peer)) is not None:
+                if (link := self._links.link_to(peer)) is not None:
                     link.send(encode_message(message))
 
     async def _read(self, message: InstallSnapshot) -> bytes | None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import trio
 
 from dledger.awaited_snapshot import AwaitedSnapshot
 from dledger.config import NodeConfig
 from dledger.core.replica import Replica
-from dledger.links import Link
+from dledger.links import Links
 from dledger.pending import PendingAppends
 from dledger.restoring import Opened, incoming_for
 from dledger.snapshot_source import NodeSnapshots
@@ -39,7 +39,7 @@ class Snapshots:
         machine: StateMachine,
         source: NodeSnapshots,
         replica: Replica,
-        links: Mapping[str, Link],
+        links: Links,
         pending: PendingAppends,
         wake: Callable[[], None],
     ) -> None:

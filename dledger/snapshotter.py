@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import trio
 
+from dledger.core.configuration_codec import encode_configuration
 from dledger.core.entry_dispatcher import needed_snapshots
 from dledger.core.replica import Replica
 from dledger.errors import DiskFailed, DLedgerError, NodeClosing, SnapshotUnavailable
@@ -114,7 +115,7 @@ class Snapshotter:
         since = applied - (last.index if last else -1)
         if since <= 0 or trio.current_time() < self._retry_at:
             return False
-        if self._replica.awaits_snapshot:
+        if self._replica.receiver.awaits_restore:
             return False  # the state is older than the log
         if any(d.lacks_snapshot for d in self._replica.dispatchers.values()):
             return True  # somebody needs one, and there is none that would serve
@@ -139,6 +140,7 @@ class Snapshotter:
         if snapshot is None:
             return NodeClosing()
         self._snapshots.add(snapshot)
+        self._replica.state.membership.forget_before(snapshot.header.index)
         await self._drop_what_is_covered()
         return snapshot
 
@@ -153,7 +155,7 @@ class Snapshotter:
         last = self._snapshots.last
         if last is not None and last.header.index == applied:
             return last
-        if self._replica.awaits_snapshot:
+        if self._replica.receiver.awaits_restore:
             raise SnapshotUnavailable("a snapshot of the leader is being installed")
         if applied < self._store.first_index:
             raise SnapshotUnavailable("nothing is applied yet")
@@ -180,7 +182,13 @@ class Snapshotter:
             entry.chain_crc,
             self._group,
             machine_format,
+            self._configuration(applied),
         )
+
+    def _configuration(self, applied: int) -> bytes:
+        """Who belongs to the group; nothing where this member was not told yet."""
+        numbered = self._replica.state.membership.at(applied)
+        return encode_configuration(*numbered) if numbered.configuration.voters else b""
 
     # --- dropping -----------------------------------------------------------------------------
 
@@ -205,7 +213,7 @@ class Snapshotter:
         self._snapshots.keep(indexes)
         applied = self._replica.state.applied
         before = discardable_before(self._policy, indexes, applied, needed)
-        if before <= self._store.first_index or self._replica.awaits_snapshot:
+        if before <= self._store.first_index or self._replica.receiver.awaits_restore:
             return
         self._store.note_committed(self._replica.appliable)
         self._store.discard_before(before)

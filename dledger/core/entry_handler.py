@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from dledger.core.configuration_codec import NumberedConfiguration
 from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import MemberState
 from dledger.core.snapshot_offer import LogBegin
@@ -31,13 +32,21 @@ class NoopEntry(NamedTuple):
     term: int
 
 
+class ConfigurationEntry(NamedTuple):
+    """Append a leader's change of the group, as an entry of magic 3."""
+
+    index: int  # type: ignore[assignment]  # hides tuple.index
+    term: int
+    body: bytes
+
+
 class Restart(NamedTuple):
     """Drop the whole log, and begin an empty one: a snapshot stands for what was before."""
 
     begin: LogBegin
 
 
-Write = Accepted | Truncation | NoopEntry | Restart
+Write = Accepted | Truncation | NoopEntry | ConfigurationEntry | Restart
 
 
 class EntryHandler:
@@ -82,9 +91,13 @@ class EntryHandler:
         """Follow the leader's commit index, as far as the logs are known to agree."""
         self._state.commit(min(committed, self.verified))
 
-    def restart_log(self, begin: LogBegin) -> None:
-        """Drop the log for a snapshot's sake; SnapshotReceiver says when that is safe."""
+    def restart_log(self, begin: LogBegin, group: NumberedConfiguration | None) -> None:
+        """Drop the log for a snapshot's sake; SnapshotReceiver says when that is safe.
+
+        `group` is in force at the snapshot's last entry: None for what the group began with.
+        """
         before = begin.before_index
+        self._state.membership.restarted(group)
         self._view.restart(before, begin.before_term)
         self._state.durable = before
         self.verified = before
@@ -92,6 +105,13 @@ class EntryHandler:
         self.epoch += 1
         self.writes.append(Restart(begin))
         self.commit(before)
+
+    def learn_committed(self, index: int) -> None:
+        """This entry is known to be committed, from another than the leader: whoever leads has it,
+        and all before it.
+        """
+        if self._state.commit(index):
+            self.verified = max(self.verified, index)
 
     def acknowledgement(self) -> PushResponse | None:
         """What a finished sync allows to acknowledge, once."""
@@ -123,6 +143,10 @@ class EntryHandler:
         if first_new <= push.last_index:
             self._extend(push, first_new)
             self.writes.append(Accepted(push, first_new))
+            for index, change in push.changes:
+                # A snapshot may have told of changes that the log reaches only now.
+                if index >= first_new and index > self._state.membership.index:
+                    self._state.membership.appended(index, change)
         self.verified = max(self.verified, push.last_index)
         self.commit(push.committed)
         if self._state.durable >= self.verified:
@@ -170,6 +194,7 @@ class EntryHandler:
                 f"{self._state.committed} is committed"
             )
         self._view.truncate_after(push.prev_index)
+        self._state.membership.truncated_after(push.prev_index)
         self._state.durable = min(self._state.durable, push.prev_index)
         self.epoch += 1
         self.writes.append(Truncation(push.prev_index))

@@ -59,10 +59,20 @@ class Membership:
     """One member's knowledge of who belongs to the group.
 
     `index` is that of the entry that brought `configuration`, or BEFORE_FIRST_INDEX for the one the
-    group began with; a compare and set names it. `quorum` is the configuration's, made once.
+    group began with; a compare and set names it. `quorum`, `members` and `voting_members` are the
+    configuration's, made once.
     """
 
-    __slots__ = ("_history", "_term_began", "_uncommitted", "configuration", "index", "quorum")
+    __slots__ = (
+        "_history",
+        "_term_began",
+        "_uncommitted",
+        "configuration",
+        "index",
+        "members",
+        "quorum",
+        "voting_members",
+    )
 
     def __init__(self, configuration: Configuration, index: int = BEFORE_FIRST_INDEX) -> None:
         self._history: list[NumberedConfiguration] = []
@@ -121,6 +131,8 @@ class Membership:
         self.index = index
         self.configuration = configuration
         self.quorum = configuration.quorum
+        self.members = configuration.members
+        self.voting_members = configuration.voting_members
         self._history.append(NumberedConfiguration(index, configuration))
 
     # --- as a leader --------------------------------------------------------------------------
@@ -184,6 +196,18 @@ class Membership:
         """No snapshot before `index` will be asked for: keep what is in force there and later."""
         keep = bisect_right(self._history, index, key=lambda numbered: numbered.index) - 1
         del self._history[: max(keep, 0)]
+
+    def restarted(self, group: NumberedConfiguration | None) -> None:
+        """The log is dropped for a snapshot's sake: `group` is in force at its last entry.
+
+        None for the one that the group began with. Changes that the log held and nobody decided
+        are forgotten: those of them that are the leader's as well are in `group`, or come again.
+        """
+        began = group is None or group.index == BEFORE_FIRST_INDEX
+        if group is None or (began and self.configuration.voters):
+            self._uncommitted.clear()  # of what a group began with, the settings know best
+        else:
+            self.install(group)
 
     def install(self, snapshot: NumberedConfiguration) -> None:
         """Go on from a snapshot that replaces the whole log."""

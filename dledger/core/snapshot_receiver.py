@@ -10,6 +10,7 @@ snapshot is (what etcd calls fast-forward).
 
 from __future__ import annotations
 
+from dledger.core.configuration_codec import NumberedConfiguration
 from dledger.core.entry_handler import EntryHandler
 from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import MemberState
@@ -29,6 +30,13 @@ class SnapshotReceiver:
         self._handler = handler
         self._pieces: list[InstallSnapshot] = []
         self._answers: list[InstallSnapshotResponse] = []
+
+    @property
+    def awaits_restore(self) -> bool:
+        """Whether the log begins behind what is applied: the state machine has to be given the
+        snapshot that stands for the difference, once the log reaches its last entry.
+        """
+        return self._state.applied < self._view.before_begin
 
     def handle(self, message: InstallSnapshot) -> None:
         """Take a piece or a question of the present leader."""
@@ -50,8 +58,10 @@ class SnapshotReceiver:
         """The file that `message` was about cannot be taken here."""
         self._answer(message, InstallOutcome.REFUSED)
 
-    def install(self, message: InstallSnapshot) -> bool:
+    def install(self, message: InstallSnapshot, group: NumberedConfiguration | None = None) -> bool:
         """The whole file is on disk, and its sums are right: begin the log anew, if need be.
+
+        `group` is the configuration in its header, None where there is none.
 
         Whether it is begun anew. What has to be written comes with the replica's `take_writes`,
         and must be written while no sync runs. A leader that is none any more is not obeyed: the
@@ -61,7 +71,7 @@ class SnapshotReceiver:
             return False
         restarts = not self._agrees(message.offer)
         if restarts:
-            self._handler.restart_log(message.offer.begin)
+            self._handler.restart_log(message.offer.begin, group)
         self._answer(message, InstallOutcome.AGREES)
         return restarts
 

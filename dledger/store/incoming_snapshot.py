@@ -10,8 +10,9 @@ from __future__ import annotations
 import contextlib
 from typing import NamedTuple
 
+from dledger.core.configuration_codec import decode_configuration
 from dledger.core.snapshot_offer import SnapshotOffer
-from dledger.errors import SnapshotCorrupt
+from dledger.errors import ConfigurationMalformed, SnapshotCorrupt
 from dledger.store.disk import DiskFile
 from dledger.store.segment import NAME_DIGITS
 from dledger.store.snapshot_file import SnapshotReader
@@ -148,6 +149,11 @@ class IncomingSnapshot:
             )
         if self._offer is not None and _identity(header) != self._offer.identity:
             raise SnapshotUnwanted(f"it is of entry {header.index}, offered was another one")
+        try:
+            if header.configuration:
+                decode_configuration(header.configuration)
+        except ConfigurationMalformed as error:
+            raise SnapshotUnwanted(error.problem) from error
         self._header_checked = self._offer is not None
 
     def _check(self, offer: SnapshotOffer) -> None:

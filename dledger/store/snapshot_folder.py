@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
+from dledger.core.configuration_codec import NumberedConfiguration, decode_configuration
 from dledger.errors import SnapshotCorrupt
 from dledger.store.disk import Disk
 from dledger.store.segment import NAME_DIGITS, start_of
@@ -28,6 +29,15 @@ class Snapshot(NamedTuple):
     header: SnapshotHeader
     path: str
     size: int
+
+    @property
+    def group(self) -> NumberedConfiguration | None:
+        """Who belongs to the group at that entry; None: whoever did when it began.
+
+        Raises ConfigurationMalformed.
+        """
+        content = self.header.configuration
+        return decode_configuration(content) if content else None
 
 
 class Found(NamedTuple):

@@ -7,37 +7,43 @@ whose append is answered how) is the runtime's own code.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from dledger.batches import Batches
-from dledger.core.entry_handler import Accepted, NoopEntry, Restart, Truncation, Write
+from dledger.change_errors import ChangeRefused
+from dledger.core.configuration_change import Change, Transition
+from dledger.core.entry_handler import (
+    Accepted,
+    ConfigurationEntry,
+    NoopEntry,
+    Restart,
+    Truncation,
+    Write,
+)
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
 from dledger.core.replica import Messages, Outgoing, Replica
-from dledger.entry import Body, Magic, decode_header
+from dledger.entry import Body, Magic
 from dledger.errors import Discarded, InvariantBroken, LeaderKept, Rejected
 from dledger.log_writer import LogWriter
 from dledger.messages import InstallSnapshot, Message, Phase, PushRequest, PushResponse
 from dledger.pending import Done, Outcome, PendingAppends
 from dledger.push_check import PushCheck
 from dledger.session_clock import SessionClock
-from dledger.store.batch import verify_batch
 from dledger.store.log_store import SyncWork
 from dledger.store.segment_store import SegmentStore
 from dledger.store.snapshot_folder import Snapshot
 from jepsen_like.simulation.clients import History
 from jepsen_like.simulation.coverage import Coverage
 from jepsen_like.simulation.event_loop import EventLoop
-from jepsen_like.simulation.invariants import Invariants
+from jepsen_like.simulation.invariants import Invariants, InvariantViolated
 from jepsen_like.simulation.snapshots import MemberSnapshots
 from jepsen_like.simulation.swarm import Swarm
 from jepsen_like.simulation.trace import Trace
 from jepsen_like.simulation.virtual_network import VirtualNetwork
-
-# Read from the store in one go: more than any simulated segment holds.
-READ_BYTES = 1 << 20
+from jepsen_like.simulation.written_log import log_changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,14 @@ class SessionCall(NamedTuple):
     done: Done
 
 
+class ChangeCall(NamedTuple):
+    """What an operator asks: changes of the group, or (none) the end of a joint phase."""
+
+    changes: Sequence[Change]
+    transition: Transition
+    expected: int | None
+
+
 @dataclass(slots=True)
 class Arrivals:
     """What came in since the last turn."""
@@ -71,36 +85,13 @@ class Arrivals:
     appends: list[tuple[list[int], list[Body]]]
     session_calls: list[SessionCall]
     transfers: list[str | None]
+    changes: list[ChangeCall]
     forgets: int = 0
 
     @staticmethod
     def none() -> Arrivals:
         """Nothing came in."""
-        return Arrivals([], [], [], [], [], [], [])
-
-
-def term_chains(raw: bytes) -> list[tuple[int, int]]:
-    """Term and chain sum of every entry of a run of whole, adjacent entries."""
-    found: list[tuple[int, int]] = []
-    at = 0
-    while at < len(raw):
-        header = decode_header(raw, at)
-        found.append((header.term, header.chain_crc))
-        at += header.size
-    return found
-
-
-def log_chains(store: SegmentStore) -> list[tuple[int, int]]:
-    """Term and chain sum of every entry of a store. Raises BatchInvalid if one is broken."""
-    found: list[tuple[int, int]] = []
-    begin = store.first_index
-    term, chain = store.term_at(begin - 1), store.chain_at(begin - 1)
-    while (first := begin + len(found)) <= store.last_index:
-        raw = store.read(first, store.last_index, READ_BYTES)
-        verify_batch(raw, first, chain, term)
-        found += term_chains(raw)
-        term, chain = found[-1]
-    return found
+        return Arrivals([], [], [], [], [], [], [], [])
 
 
 class NodeProcess:
@@ -155,6 +146,8 @@ class NodeProcess:
             self._transfer(target, now)
         for _ in range(arrivals.forgets):
             self._forget_leader()
+        for change in arrivals.changes:
+            self._change(change)
         snapshots, invariants = self.snapshots, self._around.invariants
         snapshots.take_pieces(replica)
         runs = self.work is not None
@@ -171,6 +164,7 @@ class NodeProcess:
         self._begin_sync()
         messages = replica.take_messages(now)
         self._take_read_outcomes(messages)
+        self._note_decided(messages)
         self._around.invariants.reads_end(
             self.name, self._open_reads.values(), now, replica.config.read_wait_s
         )
@@ -222,6 +216,9 @@ class NodeProcess:
         if isinstance(write, NoopEntry):
             self._append(write.term, Magic.NOOP, [b""], write.index)
             return
+        if isinstance(write, ConfigurationEntry):
+            self._append(write.term, Magic.CONFIGURATION, [write.body], write.index)
+            return
         if isinstance(write, Restart):
             # A sync that runs saw the old log: none does, or the store refuses.
             self._sync_limit = write.begin.before_index
@@ -235,14 +232,13 @@ class NodeProcess:
         if isinstance(write, Restart):
             invariants.restarted(self.name)
         elif isinstance(write, Accepted):
-            invariants.written(
-                self.name, write.first, self._chains(write.first, self.store.last_index)
-            )
+            self._tell_written(write.first, self.store.last_index)
 
-    def _chains(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Term and chain sum of entries first..last."""
+    def _tell_written(self, first: int, last: int) -> None:
         store = self.store
-        return [(store.term_at(index), store.chain_at(index)) for index in range(first, last + 1)]
+        chains = [(store.term_at(at), store.chain_at(at)) for at in range(first, last + 1)]
+        changes = log_changes(store, first, last)
+        self._around.invariants.written(self.name, first, chains, changes)
 
     def _append(self, term: int, magic: Magic, bodies: list[Body], first: int) -> None:
         invariants = self._around.invariants
@@ -251,7 +247,7 @@ class NodeProcess:
         last = self._writer.append(term, magic, bodies, first)
         if self.store.end_pos // self._around.swarm.segment_bytes > segment:
             self._around.coverage.count("segment rolls")
-        invariants.written(self.name, first, self._chains(first, last))
+        self._tell_written(first, last)
 
     def _begin_sync(self) -> None:
         store = self.store
@@ -280,7 +276,7 @@ class NodeProcess:
     def has_to_apply(self) -> bool:
         """Whether there is more to apply than a turn takes."""
         replica = self.replica
-        return replica.state.applied < replica.appliable and not replica.awaits_snapshot
+        return replica.state.applied < replica.appliable and not replica.receiver.awaits_restore
 
     def _apply(self) -> None:
         replica, around = self.replica, self._around
@@ -288,7 +284,7 @@ class NodeProcess:
         last = replica.appliable
         if around.loop.now < around.swarm.fault_seconds:
             last = min(last, first + around.swarm.apply_at_once - 1)
-        if first > last or replica.awaits_snapshot:
+        if first > last or replica.receiver.awaits_restore:
             return
         entries = self._writer.cache.take(first, last)
         sums = self.machine.sums.apply(entries)
@@ -366,6 +362,33 @@ class NodeProcess:
         except Rejected:
             self._around.coverage.count("refused transfers")
 
+    def _change(self, call: ChangeCall) -> None:
+        """An operator asks to change the group."""
+        try:
+            if call.changes:
+                self.replica.propose_change(call.changes, call.transition, call.expected)
+            else:
+                self.replica.propose_leave()
+        except ChangeRefused:
+            self._around.coverage.count("refused changes")
+        except Rejected:
+            self._around.coverage.count("changes asked of others than the leader")
+        else:
+            self._around.coverage.count("proposed changes")
+
+    def _note_decided(self, messages: Messages) -> None:
+        """Count what members did; a change that is void is one that no leader should have made."""
+        for index, refusal in messages.changes:
+            if refusal is not None:
+                raise InvariantViolated(
+                    "changes follow one another", f"{self.name}: the change {index}: {refusal}"
+                )
+        membership = self.replica.state.membership
+        if messages.changes and self.replica.state.role is Role.LEADER:
+            coverage = self._around.coverage
+            coverage.count("changes in force", len(messages.changes))
+            coverage.count("joint phases", membership.configuration.is_joint)
+
     def _forget_leader(self) -> None:
         try:
             self.replica.forget_leader()
@@ -413,6 +436,8 @@ class NodeProcess:
             coverage.count("elections")
         elif state.role is Role.CANDIDATE and role_before is Role.FOLLOWER:
             coverage.count("members told to stand")
+        elif role_before is Role.LEADER and not state.votes:
+            coverage.count("leaders removed")
         elif role_before is Role.LEADER:
             silence = state.term == term_before
             coverage.count(f"leaders deposed by {'silence' if silence else 'a higher term'}")

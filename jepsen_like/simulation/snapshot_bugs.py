@@ -13,10 +13,9 @@ from dledger.store.incoming_snapshot import IncomingSnapshot, Received
 from dledger.store.segment_log import SegmentLog
 from dledger.store.segment_store import SegmentStore
 from dledger.store.snapshot_file import SnapshotReader
-from jepsen_like.simulation.planted_bug import Replacement, bug
+from jepsen_like.simulation.seeded_bug import Replacement, SeededBug
 
 
-@bug("install-drops-what-agrees", "a snapshot replaces a log that holds what it begins behind")
 def _install_drops_what_agrees() -> list[Replacement]:
     def agrees(self: SnapshotReceiver, offer: SnapshotOffer) -> bool:
         return offer.begin.before_index <= self._view.before_begin
@@ -37,7 +36,6 @@ def _install_drops_what_agrees() -> list[Replacement]:
     ]
 
 
-@bug("pieces-in-any-order", "a piece is taken for the next one, and the file is not read through")
 def _pieces_in_any_order() -> list[Replacement]:
     taken = IncomingSnapshot.take
 
@@ -55,17 +53,15 @@ def _pieces_in_any_order() -> list[Replacement]:
     ]
 
 
-@bug("snapshot-applied-from-the-log", "what is in a snapshot is applied once more from the log")
 def _snapshot_applied_from_the_log() -> list[Replacement]:
     applied_to = Replica.applied_to
 
     def applied(self: Replica, index: int) -> None:
-        applied_to(self, self.view.before_begin if self.awaits_snapshot else index)
+        applied_to(self, self.view.before_begin if self.receiver.awaits_restore else index)
 
     return [Replacement(Replica, "applied_to", applied)]
 
 
-@bug("install-answer-lost-pins", "a leader asks about a snapshot once, and waits for ever")
 def _install_answer_lost_pins() -> list[Replacement]:
     pumped = SnapshotSender.pump
 
@@ -86,7 +82,6 @@ def _install_answer_lost_pins() -> list[Replacement]:
     ]
 
 
-@bug("log-cut-before-the-snapshot", "a log is dropped further than any snapshot reaches")
 def _log_cut_before_the_snapshot() -> list[Replacement]:
     discarded = SegmentStore.discard_before
 
@@ -94,3 +89,32 @@ def _log_cut_before_the_snapshot() -> list[Replacement]:
         discarded(self, min(self._committed, self._synced_index, index + 20))
 
     return [Replacement(SegmentStore, "discard_before", discard_before)]
+
+
+SNAPSHOT_BUGS = (
+    SeededBug(
+        "install-drops-what-agrees",
+        "a snapshot replaces a log that holds what it begins behind",
+        _install_drops_what_agrees,
+    ),
+    SeededBug(
+        "pieces-in-any-order",
+        "a piece is taken for the next one, and the file is not read through",
+        _pieces_in_any_order,
+    ),
+    SeededBug(
+        "snapshot-applied-from-the-log",
+        "what is in a snapshot is applied once more from the log",
+        _snapshot_applied_from_the_log,
+    ),
+    SeededBug(
+        "install-answer-lost-pins",
+        "a leader asks about a snapshot once, and waits for ever",
+        _install_answer_lost_pins,
+    ),
+    SeededBug(
+        "log-cut-before-the-snapshot",
+        "a log is dropped further than any snapshot reaches",
+        _log_cut_before_the_snapshot,
+    ),
+)

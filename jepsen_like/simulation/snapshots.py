@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
+from dledger.core.configuration_codec import encode_configuration
 from dledger.core.entry_dispatcher import needed_snapshots
-from dledger.core.hard_state import HardState
 from dledger.core.replica import Replica
 from dledger.entry import Entry
 from dledger.errors import SnapshotLost
@@ -99,21 +99,22 @@ class MemberSnapshots:
         self._incoming = IncomingSnapshot(self._folder, group, FORMAT, SYNC_BYTES)
         self._arrived: deque[_Arrived] = deque()
         self.awaited: Snapshot | None = None
-        self.restored: Snapshot | None = None
+        self.opened = Opened(store, self._folder, None)
 
-    def open(self) -> HardState:
-        """Restore the machine from disk; the record, with what the snapshot stands for."""
+    def open(self) -> None:
+        """Restore the machine from disk."""
+        restored = None
         try:
-            self.restored = restore_newest(self._folder, self._store, self.machine, self._group)
+            restored = restore_newest(self._folder, self._store, self.machine, self._group)
         except SnapshotLost:
             self.awaited = find_awaited(self._folder, self._store, self.machine, self._group)
             if self.awaited is None:
                 raise
             self._coverage.count("snapshots awaited after a crash")
-        if self.restored is not None:
-            self.source.add(self.restored)
+        if restored is not None:
+            self.source.add(restored)
             self._coverage.count("snapshots restored at the start")
-        return Opened(self._store, self._folder, self.restored).hard_state
+        self.opened = Opened(self._store, self._folder, restored, self.awaited)
 
     # --- writing ------------------------------------------------------------------------------
 
@@ -122,15 +123,23 @@ class MemberSnapshots:
         applied, last = replica.state.applied, self.source.last
         since = applied - (last.header.index if last is not None else -1)
         lacking = any(d.lacks_snapshot for d in replica.dispatchers.values()) and since > 0
-        if not self._style.every_entries or replica.awaits_snapshot or applied < 0:
+        if not self._style.every_entries or replica.receiver.awaits_restore or applied < 0:
             return
         if since < self._style.every_entries and not lacking:
             return
         if applied < self._store.first_index:
             return
         entry = self._store.header_at(applied)
+        numbered = replica.state.membership.at(applied)
         header = SnapshotHeader(
-            applied, entry.term, entry.pos, entry.size, entry.chain_crc, self._group, FORMAT
+            applied,
+            entry.term,
+            entry.pos,
+            entry.size,
+            entry.chain_crc,
+            self._group,
+            FORMAT,
+            encode_configuration(*numbered) if numbered.configuration.voters else b"",
         )
         try:
             snapshot = self._folder.write(header, self.machine.snapshot(), lambda: False)
@@ -139,6 +148,7 @@ class MemberSnapshots:
             return
         assert snapshot is not None
         self.source.add(snapshot)
+        replica.state.membership.forget_before(applied)
         self._coverage.count("snapshots written")
         self._tidy(replica, now)
 
@@ -148,7 +158,7 @@ class MemberSnapshots:
         indexes = self._folder.indexes()
         self.source.keep(indexes)
         before = discardable_before(self._policy, indexes, replica.state.applied, needed)
-        if before <= self._store.first_index or replica.awaits_snapshot:
+        if before <= self._store.first_index or replica.receiver.awaits_restore:
             return
         self._store.note_committed(replica.appliable)
         first = self._store.first_index
@@ -204,8 +214,8 @@ class MemberSnapshots:
                 replica.receiver.received(message, received.stored)
             elif sync_runs:
                 return
-            elif replica.receiver.install(message):
-                invariants.restarting(self._name, message.offer.begin)
+            elif replica.receiver.install(message, received.snapshot.group):
+                invariants.restarting(self._name, message.offer.begin, message.offer.index)
                 self._coverage.count("logs begun anew")
                 self.awaited = received.snapshot
                 log_replaced(received.snapshot)

@@ -83,6 +83,14 @@ class SnapshotStyle:
 
 
 @dataclass(frozen=True, slots=True)
+class ChurnStyle:
+    """How the group changes."""
+
+    change_every_s: float
+    spares: int  # nodes that belong to nobody at first, each with an empty disk and a new name
+
+
+@dataclass(frozen=True, slots=True)
 class Swarm:
     """Everything that distinguishes one run from another."""
 
@@ -95,6 +103,7 @@ class Swarm:
     faults: FaultStyle
     load: LoadStyle
     leadership: LeadershipStyle
+    churn: ChurnStyle
     snapshots: SnapshotStyle
     turn_mean_s: float  # from the arrival of something to the turn that looks at it
     sync_mean_s: float
@@ -127,6 +136,7 @@ def swarm_of(seed: int, nodes: int | None = None, fault_seconds: float | None = 
             wrong_node=chance.choice((0.05, 0.3)),
         ),
         leadership=_leadership(Chance(seed, "leadership")),
+        churn=_churn(Chance(seed, "churn")),
         snapshots=_snapshots(Chance(seed, "snapshots")),
         turn_mean_s=chance.choice((0.000_05, 0.000_5, 0.005)),
         sync_mean_s=chance.choice((0.000_3, 0.003, 0.03)),
@@ -163,6 +173,11 @@ def _snapshots(chance: Chance) -> SnapshotStyle:
         trailing_entries=chance.choice((0, 0, 10)),
         piece_bytes=chance.choice((20, 60, 4_096)),
     )
+
+
+def _churn(chance: Chance) -> ChurnStyle:
+    every_s = chance.choice((NEVER, NEVER, 0.3, 1.0, 3.0))
+    return ChurnStyle(every_s, 0 if every_s == NEVER else chance.choice((0, 1, 2, 3)))
 
 
 def _network(chance: Chance) -> NetworkStyle:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dledger.batches import Batches
+from dledger.core.configuration import Configuration
 from dledger.core.replica import Replica, ReplicaConfig
-from dledger.entry import Body
+from dledger.entry import BLANK_BYTES, HEADER_BYTES, Body
 from dledger.errors import DiskFailed
 from dledger.messages import Message
+from dledger.recovered_membership import recovered_membership
 from dledger.store.log_store import SyncWork
 from dledger.store.open_store import open_store
 from dledger.store.store_config import StoreConfig
@@ -14,14 +16,15 @@ from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.invariants import InvariantViolated
 from jepsen_like.simulation.node_process import (
     Arrivals,
+    ChangeCall,
     NodeProcess,
     SessionCall,
     Surroundings,
-    log_chains,
 )
 from jepsen_like.simulation.snapshots import MemberSnapshots
 from jepsen_like.simulation.virtual_clock import VirtualClock
 from jepsen_like.simulation.virtual_disk import PowerCut, VirtualDisk
+from jepsen_like.simulation.written_log import log_chains, log_changes
 
 GROUP = "simulation"
 FOLDER = "/data"
@@ -40,7 +43,7 @@ MOST_STEPS_TO_POWER_CUT = 25
 class VirtualNode:
     """Starts, stops, pauses and turns one process in virtual time."""
 
-    def __init__(self, name: str, voters: list[str], around: Surroundings) -> None:
+    def __init__(self, name: str, began_with: Configuration, around: Surroundings) -> None:
         swarm = around.swarm
         self.name = name
         self.disk = VirtualDisk(Chance(swarm.seed, f"disk of {name}"))
@@ -53,11 +56,12 @@ class VirtualNode:
         leadership = swarm.leadership
         self._config = ReplicaConfig(
             name,
-            voters,
+            began_with,
             swarm.election_timeout_s,
             swarm.heartbeat_interval_s,
             leadership.max_clock_drift,
             leadership.preferred_leader,
+            swarm.segment_bytes - HEADER_BYTES - BLANK_BYTES,
         )
         clocks = Chance(swarm.seed, f"clock of {name}")
         # The ends of what is allowed, more often than not.
@@ -95,7 +99,7 @@ class VirtualNode:
                 around.swarm.snapshots,
                 around.coverage,
             )
-            hard_state = snapshots.open()
+            snapshots.open()
         except PowerCut:
             around.coverage.count("power cuts during recovery")
             self.crash(power=True)
@@ -105,14 +109,22 @@ class VirtualNode:
             self.crash(power=True)
             return
         first = store.first_index
-        around.invariants.recovered(self.name, log_chains(store), store.hard_state, first)
+        changes = log_changes(store, first, store.last_index)
+        told = snapshots.awaited.header.index if snapshots.awaited is not None else -1
+        around.invariants.recovered(
+            self.name, log_chains(store), store.hard_state, changes, first, told
+        )
         batches = Batches(store, around.swarm.batch_bytes)
         random = self._elections.random
+        membership = recovered_membership(
+            store, self._config.began_with, snapshots.opened.configuration
+        )
+        hard_state, source = snapshots.opened.hard_state, snapshots.source
         replica = Replica(
-            self._config, store.view(), hard_state, batches, random, now, snapshots.source
+            self._config, store.view(), hard_state, batches, random, now, membership, source
         )
         self.process = NodeProcess(self.name, store, replica, batches, around, snapshots)
-        if (restored := snapshots.restored) is not None:
+        if (restored := snapshots.opened.restored) is not None:
             index = restored.header.index
             replica.applied_to(index)
             around.invariants.restored(self.name, index, snapshots.machine.sums.sum)
@@ -198,6 +210,11 @@ class VirtualNode:
     def transfer_leadership(self, target: str | None) -> None:
         """An operator asks to hand leadership over; the node must be up."""
         self._arrivals.transfers.append(target)
+        self._wake()
+
+    def change(self, call: ChangeCall) -> None:
+        """An operator asks to change the group; the node must be up."""
+        self._arrivals.changes.append(call)
         self._wake()
 
     def forget_leader(self) -> None:
@@ -317,6 +334,8 @@ class VirtualNode:
             self.note(f"asked to read {ticket}")
         for target in arrivals.transfers:
             self.note(f"asked to hand over to {target or 'anybody'}")
+        for call in arrivals.changes:
+            self.note(f"asked to change {call}")
         if arrivals.forgets:
             self.note("asked to forget its leader")
 
@@ -324,7 +343,8 @@ class VirtualNode:
         state, view = process.replica.state, process.replica.view
         self.note(
             f"{state.role.name} t{state.term} vote={state.voted_for} end={view.last_index} "
-            f"dur={state.durable} com={state.committed} app={state.applied}"
+            f"dur={state.durable} com={state.committed} app={state.applied} "
+            f"group={state.membership.index}"
         )
 
 
@@ -333,6 +353,6 @@ def describe(message: Message) -> str:
     fields = [
         f"{name}={value.name if hasattr(value, 'name') else value}"
         for name, value in message._asdict().items()
-        if name not in ("payload", "facts")
+        if name not in ("payload", "facts", "changes")
     ]
     return f"{type(message).__name__}({' '.join(fields)})"

@@ -1,4 +1,4 @@
-"""How a bug is planted on purpose: attributes, and what stands in their place for one run."""
+"""What a seeded bug is."""
 
 from __future__ import annotations
 
@@ -20,15 +20,3 @@ class SeededBug(NamedTuple):
     name: str
     what: str
     replacements: Callable[[], list[Replacement]]
-
-
-BUGS: dict[str, SeededBug] = {}
-
-
-def bug(name: str, what: str) -> Callable[[Callable[[], list[Replacement]]], None]:
-    """Enter a bug into the list under its name."""
-
-    def enter(replacements: Callable[[], list[Replacement]]) -> None:
-        BUGS[name] = SeededBug(name, what, replacements)
-
-    return enter
