@@ -204,7 +204,7 @@ class ScenarioGroup:
             self.promises.served(reads[read.ticket])
         for ticket in lost:
             reads[ticket].lost = True
-        self.promises.check()
+        self.promises.check(member)
 
     def _write(self, member: ScenarioMember) -> None:
         _, record = member.up.take_writes()
@@ -259,7 +259,9 @@ class ScenarioGroup:
         self.end_sync(member)
 
     def stop(self, member: ScenarioMember, *, written_survives: bool) -> None:
-        """The end of a process; without `written_survives`, of its machine's power."""
+        """The end of a process; without `written_survives`, of its machine's power. Its connections
+        break, and the others are told.
+        """
         core = member.up
         if written_survives:
             member.image = image_of(core.view)
@@ -270,6 +272,8 @@ class ScenarioGroup:
         for read in self.reads.values():
             if read.member == member.name and read.index is None:
                 read.lost = True
+        for other in self.running:
+            self.call(other, lambda core: core.unreachable(member.name, self.now))
 
     def restart(self, member: ScenarioMember) -> None:
         """Start again with what the disk holds."""
@@ -277,6 +281,8 @@ class ScenarioGroup:
             raise Impossible(f"{member.name} is running")
         self._start(member)
         self.turn(member)
+        for other in self.running:
+            self.call(other, lambda core: core.reachable(member.name, self.now))
 
     def lose(self, member: ScenarioMember, last_index: int) -> None:
         """The disk of a member that is down lost entries that it had synced: it lied."""
@@ -397,7 +403,8 @@ class ScenarioGroup:
         known = self.promises.committed
         indexes = range(proposal.first, proposal.last + 1)
         terms = {known[index] for index in indexes if index < len(known)}
-        if terms - {proposal.term}:
+        # Terms never decrease along a log: nothing older follows what is committed.
+        if terms - {proposal.term} or (known and known[-1] > proposal.term > 0 and not terms):
             return "lost"
         return "committed" if proposal.last < len(known) else "open"
 

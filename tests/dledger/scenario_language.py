@@ -1,4 +1,4 @@
-"""Plays a scenario: one line after the other, each a verb with its arguments. See docs/scenarios.md.
+"""Plays a scenario, line by line: each is a verb with its arguments. See docs/scenarios.md.
 
 A line that says nothing known is ScenarioMalformed, one that the group does not fulfil is
 ScenarioFailed; both name file and line. `Scenario` can be fed line by line, too.
@@ -87,6 +87,11 @@ class Scenario:
             "fails": self._fails,
             "expect": self._expect,
         }
+
+    @property
+    def verbs(self) -> set[str]:
+        """What a line can begin with."""
+        return {*self._setup, *self._events}
 
     @property
     def group(self) -> ScenarioGroup:
