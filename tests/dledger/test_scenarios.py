@@ -19,7 +19,6 @@ from tests.dledger.scenario_language import (
 )
 
 FILES = sorted((Path(__file__).parent / "scenarios").glob("*.scenario"))
-PAGE = (Path(__file__).parents[2] / "docs" / "scenarios.md").read_text(encoding="utf-8")
 
 LEADER = """
 members n1 n2 n3
@@ -39,16 +38,6 @@ def test_a_scenario_begins_by_saying_what_it_is_about(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").splitlines()
     assert lines[0].startswith("# ")
     assert max(map(len, lines)) <= 100
-
-
-def test_the_page_of_scenarios_names_every_scenario_and_no_other() -> None:
-    named = set(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE))
-    assert named == {path.stem for path in FILES}
-
-
-def test_the_page_of_scenarios_names_every_verb() -> None:
-    described = set(re.findall(r"`([a-z]+)[^`]*`", PAGE))
-    assert Scenario().verbs <= described
 
 
 # --- the language ---------------------------------------------------------------------------------
