@@ -9,6 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
+from dledger.core.configuration_codec import NumberedConfiguration
 from dledger.core.ledger_view import TermRun
 from dledger.entry import BEFORE_FIRST_INDEX, NO_TERM
 
@@ -33,11 +34,18 @@ class VoteRequest(NamedTuple):
 
 
 class VoteResponse(NamedTuple):
-    """The answer. A granted pre-vote repeats the term that was asked for and promises nothing."""
+    """The answer. A granted pre-vote repeats the term that was asked for and promises nothing.
+
+    A refusal tells how far the voter knows its log to be committed, and the term of that entry: the
+    candidate may have it, and not know that it is committed. If it brought a configuration in which
+    the voter votes no more, nobody else may be left to tell.
+    """
 
     term: int
     granted: bool
     pre: bool
+    committed: int = BEFORE_FIRST_INDEX
+    committed_term: int = NO_TERM
 
 
 class PushRequest(NamedTuple):
@@ -58,6 +66,7 @@ class PushRequest(NamedTuple):
     runs: tuple[TermRun, ...] = ()
     payload: bytes = b""
     facts: object = None  # what the receiving node's check of the payload found; never sent
+    changes: tuple[tuple[int, NumberedConfiguration], ...] = ()  # in the payload; never sent
 
 
 class PushResponse(NamedTuple):

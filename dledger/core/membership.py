@@ -59,10 +59,20 @@ class Membership:
     """One member's knowledge of who belongs to the group.
 
     `index` is that of the entry that brought `configuration`, or BEFORE_FIRST_INDEX for the one the
-    group began with; a compare and set names it. `quorum` is the configuration's, made once.
+    group began with; a compare and set names it. `quorum`, `members` and `voting_members` are the
+    configuration's, made once.
     """
 
-    __slots__ = ("_history", "_term_began", "_uncommitted", "configuration", "index", "quorum")
+    __slots__ = (
+        "_history",
+        "_term_began",
+        "_uncommitted",
+        "configuration",
+        "index",
+        "members",
+        "quorum",
+        "voting_members",
+    )
 
     def __init__(self, configuration: Configuration, index: int = BEFORE_FIRST_INDEX) -> None:
         self._history: list[NumberedConfiguration] = []
@@ -121,6 +131,8 @@ class Membership:
         self.index = index
         self.configuration = configuration
         self.quorum = configuration.quorum
+        self.members = configuration.members
+        self.voting_members = configuration.voting_members
         self._history.append(NumberedConfiguration(index, configuration))
 
     # --- as a leader --------------------------------------------------------------------------

@@ -7,9 +7,9 @@ bug is planted in this process only, and only while a run lasts: nothing in the 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from dledger.core.entry_handler import EntryHandler, Truncation
 from dledger.core.forwarded_reads import ForwardedReads
@@ -21,6 +21,7 @@ from dledger.core.ledger_view import LedgerView
 from dledger.core.member_reads import MemberReads
 from dledger.core.member_state import MemberState
 from dledger.core.open_reads import OpenReads
+from dledger.core.quorum import Majority, VoteOutcome
 from dledger.core.quorum_ack_checker import QuorumAckChecker
 from dledger.core.read_index import ReadIndex, ReadReady, _Waiting
 from dledger.core.replica import Outgoing, Replica
@@ -38,27 +39,12 @@ from dledger.session_table import FrozenSession, SessionTable, Verdict
 from dledger.store import walk
 from dledger.store.segment_store import SegmentStore
 from dledger.store.sync_work import SegmentSyncWork
+from jepsen_like.simulation.membership_bugs import MEMBERSHIP_BUGS
+from jepsen_like.simulation.seeded_bug import Replacement, SeededBug
 from jepsen_like.simulation.virtual_clock import ROUNDING_S, VirtualClock
 from jepsen_like.simulation.virtual_disk import VirtualDisk
 
-
-class Replacement(NamedTuple):
-    """One attribute, and what stands in its place."""
-
-    owner: Any
-    name: str
-    value: Any
-
-
-class SeededBug(NamedTuple):
-    """A mistake: its name, what it is, and how it is made."""
-
-    name: str
-    what: str
-    replacements: Callable[[], list[Replacement]]
-
-
-_BUGS: dict[str, SeededBug] = {}
+_BUGS: dict[str, SeededBug] = {bug.name: bug for bug in MEMBERSHIP_BUGS}
 
 
 def _bug(name: str, what: str) -> Callable[[Callable[[], list[Replacement]]], None]:
@@ -125,20 +111,31 @@ def _vote_twice() -> list[Replacement]:
 def _votes_counted() -> list[Replacement]:
     def count(self: LeaderElector, voter: str, granted: bool) -> None:
         if granted:
-            self._granted.add(f"{voter} {len(self._granted)}")
+            self._granted[f"{voter} {len(self._granted)}"] = True
 
-    return [Replacement(LeaderElector, "count", count)]
+    def won(self: LeaderElector) -> bool:
+        return 2 * len(self._granted) > len(self._state.membership.voting_members)
+
+    return [
+        Replacement(LeaderElector, "count", count),
+        Replacement(LeaderElector, "won", property(won)),
+    ]
 
 
 @_bug("half-is-a-quorum", "half of an even group, or less than half of an odd one, decides")
 def _half_is_a_quorum() -> list[Replacement]:
-    made = MemberState.__init__
+    made = Majority.__init__
 
-    def make(self: MemberState, *arguments: Any) -> None:
-        made(self, *arguments)
-        self.quorum = max(1, len(self.voters) // 2)
+    def make(self: Majority, voters: Iterable[str]) -> None:
+        made(self, voters)
+        self._place = len(self.voters) - max(1, len(self.voters) // 2)
 
-    return [Replacement(MemberState, "__init__", make)]
+    def outcome(self: Majority, votes: Mapping[str, bool]) -> VoteOutcome:
+        granted = sum(votes[voter] for voter in self.voters & votes.keys())
+        won = granted >= max(1, len(self.voters) // 2)
+        return VoteOutcome.WON if won else VoteOutcome.PENDING
+
+    return [Replacement(Majority, "__init__", make), Replacement(Majority, "outcome", outcome)]
 
 
 @_bug("log-check-skipped", "a candidate with a shorter log gets votes (Raft 5.4.1)")
@@ -153,7 +150,7 @@ def _log_check_skipped() -> list[Replacement]:
 def _candidate_in_a_hurry() -> list[Replacement]:
     def ask(self: Replica, *, pre: bool) -> None:
         request = self.elector.request(pre=pre)
-        self._outgoing.extend(Outgoing(peer, request) for peer in self.state.others)
+        self._outgoing.extend(Outgoing(peer, request) for peer in self.state.other_voters)
 
     return [Replacement(Replica, "_ask_for_votes", ask)]
 
@@ -164,7 +161,7 @@ def _candidate_in_a_hurry() -> list[Replacement]:
 @_bug("commit-older-term", "an entry of an older term commits by counting (Raft figure 8)")
 def _commit_older_term() -> list[Replacement]:
     def committed(self: QuorumAckChecker, view: LedgerView) -> int | None:
-        index = sorted(self._acked.values(), reverse=True)[self._quorum - 1]
+        index = self._quorum.committed_index(self._acked)
         return index if index >= 0 else None
 
     return [Replacement(QuorumAckChecker, "committed", committed)]
@@ -186,7 +183,7 @@ def _leader_counts_its_cache() -> list[Replacement]:
 
     def propose(self: Replica, count: int) -> tuple[int, int]:
         first, term = extended(self, count)
-        self._acknowledge(self.state.self_id, first + count - 1)
+        self._acknowledge(self.state.self_id, first + count - 1, self._heartbeat_at)
         return first, term
 
     return [Replacement(Replica, "propose", propose)]
