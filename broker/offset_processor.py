@@ -9,7 +9,7 @@ from broker.errors import RequestRefused
 from broker.limits import BrokerLimits
 from broker.log_changes import OffsetCommits
 from broker.log_entry import CommittedOffset
-from broker.message_reader import FIRST_OFFSET, MessageReader
+from broker.message_reader import MessageReader
 from broker.origin import Origin
 from broker.state import BrokerState
 from broker.topics import check_group_name, check_topic_name
@@ -40,9 +40,9 @@ class OffsetProcessor:
     def query(self, _origin: Origin, command: Command) -> Command:
         """The offset a group has committed.
 
-        A group that never committed one is told 0 while the queue is young, and else that there is
-        none, upon which the client starts at the queue's end or wherever it was told to. Clients
-        lean on this rule of RocketMQ: a new group on a new topic misses nothing.
+        A group that never committed one is told 0 while the queue is young and whole, and else that
+        there is none, upon which the client starts at the queue's end or wherever it was told to.
+        Clients lean on this rule of RocketMQ: a new group on a new topic misses nothing.
 
         Raises:
             FieldMissing: a field it must have is missing.
@@ -52,13 +52,16 @@ class OffsetProcessor:
         queue_id = command.integer("queueId")
         offset = self._state.committed_offset(group, topic, queue_id)
         if offset is None:
-            is_young = self._reader.first_distance_bytes(topic, queue_id) <= YOUNG_QUEUE_BYTES
+            is_young = (
+                self._reader.begin(topic, queue_id) == 0
+                and self._reader.first_distance_bytes(topic, queue_id) <= YOUNG_QUEUE_BYTES
+            )
             if not is_young or not command.boolean("setZeroIfNotFound", True):
                 raise RequestRefused(
                     ResponseCode.QUERY_NOT_FOUND,
                     "Not found, maybe this group consumer boot first",
                 )
-            offset = FIRST_OFFSET
+            offset = 0
         return _offset_reply(command, offset)
 
     def update(self, origin: Origin, command: Command) -> Command | None:
@@ -110,8 +113,8 @@ class OffsetProcessor:
 
     def minimum(self, _origin: Origin, command: Command) -> Command:
         """The offset of the queue's first message."""
-        command.text("topic"), command.integer("queueId")
-        return _offset_reply(command, FIRST_OFFSET)
+        topic, queue_id = command.text("topic"), command.integer("queueId")
+        return _offset_reply(command, self._reader.begin(topic, queue_id))
 
     def search(self, _origin: Origin, command: Command) -> Command:
         """The first message stored at or after a time, or for UPPER the last at or before it."""
@@ -119,13 +122,14 @@ class OffsetProcessor:
         timestamp_ms = command.integer("timestamp")
         if command.fields.get("boundaryType", "").upper() == "UPPER" and timestamp_ms < 1 << 62:
             after = self._reader.offset_at(topic, queue_id, timestamp_ms + 1)
-            return _offset_reply(command, max(FIRST_OFFSET, after - 1))
+            return _offset_reply(command, max(self._reader.begin(topic, queue_id), after - 1))
         return _offset_reply(command, self._reader.offset_at(topic, queue_id, timestamp_ms))
 
     def earliest_time(self, _origin: Origin, command: Command) -> Command:
         """When the queue's first message was stored, -1 when it has none."""
         topic, queue_id = command.text("topic"), command.integer("queueId")
-        stored = self._reader.store_timestamp_ms(topic, queue_id, FIRST_OFFSET)
+        first = self._reader.begin(topic, queue_id)
+        stored = self._reader.store_timestamp_ms(topic, queue_id, first)
         return command.reply(fields={"timestamp": str(-1 if stored is None else stored)})
 
     def all_offsets(self, _origin: Origin, command: Command) -> Command:

@@ -1,0 +1,35 @@
+"""Reads the log once more where consume queue files are not there any more."""
+
+import logging
+
+import trio
+
+from broker.machine import BrokerMachine
+from broker.store.queue_rebuild import QueueRebuild
+from dledger.node import Node
+
+_log = logging.getLogger(__name__)
+
+# Read between two checkpoints: about a millisecond of the event loop.
+_READ_BYTES = 256 * 1024
+
+
+async def rebuild_queues(node: Node, machine: BrokerMachine) -> None:
+    """Make the damaged queues again, before clients are served. Raises DiskFailed."""
+    if not machine.queues.damaged:
+        return
+    status = node.status()
+    index, last = status.first_index, status.applied
+    _log.warning(
+        "files of %d consume queues are damaged or missing: making them again from entries %d..%d",
+        len(machine.queues.damaged),
+        index,
+        last,
+    )
+    rebuild = QueueRebuild(machine.queues, machine.restored_ends)
+    while index <= last:
+        entries = node.entries(index, _READ_BYTES)
+        rebuild.take(entries)
+        index = entries[-1].index + 1
+        await trio.lowlevel.checkpoint()
+    rebuild.finish()
