@@ -108,10 +108,11 @@ def _fold_record(
         )
     ends[queue_id] = offset + 1
     state.messages += 1
-    if store_timestamp > state.store_timestamp_ms:
+    newest = state.store_timestamp_ms
+    if store_timestamp > newest:
         state.store_timestamp_ms = store_timestamp
         if store_timestamp >= state.time_marks.next_ms:
-            state.time_marks.add(store_timestamp, entry.index)
+            state.time_marks.add(newest, entry.index, store_timestamp)
     key = (topic, queue_id)
     arrivals = folded.arrivals.get(key)
     if arrivals is None:

@@ -46,6 +46,7 @@ class LogKeeper:
 
     Attributes:
         is_refusing: whether messages are refused because the disk is too full.
+        is_deciding: whether a decision is on its way into the log.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class LogKeeper:
         self._wall_clock_ms = wall_clock_ms
         self._hour_of = hour_of
         self._used_percent = used_percent
-        self._is_proposing = False
+        self.is_deciding = False
         self._queues_kept_from = 0  # up to where the consume queues' files were removed
 
     async def run(self) -> None:
@@ -87,7 +88,7 @@ class LogKeeper:
             used = 0.0
         self._refuse(self._policy.refuses(used), used)
         now_ms = self._wall_clock_ms()
-        if self._is_leading() and not self._is_proposing:
+        if self._is_leading() and not self.is_deciding:
             self._decide(self._policy.due(used, self._hour_of(now_ms)), now_ms)
         await self._remove_queue_files()
 
@@ -109,12 +110,12 @@ class LogKeeper:
             begin = self._second_segment()
         if begin is None:
             return
-        self._is_proposing = True
+        self.is_deciding = True
         command = KeepLogFrom(begin.first_index, begin.pos, now_ms)
         submit_commands(self._node, [command], self._proposed)
 
     def _proposed(self, refusal: RequestRefused | None) -> None:
-        self._is_proposing = False
+        self.is_deciding = False
         if refusal is not None:
             _log.warning("retention is decided again later: %s", refusal.remark)
 
@@ -129,15 +130,13 @@ class LogKeeper:
         return begin if begin.first_index > self._machine.state.kept_from else None
 
     def _second_segment(self) -> SegmentBegin | None:
-        """The segment behind the log's first one, once what was dropped before is gone.
+        """The segment behind the first one that is on the disk, unless that is decided already.
 
-        Files go when there are snapshots behind them. Until then the disk says nothing about
-        what the last decision has brought.
+        Files go when there are snapshots behind them. Until then the disk does not show what the
+        last decision has brought.
         """
         status = self._node.status()
         first, low, high = status.first_index, status.first_index, status.applied
-        if self._machine.state.kept_from > first:
-            return None
         if self._node.segment_begin(high).first_index == first:
             return None
         while high - low > 1:

@@ -29,7 +29,8 @@ async def rebuild_queues(node: Node, machine: BrokerMachine) -> None:
     rebuild = QueueRebuild(machine.queues, machine.restored_ends)
     while index <= last:
         entries = node.entries(index, _READ_BYTES)
-        rebuild.take(entries)
+        # What is applied from now on goes into the queues by itself, or deletes them.
+        rebuild.take([entry for entry in entries if entry.index <= last])
         index = entries[-1].index + 1
         await trio.lowlevel.checkpoint()
     rebuild.finish()

@@ -13,7 +13,7 @@ MAX_MARKS: Final = 4096
 
 @dataclass(slots=True)
 class TimeMarks:
-    """Marks (time, index): messages in entries before `index` were stored at `time` or earlier.
+    """Marks (time, index): the newest message in the entries before `index` is of `time`.
 
     Only the fold adds to them, so they are the same on every member. Times are those of the
     messages, which never go back; milliseconds since 1970.
@@ -28,9 +28,9 @@ class TimeMarks:
     indexes: list[int] = field(default_factory=list)
     next_ms: int = 0
 
-    def add(self, time_ms: int, index: int) -> None:
-        """A message that is due for a mark lies in entry `index`."""
-        self.times_ms.append(time_ms)
+    def add(self, before_ms: int, index: int, time_ms: int) -> None:
+        """A message of `time_ms` lies in entry `index`; the newest one before is of `before_ms`."""
+        self.times_ms.append(before_ms)
         self.indexes.append(index)
         self.next_ms = time_ms + MARK_EVERY_MS
         if len(self.indexes) > MAX_MARKS:
