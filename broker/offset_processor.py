@@ -3,11 +3,12 @@
 Source: RocketMQ's ConsumerManageProcessor and AdminBrokerProcessor.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from broker.errors import RequestRefused
 from broker.limits import BrokerLimits
-from broker.log_changes import OffsetCommits
+from broker.log_changes import OffsetCommits, Then
 from broker.log_entry import CommittedOffset
 from broker.message_reader import MessageReader
 from broker.origin import Origin
@@ -23,7 +24,12 @@ YOUNG_QUEUE_BYTES: Final = 1024 * 1024 * 1024
 
 
 class OffsetProcessor:
-    """Reads and commits offsets."""
+    """Reads and commits offsets. Its reads are asked for when the group has confirmed them.
+
+    Args:
+        state, reader, commits, limits: what it works with.
+        confirm: tells when the applied state may be looked at; see `ConfirmedReads.add`.
+    """
 
     def __init__(
         self,
@@ -31,7 +37,9 @@ class OffsetProcessor:
         reader: MessageReader,
         commits: OffsetCommits,
         limits: BrokerLimits,
+        confirm: Callable[[Then], None],
     ) -> None:
+        self._confirm = confirm
         self._state = state
         self._reader = reader
         self._commits = commits
@@ -68,6 +76,7 @@ class OffsetProcessor:
         """Commit an offset; the reply comes when it is in the log.
 
         A negative offset changes nothing: JavaScript clients send -1 for queues without progress.
+        An offset that is committed already is not written again, when the group confirms that.
 
         Raises:
             FieldMissing: a field it must have is missing.
@@ -75,8 +84,19 @@ class OffsetProcessor:
         """
         key = (command.text("consumerGroup"), command.text("topic"), command.integer("queueId"))
         offset = command.integer("commitOffset")
-        if offset < 0 or self._state.committed_offset(*key) == offset:
+        if offset < 0:
             return command.reply()
+
+        def then(refusal: RequestRefused | None) -> None:
+            origin.send(
+                command.reply()
+                if refusal is None
+                else command.reply(refusal.code, remark=refusal.remark)
+            )
+
+        if self._state.committed_offset(*key) == offset:
+            self._confirm(then)
+            return None
         group, topic, queue_id = key
         if (group, topic) not in self._state.offsets:
             check_group_name(group)
@@ -95,14 +115,6 @@ class OffsetProcessor:
             raise RequestRefused(
                 ResponseCode.SYSTEM_BUSY, "[OVERLOAD]too many offsets wait: commit again"
             )
-
-        def then(refusal: RequestRefused | None) -> None:
-            origin.send(
-                command.reply()
-                if refusal is None
-                else command.reply(refusal.code, remark=refusal.remark)
-            )
-
         self._commits.add(CommittedOffset(*key, offset), then)
         return None
 

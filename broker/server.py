@@ -8,6 +8,7 @@ import trio
 from broker.admin_processor import AdminProcessor
 from broker.client_processor import ClientProcessor
 from broker.config import BrokerConfig
+from broker.confirmed_reads import ConfirmedReads
 from broker.consumers import Consumers
 from broker.held_pulls import HeldPulls
 from broker.limits import MAX_HOLD_SECONDS
@@ -88,6 +89,7 @@ class Broker:
             hour_of,
             used_percent,
         )
+        self._reads = ConfirmedReads(node.read, limits.max_waiting_reads)
         self.requests = self._made_requests(wall_clock_ms)
         machine.on_applied = self.requests.applied
 
@@ -130,7 +132,7 @@ class Broker:
             ClientProcessor(
                 state, consumers, QueueLocks(limits.max_locks), changes, limits, trio.current_time
             ),
-            OffsetProcessor(state, reader, commits, limits),
+            OffsetProcessor(state, reader, commits, limits, self._reads.add),
             AdminProcessor(
                 state,
                 node,
@@ -141,6 +143,7 @@ class Broker:
                 self._settings(),
                 self._figures,
             ),
+            self._reads.add,
             self._registrar.announce,
         )
 
@@ -159,6 +162,7 @@ class Broker:
                 address = await nursery.start(serve, listen.host, listen.port, self.requests)
                 report(f"{name} listening on {address}")
                 nursery.start_soon(self._registrar.run)
+                nursery.start_soon(self._reads.run)
                 nursery.start_soon(self._tick)
                 nursery.start_soon(self._expire_clients)
                 nursery.start_soon(self.keeper.run)
