@@ -16,6 +16,7 @@ from broker.log_entry import (
     DeleteTopic,
     EntryKind,
     KeepLogFrom,
+    LockQueues,
     LogCommand,
     PutGroup,
     PutTopic,
@@ -145,6 +146,9 @@ def _fold_command(state: BrokerState, folded: Folded, entry: Entry) -> EntryRefu
                 state.offsets.setdefault((name, topic), {})[queue_id] = offset
         case KeepLogFrom(first_index, position, _):
             return _keep_log_from(state, first_index, position, entry)
+        case LockQueues(name, client_id, is_lock, time_ms, queues):
+            change = state.locks.lock if is_lock else state.locks.unlock
+            change(name, client_id, queues, time_ms)
     return None
 
 

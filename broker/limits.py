@@ -19,6 +19,9 @@ MAX_PULL_SCANNED_UNITS: Final = 800
 # Clients give up a pull after 30 s; a longer hold would only keep dead requests.
 MAX_HOLD_SECONDS: Final = 20.0
 
+# Of a client that locks queues, since that goes into the log; Java's are address, pid and a number.
+MAX_CLIENT_ID_CHARACTERS: Final = 255
+
 
 @dataclass(frozen=True, slots=True)
 class BrokerLimits:

@@ -55,6 +55,7 @@ class CommandKind(IntEnum):
     DELETE_GROUP = 4
     COMMIT_OFFSETS = 5
     KEEP_LOG_FROM = 6
+    LOCK_QUEUES = 7
 
 
 class CommittedOffset(NamedTuple):
@@ -121,8 +122,27 @@ class KeepLogFrom:
     at_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class LockQueues:
+    """An ordered consumer locks queues, as far as they are free, or gives them up.
+
+    Attributes:
+        group: the consumer group.
+        client_id: the consumer.
+        is_lock: whether it locks them; else it gives them up.
+        time_ms: the log's time for locks, see `broker.queue_locks`.
+        queues: topic and queue id of each.
+    """
+
+    group: str
+    client_id: str
+    is_lock: bool
+    time_ms: int
+    queues: Sequence[tuple[str, int]]
+
+
 LogCommand: TypeAlias = (
-    PutTopic | DeleteTopic | PutGroup | DeleteGroup | CommitOffsets | KeepLogFrom
+    PutTopic | DeleteTopic | PutGroup | DeleteGroup | CommitOffsets | KeepLogFrom | LockQueues
 )
 
 
@@ -187,6 +207,9 @@ def _members(command: LogCommand) -> list[object]:
             return [CommandKind.COMMIT_OFFSETS, [list(one) for one in offsets]]
         case KeepLogFrom(first_index, position, at_ms):
             return [CommandKind.KEEP_LOG_FROM, first_index, position, at_ms]
+        case LockQueues(group, client_id, is_lock, time_ms, queues):
+            rows = [list(one) for one in queues]
+            return [CommandKind.LOCK_QUEUES, group, client_id, is_lock, time_ms, rows]
 
 
 def topic_members(config: TopicConfig) -> list[object]:
@@ -260,6 +283,13 @@ def _read_keep_log_from(first_index: int, position: int, at_ms: int) -> KeepLogF
     return KeepLogFrom(_number(first_index), _number(position), _number(at_ms))
 
 
+def _read_lock_queues(
+    group: str, client_id: str, is_lock: bool, time_ms: int, queues: list[list[Any]]
+) -> LockQueues:
+    named = [(_text(topic), _number(queue_id)) for topic, queue_id in queues]
+    return LockQueues(_text(group), _text(client_id), bool(is_lock), _number(time_ms), named)
+
+
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r:.40} is not text")
@@ -279,4 +309,5 @@ _READERS: Final[dict[int, Callable[..., LogCommand]]] = {
     CommandKind.DELETE_GROUP: _read_delete_group,
     CommandKind.COMMIT_OFFSETS: _read_commit_offsets,
     CommandKind.KEEP_LOG_FROM: _read_keep_log_from,
+    CommandKind.LOCK_QUEUES: _read_lock_queues,
 }

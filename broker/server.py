@@ -18,7 +18,6 @@ from broker.machine import BrokerMachine
 from broker.message_reader import MessageReader
 from broker.offset_processor import OffsetProcessor
 from broker.pull_processor import PullProcessor
-from broker.queue_locks import QueueLocks
 from broker.rebuilding import rebuild_queues
 from broker.registrar import Registrar
 from broker.requests import Requests
@@ -129,9 +128,7 @@ class Broker:
                 MAX_HOLD_SECONDS,
                 limits.max_offset_tables,
             ),
-            ClientProcessor(
-                state, consumers, QueueLocks(limits.max_locks), changes, limits, trio.current_time
-            ),
+            ClientProcessor(state, consumers, node, changes, limits, trio.current_time),
             OffsetProcessor(state, reader, commits, limits, self._reads.add),
             AdminProcessor(
                 state,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, fields
 
 from broker.group import ConsumerGroup
+from broker.queue_locks import QueueLocks
 from broker.time_marks import TimeMarks
 from broker.topics import FIRST_TOPICS
 from remoting.topic_config import TopicConfig
@@ -27,6 +28,7 @@ class BrokerState:
         kept_from: the first entry of the log that is kept; 0 while nothing was ever dropped.
         kept_position: where that entry begins. No message before it can be read.
         time_marks: which part of the log is how old.
+        locks: which queues ordered consumers have locked.
     """
 
     topics: dict[str, TopicConfig] = field(default_factory=lambda: dict(FIRST_TOPICS))
@@ -42,6 +44,7 @@ class BrokerState:
     kept_from: int = 0
     kept_position: int = 0
     time_marks: TimeMarks = field(default_factory=TimeMarks)
+    locks: QueueLocks = field(default_factory=QueueLocks)
 
     def become(self, other: "BrokerState") -> None:
         """Take over all of another state, which nobody else has."""

@@ -1,8 +1,8 @@
 """The folded state as chunks of bytes, for the snapshots of `dledger`.
 
-Each chunk is a msgpack array `[what, rows]`: the numbers first, then topics, groups, offsets and
-queue ends, some thousand rows a chunk. Capturing copies dictionaries; packing comes later, in
-another thread.
+Each chunk is a msgpack array `[what, rows]`: the numbers first, then topics, groups, offsets,
+locks and queue ends, some hundred rows a chunk. Capturing copies dictionaries; packing comes
+later, in another thread.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,6 +13,7 @@ import msgpack
 
 from broker.errors import SnapshotUnreadable
 from broker.log_entry import read_group, read_topic, topic_members
+from broker.queue_locks import LockOwner
 from broker.state import BrokerState
 from broker.time_marks import TimeMarks
 
@@ -39,6 +40,8 @@ def captured(state: BrokerState) -> Iterator[bytes]:
     marks = state.time_marks
     numbers = [[name, getattr(state, name)] for name in _NUMBERS]
     times = [list(marks.times_ms), list(marks.indexes), marks.next_ms]
+    clock = [state.locks.time_ms, state.locks.swept_ms]
+    owners = dict(state.locks.owners)
     topics, groups = dict(state.topics), dict(state.groups)
     offsets = {key: dict(table) for key, table in state.offsets.items()}
     ends = {topic: dict(table) for topic, table in state.queue_ends.items()}
@@ -49,6 +52,8 @@ def captured(state: BrokerState) -> Iterator[bytes]:
         yield from _in_chunks("topics", (topic_members(one) for one in topics.values()))
         yield from _in_chunks("groups", (one.as_dict() for one in groups.values()))
         yield from _in_chunks("offsets", ([*key, table] for key, table in offsets.items()))
+        yield _packed("lock clock", clock)
+        yield from _in_chunks("locks", ([*key, *owner] for key, owner in owners.items()))
         yield from _in_chunks("ends", ([topic, table] for topic, table in ends.items()))
 
     return chunks()
@@ -95,5 +100,10 @@ def _take(state: BrokerState, what: str, rows: list[Any]) -> None:
             state.offsets.update(((group, topic), table) for group, topic, table in rows)
         case "ends":
             state.queue_ends.update((topic, table) for topic, table in rows)
+        case "lock clock":
+            state.locks.time_ms, state.locks.swept_ms = map(int, rows)
+        case "locks":
+            for group, topic, queue_id, client_id, locked_ms in rows:
+                state.locks.owners[group, topic, queue_id] = LockOwner(client_id, locked_ms)
         case _:
             raise ValueError(f"rows of {what!r:.40}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -87,7 +88,7 @@ async def test_a_leader_without_its_quorum_answers_no_offset(tmp_path: Path, cod
         leader, client = await group.leader()
         await client.send("T", b"x")
         await client.heartbeat("c", "g", "T")
-        fields = {"consumerGroup": "g", "topic": "T", "queueId": 0, "timestamp": 0}
+        fields: dict[str, Any] = {"consumerGroup": "g", "topic": "T", "queueId": 0, "timestamp": 0}
         assert (await client.ask(code, **fields)).code == 0
         for node_id in list(group.brokers):
             if node_id != leader:
@@ -105,7 +106,12 @@ async def test_an_offset_that_is_committed_already_is_confirmed_and_not_written_
         client = Client(nursery, str(broker.config.address))
         await client.send("T", b"x")
         await client.heartbeat("c", "g", "T")
-        fields = {"consumerGroup": "g", "topic": "T", "queueId": 0, "commitOffset": 1}
+        fields: dict[str, Any] = {
+            "consumerGroup": "g",
+            "topic": "T",
+            "queueId": 0,
+            "commitOffset": 1,
+        }
         assert (await client.ask(15, **fields)).code == 0
         written = broker.node.status().last_index
         assert (await client.ask(15, **fields)).code == 0
