@@ -63,7 +63,16 @@ class MessageReader:
 
     def begin(self, topic: str, queue_id: int) -> int:
         """The offset of the queue's first message; its end when all were dropped with the log."""
-        return self._queues.begin(topic, queue_id, self._state.kept_position)
+        return self._queues.begin(topic, queue_id, self._kept_position)
+
+    @property
+    def _kept_position(self) -> int:
+        """What lies before this position of the log cannot be read.
+
+        As a rule that is what retention says. A member that was so far behind that it was given a
+        snapshot has less than that.
+        """
+        return max(self._state.kept_position, self._log.begin_position)
 
     def read(
         self, topic: str, queue_id: int, offset: int, max_messages: int, wanted: TagFilter
@@ -135,7 +144,7 @@ class MessageReader:
         The position is a client's word, so nothing there is believed until the consume queue of
         what seems to be a record points back to it.
         """
-        first = self._state.kept_position + HEADER_BYTES
+        first = self._kept_position + HEADER_BYTES
         if not first <= position <= self._state.log_end - SMALLEST_RECORD_BYTES:
             return None
         try:

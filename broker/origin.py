@@ -72,6 +72,11 @@ class Log(Protocol):
         """As in `dledger.Node`."""
         ...
 
+    @property
+    def begin_position(self) -> int:
+        """As in `dledger.Node`."""
+        ...
+
     def submit(
         self, bodies: Sequence[Body], done: Callable[[list[Appended] | DLedgerError], None]
     ) -> None:

@@ -263,6 +263,11 @@ class Node:
         """`size` bytes of the log at `pos`; for those who keep positions of committed entries."""
         return self._store.read_bytes(pos, size)
 
+    @property
+    def begin_position(self) -> int:
+        """The position of the first byte of the log that is there."""
+        return self._store.begin_pos
+
     def segment_begin(self, index: int) -> SegmentBegin:
         """Where the segment begins that an entry lies in; only whole segments are ever dropped.
 

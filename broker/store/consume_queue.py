@@ -94,7 +94,7 @@ class ConsumeQueue:
 
     def begins_with(self, first: int) -> None:
         """All of the log that is left was looked through, and this is the first unit in it."""
-        self.floor = first
+        self.floor = self._begin = first
         self._suspect = False
 
     def append(self, units: bytes) -> None:

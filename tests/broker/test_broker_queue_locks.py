@@ -47,6 +47,7 @@ def test_a_lock_is_another_clients_only_after_a_minute_of_silence() -> None:
     ):
         locks.lock("g", client_id, queues, time_ms)
         assert owner(locks) == expected
+    assert locks.time_ms == 2 + 2 * LOCK_MS
     locks.lock("other", "c3", queues, 0)
     assert (owner(locks), owner(locks, "other")) == ("c2", "c3")
 

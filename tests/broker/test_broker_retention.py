@@ -12,6 +12,7 @@ import trio
 
 import broker.__main__ as command
 from broker.errors import SettingInvalid
+from broker.machine import BrokerMachine
 from broker.retention import Drop, RetentionPolicy, read_hours, utc_hour
 from broker.server import Broker
 from dledger.snapshot_policy import SnapshotPolicy
@@ -342,6 +343,38 @@ async def test_every_member_drops_the_same_and_a_new_leader_has_the_same_beginni
         assert other != leader
         assert await minimum(client) == first
         assert (await client.pull("T", 0)).fields["nextBeginOffset"] == str(first)
+
+
+async def test_a_member_with_less_of_the_log_than_retention_keeps_begins_where_its_log_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As one that was given a snapshot, because it was far behind.
+    monkeypatch.setattr(BrokerMachine, "log_kept_from", lambda machine: 50)
+    around = Surroundings()
+    async with running_broker(tmp_path, **around.settings()) as (broker, nursery):
+        client = Client(nursery, str(broker.config.address))
+        await send(client, 60)
+
+        async def has_dropped() -> bool:
+            await send(client, 1)
+            return broker.node.status().first_index > 0
+
+        await until(has_dropped)
+        await broker.node.snapshot()
+        assert broker.machine.state.kept_position == 0
+        first = await minimum(client)
+        assert 20 < first < 50
+    for gone in (False, True):
+        if gone:
+            shutil.rmtree(tmp_path / "consumequeue")
+        async with running_broker(tmp_path, **around.settings()) as (broker, nursery):
+            client = Client(nursery, str(broker.config.address))
+            reply = await client.pull("T", 0)
+            assert (reply.remark, reply.fields["nextBeginOffset"]) == (
+                "OFFSET_TOO_SMALL",
+                str(first),
+            )
+            assert decode_records((await client.pull("T", first)).body)[0].queue_offset == first
 
 
 # --- a consumer -----------------------------------------------------------------------------------

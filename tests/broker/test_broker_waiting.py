@@ -58,6 +58,7 @@ class FakeLog:
 
     is_ready_leader = True
     term = 1
+    begin_position = 0
 
     def __init__(self) -> None:
         self.refusal: DLedgerError | None = None
