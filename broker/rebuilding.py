@@ -26,7 +26,7 @@ async def rebuild_queues(node: Node, machine: BrokerMachine) -> None:
         index,
         last,
     )
-    rebuild = QueueRebuild(machine.queues, machine.restored_ends)
+    rebuild = QueueRebuild(machine.queues, machine.restored_ends, is_whole=index == 0)
     while index <= last:
         entries = node.entries(index, _READ_BYTES)
         # What is applied from now on goes into the queues by itself, or deletes them.

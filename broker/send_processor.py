@@ -70,11 +70,7 @@ class SendProcessor:
                 the disk is too full, (16) nobody may write to the topic, (26) no such consumer
                 group, (29) no such queue.
         """
-        if self._is_refusing():
-            raise RequestRefused(
-                ResponseCode.SERVICE_NOT_AVAILABLE,
-                f"the disk of the broker[{self._broker_name}] is full: free some of it",
-            )
+        self._check_disk()
         try:
             request = read_send_request(command)
         except MessageMalformed as error:
@@ -103,13 +99,21 @@ class SendProcessor:
         send = PendingSend(origin, command, config.topic, queue_id, request.records)
         self._changes.send_when_created(config, send)
 
+    def _check_disk(self) -> None:
+        if self._is_refusing():
+            raise RequestRefused(
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                f"the disk of the broker[{self._broker_name}] is full: free some of it",
+            )
+
     def send_back(self, origin: Origin, command: Command) -> Command | None:
         """Answer a consumer that could not consume a message: deliver it again, or give it up.
 
         Raises:
             FieldMissing: a field it must have is missing.
-            RequestRefused: (1) no such message, (29) a bad group name.
+            RequestRefused: (1) no such message, (14) the disk is too full, (29) a bad group name.
         """
+        self._check_disk()
         group = command.text("group")
         position = command.integer("offset")
         level = command.integer("delayLevel")

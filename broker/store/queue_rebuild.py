@@ -27,9 +27,13 @@ class QueueRebuild:
     Args:
         queues: what is to be mended.
         ends: by topic and queue id: the end of each queue in the snapshot.
+        is_whole: whether the log has its beginning, so that every queue has to be found whole.
     """
 
-    def __init__(self, queues: ConsumeQueues, ends: dict[tuple[str, int], int]) -> None:
+    def __init__(
+        self, queues: ConsumeQueues, ends: dict[tuple[str, int], int], is_whole: bool
+    ) -> None:
+        self._is_whole = is_whole
         self._queues = queues
         self._ends = ends
         self._found: dict[tuple[str, int], _Found] = {}
@@ -49,14 +53,14 @@ class QueueRebuild:
     def finish(self) -> None:
         """All entries were taken. Raises DiskFailed for a queue that the log does not give back."""
         for key in list(self._queues.damaged):
-            found, end = self._found.get(key), self._ends[key]
-            if found is not None:
-                self._flush(key, found)
-            if found is not None and found.next_offset != end:
-                problem = f"the log leads to offset {found.next_offset}, the snapshot to {end}"
-                raise DiskFailed("rebuild", f"{key[0]}/{key[1]}", OSError(problem))
+            end = self._ends[key]
             # Without a message in the log that is left, the queue begins where it ends.
-            self._queues.mended(key, end if found is None else found.first)
+            found = self._found.get(key) or _Found(0 if self._is_whole else end)
+            self._flush(key, found)
+            if found.next_offset != end or (self._is_whole and found.first):
+                problem = f"the log has {found.first} to {found.next_offset}, the snapshot to {end}"
+                raise DiskFailed("rebuild", f"{key[0]}/{key[1]}", OSError(problem))
+            self._queues.mended(key, found.first)
 
     def _take_record(self, entry: Entry) -> None:
         facts = read_record_facts(entry.body)

@@ -17,10 +17,12 @@ from broker.machine import BrokerMachine
 from broker.server import Broker
 from broker.store.consume_queue import UNIT_BYTES
 from broker.store.consume_queues import ConsumeQueues
+from broker.store.queue_rebuild import QueueRebuild
 from broker.store.queue_sync import QueueSync
 from dledger.errors import DiskFailed
 from tests.broker.one_broker import Client, running_broker
 from tests.broker.test_broker_consume_queue import FEW, arrivals, fill, queues, unit
+from tests.broker.test_broker_fold import Log
 
 applied: list[int] = []
 
@@ -325,4 +327,58 @@ def test_an_unknown_queue_begins_and_ends_at_zero(tmp_path: Path) -> None:
     assert (target.begin("A", 0, 7), target.end("A", 0)) == (0, 0)
     target.remove_files("A", 0, 7)
     target.append({("A", 0): arrivals(0, range(1))})
+    target.close()
+
+
+# --- what the log does not give back --------------------------------------------------------------
+
+
+def log_of(count: int, first: int = 0) -> list[dledger.Entry]:
+    log = Log()
+    for offset in range(first, first + count):
+        log.append_record("A", 0, offset)
+    return log.entries
+
+
+@pytest.mark.parametrize(
+    ("found", "is_whole", "begin"),
+    [
+        (log_of(5), True, 0),
+        (log_of(3, 2), False, 2),
+        ([], False, 5),
+        (log_of(7), True, 0),  # the last two are behind the snapshot
+        (log_of(3, 2), True, None),
+        (log_of(4), True, None),
+        ([], True, None),
+        (log_of(2, 1), False, None),
+    ],
+)
+def test_a_queue_is_mended_only_if_the_log_leads_to_its_end(
+    tmp_path: Path, found: list[dledger.Entry], is_whole: bool, begin: int | None
+) -> None:
+    target = resumed(tmp_path, 5)
+    assert target.damaged == {("A", 0)}
+    rebuild = QueueRebuild(target, {("A", 0): 5}, is_whole)
+    rebuild.take(found)
+    if begin is None:
+        with pytest.raises(DiskFailed, match="the snapshot to 5"):
+            rebuild.finish()
+    else:
+        rebuild.finish()
+        assert not target.damaged
+        assert (target.begin("A", 0, 0), target.end("A", 0)) == (begin, 5)
+        units = [unit[0] for unit in UNIT.iter_unpack(target.read("A", 0, begin, 9))]
+        assert units == [entry.body_pos for entry in found][: 5 - begin]
+    target.close()
+
+
+def test_a_record_that_the_fold_passed_over_is_not_put_back(tmp_path: Path) -> None:
+    target, log = resumed(tmp_path, 3), Log()
+    for offset in (0, 1, 1, 7, 2):
+        log.append_record("A", 0, offset)
+    rebuild = QueueRebuild(target, {("A", 0): 3}, True)
+    rebuild.take(log.entries)
+    rebuild.finish()
+    places = [unit[0] for unit in UNIT.iter_unpack(target.read("A", 0, 0, 9))]
+    assert places == [log.entries[at].body_pos for at in (0, 1, 4)]
     target.close()

@@ -243,6 +243,8 @@ async def test_above_90_percent_no_message_is_taken_until_it_is_less(tmp_path: P
         refused = await client.send("T", b"x")
         assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert "disk" in (refused.remark or "")
+        back = await client.ask(36, group="g", offset=0, delayLevel=0)
+        assert (back.code, back.remark) == (refused.code, refused.remark)
         assert (await client.pull("T", 0)).code == 0
         assert (await client.heartbeat("c", "g", "T")).code == 0
         around.used = 89.0
