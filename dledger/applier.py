@@ -55,8 +55,9 @@ class Applier:
         """Apply one run of entries; whether there was one. Raises MachineFailed."""
         replica = self._replica
         first = replica.state.applied + 1
+        first = max(first, replica.view.before_begin + 1)
         last = replica.appliable
-        if first > last or replica.receiver.awaits_restore:
+        if first > last or self._awaited.snapshot is not None:
             return False
         entries = self._entries.take(first, last)
         results = self._apply(entries)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
@@ -14,13 +13,10 @@ from dledger.applier import Applier
 from dledger.batches import Batches
 from dledger.client_server import ClientServer
 from dledger.config import NodeConfig, parse_address
-from dledger.core.configuration_codec import MAX_CONFIGURATION_BYTES
 from dledger.core.member_state import Role
-from dledger.core.replica import Messages, Replica, ReplicaConfig
+from dledger.core.replica import Messages
 from dledger.driver import Driver
 from dledger.entry import (
-    BLANK_BYTES,
-    HEADER_BYTES,
     Body,
     Entry,
     body_bytes,
@@ -39,10 +35,10 @@ from dledger.links import Identity, Links
 from dledger.listener import Listener
 from dledger.local_way import LocalWay
 from dledger.log_writer import LogWriter
+from dledger.member_replica import member_replica
 from dledger.peer_status import peer_status
 from dledger.pending import Appended, Done, Outcome, PendingAppends
 from dledger.push_check import PushCheck
-from dledger.recovered_membership import recovered_membership
 from dledger.restoring import Opened
 from dledger.session_errors import SessionsOff
 from dledger.session_gate import SessionGate
@@ -51,6 +47,7 @@ from dledger.snapshot_source import NodeSnapshots
 from dledger.snapshots import Snapshots
 from dledger.state_machine import StateMachine
 from dledger.status import RoleChange, Status
+from dledger.store.recovery import SegmentBegin
 from dledger.store.snapshot_folder import Snapshot
 from dledger.transfer_wait import wait_transferred
 from dledger.waiting_reads import WaitingReads
@@ -72,24 +69,7 @@ class Node:
         self._pending = PendingAppends()
         self._batches = Batches(store, config.max_batch_bytes)
         source = NodeSnapshots(store)
-        self._replica = Replica(
-            ReplicaConfig(
-                config.node_id,
-                config.began_with,
-                config.election_timeout_ms / 1000,
-                config.heartbeat_interval_ms / 1000,
-                config.max_clock_drift,
-                config.preferred_leader,
-                min(MAX_CONFIGURATION_BYTES, store.segment_bytes - HEADER_BYTES - BLANK_BYTES),
-            ),
-            store.view(),
-            opened.hard_state,
-            self._batches,
-            random.Random().random,
-            trio.current_time(),
-            recovered_membership(store, config.began_with, opened.configuration),
-            source,
-        )
+        self._replica = member_replica(config, opened, self._batches, source)
         self._turned = trio.lowlevel.ParkingLot()
         self._progress = trio.lowlevel.ParkingLot()
         self._role_watchers = trio.lowlevel.ParkingLot()
@@ -290,6 +270,18 @@ class Node:
     def read_bytes(self, pos: int, size: int) -> bytes:
         """`size` bytes of the log at `pos`; for those who keep positions of committed entries."""
         return self._store.read_bytes(pos, size)
+
+    @property
+    def begin_position(self) -> int:
+        """The position of the first byte of the log that is there."""
+        return self._store.begin_pos
+
+    def segment_begin(self, index: int) -> SegmentBegin:
+        """Where the segment begins that an entry lies in; only whole segments are ever dropped.
+
+        Raises OutsideLog.
+        """
+        return self._store.segment_begin(index)
 
     async def wait_applied(self, index: int) -> None:
         """Wait until the state machine has everything up to `index`."""

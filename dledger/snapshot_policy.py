@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dledger.core.snapshot_offer import SnapshotOffer
 from dledger.errors import ConfigInvalid
 
 # Two: if the newest breaks on the disk, the one before it and the log behind that still serve.
@@ -46,22 +44,3 @@ class SnapshotPolicy:
     def is_on(self) -> bool:
         """Whether snapshots are written without being asked for."""
         return self.every_entries > 0 or self.every_bytes > 0
-
-
-def discardable_before(
-    policy: SnapshotPolicy, indexes: Sequence[int], applied: int, needed: Sequence[SnapshotOffer]
-) -> int:
-    """Up to which entry, that one not, a log may be dropped; 0 if nothing may.
-
-    Each snapshot that is kept can be begun with, and so can each that a member is being sent.
-
-    Args:
-        policy: how many are kept, and how much of the log beside them.
-        indexes: those that are there, the newest first.
-        applied: how far the state machine is.
-        needed: what others are being sent.
-    """
-    if len(indexes) < policy.kept:
-        return 0
-    bounds = [indexes[-1] + 1, applied - policy.trailing_entries + 1, applied]
-    return min(bounds + [offer.begin.before_index + 1 for offer in needed])

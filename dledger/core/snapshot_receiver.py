@@ -31,13 +31,6 @@ class SnapshotReceiver:
         self._pieces: list[InstallSnapshot] = []
         self._answers: list[InstallSnapshotResponse] = []
 
-    @property
-    def awaits_restore(self) -> bool:
-        """Whether the log begins behind what is applied: the state machine has to be given the
-        snapshot that stands for the difference, once the log reaches its last entry.
-        """
-        return self._state.applied < self._view.before_begin
-
     def handle(self, message: InstallSnapshot) -> None:
         """Take a piece or a question of the present leader."""
         if self._agrees(message.offer):

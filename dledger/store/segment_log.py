@@ -270,17 +270,27 @@ class SegmentLog:
             return
         if index > self._committed or index > self.last_index:
             raise InvariantBroken(f"discard before {index}, but {self._committed} is committed")
-        pos = self._unit(index).pos
-        pos -= pos % self._data.segment_bytes
-        if pos <= self._begin_pos:
+        pos, first = self.segment_begin(index)
+        if first == self.first_index:
             return
-        last = self._last_before(pos, index)
-        self._before_begin_chain = self.chain_at(last)
-        self._view.discard_before(last + 1)
+        self._before_begin_chain = self.chain_at(first - 1)
+        self._view.discard_before(first)
         self._begin_pos = pos
         while len(self._segments) > 1 and self._segments[0].pos < pos:
             self._segments.pop(0)
-        self._configurations = [found for found in self._configurations if found > last]
+        self._configurations = [found for found in self._configurations if found >= first]
+
+    def segment_begin(self, index: int) -> SegmentBegin:
+        """The segment that an entry lies in: where it begins, and with which entry.
+
+        Raises OutsideLog, DiskFailed.
+        """
+        self._check_usable()
+        pos = self._unit(index).pos
+        pos -= pos % self._data.segment_bytes
+        if pos <= self._begin_pos:
+            return SegmentBegin(self._begin_pos, self.first_index)
+        return SegmentBegin(pos, self._last_before(pos, index) + 1)
 
     def _last_before(self, pos: int, index: int) -> int:
         """The last entry that ends at `pos` or before; `index` is one that does not."""
@@ -294,26 +304,17 @@ class SegmentLog:
         return low
 
     def begin_for(self, index: int) -> LogBegin:
-        """Where the log of a member begins that is given the state after entry `index`.
-
-        Raises OutsideLog unless that entry or the one behind it is in this log.
-        """
-        before, pos = self.first_index - 1, self._begin_pos
-        if index != before:
-            segment_pos = self._unit(index).pos
-            segment_pos -= segment_pos % self._data.segment_bytes
-            if segment_pos > pos:
-                before, pos = self._last_before(segment_pos, index), segment_pos
-        return LogBegin(before, self.term_at(before), self.chain_at(before), pos)
+        """Where the log of a member begins that is given the state after entry `index`."""
+        pos, first = self._begin_pos, self.first_index
+        if index != first - 1:
+            pos, first = self.segment_begin(index)
+        return LogBegin(first - 1, self.term_at(first - 1), self.chain_at(first - 1), pos)
 
     def _begin_anew(self, begin: LogBegin) -> list[str]:
         """Drop everything, in memory; the files that are no part of the log any more.
 
-        On disk only what lies at the new beginning or behind it is cut, which has to be gone before
-        a record may name that beginning.
-
-        Raises InvariantBroken: the log holds the entry that the new one begins behind, or that one
-        lies before what is committed.
+        On disk only what lies at the new beginning or behind it is cut: before a record names that
+        beginning. Raises InvariantBroken as LogStore.restart.
         """
         before, pos = begin.before_index, begin.pos
         if before <= self._committed or self.term_at(before) == begin.before_term:

@@ -276,7 +276,7 @@ class NodeProcess:
     def has_to_apply(self) -> bool:
         """Whether there is more to apply than a turn takes."""
         replica = self.replica
-        return replica.state.applied < replica.appliable and not replica.receiver.awaits_restore
+        return replica.state.applied < replica.appliable and self.snapshots.awaited is None
 
     def _apply(self) -> None:
         replica, around = self.replica, self._around
@@ -284,7 +284,7 @@ class NodeProcess:
         last = replica.appliable
         if around.loop.now < around.swarm.fault_seconds:
             last = min(last, first + around.swarm.apply_at_once - 1)
-        if first > last or replica.receiver.awaits_restore:
+        if first > last or self.snapshots.awaited is not None:
             return
         entries = self._writer.cache.take(first, last)
         sums = self.machine.sums.apply(entries)

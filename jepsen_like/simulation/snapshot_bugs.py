@@ -57,7 +57,9 @@ def _snapshot_applied_from_the_log() -> list[Replacement]:
     applied_to = Replica.applied_to
 
     def applied(self: Replica, index: int) -> None:
-        applied_to(self, self.view.before_begin if self.receiver.awaits_restore else index)
+        applied_to(
+            self, self.view.before_begin if self.state.applied < self.view.before_begin else index
+        )
 
     return [Replacement(Replica, "applied_to", applied)]
 

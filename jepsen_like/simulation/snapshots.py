@@ -16,9 +16,10 @@ from dledger.core.entry_dispatcher import needed_snapshots
 from dledger.core.replica import Replica
 from dledger.entry import Entry
 from dledger.errors import SnapshotLost
+from dledger.log_retention import first_kept
 from dledger.messages import InstallSnapshot
 from dledger.restoring import Opened, find_awaited, restore_newest
-from dledger.snapshot_policy import SnapshotPolicy, discardable_before
+from dledger.snapshot_policy import SnapshotPolicy
 from dledger.snapshot_source import NodeSnapshots
 from dledger.store.disk import Disk
 from dledger.store.folder import node_folder
@@ -123,7 +124,7 @@ class MemberSnapshots:
         applied, last = replica.state.applied, self.source.last
         since = applied - (last.header.index if last is not None else -1)
         lacking = any(d.lacks_snapshot for d in replica.dispatchers.values()) and since > 0
-        if not self._style.every_entries or replica.receiver.awaits_restore or applied < 0:
+        if not self._style.every_entries or self.awaited is not None or applied < 0:
             return
         if since < self._style.every_entries and not lacking:
             return
@@ -157,8 +158,9 @@ class MemberSnapshots:
         self._folder.keep_newest(self._style.kept, [offer.index for offer in needed])
         indexes = self._folder.indexes()
         self.source.keep(indexes)
-        before = discardable_before(self._policy, indexes, replica.state.applied, needed)
-        if before <= self._store.first_index or replica.receiver.awaits_restore:
+        before = first_kept(self._policy, replica.state.applied, indexes, None)
+        before = min([before, *(offer.begin.before_index + 1 for offer in needed)])
+        if before <= self._store.first_index:
             return
         self._store.note_committed(replica.appliable)
         first = self._store.first_index

@@ -73,7 +73,7 @@ def pieces(draw: st.DrawFn) -> InstallSnapshot:
 
 messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(VoteRequest, numbers, numbers, numbers, st.booleans(), st.booleans()),
-    st.builds(VoteResponse, numbers, st.booleans(), st.booleans()),
+    st.builds(VoteResponse, numbers, st.booleans(), st.booleans(), numbers, numbers),
     pushes(),
     st.builds(PushResponse, numbers, phases, st.booleans(), *[numbers] * 6),
     st.builds(Heartbeat, numbers, numbers, numbers),
