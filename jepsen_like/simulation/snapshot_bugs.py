@@ -18,7 +18,7 @@ from jepsen_like.simulation.seeded_bug import Replacement, SeededBug
 
 def _install_drops_what_agrees() -> list[Replacement]:
     def agrees(self: SnapshotReceiver, offer: SnapshotOffer) -> bool:
-        return offer.begin.before_index <= self._view.before_begin
+        return offer.begin.before_index < self._view.before_begin
 
     def begin_anew(self: SegmentLog, *arguments: Any) -> list[str]:
         self._committed = -1

@@ -111,9 +111,9 @@ def kind_of(message: Message) -> str:
         case ReadResponse():
             return "read-answer"
         case InstallSnapshot():
-            return "snapshot"
+            return "install_snapshot"
         case InstallSnapshotResponse():
-            return "snapshot-answer"
+            return "install_snapshot-answer"
 
 
 def detail_of(message: Message) -> str:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from dledger.core.configuration import Configuration
+from dledger.core.configuration_codec import NumberedConfiguration
 from dledger.core.entry_dispatcher import EntryDispatcher, needed_snapshots
 from dledger.core.entry_handler import Restart
 from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import Role
+from dledger.core.membership import Membership
 from dledger.core.snapshot_offer import PIECE_BYTES, LogBegin, SnapshotOffer
 from dledger.core.snapshot_sender import (
     FIRST_ANSWER_TIMEOUT_S,
@@ -350,6 +353,55 @@ def test_an_answer_waits_until_the_term_it_is_given_in_is_durable() -> None:
     assert member.leaving(0.0) == []
     member.sync(0.0)
     assert [type(m) for _, m in member.leaving(0.0)] == [InstallSnapshotResponse]
+
+
+def group_of(*voters: str) -> Configuration:
+    return Configuration(voters=frozenset(voters), addresses={name: f"{name}:1" for name in voters})
+
+
+def installed(member: Member, group: NumberedConfiguration | None) -> Membership:
+    """The membership of a member that was given a snapshot with that configuration."""
+    member.replica.receive("n1", InstallSnapshot(3, offer_at(LEADER, 80, 69), 0, 0), 0.0)
+    [piece] = member.replica.receiver.take_pieces()
+    assert member.replica.receiver.install(piece, group)
+    return member.replica.state.membership
+
+
+def test_a_snapshot_brings_the_configuration_of_its_last_entry() -> None:
+    member, three = follower([]), group_of("n0", "n1", "n9")
+    membership = installed(member, NumberedConfiguration(75, three))
+    assert (membership.index, membership.configuration) == (75, three)
+    assert membership.members == {"n0", "n1", "n9"}
+    # The log reaches that entry only now, and the next one after it.
+    four = group_of("n0", "n1", "n8", "n9")
+    changes = (
+        (75, NumberedConfiguration(-1, three)),
+        (90, NumberedConfiguration(75, four)),
+    )
+    push = PushRequest(3, Phase.APPEND, 69, 3, 99, 89, runs=LEADER.runs(70, 99), changes=changes)
+    member.replica.receive("n1", push, 0.0)
+    assert membership.index == 75
+    assert membership.at(89).index == 75
+    member.replica.receive("n1", Heartbeat(3, 99, 2), 0.0)
+    assert (membership.index, membership.configuration) == (90, four)
+
+
+def test_changes_in_a_log_that_is_dropped_are_forgotten() -> None:
+    member = follower([1] * 40 + [2] * 200, committed=39)
+    membership = member.replica.state.membership
+    membership.appended(50, NumberedConfiguration(-1, group_of("n0")))
+    began_with = membership.configuration
+    installed(member, NumberedConfiguration(-1, group_of("n0", "n1")))
+    assert member.committed == 69
+    assert (membership.index, membership.configuration) == (-1, began_with)
+    assert membership.known_committed == -1
+
+
+def test_a_snapshot_tells_a_member_that_was_told_nothing_who_belongs_to_the_group() -> None:
+    three = group_of("n0", "n1", "n9")
+    membership = Membership(Configuration())
+    membership.restarted(NumberedConfiguration(-1, three))
+    assert membership.configuration == three
 
 
 # --- a group ------------------------------------------------------------------------------------

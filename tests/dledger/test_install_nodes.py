@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 import trio
 
 import dledger
+from dledger.core.entry_dispatcher import EntryDispatcher
 from dledger.errors import OutsideLog, SnapshotLost
+from dledger.peer_status import peer_status
 from dledger.restoring import open_and_restore
+from dledger.snapshot_notes import snapshot_notes
+from dledger.status import InstallStatus, PeerStatus
 from dledger.store.disk import OsDisk
 from dledger.store.open_store import open_store
 from dledger.store.scan import scan_folder
+from tests.dledger.core_group import EntriesAtOnce, view_of
 from tests.dledger.test_snapshots import Trio, Words, append_until_compacted, bodies, until
 
 
@@ -253,18 +258,24 @@ def test_a_log_without_a_beginning_and_without_any_snapshot_is_refused(tmp_path:
         open_and_restore(OsDisk(), group.config("n2"), Words())
 
 
+class Connected:
+    peer, connected, last_problem = "n1", True, None
+
+
 def test_a_peer_that_needs_what_nobody_has_is_named_in_the_status() -> None:
-    from dledger.core.entry_dispatcher import EntryDispatcher  # noqa: PLC0415
-    from dledger.peer_status import peer_status  # noqa: PLC0415
-    from tests.dledger.core_group import EntriesAtOnce, view_of  # noqa: PLC0415
-
-    class Connected:
-        peer, connected, last_problem = "n1", True, None
-
     dispatcher = EntryDispatcher("n1", 1, view_of([1] * 9), EntriesAtOnce(9), 0.0)
     assert peer_status(Connected(), dispatcher).problem is None  # type: ignore[arg-type]
     dispatcher.lacks_snapshot = True
-    problem = peer_status(Connected(), dispatcher).problem  # type: ignore[arg-type]
-    assert problem is not None
-    assert "no snapshot to send" in problem
-    logging.getLogger(__name__).debug(problem)
+    status = peer_status(Connected(), dispatcher)  # type: ignore[arg-type]
+    assert status.problem is not None
+    assert "no snapshot to send" in status.problem
+    [note] = snapshot_notes({"n0": {"role": "leader", "peers": {"n1": asdict(status)}}})
+    assert note == f"n1 {status.problem}"
+
+
+def test_the_status_says_how_far_a_snapshot_has_come() -> None:
+    status = PeerStatus(True, "INSTALL_SNAPSHOT", -1, 7, None, InstallStatus(300, 5, 80))
+    peers = {"n1": asdict(status)}
+    notes = snapshot_notes({"n0": {"role": "leader", "peers": peers}, "n2": {"problem": "down"}})
+    assert notes == ["n0 sends n1 the snapshot of entry 300: 5 of 80 bytes"]
+    assert snapshot_notes({"n0": {"role": "follower", "peers": peers}}) == []
