@@ -27,6 +27,7 @@ class Operation(StrEnum):
     APPEND = "append"
     ENTRIES = "entries"
     TRANSFER = "transfer"
+    CHANGE = "change"
     SESSION_OPEN = "session_open"
     SESSION_APPEND = "session_append"
     SESSION_KEEP_ALIVE = "session_keep_alive"
@@ -37,7 +38,8 @@ class Request(NamedTuple):
     """One question. `numbers` are body sizes (APPEND), or first index and wait (ENTRIES); the
     payload holds bodies (APPEND), or the new leader's name or nothing (TRANSFER).
 
-    For those of sessions see `dledger.session_protocol`.
+    For those of sessions see `dledger.session_protocol`, for changes of the group
+    `dledger.change_protocol`.
     """
 
     request_id: int
