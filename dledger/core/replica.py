@@ -307,11 +307,11 @@ class Replica(FollowingMember):
     def _receive_as_leader(
         self, sender: str, message: PushResponse | HeartbeatResponse | ReadRequest, now: float
     ) -> None:
+        if (dispatcher := self.dispatchers.get(sender)) is None:
+            return  # it is no member yet, or no more
         if isinstance(message, ReadRequest):
             self._reads.request_of(sender, message, self._committed_for_reads)
             return
-        if (dispatcher := self.dispatchers.get(sender)) is None:
-            return  # it joins, and is no member yet
         if isinstance(message, HeartbeatResponse):
             dispatcher.last_answer_at = now
             self._reads.confirm(sender, message)

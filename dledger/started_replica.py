@@ -1,0 +1,40 @@
+"""Makes the protocol of a node that starts: from its settings, its log and its snapshot."""
+
+from __future__ import annotations
+
+import random
+
+import trio
+
+from dledger.batches import Batches
+from dledger.config import NodeConfig
+from dledger.core.configuration_codec import MAX_CONFIGURATION_BYTES
+from dledger.core.replica import Replica, ReplicaConfig
+from dledger.entry import BLANK_BYTES, HEADER_BYTES
+from dledger.recovered_membership import recovered_membership
+from dledger.restoring import Opened
+
+
+def started_replica(config: NodeConfig, opened: Opened, batches: Batches) -> Replica:
+    """The replica over an open store. Raises ConfigurationLost."""
+    store = opened.store
+    replica = Replica(
+        ReplicaConfig(
+            config.node_id,
+            config.began_with,
+            config.election_timeout_ms / 1000,
+            config.heartbeat_interval_ms / 1000,
+            config.max_clock_drift,
+            config.preferred_leader,
+            min(MAX_CONFIGURATION_BYTES, store.segment_bytes - HEADER_BYTES - BLANK_BYTES),
+        ),
+        store.view(),
+        opened.hard_state,
+        batches,
+        random.Random().random,
+        trio.current_time(),
+        recovered_membership(store, config.began_with, opened.configuration),
+    )
+    if opened.restored is not None:
+        replica.applied_to(opened.restored.header.index)
+    return replica
