@@ -54,7 +54,7 @@ def pushes(draw: st.DrawFn) -> PushRequest:
 
 messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(VoteRequest, numbers, numbers, numbers, st.booleans(), st.booleans()),
-    st.builds(VoteResponse, numbers, st.booleans(), st.booleans()),
+    st.builds(VoteResponse, numbers, st.booleans(), st.booleans(), numbers, numbers),
     pushes(),
     st.builds(PushResponse, numbers, phases, st.booleans(), *[numbers] * 6),
     st.builds(Heartbeat, numbers, numbers, numbers),
