@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 
 import pytest
 import trio
 import trio.testing
 
-from dledger.codec import PROTOCOL_VERSION, encode_message
+from dledger.channel import Identity
+from dledger.channel_protocol import Opening, encode_opening
+from dledger.codec import PROTOCOL_VERSION
 from dledger.config import Address
+from dledger.connections import Connections
+from dledger.conversation import Conversation
 from dledger.errors import AddressInUse, ConfigInvalid
 from dledger.frame import Frame, FrameDecoder, encode_frame
+from dledger.group_port import GroupPort
 from dledger.handshake import Caller, Hello, encode_hello, encode_refused
-from dledger.links import MAX_STRANGERS, Identity, Links
-from dledger.listener import Conversation, Listener
+from dledger.links import MAX_STRANGERS, Links
+from dledger.listener import Listener
 from dledger.messages import Heartbeat, HeartbeatResponse, Message
 from dledger.push_check import PushCheck
 
@@ -39,7 +44,7 @@ class Member:
         self.node_id = node_id
         self.stranger_idle_s = stranger_idle_s
         self.changes: list[tuple[str, bool]] = []
-        self.received: list[tuple[str, Message]] = []
+        self.heard: list[tuple[str, Message]] = []
         self._news = trio.lowlevel.ParkingLot()
 
     async def start(self, nursery: trio.Nursery, listen: Address = ANY_PORT) -> None:
@@ -48,19 +53,32 @@ class Member:
         for each in probe:
             await each.aclose()
         self.address = Address(listen.host, port)
-        identity = Identity("g", self.node_id, self.address)
-        self.links = Links(identity, self._changed, self.stranger_idle_s)
-        self.listener = Listener(identity, self.links, self._received, NoPushes, no_client)
+        self.connections = Connections(nursery, self.address)
+        self.ports: dict[str, GroupPort] = {}
+        self.links = self.join("g")
+        self.listener = Listener(self.ports, self.connections)
         listeners = await self.listener.open(self.address)
         nursery.start_soon(self.listener.serve, listeners)
-        nursery.start_soon(self.links.run)
+
+    def join(self, group: str) -> Links:
+        """Be a member of one more group."""
+        identity = Identity(group, self.node_id, self.address)
+        links = Links(identity, self.connections, self._changed, self.stranger_idle_s)
+        self.ports[group] = GroupPort(identity, links, self, NoPushes, no_client)
+        return links
+
+    def heartbeat(self, sender: str, beat: Heartbeat) -> None:
+        self.received(sender, [beat])
+
+    def heartbeat_answered(self, sender: str, answer: HeartbeatResponse) -> None:
+        self.received(sender, [answer])
 
     def _changed(self, peer: str, connected: bool) -> None:
         self.changes.append((peer, connected))
         self._news.unpark_all()
 
-    def _received(self, sender: str, messages: Sequence[Message]) -> None:
-        self.received += [(sender, message) for message in messages]
+    def received(self, sender: str, messages: Sequence[Message]) -> None:
+        self.heard += [(sender, message) for message in messages]
         self._news.unpark_all()
 
     async def until(self, happened: Callable[[], bool]) -> None:
@@ -75,7 +93,7 @@ class Member:
         link = self.links.link_to(peer)
         if link is None:
             return False
-        link.send(encode_message(message))
+        link.send(message)
         return True
 
 
@@ -99,7 +117,7 @@ async def test_a_member_that_is_added_is_dialled_and_one_that_is_gone_is_not_any
         assert n0.changes == [("n1", True), ("n1", False)]
         await n0.connected_to("n2")
         assert n0.send("n2", BEAT)
-        await n2.until(lambda: n2.received == [("n0", BEAT)])
+        await n2.until(lambda: n2.heard == [("n0", BEAT)])
         assert not n0.send("n1", BEAT)
         assert n0.links.dropped == 1
         assert n0.changes == [("n1", True), ("n1", False), ("n2", True)]
@@ -126,8 +144,8 @@ async def test_a_member_that_moved_is_dialled_at_its_new_address() -> None:
         assert n0.links.link_to("n1") is None
         await n0.connected_to("n1")
         assert n0.send("n1", BEAT)
-        await new.until(lambda: new.received == [("n0", BEAT)])
-        assert old.received == []
+        await new.until(lambda: new.heard == [("n0", BEAT)])
+        assert old.heard == []
         assert n0.changes == [("n1", True), ("n1", False), ("n1", True)]
 
 
@@ -146,12 +164,12 @@ async def test_a_node_that_knows_no_member_hears_its_leader_and_answers_it() -> 
         leader.links.set_members({"n0": leader.address, "n9": joining.address})
         await leader.connected_to("n9")
         assert leader.send("n9", BEAT)
-        await joining.until(lambda: joining.received == [("n0", BEAT)])
+        await joining.until(lambda: joining.heard == [("n0", BEAT)])
         answer = HeartbeatResponse(1, 1)
         assert not joining.send("n0", answer)  # it opens the link for those that follow
         await joining.connected_to("n0")
         assert joining.send("n0", answer)
-        await leader.until(lambda: leader.received == [("n9", answer)])
+        await leader.until(lambda: leader.heard == [("n9", answer)])
         assert set(joining.links.strangers) == {"n0"}
         joining.links.set_members({"n0": leader.address, "n9": joining.address})
         assert joining.links.link_to("n0") is not None
@@ -171,29 +189,32 @@ async def test_a_link_to_a_stranger_ends_when_it_carries_nothing_any_more() -> N
 
 async def test_strangers_have_room_for_so_many_and_members_always() -> None:
     n0, n1 = Member("n0"), Member("n1")
-    async with members(n0, n1), AsyncExitStack() as stack:
-        for number in range(MAX_STRANGERS):
-            assert (await introduced(stack, n0, f"s{number}")).header[0] == "welcome"
-        refused = await introduced(stack, n0, "s-one-more")
-        assert refused.header[0] == "refused"
-        assert "not a member" in str(refused.header[1])
+    async with members(n0, n1), await trio.open_tcp_stream(*n0.address) as stream:
+        frames = [encode_hello(Hello(Caller.PEER, address=n1.address))]
+        for number in range(MAX_STRANGERS + 1):
+            frames.append(encode_opening(Opening(number, "g", f"s{number}", "n0")))
+        await stream.send_all(b"".join(frames))
+        welcome, *opened, refused = await next_frames(stream, MAX_STRANGERS + 2)
+        assert welcome.header[0] == "welcome"
+        assert [frame.header for frame in opened] == [["opened", i] for i in range(MAX_STRANGERS)]
+        assert refused.header[:2] == ["refused", MAX_STRANGERS]
+        assert "not a member" in str(refused.header[2])
         n0.links.set_members({"n1": n1.address})
-        assert (await introduced(stack, n0, "n1")).header[0] == "welcome"
+        await stream.send_all(encode_opening(Opening(99, "g", "n1", "n0")))
+        [opened_too] = await next_frames(stream, 1)
+        assert opened_too.header == ["opened", 99]
 
 
-async def introduced(stack: AsyncExitStack, member: Member, caller: str) -> Frame:
-    stream = await stack.enter_async_context(await trio.open_tcp_stream(*member.address))
-    hello = Hello(Caller.PEER, "g", caller, member.node_id, Address("127.0.0.1", 1))
-    await stream.send_all(encode_hello(hello))
-    return await first_frame(stream)
+async def next_frames(stream: trio.SocketStream, count: int) -> list[Frame]:
+    decoder, frames = FrameDecoder(), list[Frame]()
+    with trio.fail_after(5):
+        while len(frames) < count:
+            frames += decoder.feed(bytes(await stream.receive_some(65536)))
+    return frames
 
 
 async def first_frame(stream: trio.SocketStream) -> Frame:
-    decoder = FrameDecoder()
-    with trio.fail_after(5):
-        while not (frames := decoder.feed(bytes(await stream.receive_some(65536)))):
-            pass
-    return frames[0]
+    return (await next_frames(stream, 1))[0]
 
 
 async def test_answers_to_strangers_open_so_many_links_at_a_time() -> None:

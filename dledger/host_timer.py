@@ -1,0 +1,85 @@
+"""One alarm clock for all groups of a process."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from itertools import count
+from typing import Protocol
+
+import trio
+
+_NEVER = float("inf")
+
+
+class Timed(Protocol):
+    """Something with a deadline: the driver of a group.
+
+    Attributes:
+        alarm_at: when the timer looks at it next; the timer's own note.
+    """
+
+    alarm_at: float
+
+    def next_deadline(self) -> float:
+        """When it has to turn at the latest."""
+        ...
+
+    def turn(self) -> None:
+        """Its time has come: do what is due, and `move` the alarm."""
+        ...
+
+
+class Collects(Protocol):
+    """Gathers the heartbeats of all groups that turn in one pass."""
+
+    collecting: bool
+
+    def flush(self) -> None:
+        """Let them leave."""
+        ...
+
+
+class HostTimer:
+    """Wakes up once for all deadlines that have passed, and turns their groups in a row.
+
+    A deadline that moves back, as each heartbeat moves that of an election, costs nothing: the
+    timer finds out when the old one comes.
+    """
+
+    def __init__(self, collector: Collects) -> None:
+        self._collector = collector
+        self._alarms: list[tuple[float, int, Timed]] = []
+        self._numbers = count()  # so that the heap never compares two groups
+        self._scope = trio.CancelScope()
+
+    def move(self, timed: Timed, deadline: float) -> None:
+        """`timed` has this deadline now."""
+        if deadline >= timed.alarm_at:
+            return
+        timed.alarm_at = deadline
+        heappush(self._alarms, (deadline, next(self._numbers), timed))
+        self._scope.deadline = min(self._scope.deadline, deadline)
+
+    async def run(self) -> None:
+        """Keep all deadlines, for ever."""
+        while True:
+            next_alarm = self._alarms[0][0] if self._alarms else _NEVER
+            with trio.CancelScope(deadline=next_alarm) as self._scope:
+                await trio.sleep_forever()
+            self._pass(trio.current_time())
+
+    def _pass(self, now: float) -> None:
+        due = []
+        while self._alarms and self._alarms[0][0] <= now:
+            at, _, timed = heappop(self._alarms)
+            if timed.alarm_at == at:  # else it was moved forward, and has been looked at
+                timed.alarm_at = _NEVER
+                due.append(timed)
+        self._collector.collecting = True
+        for timed in due:
+            deadline = timed.next_deadline()
+            if deadline <= now:
+                timed.turn()
+            else:
+                self.move(timed, deadline)
+        self._collector.flush()
