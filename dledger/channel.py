@@ -84,7 +84,7 @@ class Channel:
         if not self.connected:
             return
         if self._connections.collecting and isinstance(message, _SHARED):
-            self._connections.collect(self._connection, message, self.number)
+            self._connection.collect(message, self.number)
         else:
             self._connection.write(encode_message(message, payload, self.number))
 

@@ -8,7 +8,6 @@ import trio
 
 from dledger.config import Address
 from dledger.host_connection import HostConnection
-from dledger.messages import Heartbeat, HeartbeatResponse
 
 
 class Connections:
@@ -23,7 +22,7 @@ class Connections:
         self.home = home
         self._nursery = nursery
         self._open: dict[Address, HostConnection] = {}
-        self._gathered: set[HostConnection] = set()
+        self._gathered: list[HostConnection] = []
 
     @property
     def open(self) -> Mapping[Address, HostConnection]:
@@ -38,7 +37,9 @@ class Connections:
         """The connection to that address, whose dialling begins if it is the first time."""
         connection = self._open.get(address)
         if connection is None:
-            connection = self._open[address] = HostConnection(self.home, address)
+            connection = self._open[address] = HostConnection(
+                self.home, address, self._gathered.append
+            )
             self._nursery.start_soon(connection.run)
         return connection
 
@@ -48,18 +49,9 @@ class Connections:
             del self._open[connection.address]
         connection.close()
 
-    def collect(
-        self,
-        connection: HostConnection,
-        message: Heartbeat | HeartbeatResponse,
-        number: int,
-    ) -> None:
-        """Keep a message for `flush`, so that those of all groups leave together."""
-        connection.collect(message, number)
-        self._gathered.add(connection)
-
     def flush(self) -> None:
         """Let leave what was gathered; from now on each message leaves alone."""
         self.collecting = False
-        while self._gathered:
-            self._gathered.pop().flush()
+        for connection in self._gathered:
+            connection.flush()
+        self._gathered.clear()

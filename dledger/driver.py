@@ -15,7 +15,7 @@ import trio
 
 from dledger.batches import Batches
 from dledger.core.hard_state import HardState
-from dledger.core.repeated_heartbeats import answered_again, hear_again
+from dledger.core.repeated_heartbeats import answered_again, beat_again, hear_again
 from dledger.core.replica import Messages, Replica
 from dledger.entry import Body, Magic
 from dledger.errors import DLedgerError, Rejected
@@ -60,6 +60,7 @@ class Driver:
         self._woken = False
         self._failure: Exception | None = None
         self._closed = False
+        self._turn_wanted_at = 0.0
         self.alarm_at = _NEVER
         self._inbox: list[tuple[str, Sequence[Message]]] = []
         self._link_changes: list[tuple[str, bool]] = []
@@ -154,17 +155,12 @@ class Driver:
         self._closed = True
         self._syncer.close()
 
-    def next_deadline(self) -> float:
-        """When it has to turn though nothing arrived."""
-        ended = self._closed or self._failure is not None
-        return _NEVER if ended else self._replica.next_deadline()
-
     def turn(self) -> None:
         """One turn, from whichever task has news; a failure is for the driver's own task to raise.
 
-        News from peers, disk and clock are turned at once: waking the driver for them would
-        cost every append two more rounds of the loop. Submissions wait for the driver, so that
-        all tasks that run before it share a turn.
+        News from peers and disk are turned at once: waking the driver for them would cost every
+        append two more rounds of the loop. Submissions wait for the driver, so that all tasks
+        that run before it share a turn.
         """
         if self._failure is not None or self._closed:
             return
@@ -177,6 +173,28 @@ class Driver:
         except Exception as error:
             self._failure = error
             self.wake()
+
+    def alarm(self, now: float) -> None:
+        """A deadline passed. A leader with nothing to say but heartbeats does so without a turn,
+        if its last one was not long ago.
+        """
+        try:
+            if self._closed or self._failure is not None:
+                return
+            if now < self._turn_wanted_at and (beat := beat_again(self._replica, now)) is not None:
+                for peer in self._replica.dispatchers:
+                    if (link := self._links.link_to(peer)) is not None:
+                        link.send(beat)
+                self._timer.move(self, self._replica.heartbeat_at)
+                return
+            if (deadline := self._replica.next_deadline()) > now:
+                self._timer.move(self, deadline)
+                return
+        except Exception as error:
+            self._failure = error
+            self.wake()
+        self._turn_wanted_at = now + self._replica.config.election_timeout_s
+        self.turn()
 
     def _turn(self, now: float) -> None:
         self._take_inputs(now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from typing import Protocol
 
 import trio
@@ -65,9 +66,17 @@ class ChannelEnd(Protocol):
 
 
 class HostConnection:
-    """One connection to one address, the channels on it, and the frames that wait to leave."""
+    """One connection to one address, the channels on it, and the frames that wait to leave.
 
-    def __init__(self, home: Address, address: Address) -> None:
+    Args:
+        home: where this process listens.
+        address: where the other one does.
+        gathers: told of this connection when the first message is kept for `flush`.
+    """
+
+    def __init__(
+        self, home: Address, address: Address, gathers: Callable[[HostConnection], None]
+    ) -> None:
         self.address = address
         self.last_problem: str | None = None
         self._hello = encode_hello(Hello(Caller.PEER, address=home))
@@ -76,6 +85,7 @@ class HostConnection:
         self._connected = False
         self._ask_at: dict[int, float] = {}  # when to try again to open a refused channel
         self._waits_s: dict[int, float] = {}  # how long it waited for that
+        self._gathers = gathers
         self._heartbeats: list[int] = []
         self._responses: list[int] = []
         self._outbox: list[bytes] = []
@@ -113,6 +123,8 @@ class HostConnection:
 
     def collect(self, message: Heartbeat | HeartbeatResponse, number: int) -> None:
         """Keep that message of a channel for `flush`."""
+        if not self._heartbeats and not self._responses:
+            self._gathers(self)
         kept = self._heartbeats if type(message) is Heartbeat else self._responses
         kept.append(number)
         kept += message

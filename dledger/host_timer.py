@@ -20,12 +20,8 @@ class Timed(Protocol):
 
     alarm_at: float
 
-    def next_deadline(self) -> float:
-        """When it has to turn at the latest."""
-        ...
-
-    def turn(self) -> None:
-        """Its time has come: do what is due, and `move` the alarm."""
+    def alarm(self, now: float) -> None:
+        """Do what is due, if anything is, and `move` the alarm."""
         ...
 
 
@@ -77,9 +73,5 @@ class HostTimer:
                 due.append(timed)
         self._collector.collecting = True
         for timed in due:
-            deadline = timed.next_deadline()
-            if deadline <= now:
-                timed.turn()
-            else:
-                self.move(timed, deadline)
+            timed.alarm(now)
         self._collector.flush()

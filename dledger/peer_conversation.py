@@ -99,9 +99,10 @@ class PeerConversation:
 
     def _message(self, channel: _Channel, frame: Frame) -> Message | None:
         """The message in a frame, checked; what is wrong with one ends its channel alone."""
+        if channel.port.closed:
+            self._refuse(channel.number, "the member has stopped")
+            return None
         try:
-            if channel.port.closed:
-                raise MessageMalformed("the member is stopping")
             message = decode_message(frame)
             return channel.check.check(message) if isinstance(message, PushRequest) else message
         except MessageMalformed as error:
@@ -109,9 +110,12 @@ class PeerConversation:
                 "closed the channel of %s in group %s: %s",
                 *(channel.sender, channel.port.identity.group, error.problem),
             )
-            self._close(channel.number)
-            self._answers.append(encode_channel_refused(channel.number, error.problem))
+            self._refuse(channel.number, error.problem)
             return None
+
+    def _refuse(self, number: int, reason: str) -> None:
+        self._close(number)
+        self._answers.append(encode_channel_refused(number, reason))
 
     def _take_other(self, frame: Frame) -> None:
         kind = frame.header[0]
@@ -132,8 +136,8 @@ class PeerConversation:
             self._take_call(decode_call(frame))
 
     def _take_call(self, call: Opening | Closing) -> None:
-        self._close(call.channel)
         if isinstance(call, Closing):
+            self._close(call.channel)
             return
         port = self._ports.get(call.group)
         if port is None:
@@ -143,8 +147,9 @@ class PeerConversation:
         else:
             refusal = port.refusal(call.sender, call.receiver)
         if port is None or refusal is not None:
-            self._answers.append(encode_channel_refused(call.channel, refusal or ""))
+            self._refuse(call.channel, refusal or "")
             return
+        self._close(call.channel)
         self._channels[call.channel] = _Channel(call.channel, port, call.sender, port.new_check())
         port.caller_came(call.sender)
         port.links.heard_of(call.sender, self._address)
