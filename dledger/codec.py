@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
+from typing import cast
 
 from dledger.core.ledger_view import TermRun
 from dledger.errors import MessageMalformed
@@ -92,10 +93,13 @@ def decode_shared_responses(frame: Frame) -> list[tuple[int, HeartbeatResponse]]
 
 
 def _rows(frame: Frame, fields: int) -> Iterable[tuple[int, ...]]:
-    numbers = _numbers(frame.header[1:], len(frame.header) - 1)
-    columns = fields + 1
-    if len(numbers) % columns:
+    if not set(map(type, frame.header)) <= {int}:
+        raise MessageMalformed("heartbeats with something else than numbers")
+    numbers, columns = cast("list[int]", frame.header[1:]), fields + 1
+    if not numbers or len(numbers) % columns:
         raise MessageMalformed("heartbeats that are not whole")
+    if min(numbers) < _LOWEST or max(numbers) > _HIGHEST:
+        raise MessageMalformed("heartbeats with numbers that cannot be")
     return zip(*(numbers[column::columns] for column in range(columns)), strict=True)
 
 

@@ -80,20 +80,27 @@ class Driver:
         self._inbox.append((sender, messages))
         self.turn()
 
-    def heartbeat(self, sender: str, beat: Heartbeat) -> None:
+    def heartbeat(self, sender: str, beat: Heartbeat, now: float) -> None:
         """A heartbeat arrived, among those of other groups: most of them need no turn."""
-        link = self._links.link_to(sender)
-        if link is not None and self._promise_is_durable:
-            answer = hear_again(self._replica, sender, beat, trio.current_time())
-            if answer is not None:
-                link.send(answer)
-                return
+        try:
+            link = self._links.link_to(sender)
+            if link is not None and self._promise_is_durable:
+                answer = hear_again(self._replica, sender, beat, now)
+                if answer is not None:
+                    link.send(answer)
+                    return
+        except Exception as error:
+            self._fail(error)
         self.received(sender, (beat,))
 
-    def heartbeat_answered(self, sender: str, answer: HeartbeatResponse) -> None:
+    def heartbeat_answered(self, sender: str, answer: HeartbeatResponse, now: float) -> None:
         """An answer to one arrived, among those of other groups."""
-        if not answered_again(self._replica, sender, answer, trio.current_time()):
-            self.received(sender, (answer,))
+        try:
+            if answered_again(self._replica, sender, answer, now):
+                return
+        except Exception as error:
+            self._fail(error)
+        self.received(sender, (answer,))
 
     @property
     def _promise_is_durable(self) -> bool:
@@ -171,8 +178,7 @@ class Driver:
                 self._turn(trio.current_time())
             self._timer.move(self, self._replica.next_deadline())
         except Exception as error:
-            self._failure = error
-            self.wake()
+            self._fail(error)
 
     def alarm(self, now: float) -> None:
         """A deadline passed. A leader with nothing to say but heartbeats does so without a turn,
@@ -191,8 +197,7 @@ class Driver:
                 self._timer.move(self, deadline)
                 return
         except Exception as error:
-            self._failure = error
-            self.wake()
+            self._fail(error)
         self._turn_wanted_at = now + self._replica.config.election_timeout_s
         self.turn()
 
@@ -222,6 +227,11 @@ class Driver:
         for ticket in _taken(self._reads):
             replica.request_read(ticket)
         replica.tick(now)
+
+    def _fail(self, error: Exception) -> None:
+        """The node cannot go on; its own task says so."""
+        self._failure = error
+        self.wake()
 
     # --- the store ----------------------------------------------------------------------------
 

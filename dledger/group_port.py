@@ -21,11 +21,11 @@ class TakesMessages(Protocol):
         """Messages of one peer arrived."""
         ...
 
-    def heartbeat(self, sender: str, beat: Heartbeat) -> None:
+    def heartbeat(self, sender: str, beat: Heartbeat, now: float) -> None:
         """A heartbeat arrived, among those of other groups."""
         ...
 
-    def heartbeat_answered(self, sender: str, answer: HeartbeatResponse) -> None:
+    def heartbeat_answered(self, sender: str, answer: HeartbeatResponse, now: float) -> None:
         """An answer to one arrived, among those of other groups."""
         ...
 

@@ -47,6 +47,7 @@ class HostTimer:
         self._alarms: list[tuple[float, int, Timed]] = []
         self._numbers = count()  # so that the heap never compares two groups
         self._scope = trio.CancelScope()
+        self._wakes_at = -_NEVER  # awake: it looks at all alarms before it sleeps
 
     def move(self, timed: Timed, deadline: float) -> None:
         """`timed` has this deadline now."""
@@ -54,14 +55,16 @@ class HostTimer:
             return
         timed.alarm_at = deadline
         heappush(self._alarms, (deadline, next(self._numbers), timed))
-        self._scope.deadline = min(self._scope.deadline, deadline)
+        if deadline < self._wakes_at:
+            self._wakes_at = self._scope.deadline = deadline
 
     async def run(self) -> None:
         """Keep all deadlines, for ever."""
         while True:
-            next_alarm = self._alarms[0][0] if self._alarms else _NEVER
-            with trio.CancelScope(deadline=next_alarm) as self._scope:
+            self._wakes_at = self._alarms[0][0] if self._alarms else _NEVER
+            with trio.CancelScope(deadline=self._wakes_at) as self._scope:
                 await trio.sleep_forever()
+            self._wakes_at = -_NEVER
             self._pass(trio.current_time())
 
     def _pass(self, now: float) -> None:

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import trio
+
 from dledger.channel_protocol import (
     Closing,
     Opening,
@@ -118,18 +120,20 @@ class PeerConversation:
         self._answers.append(encode_channel_refused(number, reason))
 
     def _take_other(self, frame: Frame) -> None:
-        kind = frame.header[0]
+        kind, now = frame.header[0], trio.current_time()
         if kind == SHARED_HEARTBEATS:
+            beats = decode_shared_heartbeats(frame)
             self._connections.collecting = True
-            for number, beat in decode_shared_heartbeats(frame):
+            for number, beat in beats:
                 if (channel := self._channels.get(number)) is not None:
-                    channel.port.driver.heartbeat(channel.sender, beat)
+                    channel.port.driver.heartbeat(channel.sender, beat, now)
             self._connections.flush()
         elif kind == SHARED_RESPONSES:
+            answers = decode_shared_responses(frame)
             self._connections.collecting = True
-            for number, answer in decode_shared_responses(frame):
+            for number, answer in answers:
                 if (channel := self._channels.get(number)) is not None:
-                    channel.port.driver.heartbeat_answered(channel.sender, answer)
+                    channel.port.driver.heartbeat_answered(channel.sender, answer, now)
             self._connections.flush()
         elif type(kind) is not int:
             # A number belongs to a channel that was refused while the message was on its way.
