@@ -22,7 +22,7 @@ from dledger.state_machine import StateMachine
 from dledger.syncer import sync_threads
 from dledger.unwrapping_nursery import unwrapping_nursery
 
-# Groups of one process. Their idle heartbeats then take a fifth of a core, and those of all of them
+# Groups of one process. Their idle heartbeats then take about half a core, and those of all of them
 # still fit into one frame.
 MAX_GROUPS = 1_000
 

@@ -10,6 +10,10 @@ import trio
 
 _NEVER = float("inf")
 
+# An alarm that comes so soon is looked at on the way: most are those of elections that a heartbeat
+# has put off since, and each group's would wake the process once or twice a second by itself.
+SOON_S = 0.05
+
 
 class Timed(Protocol):
     """Something with a deadline: the driver of a group.
@@ -69,7 +73,7 @@ class HostTimer:
 
     def _pass(self, now: float) -> None:
         due = []
-        while self._alarms and self._alarms[0][0] <= now:
+        while self._alarms and self._alarms[0][0] <= now + SOON_S:
             at, _, timed = heappop(self._alarms)
             if timed.alarm_at == at:  # else it was moved forward, and has been looked at
                 timed.alarm_at = _NEVER

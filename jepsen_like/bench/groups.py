@@ -36,6 +36,7 @@ class GroupProcesses:
         self.groups = [f"g{number}" for number in range(groups)]
         self.leaders: dict[str, tuple[int, str]] = {}  # of each group: term, and who is ready
         self.ready_at: dict[str, float] = {}
+        self._terms: dict[tuple[str, str], int] = {}  # by process and group, as told last
         self._folder = folder
         self._timeout_ms = election_timeout_ms
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -82,6 +83,10 @@ class GroupProcesses:
         """The groups whose ready leader is there."""
         return [group for group, (_, leader) in self.leaders.items() if leader == node_id]
 
+    def term_at(self, node_id: str, group: str) -> int:
+        """The term that this process is in with that group, as far as it told."""
+        return self._terms.get((node_id, group), -1)
+
     def pid(self, node_id: str) -> int:
         """The process's number."""
         return self._processes[node_id].pid
@@ -110,6 +115,7 @@ class GroupProcesses:
 
     def _note(self, node_id: str, told: dict[str, object]) -> None:
         group, term = str(told["group"]), int(str(told["term"]))
+        self._terms[node_id, group] = term
         known = self.leaders.get(group)
         if told["ready"]:
             if known is None or term > known[0]:

@@ -11,7 +11,7 @@ import trio
 import dledger
 from dledger.collector import collect_seldom
 
-# Small files: a hundred groups of the default size would take a hundred gigabytes ahead.
+# Small files: a hundred groups of the default size take 14 GB before the first entry.
 STORE = dledger.StoreConfig(
     segment_bytes=1 << 20, index_segment_bytes=1 << 16, max_body_bytes=64 * 1024
 )

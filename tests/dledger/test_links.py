@@ -10,18 +10,18 @@ import trio
 import trio.testing
 
 from dledger.channel import Identity
-from dledger.channel_protocol import Opening, encode_opening
-from dledger.codec import PROTOCOL_VERSION
+from dledger.channel_protocol import Opening, encode_opened, encode_opening
+from dledger.codec import PROTOCOL_VERSION, encode_message
 from dledger.config import Address
 from dledger.connections import Connections
 from dledger.conversation import Conversation
 from dledger.errors import AddressInUse, ConfigInvalid
 from dledger.frame import Frame, FrameDecoder, encode_frame
 from dledger.group_port import GroupPort
-from dledger.handshake import Caller, Hello, encode_hello, encode_refused
+from dledger.handshake import Caller, Hello, encode_hello, encode_refused, encode_welcome
 from dledger.links import MAX_STRANGERS, Links
 from dledger.listener import Listener
-from dledger.messages import Heartbeat, HeartbeatResponse, Message
+from dledger.messages import Heartbeat, HeartbeatResponse, Message, Phase, PushRequest
 from dledger.push_check import PushCheck
 
 ANY_PORT = Address("127.0.0.1", 0)
@@ -286,3 +286,194 @@ async def test_an_address_that_is_taken_or_nowhere_is_refused_with_its_name() ->
             await n0.listener.open(n0.address)
         with pytest.raises(ConfigInvalid, match=r"no\.such\.host\.invalid"):
             await n0.listener.open(Address("no.such.host.invalid", 1))
+
+
+class Other:
+    """A process at the other end of what a member dials, as frames."""
+
+    def __init__(self) -> None:
+        self.frames: list[Frame] = []
+        self.answers: trio.MemorySendChannel[bytes]
+        self._news = trio.lowlevel.ParkingLot()
+
+    async def start(self, nursery: trio.Nursery) -> Address:
+        self.answers, self._to_send = trio.open_memory_channel[bytes](10)
+        [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, self._serve, [listener])
+        return Address("127.0.0.1", listener.socket.getsockname()[1])
+
+    async def _serve(self, stream: trio.SocketStream) -> None:
+        async with stream, trio.open_nursery() as nursery:
+            await stream.send_all(encode_welcome("other"))
+            nursery.start_soon(self._answer, stream)
+            decoder = FrameDecoder()
+            while data := await stream.receive_some(65536):
+                self.frames += decoder.feed(bytes(data))
+                self._news.unpark_all()
+            nursery.cancel_scope.cancel()
+
+    async def _answer(self, stream: trio.SocketStream) -> None:
+        async for answer in self._to_send:
+            await stream.send_all(answer)
+
+    async def heard(self, count: int) -> list[list[object]]:
+        with trio.fail_after(10):
+            while len(self.frames) < count:
+                await self._news.park()
+        return [frame.header for frame in self.frames]
+
+
+async def test_members_of_many_groups_share_a_connection_and_the_frame_of_their_heartbeats() -> (
+    None
+):
+    n0, other = Member("n0"), Other()
+    async with members(n0), trio.open_nursery() as nursery:
+        address = await other.start(nursery)
+        groups = [n0.links, n0.join("h"), n0.join("i")]
+        for links in groups:
+            links.set_members({"n1": address})
+        opened = [["open", number, group, "n0", "n1"] for number, group in enumerate("ghi")]
+        assert (await other.heard(4))[1:] == opened
+        assert list(n0.connections.open) == [address]
+        for number in range(3):
+            await other.answers.send(encode_opened(number))
+        await n0.until(lambda: n0.changes == [("n1", True)] * 3)
+        n0.connections.collecting = True
+        for number, links in enumerate(groups):
+            link = links.link_to("n1")
+            assert link is not None
+            link.send(Heartbeat(number, 7, 9))
+            link.send(HeartbeatResponse(number, 8, 500))
+        n0.connections.flush()
+        both = [[10, 0, 0, 7, 9, 1, 1, 7, 9, 2, 2, 7, 9], [11, 0, 0, 8, 500, 1, 1, 8, 500]]
+        both[1] += [2, 2, 8, 500]
+        assert (await other.heard(6))[4:] == both
+        nursery.cancel_scope.cancel()
+
+
+async def test_shared_heartbeats_reach_the_members_they_are_for() -> None:
+    n0, n1 = Member("n0"), Member("n1")
+    async with members(n0, n1):
+        to_h, _ = n0.join("h"), n1.join("h")
+        for links in (n0.links, to_h):
+            links.set_members({"n1": n1.address})
+        await n0.until(lambda: n0.changes == [("n1", True)] * 2)
+        n0.connections.collecting = True
+        for term, links in enumerate((n0.links, to_h)):
+            link = links.link_to("n1")
+            assert link is not None
+            link.send(Heartbeat(term, 1, 1))
+        n0.connections.flush()
+        beats = [("n0", Heartbeat(0, 1, 1)), ("n0", Heartbeat(1, 1, 1))]
+        await n1.until(lambda: n1.heard == beats)
+
+
+async def test_a_channel_to_a_group_that_is_not_there_yet_opens_when_it_is() -> None:
+    n0, n1 = Member("n0"), Member("n1")
+    async with members(n0, n1):
+        to_h = n0.join("h")
+        to_h.set_members({"n1": n1.address})
+        n0.links.set_members({"n1": n1.address})
+        await n0.connected_to("n1")
+        assert to_h.link_to("n1") is None
+        assert to_h.members["n1"].last_problem == "there is no member of group h here"
+        n1.join("h")
+        await n0.until(lambda: to_h.link_to("n1") is not None)
+        assert to_h.members["n1"].last_problem is None
+
+
+async def test_a_member_that_stops_closes_its_channels_and_no_others() -> None:
+    n0, n1 = Member("n0"), Member("n1")
+    async with members(n0, n1):
+        to_h = n0.join("h")
+        n1.join("h")
+        for links in (n0.links, to_h):
+            links.set_members({"n1": n1.address})
+        await n0.until(lambda: len(n0.changes) == 2)
+        n1.ports.pop("h").closed = True
+        link = to_h.link_to("n1")
+        assert link is not None
+        link.send(BEAT)
+        await n0.until(lambda: to_h.link_to("n1") is None)
+        assert to_h.members["n1"].last_problem in (
+            "the member has stopped",
+            "there is no member of group h here",
+        )
+        assert n0.links.link_to("n1") is not None
+        assert n1.heard == []
+
+
+async def test_a_message_that_makes_no_sense_ends_its_channel_and_no_other() -> None:
+    n0, n1 = Member("n0"), Member("n1")
+    async with members(n0, n1):
+        to_h = n0.join("h")
+        n1.join("h")
+        for links in (n0.links, to_h):
+            links.set_members({"n1": n1.address})
+        await n0.until(lambda: len(n0.changes) == 2)
+        link = to_h.link_to("n1")
+        assert link is not None
+        link.send(PushRequest(1, Phase.APPEND, -1, -1, 0, -1), b"")  # without entries
+        await n0.until(lambda: n0.changes[2:] == [("n1", False)])
+        assert n0.links.link_to("n1") is not None
+        await n0.until(lambda: to_h.link_to("n1") is not None)
+        assert n0.changes[3:] == [("n1", True)]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        [10, 0, 1, 1],
+        [10],
+        [11, 0, 1, 1, "x"],
+        [10, 0, 1, 1, True],
+        [10, 0, 1, 1, -2],
+        ["open", 1, "g", "n1"],
+        ["opened", 1],
+        [None],
+    ],
+)
+async def test_a_frame_that_makes_no_sense_ends_the_connection(header: list[object]) -> None:
+    n0 = Member("n0")
+    async with members(n0), await trio.open_tcp_stream(*n0.address) as stream:
+        hello = encode_hello(Hello(Caller.PEER, address=Address("127.0.0.1", 1)))
+        opening = encode_opening(Opening(0, "g", "n1", "n0"))
+        await stream.send_all(hello + opening + encode_frame(header))
+        await next_frames(stream, 1)
+        with trio.fail_after(5):
+            while await stream.receive_some(65536):
+                pass
+        assert n0.heard == []
+        assert not n0.connections.collecting
+
+
+async def test_a_message_on_a_channel_that_is_not_open_is_ignored() -> None:
+    n0 = Member("n0")
+    async with members(n0), await trio.open_tcp_stream(*n0.address) as stream:
+        hello = encode_hello(Hello(Caller.PEER, address=Address("127.0.0.1", 1)))
+        opening = encode_opening(Opening(3, "g", "n1", "n0"))
+        late = encode_message(BEAT, channel=2)
+        await stream.send_all(hello + opening + late + encode_message(BEAT, channel=3))
+        await n0.until(lambda: n0.heard == [("n1", BEAT)])
+
+
+@pytest.mark.parametrize(
+    ("opening", "reason"),
+    [
+        (Opening(0, "other", "n1", "n0"), "no member of group other"),
+        (Opening(0, "g", "n1", "n2"), "this is node n0, not n2"),
+        (Opening(0, "g", "n0", "n0"), "not another member"),
+        (Opening(0, "g", "", "n0"), "not another member"),
+    ],
+)
+async def test_a_node_talks_only_to_its_own_group(
+    opening: Opening, reason: str
+) -> None:
+    n0 = Member("n0")
+    async with members(n0), await trio.open_tcp_stream(*n0.address) as stream:
+        hello = encode_hello(Hello(Caller.PEER, address=Address("127.0.0.1", 1)))
+        await stream.send_all(hello + encode_opening(opening))
+        welcome, refused = await next_frames(stream, 2)
+        assert welcome.header[0] == "welcome"
+        assert refused.header[:2] == ["refused", 0]
+        assert reason in str(refused.header[2])
