@@ -62,6 +62,7 @@ from dledger.errors import (
     SnapshotUnavailable,
     TransferFailed,
 )
+from dledger.host import Host, HostConfig, open_host
 from dledger.node import Node
 from dledger.open_node import open_node
 from dledger.pending import Appended
@@ -111,6 +112,8 @@ __all__ = [
     "Fatal",
     "GroupClient",
     "GroupStatus",
+    "Host",
+    "HostConfig",
     "InvariantBroken",
     "LeaderKept",
     "LeadershipLost",
@@ -163,6 +166,7 @@ __all__ = [
     "Transition",
     "UpdateAddress",
     "WithSessions",
+    "open_host",
     "open_node",
 ]
 

@@ -19,11 +19,11 @@ from dledger.client_protocol import (
     encode_error,
     split_bodies,
 )
+from dledger.conversation import Conversation
 from dledger.core.configuration_change import Change, Transition
 from dledger.core.configuration_codec import NumberedConfiguration, encode_configuration
 from dledger.entry import Body, Entry
 from dledger.errors import DLedgerError, MessageMalformed
-from dledger.listener import Conversation
 from dledger.pending import Appended
 from dledger.session_errors import SessionsOff
 from dledger.session_gate import SessionGate

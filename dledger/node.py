@@ -11,6 +11,7 @@ import trio
 
 from dledger.applier import Applier
 from dledger.batches import Batches
+from dledger.channel import Identity
 from dledger.client_server import ClientServer
 from dledger.config import NodeConfig
 from dledger.core.configuration_change import Change, Transition
@@ -33,10 +34,11 @@ from dledger.errors import (
 )
 from dledger.group_changes import GroupChanges
 from dledger.group_links import GroupLinks
+from dledger.group_port import GroupPort
+from dledger.host_parts import HostParts
 from dledger.housekeeping import Housekeeper
 from dledger.iterators import CommittedEntries, RoleChanges
-from dledger.links import Identity, Links
-from dledger.listener import Listener
+from dledger.links import Links
 from dledger.local_way import LocalWay
 from dledger.log_writer import LogWriter
 from dledger.pending import Appended, Done, Outcome, PendingAppends
@@ -71,7 +73,9 @@ _ITERATE_BYTES = 256 * 1024
 class Node:
     """A running member. Made by `open_node`; every method is for the node's own trio thread."""
 
-    def __init__(self, config: NodeConfig, opened: Opened, machine: StateMachine) -> None:
+    def __init__(
+        self, config: NodeConfig, opened: Opened, machine: StateMachine, host: HostParts
+    ) -> None:
         self.config = config
         self._store = store = opened.store
         self._closing = False
@@ -83,7 +87,7 @@ class Node:
         self._role_watchers = trio.lowlevel.ParkingLot()
         self._role = self._role_now()
         identity = Identity(config.group, config.node_id, config.address)
-        self._links = Links(identity, self._link_changed)
+        self._links = Links(identity, host.connections, self._link_changed)
         self._group_links = GroupLinks(self._replica, self._links)
         self._group_links.follow()
         writer = LogWriter(store, self._batches)
@@ -94,6 +98,8 @@ class Node:
             self._batches,
             self._pending,
             self._links,
+            host.timer,
+            host.threads,
             self._after_turn,
         )
         self._changes = GroupChanges(self._replica, self._driver.wake, self._turned)
@@ -108,12 +114,9 @@ class Node:
             config.group, config.snapshots, machine, opened, self._replica, self._driver.wake
         )
         self.sessions = SessionGate(self, machine) if isinstance(machine, WithSessions) else None
-        self._listener = Listener(
-            identity,
-            self._links,
-            self._driver.received,
-            lambda: PushCheck(store),
-            ClientServer(self).serve,
+        self._ports = host.ports
+        self._port = GroupPort(
+            identity, self._links, self._driver, lambda: PushCheck(store), ClientServer(self).serve
         )
 
     # --- appending ----------------------------------------------------------------------------
@@ -406,11 +409,9 @@ class Node:
 
     # --- the node's own tasks -----------------------------------------------------------------
 
-    async def start(self, nursery: trio.Nursery) -> None:
-        """Listen, and start the tasks. For `open_node` alone."""
-        listeners = await self._listener.open(self.config.address)
-        nursery.start_soon(self._listener.serve, listeners)
-        nursery.start_soon(self._links.run)
+    def start(self, nursery: trio.Nursery) -> None:
+        """Start the tasks, and take in what others say. For the host alone."""
+        self._ports[self.config.group] = self._port
         nursery.start_soon(self._driver.run)
         nursery.start_soon(self._applier.run)
         nursery.start_soon(self._housekeeper.run)
@@ -419,8 +420,11 @@ class Node:
             nursery.start_soon(self.sessions.run)
 
     def stop(self) -> None:
-        """Take nothing more, and answer everybody who waits. For `open_node` alone."""
+        """Take nothing more, and answer everybody who waits. For the host alone."""
         self._closing = True
+        self._port.closed = True
+        self._ports.pop(self.config.group, None)
+        self._links.close()
         self._snapshotter.close()
         self._driver.close()
         self._pending.close()

@@ -27,6 +27,7 @@ def started_replica(config: NodeConfig, opened: Opened, batches: Batches) -> Rep
             config.max_clock_drift,
             config.preferred_leader,
             min(MAX_CONFIGURATION_BYTES, store.segment_bytes - HEADER_BYTES - BLANK_BYTES),
+            aligned_heartbeats=True,
         ),
         store.view(),
         opened.hard_state,
