@@ -14,14 +14,14 @@ from zlib import crc32
 
 import trio
 
-from dledger.codec import encode_message
+from dledger.channel import Channel
 from dledger.core.replica import Replica
 from dledger.core.snapshot_offer import SnapshotOffer
 from dledger.errors import SnapshotCorrupt
-from dledger.links import Link, Links
+from dledger.links import Links
 from dledger.messages import InstallSnapshot
-from dledger.peer_status import LACKS_SNAPSHOT
 from dledger.snapshot_source import Identity, NodeSnapshots
+from dledger.status import LACKS_SNAPSHOT
 from dledger.store.incoming_snapshot import IncomingSnapshot, Received, SnapshotUnwanted
 from dledger.store.snapshot_folder import Snapshot, SnapshotFolder
 
@@ -86,10 +86,10 @@ class SnapshotTransfer:
 
     # --- in the driver's turns ----------------------------------------------------------------
 
-    def send(self, link: Link, peer: str, message: InstallSnapshot) -> None:
+    def send(self, link: Channel, peer: str, message: InstallSnapshot) -> None:
         """Let a message of the core leave; a piece, once it is read."""
         if not message.length:
-            link.send(encode_message(message))
+            link.send(message)
         elif len(self._leaving) < MAX_WAITING_PIECES:
             self._leaving.append((peer, message))
             self._something.unpark_all()
@@ -126,7 +126,7 @@ class SnapshotTransfer:
             if piece is not None:
                 message = message._replace(crc=crc32(piece), payload=piece)
                 if (link := self._links.link_to(peer)) is not None:
-                    link.send(encode_message(message))
+                    link.send(message)
 
     async def _read(self, message: InstallSnapshot) -> bytes | None:
         """The bytes of a piece; None if there is no such snapshot any more."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dledger.core.catch_up import CatchUp
+from dledger.core.catch_up import CatchUp, Verdict
 from dledger.core.entry_dispatcher import BatchSizer, EntryDispatcher
 from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import MemberState
@@ -77,6 +77,12 @@ class Followers:
             peer: self.catch_ups.get(peer) or CatchUp(view.last_index, self._timeout_s, now)
             for peer in sorted(learners)
         }
+
+    def watch(self, learner: str, now: float) -> None:
+        """Judge a learner anew, from what it has now on; not one that is on its way."""
+        catch_up = self.catch_ups.get(learner)
+        if catch_up is not None and catch_up.verdict is not Verdict.CATCHING_UP:
+            self.catch_ups[learner] = CatchUp(self._view.last_index, self._timeout_s, now)
 
     def observe(self, now: float) -> None:
         """Time passes: learners are judged, and who was removed is left alone at last."""

@@ -36,12 +36,12 @@ class FollowingMember(ElectingMember):
     ) -> None:
         super().__init__(config, view, hard_state, membership, random, now)
         self.receiver = SnapshotReceiver(self.state, view, self.handler)
-        self._freshness = Freshness(view)
+        self.freshness = Freshness(view)
 
     @property
     def fresh_as_of(self) -> float:
         """The applied state includes all that was committed then: see Freshness."""
-        return self._freshness.as_of(self.state.applied)
+        return self.freshness.as_of(self.state.applied)
 
     def _receive_from_leader(self, sender: str, message: LeaderMessage, now: float) -> None:
         state = self.state
@@ -63,7 +63,7 @@ class FollowingMember(ElectingMember):
         self.elector.heard_leader(now)
         if isinstance(message, Heartbeat):
             self.handler.commit(message.committed)
-            self._freshness.heard(message.committed, state.term, state.applied, now)
+            self.freshness.heard(message.committed, state.term, state.applied, now)
             promised_ms = self.elector.promised_ms
             self._promise(sender, HeartbeatResponse(state.term, message.round, promised_ms))
             return

@@ -87,7 +87,7 @@ class Replica(FollowingMember):
         self.acks: QuorumAckChecker | None = None
         self.handover = Handover(config, self.state, view)
         self._reads = MemberReads(config, random)
-        self._heartbeat_at = now
+        self.heartbeat_at = now
         self._configuration = membership.index  # what a leader goes by
 
     # --- inputs -------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ class Replica(FollowingMember):
         """When `tick` must be called at the latest."""
         if self.state.role is not Role.LEADER:
             return min(self.elector.deadline, self._reads.next_deadline)
-        deadlines = [self._heartbeat_at, self._reads.next_deadline]
+        deadlines = [self.heartbeat_at, self._reads.next_deadline]
         deadlines += (d.next_deadline(self.state.committed) for d in self.dispatchers.values())
         return min(deadlines)
 
@@ -313,11 +313,11 @@ class Replica(FollowingMember):
     # --- leading ------------------------------------------------------------------------------
 
     def _receive_as_leader(self, sender: str, message: FollowerMessage, now: float) -> None:
+        if (dispatcher := self.dispatchers.get(sender)) is None:
+            return  # it is no member yet, or no more
         if isinstance(message, ReadRequest):
             self._reads.request_of(sender, message, self._committed_for_reads)
             return
-        if (dispatcher := self.dispatchers.get(sender)) is None:
-            return  # it joins, and is no member yet
         if isinstance(message, HeartbeatResponse):
             dispatcher.last_answer_at = now
             self._reads.confirm(sender, message)
@@ -400,14 +400,14 @@ class Replica(FollowingMember):
         membership, committed = self.state.membership, self.state.committed
         if membership.leave_due(committed):
             self._append_change(membership.propose_leave(committed))
-        if now >= self._heartbeat_at:
+        if now >= self.heartbeat_at:
             state = self.state
-            self._freshness.heard(state.committed, state.term, state.applied, heard_at)
+            self.freshness.heard(state.committed, state.term, state.applied, heard_at)
             self._broadcast_heartbeat(now)
 
     def _broadcast_heartbeat(self, now: float) -> int:
         """Send one to everybody; the number of the round."""
-        self._heartbeat_at = now + self.config.heartbeat_interval_s
+        self.heartbeat_at = self.config.next_heartbeat_at(now)
         number = self._reads.next_round(now)
         beat = Heartbeat(self.state.term, self.state.committed, number)
         self._outgoing.extend(Outgoing(peer, beat) for peer in self.dispatchers)

@@ -184,7 +184,7 @@ def _leader_counts_its_cache() -> list[Replacement]:
 
     def propose(self: Replica, count: int) -> tuple[int, int]:
         first, term = extended(self, count)
-        self._acknowledge(self.state.self_id, first + count - 1, self._heartbeat_at)
+        self._acknowledge(self.state.self_id, first + count - 1, self.heartbeat_at)
         return first, term
 
     return [Replacement(Replica, "propose", propose)]

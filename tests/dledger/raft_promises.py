@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dledger.core.configuration import Configuration
 from dledger.core.member_state import Role
 from dledger.messages import PushResponse, VoteRequest, VoteResponse
+from tests.dledger.configurations import is_quorum
 
 if TYPE_CHECKING:
     from tests.dledger.scenario_group import Read, ScenarioGroup, ScenarioMember
@@ -34,6 +36,7 @@ class Promises:
         self.leaders: dict[int, str] = {}
         self._votes: dict[tuple[int, str], str] = {}
         self._looked: dict[str, tuple[object, ...]] = {}
+        self._in_force: dict[str, int] = {}  # the index of the configuration
         self._seen: dict[str, tuple[object, int]] = {}  # the core, and its commit index
 
     # --- what leaves a member -----------------------------------------------------------------
@@ -114,10 +117,11 @@ class Promises:
             committed <= view.last_index,
             f"{member.name}: committed {committed}, the log ends at {view.last_index}",
         )
+        deciding = self._deciding(member)
         for index in range(view.before_begin + 1, committed + 1):
             term = view.term_at(index)
             if index == len(self.committed):
-                self._is_durable(member, index, term)
+                self._is_durable(member, index, term, deciding)
                 self.committed.append(term)
                 self._committed_in.append(member.up.state.term)
             _demand(
@@ -125,11 +129,25 @@ class Promises:
                 f"{member.name}: term {term} at {index}, committed is {self.committed[index]}",
             )
 
-    def _is_durable(self, member: ScenarioMember, index: int, term: int) -> None:
-        holders = [m.name for m in self._group.members.values() if m.image.term_at(index) == term]
+    def _deciding(self, member: ScenarioMember) -> list[Configuration]:
+        """The configurations that were in force there since it was looked at."""
+        membership = member.up.state.membership
+        since, self._in_force[member.name] = (
+            self._in_force.get(member.name, membership.index),
+            membership.index,
+        )
+        indexes = range(min(since, membership.index), membership.index + 1)
+        found = [membership.at(index).configuration for index in indexes]
+        return [one for at, one in enumerate(found) if one not in found[:at]]
+
+    def _is_durable(
+        self, member: ScenarioMember, index: int, term: int, deciding: list[Configuration]
+    ) -> None:
+        disks = self._group.members.values()
+        holders = frozenset(one.name for one in disks if one.image.term_at(index) == term)
         _demand(
-            2 * len(holders) > len(self._group.settings.names),
-            f"{member.name} commits {index}, which only the disks of {holders} hold",
+            any(is_quorum(configuration, holders) for configuration in deciding),
+            f"{member.name} commits {index}, which only the disks of {sorted(holders)} hold",
         )
 
     def _leads(self, member: ScenarioMember) -> None:

@@ -108,6 +108,10 @@ def _terms_text(terms: tuple[int, ...]) -> str:
     return " ".join(words) or "empty"
 
 
+def _names(names: frozenset[str]) -> str:
+    return " ".join(sorted(names)) or NOBODY
+
+
 def _busy(member: ScenarioMember) -> str:
     """Whether it asks for another turn at once: never, once it has had one."""
     return "yes" if member.up.next_deadline() <= member.seen_at else "no"
@@ -131,6 +135,11 @@ _MEMBER: dict[str, Callable[[ScenarioMember], str]] = {
     "durable": lambda member: index_text(member.up.state.durable),
     "applied": lambda member: index_text(member.up.state.applied),
     "transfer": _transfer,
+    "configuration": lambda member: index_text(member.up.state.membership.index),
+    "voters": lambda member: _names(member.up.state.membership.configuration.voters),
+    "outgoing": lambda member: _names(member.up.state.membership.configuration.outgoing),
+    "learners": lambda member: _names(member.up.state.membership.configuration.learners),
+    "demoted": lambda member: _names(member.up.state.membership.configuration.learners_next),
     "busy": _busy,
 }
 

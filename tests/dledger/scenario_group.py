@@ -12,9 +12,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from dledger.core.configuration import Configuration
+from dledger.core.configuration_codec import NumberedConfiguration, decode_configuration
+from dledger.core.entry_handler import Accepted, ConfigurationEntry, Truncation
 from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import LedgerView, TermRun
+from dledger.core.membership import Membership
 from dledger.core.replica import Replica, ReplicaConfig
+from dledger.messages import Message, PushRequest
+from tests.dledger.configurations import configuration
 from tests.dledger.core_group import EntriesAtOnce
 from tests.dledger.raft_promises import Promises
 from tests.dledger.scenario_messages import Pattern, Sent
@@ -35,6 +41,7 @@ class Settings:
     """What the lines before the first event say. A field of a member that is absent is as told."""
 
     names: list[str] = field(default_factory=list)
+    learners: list[str] = field(default_factory=list)
     logs: dict[str, list[int]] = field(default_factory=dict)
     records: dict[str, HardState] = field(default_factory=dict)
     patience: dict[str, float] = field(default_factory=dict)  # default: by its place in the group
@@ -44,10 +51,12 @@ class Settings:
     drift: float | None = None
     preferred: str | None = None
 
-    def patience_of(self, name: str) -> float:
+    def patience_of(self, name: str, place: int) -> float:
         """How much longer than one election timeout a member waits, in election timeouts."""
-        position = self.names.index(name) / len(self.names)
-        return self.patience.get(name, position)
+        began = len(self.names) + len(self.learners)
+        # Who joins later falls between those who were there.
+        between = place // began / (place // began + 1)
+        return self.patience.get(name, (place % began + between) / began)
 
 
 class Image(NamedTuple):
@@ -56,6 +65,7 @@ class Image(NamedTuple):
     before_begin: int
     before_begin_term: int
     terms: tuple[int, ...]
+    changes: tuple[tuple[int, NumberedConfiguration], ...] = ()
 
     @property
     def last_index(self) -> int:
@@ -85,11 +95,11 @@ class Image(NamedTuple):
         )
 
 
-def image_of(view: LedgerView) -> Image:
-    """A core's log, as its store would hold it."""
+def image_of(view: LedgerView, changes: Iterable[tuple[int, NumberedConfiguration]] = ()) -> Image:
+    """A core's log, as its store would hold it, with the changes of the group in it."""
     kept = range(view.before_begin + 1, view.last_index + 1)
     terms = tuple(view.term_at(index) for index in kept)
-    return Image(view.before_begin, view.before_begin_term, terms)
+    return Image(view.before_begin, view.before_begin_term, terms, tuple(sorted(changes)))
 
 
 class Sync(NamedTuple):
@@ -103,8 +113,13 @@ class Sync(NamedTuple):
 class ScenarioMember:
     """One replica, which may be down, and its disk."""
 
-    def __init__(self, name: str, image: Image, record: HardState) -> None:
+    def __init__(
+        self, name: str, began_with: Configuration, patience: float, record: HardState, image: Image
+    ) -> None:
         self.name = name
+        self.began_with = began_with
+        self.patience = patience
+        self.changes = dict(image.changes)  # written, by index
         self.image = image
         self.record = record
         self.record_written = record
@@ -118,6 +133,11 @@ class ScenarioMember:
         if self.core is None:
             raise Impossible(f"{self.name} is down")
         return self.core
+
+    @property
+    def written(self) -> Image:
+        """Its log as it is written, synced or not."""
+        return image_of(self.up.view, self.changes.items())
 
     @property
     def has_work(self) -> bool:
@@ -160,13 +180,24 @@ class ScenarioGroup:
         self.proposals: dict[str, Proposal] = {}
         self.reads: dict[str, Read] = {}
         self.members: dict[str, ScenarioMember] = {}
-        for name in settings.names:
+        began_with = configuration(settings.names, learners=settings.learners)
+        self.promises = Promises(self)
+        for name in [*settings.names, *settings.learners]:
             terms = tuple(settings.logs.get(name, ()))
             record = settings.records.get(name, HardState(terms[-1] if terms else 0))
-            self.members[name] = ScenarioMember(name, Image(-1, -1, terms), record)
-        self.promises = Promises(self)
-        for member in self.members.values():
-            self._start(member)
+            self._add(name, began_with, record, Image(-1, -1, terms))
+
+    def join(self, name: str) -> None:
+        """Somebody who knows nobody, and waits to be added to the group."""
+        if name in self.members:
+            raise Impossible(f"there is a member {name} already")
+        self._add(name, Configuration(), HardState(), Image(-1, -1, ()))
+
+    def _add(self, name: str, began_with: Configuration, record: HardState, image: Image) -> None:
+        patience = self.settings.patience_of(name, len(self.members))
+        member = ScenarioMember(name, began_with, patience, record, image)
+        self.members[name] = member
+        self._start(member)
 
     @property
     def now(self) -> float:
@@ -191,9 +222,9 @@ class ScenarioGroup:
         core = member.up
         member.seen_at = self.now
         self._write(member)
-        outgoing, ready, lost = core.take_messages(self.now)
+        outgoing, ready, lost, _ = core.take_messages(self.now)
         for receiver, message in outgoing:
-            sent = Sent(member.name, receiver, message)
+            sent = Sent(member.name, receiver, self._filled(member, message))
             self.promises.leaves(member, sent)
             self.sent.append(sent)
             if (member.name, receiver) not in self.cuts:
@@ -207,16 +238,38 @@ class ScenarioGroup:
         self.promises.check(member)
 
     def _write(self, member: ScenarioMember) -> None:
-        _, record = member.up.take_writes()
+        writes, record = member.up.take_writes()
+        changes = member.changes
+        for write in writes:
+            if isinstance(write, Truncation):
+                for index in [index for index in changes if index > write.index]:
+                    del changes[index]
+            elif isinstance(write, ConfigurationEntry):
+                changes[write.index] = decode_configuration(write.body)
+            elif isinstance(write, Accepted):
+                changes.update(one for one in write.push.changes if one[0] >= write.first)
         if record is not None:
             member.record_written = record
 
+    @staticmethod
+    def _filled(member: ScenarioMember, message: Message) -> Message:
+        """What a push carries in its payload; changes of the group, here."""
+        if not member.changes or not isinstance(message, PushRequest):
+            return message
+        covered = range(message.prev_index + 1, message.last_index + 1)
+        changes = tuple(one for one in sorted(member.changes.items()) if one[0] in covered)
+        return message._replace(changes=changes)
+
     def _start(self, member: ScenarioMember) -> None:
         settings = self.settings
+        member.changes = dict(member.image.changes)
+        membership = Membership(member.began_with)
+        for index, change in sorted(member.changes.items()):
+            membership.appended(index, change)
         member.core = Replica(
             ReplicaConfig(
                 member.name,
-                settings.names,
+                member.began_with,
                 settings.timeout_ms / 1000,
                 settings.heartbeat_ms / 1000,
                 settings.drift,
@@ -225,8 +278,9 @@ class ScenarioGroup:
             member.image.view(),
             member.record,
             EntriesAtOnce(settings.batch),
-            lambda: settings.patience_of(member.name),
+            lambda: member.patience,
             self.now,
+            membership,
         )
 
     # --- disks --------------------------------------------------------------------------------
@@ -238,7 +292,7 @@ class ScenarioGroup:
         record = member.record_written
         before = member.syncs[-1].record or member.record if member.syncs else member.record
         wanted = record if record != before else None
-        member.syncs.append(Sync(image_of(core.view), core.handler.epoch, wanted))
+        member.syncs.append(Sync(member.written, core.handler.epoch, wanted))
 
     def end_sync(self, member: ScenarioMember) -> None:
         """The oldest sync that began is over."""
@@ -258,13 +312,20 @@ class ScenarioGroup:
         self.begin_sync(member)
         self.end_sync(member)
 
+    def note(self, member: ScenarioMember) -> None:
+        """Write the record again, durably, with the commit index: a node does so now and then."""
+        state = member.up.state
+        committed = min(state.committed, state.durable)
+        member.record = member.record._replace(committed=committed)
+        member.record_written = member.record_written._replace(committed=committed)
+
     def stop(self, member: ScenarioMember, *, written_survives: bool) -> None:
         """The end of a process; without `written_survives`, of its machine's power. Its connections
         break, and the others are told.
         """
-        core = member.up
+        _ = member.up
         if written_survives:
-            member.image = image_of(core.view)
+            member.image = member.written
             member.record = member.record_written
         member.record_written = member.record
         member.syncs.clear()
@@ -292,14 +353,15 @@ class ScenarioGroup:
         if last_index >= image.last_index:
             raise Impossible(f"the disk of {member.name} ends at {image.last_index}")
         kept = image.terms[: max(last_index - image.before_begin, 0)]
-        member.image = image._replace(terms=kept)
+        changes = tuple(one for one in image.changes if one[0] <= last_index)
+        member.image = image._replace(terms=kept, changes=changes)
         # Recovery refuses a log that lacks what its record calls committed.
         member.record = member.record._replace(committed=-1)
 
     def discard(self, member: ScenarioMember, first_index: int) -> None:
         """Drop the head of a log, durably."""
         member.up.view.discard_before(first_index)
-        member.image = image_of(member.up.view)
+        member.image = member.written
         self.turn(member)
 
     def apply(self, member: ScenarioMember) -> None:
@@ -353,8 +415,8 @@ class ScenarioGroup:
         """These arrive; what is sent to a member that is down is lost."""
         self.take(messages)
         for sent in messages:
-            member = self.member(sent.receiver)
-            if member.core is not None:
+            member = self.members.get(sent.receiver)
+            if member is not None and member.core is not None:
                 member.core.receive(sent.sender, sent.message, self.now)
                 self.turn(member)
 
@@ -385,7 +447,8 @@ class ScenarioGroup:
 
     def _free(self, sent: Sent, names: set[str]) -> bool:
         held = any(pattern.matches(sent) for pattern in self.holds)
-        down = self.member(sent.receiver).core is None
+        receiver = self.members.get(sent.receiver)
+        down = receiver is None or receiver.core is None
         return sent.sender in names and (sent.receiver in names or down) and not held
 
     # --- what clients and operators ask ---------------------------------------------------------
@@ -396,6 +459,16 @@ class ScenarioGroup:
         first, term = member.up.propose(count)
         if name is not None:
             self.proposals[name] = Proposal(first, first + count - 1, term)
+        self.turn(member)
+
+    def change(
+        self, member: ScenarioMember, append: Callable[[Replica], int], name: str | None
+    ) -> None:
+        """A change of the group, or the end of one, for a leader. Raises as Replica does."""
+        self._write(member)
+        index = append(member.up)
+        if name is not None:
+            self.proposals[name] = Proposal(index, index, member.up.state.term)
         self.turn(member)
 
     def outcome(self, proposal: Proposal) -> str:

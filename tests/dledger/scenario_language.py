@@ -7,18 +7,34 @@ ScenarioFailed; both name file and line. `Scenario` can be fed line by line, too
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from pathlib import Path
 
+from dledger.core.configuration_change import (
+    AddLearner,
+    AddVoter,
+    Change,
+    Demote,
+    Promote,
+    Remove,
+    Transition,
+)
 from dledger.core.hard_state import HardState
 from dledger.core.replica import Replica
 from dledger.errors import DLedgerError, InvariantBroken
+from tests.dledger.configurations import address_of
 from tests.dledger.raft_promises import PromiseBroken
 from tests.dledger.scenario_expectations import Differs, expect
 from tests.dledger.scenario_group import Impossible, ScenarioGroup, ScenarioMember, Settings
 from tests.dledger.scenario_messages import ANYBODY, parse_pattern
 
 NAME = re.compile(r"[a-z]\w*")
+
+TRANSITIONS = {
+    "": Transition.AUTO,
+    "jointly": Transition.JOINT,
+    "manually": Transition.JOINT_MANUAL,
+}
 
 
 class ScenarioMalformed(Exception):
@@ -52,6 +68,7 @@ class Scenario:
         self._group: ScenarioGroup | None = None
         self._setup: dict[str, Callable[[str], None]] = {
             "members": self._members,
+            "learners": self._learners,
             "log": self._log,
             "record": self._record,
             "patience": self._patience,
@@ -73,6 +90,7 @@ class Scenario:
             "mend": self._mend,
             "sync": self._sync,
             "apply": self._apply,
+            "note": self._note,
             "crash": self._crash,
             "kill": self._kill,
             "restart": self._restart,
@@ -80,6 +98,9 @@ class Scenario:
             "discard": self._discard,
             "propose": self._propose,
             "read": self._read,
+            "join": self._join,
+            "change": self._change,
+            "leave": self._leave,
             "transfer": self._transfer,
             "forget": self._forget,
             "unreachable": self._unreachable,
@@ -135,13 +156,14 @@ class Scenario:
     # --- before anything happens --------------------------------------------------------------
 
     def _members(self, rest: str) -> None:
-        names = rest.split()
-        if self.settings.names or not names or len(set(names)) < len(names):
-            raise ValueError("members: once, with one name at least, each different")
-        for name in names:
-            if NAME.fullmatch(name) is None:
-                raise ValueError(f"{name!r} is no name: a small letter, then letters and digits")
-        self.settings.names = names
+        if self.settings.names:
+            raise ValueError("members: once")
+        self.settings.names = _new_names(rest, [])
+
+    def _learners(self, rest: str) -> None:
+        if self.settings.learners or not self.settings.names:
+            raise ValueError("learners: once, and after the members")
+        self.settings.learners = _new_names(rest, self.settings.names)
 
     def _log(self, rest: str) -> None:
         name, terms = _two(rest, ": ", "log NAME: TERMS")
@@ -172,8 +194,9 @@ class Scenario:
         self.settings.preferred = self._known(rest)
 
     def _known(self, name: str) -> str:
-        if name not in self.settings.names:
-            raise ValueError(f"{name!r} is not one of the members {self.settings.names}")
+        known = [*self.settings.names, *self.settings.learners]
+        if name not in known:
+            raise ValueError(f"{name!r} is not one of the members {known}")
         return name
 
     # --- time, the network, disks -------------------------------------------------------------
@@ -242,6 +265,10 @@ class Scenario:
         for member in self._several(rest):
             self.group.apply(member)
 
+    def _note(self, rest: str) -> None:
+        for member in self._several(rest):
+            self.group.note(member)
+
     def _crash(self, rest: str) -> None:
         for member in self._several(rest):
             self.group.stop(member, written_survives=False)
@@ -272,6 +299,26 @@ class Scenario:
     def _read(self, rest: str) -> None:
         name, label = _words(rest, r"(\w+) as (\w+)", "read NAME as LABEL")
         self.group.read(self._one(name), self._label(label) or "")
+
+    def _join(self, rest: str) -> None:
+        for name in _new_names(rest, self.group.members):
+            self.group.join(name)
+
+    def _change(self, rest: str) -> None:
+        form = r"(\w+)(?: (jointly|manually))?(?: as (\w+))?: (.+)"
+        shape = "change NAME [jointly|manually] [as LABEL]: CHANGE NAME[, CHANGE NAME ...]"
+        name, how, label, wanted = _words(rest, form, shape)
+        changes = [_change(text) for text in wanted.split(", ")]
+        transition = TRANSITIONS[how or ""]
+        self.group.change(
+            self._one(name),
+            lambda core: core.propose_change(changes, transition),
+            self._label(label),
+        )
+
+    def _leave(self, rest: str) -> None:
+        name, label = _words(rest, r"(\w+)(?: as (\w+))?", "leave NAME [as LABEL]")
+        self.group.change(self._one(name), lambda core: core.propose_leave(), self._label(label))
 
     def _transfer(self, rest: str) -> None:
         name, target = _words(rest, r"(\w+)(?: to (\w+))?", "transfer NAME [to NAME]")
@@ -358,6 +405,33 @@ def play_file(path: Path) -> Scenario:
     if not any(line.startswith("expect ") for line in lines):
         raise ScenarioMalformed(f"{path.name}: it expects nothing")
     return scenario
+
+
+def _new_names(text: str, known: Container[str]) -> list[str]:
+    names = text.split()
+    if not names or len(set(names)) < len(names) or any(name in known for name in names):
+        raise ValueError("one name at least, each different, and new")
+    for name in names:
+        if NAME.fullmatch(name) is None:
+            raise ValueError(f"{name!r} is no name: a small letter, then letters and digits")
+    return names
+
+
+def _change(text: str) -> Change:
+    what, _, name = text.partition(" ")
+    match what:
+        case "voter":
+            return AddVoter(name, address_of(name))
+        case "learner":
+            return AddLearner(name, address_of(name))
+        case "promote":
+            return Promote(name)
+        case "demote":
+            return Demote(name)
+        case "remove":
+            return Remove(name)
+        case _:
+            raise ValueError(f"{what!r} is no change: voter, learner, promote, demote, remove")
 
 
 def _number(text: str) -> int:

@@ -13,10 +13,9 @@ import trio
 import dledger
 from dledger.core.entry_dispatcher import EntryDispatcher
 from dledger.errors import OutsideLog, SnapshotLost
-from dledger.peer_status import peer_status
 from dledger.restoring import open_and_restore
 from dledger.snapshot_notes import snapshot_notes
-from dledger.status import InstallStatus, PeerStatus
+from dledger.status import InstallStatus, PeerStatus, peer_status
 from dledger.store.disk import OsDisk
 from dledger.store.open_store import open_store
 from dledger.store.scan import scan_folder
@@ -258,15 +257,11 @@ def test_a_log_without_a_beginning_and_without_any_snapshot_is_refused(tmp_path:
         open_and_restore(OsDisk(), group.config("n2"), Words())
 
 
-class Connected:
-    peer, connected, last_problem = "n1", True, None
-
-
 def test_a_peer_that_needs_what_nobody_has_is_named_in_the_status() -> None:
     dispatcher = EntryDispatcher("n1", 1, view_of([1] * 9), EntriesAtOnce(9), 0.0)
-    assert peer_status(Connected(), dispatcher).problem is None  # type: ignore[arg-type]
+    assert peer_status(True, None, dispatcher).problem is None
     dispatcher.lacks_snapshot = True
-    status = peer_status(Connected(), dispatcher)  # type: ignore[arg-type]
+    status = peer_status(True, None, dispatcher)
     assert status.problem is not None
     assert "no snapshot to send" in status.problem
     [note] = snapshot_notes({"n0": {"role": "leader", "peers": {"n1": asdict(status)}}})

@@ -71,6 +71,8 @@ def played(text: str) -> Scenario:
         ("mend", "nothing is cut", ""),
         ("release", "nothing is held", ""),
         ("lose n1 after 0", "n1 is running", ""),
+        ("change n2: remove n1", "NotLeader", "ask n1"),
+        ("fails NotJoint: change n1: remove n3", "expected NotJoint", "found none"),
     ],
 )
 def test_a_line_that_does_not_go_as_it_says_names_its_place(
@@ -105,6 +107,12 @@ def test_a_line_that_does_not_go_as_it_says_names_its_place(
         ("discard n1", "the form is: discard"),
         ("log n1: 1", "log must come before anything happens"),
         ("cut", "say what"),
+        ("learners n4", "learners must come before anything happens"),
+        ("join n1", "and new"),
+        ("change n1", "the form is: change"),
+        ("change n1 slowly: remove n2", "the form is: change"),
+        ("change n1: raise n2", "'raise' is no change"),
+        ("leave n1 now", "the form is: leave"),
     ],
 )
 def test_a_line_that_is_not_of_the_language_is_refused(line: str, problem: str) -> None:
@@ -119,6 +127,8 @@ def test_a_line_that_is_not_of_the_language_is_refused(line: str, problem: str) 
         ("members n1 n1", "each different"),
         ("members N1", "is no name"),
         ("members n1\nmembers n2", "once"),
+        ("learners n1", "after the members"),
+        ("members n1\nlearners n1", "and new"),
         ("members n1\nlog n2: 1", "not one of the members"),
         ("members n1\nlog n1: 2 1", "never decrease"),
         ("members n1\nlog n1: one", "is no term"),

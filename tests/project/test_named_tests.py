@@ -48,7 +48,7 @@ def rows_of(page: str) -> list[list[str]]:
 
 def unfounded(rows: Iterable[list[str]]) -> list[str]:
     """The features that are said to be here, and neither a test nor another page shows it."""
-    claimed = [row for row in rows if row[-1].startswith(("yes", "always", "opt", "in part"))]
+    claimed = [row for row in rows if row[-1].startswith(("yes", "always", "opt", "in "))]
     return [row[0] for row in claimed if not named_in([row[-1]]) and "](" not in row[-1]]
 
 

@@ -1,4 +1,4 @@
-"""Makes a node's replica of its settings and of what was found on disk."""
+"""Makes the protocol of a node that starts: from its settings, its log and its snapshot."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from dledger.recovered_membership import recovered_membership
 from dledger.restoring import Opened
 
 
-def member_replica(
+def started_replica(
     config: NodeConfig, opened: Opened, batches: Batches, snapshots: SnapshotSource
 ) -> Replica:
-    """The replica of the member that `config` describes. Raises ConfigurationLost."""
+    """The replica over an open store. Raises ConfigurationLost.
+
+    `snapshots` are those that it can send.
+    """
     store = opened.store
-    return Replica(
+    replica = Replica(
         ReplicaConfig(
             config.node_id,
             config.began_with,
@@ -30,6 +33,7 @@ def member_replica(
             config.max_clock_drift,
             config.preferred_leader,
             min(MAX_CONFIGURATION_BYTES, store.segment_bytes - HEADER_BYTES - BLANK_BYTES),
+            aligned_heartbeats=True,
         ),
         store.view(),
         opened.hard_state,
@@ -39,3 +43,6 @@ def member_replica(
         recovered_membership(store, config.began_with, opened.configuration),
         snapshots,
     )
+    if opened.restored is not None:
+        replica.applied_to(opened.restored.header.index)
+    return replica
