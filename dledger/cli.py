@@ -29,6 +29,7 @@ from dledger.entry import Entry, Magic
 from dledger.errors import ConfigInvalid
 from dledger.local_group import load_or_make_group, run_group
 from dledger.open_node import open_node
+from dledger.snapshot_notes import snapshot_notes
 from dledger.state_machine import LogOnly
 
 _MAGICS = {int(magic): magic.name.lower() for magic in Magic}
@@ -263,18 +264,21 @@ def status(folder: Path | None, peers: str | None, group: str, as_json: bool) ->
         click.echo(json.dumps(found))
         return
     table = Table(title=f"group {name}", box=SIMPLE)
-    for column in ("node", "address", "role", "term", "last", "durable", "committed", "applied"):
-        table.add_column(
-            column, justify="left" if column in ("node", "address", "role") else "right"
-        )
+    words = ("node", "address", "role")
+    for column in (*words, "term", "last", "durable", "committed", "applied", "snapshot"):
+        table.add_column(column, justify="left" if column in words else "right")
     for node_id, node in found.items():
         if "problem" in node:
-            table.add_row(node_id, known[node_id], "unreachable", *[""] * 5)
+            table.add_row(node_id, known[node_id], "unreachable", *[""] * 6)
             continue
         role = f"{node['role']}{' (ready)' if node['ready'] else ''}"
         numbers = ("term", "last_index", "durable", "committed", "applied")
-        table.add_row(node_id, known[node_id], role, *(str(node[key]) for key in numbers))
+        snapshot = node.get("newest_snapshot", -1)
+        row = [str(node[key]) for key in numbers] + ["" if snapshot == -1 else str(snapshot)]
+        table.add_row(node_id, known[node_id], role, *row)
     Console().print(table)
+    for note in snapshot_notes(found):
+        click.echo(note)
     if not any(node.get("ready") for node in found.values()):
         raise GroupUnreachable("no member leads")
 

@@ -10,13 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import cast
+from zlib import crc32
 
 from dledger.core.ledger_view import TermRun
+from dledger.core.snapshot_offer import PIECE_BYTES, LogBegin, SnapshotOffer
 from dledger.errors import MessageMalformed
 from dledger.frame import Frame, encode_frame
 from dledger.messages import (
     Heartbeat,
     HeartbeatResponse,
+    InstallOutcome,
+    InstallSnapshot,
+    InstallSnapshotResponse,
     Message,
     Phase,
     PushRequest,
@@ -36,9 +41,10 @@ _VOTE_REQUEST, _VOTE_RESPONSE, _PUSH_REQUEST, _PUSH_RESPONSE, _HEARTBEAT, _HEART
 )
 _TIMEOUT_NOW, _READ_REQUEST, _READ_RESPONSE = range(7, 10)
 SHARED_HEARTBEATS, SHARED_RESPONSES = range(10, 12)
+_INSTALL_SNAPSHOT, _INSTALL_SNAPSHOT_RESPONSE = range(12, 14)
 
 # How far the channel stands to the left of the kind.
-CHANNEL_SHIFT = 4
+CHANNEL_SHIFT = 5
 _KIND_MASK = (1 << CHANNEL_SHIFT) - 1
 
 # Indexes and terms are 64-bit in the file format, and -1 stands for "none".
@@ -51,6 +57,10 @@ def encode_message(message: Message, payload: bytes = b"", channel: int = 0) -> 
     if isinstance(message, PushRequest):
         runs = [part for run in message.runs for part in run]
         return encode_frame([number | _PUSH_REQUEST, *message[:7], runs], payload)
+    if isinstance(message, InstallSnapshot):
+        term, (*place, begin), offset, length, crc, piece = message
+        numbers = (number | _INSTALL_SNAPSHOT, term, *place, *begin, offset, length, crc)
+        return encode_frame(list(numbers), piece)
     return encode_frame([number | _KINDS[type(message)], *message])
 
 
@@ -63,6 +73,7 @@ _KINDS: dict[type, int] = {
     TimeoutNow: _TIMEOUT_NOW,
     ReadRequest: _READ_REQUEST,
     ReadResponse: _READ_RESPONSE,
+    InstallSnapshotResponse: _INSTALL_SNAPSHOT_RESPONSE,
 }
 
 
@@ -151,6 +162,8 @@ def _push_request(fields: list[object], payload: bytes) -> PushRequest:
         [fields[0], *fields[2:7]], 6
     )
     phase = _phase(fields[1])
+    if phase is Phase.INSTALL_SNAPSHOT:
+        raise MessageMalformed("a push cannot install a snapshot")
     runs = _runs(fields[7], prev_index, last_index)
     if (phase is Phase.APPEND) != bool(payload) or (phase is not Phase.APPEND and runs):
         raise MessageMalformed(f"a {phase.name} push with {len(payload)} bytes of entries")
@@ -205,6 +218,31 @@ def _read_response(fields: list[object], _: bytes) -> ReadResponse:
     return ReadResponse(*_numbers(fields, 3))
 
 
+def _install_snapshot(fields: list[object], payload: bytes) -> InstallSnapshot:
+    term, index, snapshot_term, chain, size, *place, offset, length, crc = _numbers(fields, 12)
+    begin = LogBegin(*place)
+    offer = SnapshotOffer(index, snapshot_term, chain, size, begin)
+    if min(term, begin.before_index, begin.before_term, begin.pos, offer.term, offer.chain) < 0:
+        raise MessageMalformed("a snapshot with a place that cannot be")
+    if offer.index < begin.before_index or offer.term < begin.before_term or offer.size < 1:
+        raise MessageMalformed("a snapshot of an entry before the log that it comes with")
+    if not 0 <= offset <= offset + length <= offer.size or length > PIECE_BYTES:
+        raise MessageMalformed(f"bytes {offset}+{length} of a snapshot of {offer.size}")
+    if len(payload) != length or (length and crc32(payload) != crc):
+        raise MessageMalformed("a piece of a snapshot that does not match its length or its CRC")
+    return InstallSnapshot(term, offer, offset, length, crc, payload)
+
+
+def _install_snapshot_response(fields: list[object], _: bytes) -> InstallSnapshotResponse:
+    term, outcome, *numbers = _numbers(fields, 6)
+    if numbers[-1] < 0:
+        raise MessageMalformed(f"{numbers[-1]} bytes of a snapshot received")
+    try:
+        return InstallSnapshotResponse(term, InstallOutcome(outcome), *numbers)
+    except ValueError as error:
+        raise MessageMalformed(f"unknown outcome {outcome} of a snapshot") from error
+
+
 _DECODERS: dict[int, Callable[[list[object], bytes], Message]] = {
     _VOTE_REQUEST: _vote_request,
     _VOTE_RESPONSE: _vote_response,
@@ -215,4 +253,6 @@ _DECODERS: dict[int, Callable[[list[object], bytes], Message]] = {
     _TIMEOUT_NOW: _timeout_now,
     _READ_REQUEST: _read_request,
     _READ_RESPONSE: _read_response,
+    _INSTALL_SNAPSHOT: _install_snapshot,
+    _INSTALL_SNAPSHOT_RESPONSE: _install_snapshot_response,
 }

@@ -22,8 +22,16 @@ from dledger.errors import DLedgerError, Rejected
 from dledger.host_timer import HostTimer
 from dledger.links import Links
 from dledger.log_writer import LogWriter
-from dledger.messages import Heartbeat, HeartbeatResponse, Message, Phase, PushRequest
+from dledger.messages import (
+    Heartbeat,
+    HeartbeatResponse,
+    InstallSnapshot,
+    Message,
+    Phase,
+    PushRequest,
+)
 from dledger.pending import Done, PendingAppends
+from dledger.snapshot_transfer import SnapshotTransfer
 from dledger.store.log_store import LogStore, SyncWork
 from dledger.syncer import Syncer
 
@@ -46,6 +54,7 @@ class Driver:
         timer: HostTimer,
         threads: ThreadPoolExecutor,
         after_turn: Callable[[Messages], None],
+        transfer: SnapshotTransfer,
     ) -> None:
         self._replica = replica
         self._store = store
@@ -55,6 +64,7 @@ class Driver:
         self._links = links
         self._timer = timer
         self._after_turn = after_turn
+        self._transfer = transfer
         self._syncer = Syncer(self._sync_ended, threads)
         self._wake = trio.lowlevel.ParkingLot()
         self._woken = False
@@ -226,6 +236,7 @@ class Driver:
             replica.persisted(work.index, work.epoch, work.hard_state, now)
         for ticket in _taken(self._reads):
             replica.request_read(ticket)
+        self._transfer.turn(replica, sync_runs=self._syncer.busy)
         replica.tick(now)
 
     def _fail(self, error: Exception) -> None:
@@ -279,6 +290,8 @@ class Driver:
             if isinstance(message, PushRequest) and message.phase is Phase.APPEND:
                 payload = self._batches.payload(message.prev_index + 1, message.last_index)
                 link.send(message, payload)
+            elif isinstance(message, InstallSnapshot):
+                self._transfer.send(link, peer, message)
             else:
                 link.send(message)
 

@@ -41,23 +41,18 @@ from dledger.iterators import CommittedEntries, RoleChanges
 from dledger.links import Links
 from dledger.local_way import LocalWay
 from dledger.log_writer import LogWriter
+from dledger.member_replica import member_replica
+from dledger.peer_status import peer_status
 from dledger.pending import Appended, Done, Outcome, PendingAppends
 from dledger.push_check import PushCheck
 from dledger.restoring import Opened
 from dledger.session_errors import SessionsOff
 from dledger.session_gate import SessionGate
 from dledger.sessions import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, Session, open_session
-from dledger.snapshotter import Snapshotter
-from dledger.started_replica import started_replica
+from dledger.snapshot_source import NodeSnapshots
+from dledger.snapshots import Snapshots
 from dledger.state_machine import StateMachine
-from dledger.status import (
-    REMOVED,
-    RoleChange,
-    Status,
-    group_status,
-    peer_status,
-    role_name,
-)
+from dledger.status import REMOVED, RoleChange, Status, group_status, role_name
 from dledger.store.recovery import SegmentBegin
 from dledger.store.snapshot_folder import Snapshot
 from dledger.transfer_wait import wait_transferred
@@ -81,7 +76,8 @@ class Node:
         self._closing = False
         self._pending = PendingAppends()
         self._batches = Batches(store, config.max_batch_bytes)
-        self._replica = started_replica(config, opened, self._batches)
+        source = NodeSnapshots(store)
+        self._replica = member_replica(config, opened, self._batches, source)
         self._turned = trio.lowlevel.ParkingLot()
         self._progress = trio.lowlevel.ParkingLot()
         self._role_watchers = trio.lowlevel.ParkingLot()
@@ -91,6 +87,16 @@ class Node:
         self._group_links = GroupLinks(self._replica, self._links)
         self._group_links.follow()
         writer = LogWriter(store, self._batches)
+        self._snapshots = Snapshots(
+            config,
+            opened,
+            machine,
+            source,
+            self._replica,
+            self._links,
+            self._pending,
+            self._wake_driver,
+        )
         self._driver = Driver(
             self._replica,
             store,
@@ -101,17 +107,20 @@ class Node:
             host.timer,
             host.threads,
             self._after_turn,
+            self._snapshots.transfer,
         )
         self._changes = GroupChanges(self._replica, self._driver.wake, self._turned)
         self._reads = WaitingReads(self._driver.request_read, self._replica.config.read_wait_s)
         self._applier = Applier(
-            self._replica, writer.cache, machine, self._pending, self._after_apply
+            self._replica,
+            writer.cache,
+            machine,
+            self._pending,
+            self._after_apply,
+            self._snapshots.awaited,
         )
         self._housekeeper = Housekeeper(
             store, lambda: self._replica.appliable, config.scrub_period_hours * 3600
-        )
-        self._snapshotter = Snapshotter(
-            config.group, config.snapshots, machine, opened, self._replica, self._driver.wake
         )
         self.sessions = SessionGate(self, machine) if isinstance(machine, WithSessions) else None
         self._ports = host.ports
@@ -237,6 +246,8 @@ class Node:
         Raises ReadUnavailable: ask again later, or use `read`.
         """
         self._check_open()
+        if self._snapshots.awaited.is_restoring:
+            raise ReadUnavailable("the state is being replaced by a snapshot of the leader")
         lag_s = trio.current_time() - self._replica.fresh_as_of
         if lag_s > max_lag_s:
             raise ReadUnavailable(
@@ -293,7 +304,7 @@ class Node:
         Appends go on meanwhile. Older snapshots and the log before them are dropped as
         `config.snapshots` says. Raises SnapshotUnavailable (the node serves on), NodeClosing.
         """
-        return await self._snapshotter.take()
+        return await self._snapshots.take()
 
     # --- leading ------------------------------------------------------------------------------
 
@@ -396,12 +407,14 @@ class Node:
             applied=state.applied,
             pending_entries=self._pending.entries + self._driver.queued_entries,
             pending_bytes=self._pending.body_bytes + self._driver.queued_bytes,
+            newest_snapshot=self._snapshots.newest,
+            installing=self._snapshots.installing,
             scrubbed_through=scrub.checked_through,
             scrub_passes=scrub.passes,
             scrub_damage=scrub.damage,
             transfer_target=transfer.target if transfer is not None else None,
             peers={
-                peer: peer_status(link.connected, link.last_problem, replica.dispatchers.get(peer))
+                peer: peer_status(link, replica.dispatchers.get(peer))
                 for peer, link in self._links.members.items()
             },
             members=group_status(replica),
@@ -415,7 +428,7 @@ class Node:
         nursery.start_soon(self._driver.run)
         nursery.start_soon(self._applier.run)
         nursery.start_soon(self._housekeeper.run)
-        nursery.start_soon(self._snapshotter.run)
+        nursery.start_soon(self._snapshots.run)
         if self.sessions is not None:
             nursery.start_soon(self.sessions.run)
 
@@ -425,7 +438,7 @@ class Node:
         self._port.closed = True
         self._ports.pop(self.config.group, None)
         self._links.close()
-        self._snapshotter.close()
+        self._snapshots.close()
         self._driver.close()
         self._pending.close()
         self._reads.close()
@@ -434,6 +447,9 @@ class Node:
 
     def _link_changed(self, peer: str, connected: bool) -> None:
         self._driver.link_changed(peer, connected)
+
+    def _wake_driver(self) -> None:
+        self._driver.wake()
 
     def _after_turn(self, messages: Messages) -> None:
         self._reads.after_turn(messages.reads_ready, messages.reads_lost)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from dledger.core.entry_dispatcher import EntryDispatcher
 from dledger.core.member_state import MemberState, Role
 from dledger.core.replica import Replica
 
@@ -63,6 +62,15 @@ def _learner(replica: Replica, learner: str) -> LearnerStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class InstallStatus:
+    """A snapshot on its way: of which entry, and how much of its file has arrived."""
+
+    index: int
+    bytes_received: int
+    bytes_total: int
+
+
+@dataclass(frozen=True, slots=True)
 class PeerStatus:
     """How a leader sees one other member; on a follower only `connected` is known."""
 
@@ -70,20 +78,8 @@ class PeerStatus:
     phase: str | None
     match_index: int | None
     next_index: int | None
-    problem: str | None  # why there is no connection
-
-
-def peer_status(
-    connected: bool, problem: str | None, dispatcher: EntryDispatcher | None
-) -> PeerStatus:
-    """One other member, as the link to it and (on a leader) the dispatcher of its log know it."""
-    return PeerStatus(
-        connected=connected,
-        phase=dispatcher.phase.name if dispatcher else None,
-        match_index=dispatcher.match_index if dispatcher else None,
-        next_index=dispatcher.next_index if dispatcher else None,
-        problem=problem,
-    )
+    problem: str | None  # why there is no connection, or why the peer cannot catch up
+    installing: InstallStatus | None = None  # the snapshot that it is being sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +105,8 @@ class Status:
     transfer_target: str | None  # whom leadership is being handed to
     peers: dict[str, PeerStatus]
     members: GroupStatus
+    newest_snapshot: int = -1  # the last entry in it
+    installing: InstallStatus | None = None  # the leader's snapshot that this node receives
 
     def as_dict(self) -> dict[str, object]:
         """Plain values, for JSON and msgpack."""

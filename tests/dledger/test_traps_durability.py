@@ -18,7 +18,10 @@ from dledger.host_timer import HostTimer
 from dledger.links import Links
 from dledger.messages import Heartbeat, Message, PushResponse, VoteRequest, VoteResponse
 from dledger.pending import Outcome, PendingAppends
+from dledger.snapshot_source import NodeSnapshots
+from dledger.snapshot_transfer import SnapshotTransfer
 from dledger.store.log_store import SyncWork
+from dledger.store.snapshot_folder import SnapshotFolder
 from dledger.syncer import sync_threads
 from jepsen_like.simulation.virtual_disk import PowerCut
 from tests.dledger.core_group import TIMEOUT_S
@@ -154,6 +157,19 @@ def no_host() -> tuple[HostTimer, ThreadPoolExecutor]:
     return HostTimer(NothingShared()), sync_threads()
 
 
+def no_transfer(member: StoredMember) -> SnapshotTransfer:
+    """Nobody sends or takes a snapshot."""
+    folder = SnapshotFolder(member.disk, "/none")
+    return SnapshotTransfer(
+        folder,
+        None,
+        NodeSnapshots(member.store),
+        cast("Links", DeafLinks()),
+        lambda: None,
+        lambda snapshot: None,
+    )
+
+
 class DeafLinks(dict[str, DeafLink]):
     """A deaf link to each peer."""
 
@@ -174,6 +190,7 @@ async def test_a_failed_sync_ends_the_driver_and_lets_no_promise_out() -> None:
         cast("Links", links),
         *no_host(),
         lambda messages: None,
+        no_transfer(member),
     )
     member.disk.sync_fails = True
     question: Message = VoteRequest(1, -1, -1, pre=False)
@@ -224,6 +241,7 @@ async def test_a_leader_that_steps_down_tells_those_who_wait_that_it_does_not_kn
         cast("Links", links),
         *no_host(),
         lambda messages: leads.set() if state.role is Role.LEADER else None,
+        no_transfer(member),
     )
     try:
         driver.received("n1", [])  # its election timeout ran out long ago

@@ -1,4 +1,4 @@
-"""Makes the protocol of a node that starts: from its settings, its log and its snapshot."""
+"""Makes a node's replica of its settings and of what was found on disk."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from dledger.batches import Batches
 from dledger.config import NodeConfig
 from dledger.core.configuration_codec import MAX_CONFIGURATION_BYTES
 from dledger.core.replica import Replica, ReplicaConfig
+from dledger.core.snapshot_offer import SnapshotSource
 from dledger.entry import BLANK_BYTES, HEADER_BYTES
 from dledger.recovered_membership import recovered_membership
 from dledger.restoring import Opened
 
 
-def started_replica(config: NodeConfig, opened: Opened, batches: Batches) -> Replica:
-    """The replica over an open store. Raises ConfigurationLost."""
+def member_replica(
+    config: NodeConfig, opened: Opened, batches: Batches, snapshots: SnapshotSource
+) -> Replica:
+    """The replica of the member that `config` describes. Raises ConfigurationLost."""
     store = opened.store
     replica = Replica(
         ReplicaConfig(
@@ -35,6 +38,7 @@ def started_replica(config: NodeConfig, opened: Opened, batches: Batches) -> Rep
         random.Random().random,
         trio.current_time(),
         recovered_membership(store, config.began_with, opened.configuration),
+        snapshots,
     )
     if opened.restored is not None:
         replica.applied_to(opened.restored.header.index)
