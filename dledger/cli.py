@@ -283,7 +283,8 @@ def status(folder: Path | None, peers: str | None, group: str, as_json: bool) ->
         if "problem" in node:
             table.add_row(node_id, members[node_id], "unreachable", *[""] * 5)
             continue
-        role = f"{node['role']}{' (ready)' if node['ready'] else ''}"
+        doubt = "" if node["proven"] else " (unproven)"
+        role = f"{node['role']}{' (ready)' if node['ready'] else doubt}"
         numbers = ("term", "last_index", "durable", "committed", "applied")
         table.add_row(node_id, members[node_id], role, *(str(node[key]) for key in numbers))
     Console().print(table)

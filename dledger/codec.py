@@ -11,12 +11,15 @@ from dledger.frame import Frame, encode_frame
 from dledger.messages import (
     Heartbeat,
     HeartbeatResponse,
+    Inquiry,
+    InquiryAnswer,
     Message,
     Phase,
     PushRequest,
     PushResponse,
     ReadRequest,
     ReadResponse,
+    Reminder,
     TimeoutNow,
     VoteRequest,
     VoteResponse,
@@ -28,6 +31,7 @@ _VOTE_REQUEST, _VOTE_RESPONSE, _PUSH_REQUEST, _PUSH_RESPONSE, _HEARTBEAT, _HEART
     range(1, 7)
 )
 _TIMEOUT_NOW, _READ_REQUEST, _READ_RESPONSE = range(7, 10)
+_INQUIRY, _INQUIRY_ANSWER, _REMINDER = range(20, 23)
 
 # Indexes and terms are 64-bit in the file format, and -1 stands for "none".
 _LOWEST, _HIGHEST = -1, 2**63 - 1
@@ -50,6 +54,9 @@ _KINDS: dict[type, int] = {
     TimeoutNow: _TIMEOUT_NOW,
     ReadRequest: _READ_REQUEST,
     ReadResponse: _READ_RESPONSE,
+    Inquiry: _INQUIRY,
+    InquiryAnswer: _INQUIRY_ANSWER,
+    Reminder: _REMINDER,
 }
 
 
@@ -137,8 +144,13 @@ def _runs(field: list[object], prev_index: int, last_index: int) -> tuple[TermRu
 def _push_response(fields: list[object], _: bytes) -> PushResponse:
     if len(fields) != len(PushResponse._fields):
         raise MessageMalformed("a push response of another shape")
-    numbers = _numbers([fields[0], *fields[3:]], 7)
-    return PushResponse(numbers[0], _phase(fields[1]), _flag(fields[2]), *numbers[1:])
+    term, index, match, verified, last, hint_index, hint_term = _numbers(
+        [fields[0], *fields[3:-1]], 7
+    )
+    phase, ok, proven = _phase(fields[1]), _flag(fields[2]), _flag(fields[9])
+    return PushResponse(
+        term, phase, ok, index, match, verified, last, hint_index, hint_term, proven
+    )
 
 
 def _heartbeat(fields: list[object], _: bytes) -> Heartbeat:
@@ -161,6 +173,22 @@ def _read_response(fields: list[object], _: bytes) -> ReadResponse:
     return ReadResponse(*_numbers(fields, 3))
 
 
+def _inquiry(fields: list[object], _: bytes) -> Inquiry:
+    return Inquiry(*_numbers(fields, 2))
+
+
+def _inquiry_answer(fields: list[object], _: bytes) -> InquiryAnswer:
+    if len(fields) != len(InquiryAnswer._fields):
+        raise MessageMalformed("an answer to an inquiry of another shape")
+    term, number, last_index, voters = _numbers([*fields[:3], fields[6]], 4)
+    is_new, proven, leads = map(_flag, fields[3:6])
+    return InquiryAnswer(term, number, last_index, is_new, proven, leads, voters)
+
+
+def _reminder(fields: list[object], _: bytes) -> Reminder:
+    return Reminder(*_numbers(fields, 2))
+
+
 _DECODERS: dict[int, Callable[[list[object], bytes], Message]] = {
     _VOTE_REQUEST: _vote_request,
     _VOTE_RESPONSE: _vote_response,
@@ -171,4 +199,7 @@ _DECODERS: dict[int, Callable[[list[object], bytes], Message]] = {
     _TIMEOUT_NOW: _timeout_now,
     _READ_REQUEST: _read_request,
     _READ_RESPONSE: _read_response,
+    _INQUIRY: _inquiry,
+    _INQUIRY_ANSWER: _inquiry_answer,
+    _REMINDER: _reminder,
 }

@@ -184,6 +184,8 @@ class Driver:
             self._writer.carry_out(write)
         if hard_state is not None:
             self._hard_state_due = hard_state
+        if (standing := self._replica.admission.standing) is not self._store.standing:
+            self._store.set_standing(standing)
 
     def _propose(self) -> None:
         if not self._submissions:

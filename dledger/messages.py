@@ -79,6 +79,7 @@ class PushResponse(NamedTuple):
     last_index: int = BEFORE_FIRST_INDEX
     hint_index: int = BEFORE_FIRST_INDEX
     hint_term: int = NO_TERM
+    proven: bool = True  # else `match` tells how far it is, and counts for nothing
 
 
 class Heartbeat(NamedTuple):
@@ -121,6 +122,39 @@ class ReadResponse(NamedTuple):
     index: int  # type: ignore[assignment]  # hides tuple.index
 
 
+class Inquiry(NamedTuple):
+    """A member whose folder is new or was emptied asks what it may have forgotten: see Admission.
+
+    `number` is drawn anew in each life of the asking process, and repeated by the answer.
+    """
+
+    term: int
+    number: int
+
+
+class InquiryAnswer(NamedTuple):
+    """What another member is: new itself, proven, the leader; and how many voters it knows of.
+
+    `last_index` is where the log ended; a leader's (`leads`) when it was first asked under that
+    number, and it has appended an entry since.
+    """
+
+    term: int
+    number: int
+    last_index: int
+    is_new: bool
+    proven: bool
+    leads: bool
+    voters: int
+
+
+class Reminder(NamedTuple):
+    """A leader tells a member how far that one has acknowledged the log in this term."""
+
+    term: int
+    acknowledged: int
+
+
 Message = (
     VoteRequest
     | VoteResponse
@@ -131,4 +165,7 @@ Message = (
     | TimeoutNow
     | ReadRequest
     | ReadResponse
+    | Inquiry
+    | InquiryAnswer
+    | Reminder
 )

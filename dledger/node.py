@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager
 import outcome
 import trio
 
+from dledger.admission_log import AdmissionLog
 from dledger.applier import Applier
 from dledger.batches import Batches
 from dledger.client_server import ClientServer
@@ -74,7 +75,9 @@ class Node:
             self._batches,
             random.Random().random,
             trio.current_time(),
+            store.standing,
         )
+        self._admission_log = AdmissionLog(config.node_id, self._replica)
         self._turned = trio.lowlevel.ParkingLot()
         self._progress = trio.lowlevel.ParkingLot()
         self._role_watchers = trio.lowlevel.ParkingLot()
@@ -340,6 +343,7 @@ class Node:
             node_id=self.config.node_id,
             role=state.role.value,
             ready=self.is_ready_leader,
+            proven=state.proven,
             term=state.term,
             leader=state.leader,
             first_index=self._store.first_index,
@@ -363,6 +367,7 @@ class Node:
             phase=dispatcher.phase.name if dispatcher else None,
             match_index=dispatcher.match_index if dispatcher else None,
             next_index=dispatcher.next_index if dispatcher else None,
+            proven=dispatcher.proven if dispatcher else None,
             problem=link.last_problem,
         )
 
@@ -397,6 +402,7 @@ class Node:
     def _after_turn(self, messages: Messages) -> None:
         self._reads.after_turn(messages.reads_ready, messages.reads_lost)
         self._turned.unpark_all()
+        self._admission_log.after_turn()
         if self._replica.appliable > self._replica.state.applied:
             # The first run at once: waiting for the applier's turn costs every append a wake-up.
             self._applier.apply_some()

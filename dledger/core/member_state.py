@@ -63,9 +63,11 @@ class MemberState:
         "committed",
         "durable",
         "leader",
+        "proven",
         "quorum",
         "role",
         "self_id",
+        "sole_other",
         "term",
         "voted_for",
         "voters",
@@ -84,6 +86,8 @@ class MemberState:
         self.durable = durable
         self.committed = min(hard_state.committed, durable)
         self.applied = -1
+        self.proven = True  # else it neither votes nor counts: see Admission
+        self.sole_other: str | None = None  # whom it votes for all the same
 
     @property
     def hard_state(self) -> HardState:

@@ -28,6 +28,10 @@ class QuorumAckChecker:
         self._acked[voter] = index
         return True
 
+    def forget(self, voter: str) -> None:
+        """`voter` may have lost what it acknowledged: it counts again when it says so again."""
+        self._acked[voter] = -1
+
     def committed(self, view: LedgerView) -> int | None:
         """The highest index this tally commits, or None if it commits nothing."""
         index = sorted(self._acked.values(), reverse=True)[self._quorum - 1]

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dledger.core.admission import Admission
 from dledger.core.entry_dispatcher import BatchSizer, EntryDispatcher
 from dledger.core.entry_handler import EntryHandler, NoopEntry
 from dledger.core.freshness import Freshness
@@ -31,16 +32,20 @@ from dledger.core.member_state import MemberState, Role, RoleEvent
 from dledger.core.quorum_ack_checker import QuorumAckChecker
 from dledger.core.read_index import ReadIndex
 from dledger.core.replica_config import ReplicaConfig
+from dledger.core.standing import Standing
 from dledger.core.turn_output import Messages, Outgoing, Writes
 from dledger.errors import InvariantBroken, LeadershipMoving, NotLeader
 from dledger.messages import (
     Heartbeat,
     HeartbeatResponse,
+    Inquiry,
+    InquiryAnswer,
     Message,
     PushRequest,
     PushResponse,
     ReadRequest,
     ReadResponse,
+    Reminder,
     TimeoutNow,
     VoteRequest,
     VoteResponse,
@@ -60,6 +65,7 @@ class Replica:
         batches: BatchSizer,
         random: Callable[[], float],
         now: float,
+        standing: Standing = Standing.PROVEN,
     ) -> None:
         if config.self_id not in config.voters:
             raise InvariantBroken(f"{config.self_id} is not one of {sorted(config.voters)}")
@@ -72,6 +78,7 @@ class Replica:
         self.dispatchers: dict[str, EntryDispatcher] = {}
         self.acks: QuorumAckChecker | None = None
         self.handover = Handover(config, self.state, view)
+        self.admission = Admission(config, self.state, view, standing, random, now)
         self._reads = MemberReads(config, random)
         self._freshness = Freshness(view)
         self._batches = batches
@@ -90,14 +97,20 @@ class Replica:
         if isinstance(message, VoteRequest):
             self._receive_vote_request(sender, message, now)
             return
-        if message.term > self.state.term and not self._is_granted_pre_vote(message):
+        # A granted pre-vote repeats a term that nobody has entered yet.
+        granted_pre = isinstance(message, VoteResponse) and message.pre and message.granted
+        if message.term > self.state.term and not granted_pre:
             self._follow_term(message.term, now)
-        if isinstance(message, PushRequest | Heartbeat | TimeoutNow):
+        if isinstance(message, PushRequest | Heartbeat | TimeoutNow | Reminder):
             self._receive_from_leader(sender, message, now)
         elif isinstance(message, VoteResponse):
             self._receive_vote_response(sender, message, now)
         elif isinstance(message, ReadResponse):
             self._reads.answered(message, self.state.applied)
+        elif isinstance(message, Inquiry):
+            self._answer_inquiry(sender, message, now)
+        elif isinstance(message, InquiryAnswer):
+            self.admission.answered(sender, message)
         elif message.term == self.state.term and self.state.role is Role.LEADER:
             self._receive_as_leader(sender, message, now)
 
@@ -105,11 +118,12 @@ class Replica:
         """Let time pass: elections, heartbeats, the check that a quorum still answers."""
         self.handover.observe(now)
         self._reads.expire(now)
+        self.admission.tick(self._durable_promise, now)
         if self.state.role is Role.LEADER:
             self._tick_leader(now)
         elif now >= self.elector.deadline:
-            if self.handover.disk_stalled(now):
-                self.elector.postpone(now)  # it could keep neither a vote nor an entry
+            if self.handover.disk_stalled(now) or not self.state.proven:
+                self.elector.postpone(now)  # it could keep, or has lost, votes and entries
             else:
                 self._campaign(now)
 
@@ -171,6 +185,7 @@ class Replica:
 
     def reachable(self, peer: str, now: float) -> None:
         """There is a connection to `peer` again."""
+        self.admission.reachable(now)
         if (dispatcher := self.dispatchers.get(peer)) is not None:
             dispatcher.reachable(now)
 
@@ -201,13 +216,17 @@ class Replica:
                 self._outgoing.append(Outgoing(peer, push))
         if (successor := self.handover.tell(self.dispatchers, now)) is not None:
             self._send_timeout_now(successor)
+        inquiry = self.admission.question(now)
+        if inquiry is not None and self._promise_is_durable:  # else it is asked again soon
+            self._outgoing.extend(Outgoing(peer, inquiry) for peer in state.others)
         outgoing, self._outgoing = self._outgoing, []
         return Messages(outgoing, *reads.take_outcomes())
 
     def next_deadline(self) -> float:
         """When `tick` must be called at the latest."""
         if self.state.role is not Role.LEADER:
-            return min(self.elector.deadline, self._reads.next_deadline)
+            waits = (self.elector.deadline, self._reads.next_deadline)
+            return min(*waits, self.admission.next_deadline)
         deadlines = [self._heartbeat_at, self._reads.next_deadline]
         deadlines += (d.next_deadline(self.state.committed) for d in self.dispatchers.values())
         return min(deadlines)
@@ -245,10 +264,6 @@ class Replica:
 
     # --- elections ----------------------------------------------------------------------------
 
-    @staticmethod
-    def _is_granted_pre_vote(message: Message) -> bool:
-        return isinstance(message, VoteResponse) and message.pre and message.granted
-
     @property
     def _promise_is_durable(self) -> bool:
         return self._durable_promise == (self.state.term, self.state.voted_for)
@@ -275,6 +290,7 @@ class Replica:
 
     def _leave_office(self, now: float) -> None:
         self._reads.leave_office()
+        self.admission.leave_office()
         self.handover.give_up("the leader stepped down")
         self.state.leader = None
         self.dispatchers.clear()
@@ -356,7 +372,7 @@ class Replica:
     # --- following ----------------------------------------------------------------------------
 
     def _receive_from_leader(
-        self, sender: str, message: PushRequest | Heartbeat | TimeoutNow, now: float
+        self, sender: str, message: PushRequest | Heartbeat | TimeoutNow | Reminder, now: float
     ) -> None:
         state = self.state
         if message.term < state.term:
@@ -371,15 +387,19 @@ class Replica:
         elif state.leader != sender:
             raise InvariantBroken(f"{sender} and {state.leader} both lead term {state.term}")
         if isinstance(message, TimeoutNow):
-            if state.self_id in state.voters:
+            if state.self_id in state.voters and state.proven:
                 self._stand(RoleEvent.HANDED_OVER, now)
+            return
+        if isinstance(message, Reminder):
+            if message.acknowledged > state.durable:
+                self.admission.doubt(now)  # its disk lost what it had synced
             return
         self.elector.heard_leader(now)
         if isinstance(message, Heartbeat):
             self.handler.commit(message.committed)
             self._freshness.heard(message.committed, state.term, state.applied, now)
-            promised_ms = self.elector.promised_ms
-            self._promise(sender, HeartbeatResponse(state.term, message.round, promised_ms))
+            seen = message.round if state.proven else 0
+            self._promise(sender, HeartbeatResponse(state.term, seen, self.elector.promised_ms))
             return
         answer = self.handler.handle(message)
         if answer is not None:
@@ -406,7 +426,26 @@ class Replica:
             self._reads.confirm(sender, message)
             return
         dispatcher.receive(message, now)
-        self._acknowledge(sender, message.match)
+        if message.proven:
+            self._acknowledge(sender, message.match)
+        if dispatcher.take_regression() and self.acks is not None:
+            self.acks.forget(sender)
+            reminder = Reminder(self.state.term, dispatcher.match_index)
+            self._outgoing.append(Outgoing(sender, reminder))
+
+    def _answer_inquiry(self, sender: str, inquiry: Inquiry, now: float) -> None:
+        """Answer a member in doubt; a leader proves it by an entry that it appends for it."""
+        if not self._promise_is_durable:
+            return  # it asks again
+        steady = self.handover.transfer is None
+        answer, begins = self.admission.asked(sender, inquiry, steady=steady)
+        if begins and self.acks is not None:
+            self.handler.writes.append(
+                NoopEntry(self.view.extend(self.state.term, 1), self.state.term)
+            )
+            self.acks.forget(sender)
+            self.dispatchers[sender].start_over(now)
+        self._outgoing.append(Outgoing(sender, answer))
 
     def _acknowledge(self, voter: str, index: int) -> None:
         if self.acks is None or not self.acks.acknowledge(voter, index):

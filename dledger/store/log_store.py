@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import LedgerView, TermRun
+from dledger.core.standing import Standing
 from dledger.entry import Body, Entry, Header
 from dledger.store.batch import BatchFacts
 
@@ -79,6 +80,15 @@ class LogStore(Protocol):
     @property
     def hard_state(self) -> HardState:
         """The hard state that is durable now."""
+        ...
+
+    @property
+    def standing(self) -> Standing:
+        """Whether the store is known to hold all that was promised from it."""
+        ...
+
+    def set_standing(self, standing: Standing) -> None:
+        """Record that; durable when it returns."""
         ...
 
     def term_runs(self) -> list[TermRun]:

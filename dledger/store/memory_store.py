@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import LedgerView, TermRun
+from dledger.core.standing import Standing
 from dledger.entry import BLANK_BYTES, Body, Header, decode_header
 from dledger.errors import InvariantBroken, OutsideLog
 from dledger.store.batch import BatchFacts
@@ -45,6 +46,7 @@ class MemoryStore:
     def __init__(self, config: StoreConfig | None = None) -> None:
         self._config = config or StoreConfig()
         self.hard_state = HardState()
+        self.standing = Standing.PROVEN
         self.epoch = 0
         self._view = LedgerView()
         self._units: list[IndexUnit] = []
@@ -56,6 +58,10 @@ class MemoryStore:
         self._committed = -1
         self._work: MemorySyncWork | None = None
         self._closed = False
+
+    def set_standing(self, standing: Standing) -> None:
+        """Note whether the store holds all that was promised from it."""
+        self.standing = standing
 
     @property
     def first_index(self) -> int:

@@ -10,6 +10,7 @@ for a vote in that term would have been in the record.
 from __future__ import annotations
 
 from dledger.core.hard_state import HardState
+from dledger.core.standing import Standing
 from dledger.errors import DiskFailed, InvariantBroken
 from dledger.store.discarded_files import DiscardedFiles
 from dledger.store.hard_state_file import StoreRecord
@@ -47,6 +48,17 @@ class SegmentStore(SegmentLog):
         """The hard state that is durable now."""
         self._settle()
         return self._record.hard_state
+
+    @property
+    def standing(self) -> Standing:
+        """Whether the folder is known to hold all that was promised from it."""
+        return self._files.standing.standing
+
+    def set_standing(self, standing: Standing) -> None:
+        """Record that; durable when it returns. Raises DiskFailed."""
+        self._check_usable()
+        with self._disk_work("mark"):
+            self._files.standing.set(standing)
 
     @property
     def unchecked_through(self) -> int:

@@ -18,6 +18,7 @@ EXPECTED = (
     "leaders forgotten",
     "lease reads",
     "lost messages",
+    "members proven after a loss",
     "members told to stand",
     "one-way cuts",
     "partitions",
@@ -38,6 +39,7 @@ EXPECTED = (
     "transfers",
     "truncations",
     "unknown appends",
+    "wiped disks",
 )
 
 

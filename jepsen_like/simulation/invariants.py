@@ -32,6 +32,7 @@ class Witness:
         "applied",
         "chains",
         "committed",
+        "lost_chains",
         "name",
         "released_term",
         "role",
@@ -52,6 +53,9 @@ class Witness:
         self.role = Role.FOLLOWER
         self.committed = -1
         self.applied = -1
+        # What its disk had when it was wiped: counts for what it had acknowledged, until it has
+        # proven that it holds it again.
+        self.lost_chains: list[int] = []
 
 
 class Invariants:
@@ -67,6 +71,8 @@ class Invariants:
         self._entries: dict[tuple[int, int], int] = {}  # (term, index) -> chain sum
         self._leases: dict[str, tuple[int, float]] = {}  # term, and until when in true time
         self._now_s = 0.0
+        self.in_doubt = set(names)  # whoever has not proven that its folder is complete
+        self._proven: set[str] = set()
 
     # --- what leaves a node ---------------------------------------------------------------------
 
@@ -199,6 +205,42 @@ class Invariants:
         witness.role = Role.FOLLOWER
         witness.committed = witness.applied = -1
 
+    def wiped(self, name: str) -> None:
+        """The disk of a node is empty: it knows nothing of what it promised. Others do."""
+        witness = self.witnesses[name]
+        self.in_doubt.add(name)
+        witness.lost_chains = witness.chains[: witness.synced_index + 1]
+        witness.chains = []
+        witness.synced_index = witness.committed = witness.applied = -1
+        witness.synced_promise = HardState()
+        witness.released_term = witness.term = 0
+        witness.role = Role.FOLLOWER
+
+    def _check_standing(self, witness: Witness, replica: Replica) -> None:
+        """A member that lost its disk is proven only with all that was committed on it."""
+        if not replica.state.proven:
+            self.in_doubt.add(witness.name)
+            return
+        self.in_doubt.discard(witness.name)
+        lost, witness.lost_chains = witness.lost_chains, []
+        if not lost:
+            return
+        self._proven.add(witness.name)
+        held = min(len(lost), len(self.committed)) - 1
+        while held >= 0 and lost[held] != self.committed[held]:
+            held -= 1
+        if held > witness.synced_index or (held >= 0 and witness.chains[held] != lost[held]):
+            raise InvariantViolated(
+                "proven members hold what they held",
+                f"{witness.name} is proven up to {witness.synced_index}, it had {held}",
+            )
+
+    def take_proven(self, name: str) -> bool:
+        """Whether a node that had lost its disk was proven since."""
+        proven = name in self._proven
+        self._proven.discard(name)
+        return proven
+
     # --- a turn of a node -------------------------------------------------------------------------
 
     def after_turn(self, name: str, replica: Replica) -> None:
@@ -237,6 +279,7 @@ class Invariants:
                 f"{name} counts {state.durable}, its disk has {witness.synced_index}",
             )
         self.check_committed(name, state.committed)
+        self._check_standing(witness, replica)
 
     def lease(self, name: str, term: int, until_s: float, now_s: float) -> None:
         """`name` would serve reads by its lease until `until_s` (minus infinity: it has none)."""
@@ -316,7 +359,8 @@ class Invariants:
         holders = [
             other.name
             for other in self.witnesses.values()
-            if other.synced_index >= index and other.chains[index] == chain
+            if (other.synced_index >= index and other.chains[index] == chain)
+            or other.lost_chains[index : index + 1] == [chain]
         ]
         if len(holders) < self.quorum:
             raise InvariantViolated(

@@ -19,6 +19,7 @@ from jepsen_like.simulation.swarm import Swarm
 from jepsen_like.simulation.trace import Trace
 from jepsen_like.simulation.virtual_network import VirtualNetwork
 from jepsen_like.simulation.virtual_node import VirtualNode
+from jepsen_like.simulation.wipes import Wipes
 from jepsen_like.simulation.workload import Workload
 
 # What a healed group may take until it leads, commits and agrees: a few rounds of split votes, each
@@ -57,6 +58,7 @@ class Simulation:
         self._workload = Workload(self._nodes, self._around)
         self._session_workload = SessionWorkload(self._nodes, self._around)
         self._faults = Faults(self._nodes, self._around, swarm.fault_seconds)
+        self._wipes = Wipes(self._nodes, self._around, swarm.fault_seconds)
         self._loop = loop
         self._swarm = swarm
 
@@ -73,6 +75,7 @@ class Simulation:
             self._workload.start()
             self._session_workload.start()
             self._faults.start()
+            self._wipes.start()
             self._loop.run_until(self._swarm.fault_seconds)
             self._heal()
             self._converge()
@@ -140,6 +143,7 @@ class Simulation:
             and sum(state.role is Role.LEADER for state in states) == 1
             and len(applied) == 1
             and applied == ends
+            and all(state.proven for state in states)
         )
 
     def _compare(self) -> None:

@@ -96,7 +96,9 @@ class VirtualNode:
         around.invariants.recovered(self.name, log_chains(store), store.hard_state)
         batches = Batches(store, around.swarm.batch_bytes)
         random = self._elections.random
-        replica = Replica(self._config, store.view(), store.hard_state, batches, random, now)
+        replica = Replica(
+            self._config, store.view(), store.hard_state, batches, random, now, store.standing
+        )
         self.process = NodeProcess(self.name, store, replica, batches, around)
         self.is_paused = False
         self._life += 1
@@ -121,6 +123,13 @@ class VirtualNode:
             process.ended()
         self._around.network.process_ended(self.name)
         self._around.coverage.count("power cuts" if power else "kills")
+
+    def wipe(self) -> None:
+        """The machine is replaced by one with an empty disk. Its process is started later."""
+        self.crash(power=True)
+        self.note("its disk is empty")
+        self.disk.wipe()
+        self._around.invariants.wiped(self.name)
 
     def crash_inside_disk_call(self) -> None:
         """Let the power go at one of the next disk calls, whatever it is part of."""
@@ -223,6 +232,8 @@ class VirtualNode:
         term = process.replica.state.term
         around.invariants.lease(self.name, term, until_s, self._loop.now)
         around.invariants.after_turn(self.name, process.replica)
+        if around.invariants.take_proven(self.name):
+            around.coverage.count("members proven after a loss")
         for peer, message in outgoing:
             around.invariants.released(self.name, peer, message)
             around.network.send(self.name, peer, message)
@@ -307,6 +318,7 @@ class VirtualNode:
         self.note(
             f"{state.role.name} t{state.term} vote={state.voted_for} end={view.last_index} "
             f"dur={state.durable} com={state.committed} app={state.applied}"
+            f"{'' if state.proven else ' unproven'}"
         )
 
 
