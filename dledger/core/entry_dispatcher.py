@@ -269,7 +269,7 @@ class EntryDispatcher:
             self._back_off(response)
             self._change(PhaseEvent.MISMATCHED)
             if self.next_index == refused:
-                self.regressed = True
+                self.regressed = self.next_index == self.match_index + 1
                 return  # it refuses what it once acknowledged: ask again, but not at once
         self._probe_deadline = now
 
