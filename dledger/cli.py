@@ -19,6 +19,7 @@ from rich.table import Table
 
 from dledger import __version__
 from dledger.cli_offline import dump, verify
+from dledger.cli_rejoin import rejoin
 from dledger.cli_repair import repair
 from dledger.client import GroupClient, GroupUnreachable
 from dledger.collector import collect_seldom
@@ -323,3 +324,4 @@ def transfer(
 commands.add_command(dump)
 commands.add_command(verify)
 commands.add_command(repair)
+commands.add_command(rejoin)

@@ -71,7 +71,7 @@ class Invariants:
         self._entries: dict[tuple[int, int], int] = {}  # (term, index) -> chain sum
         self._leases: dict[str, tuple[int, float]] = {}  # term, and until when in true time
         self._now_s = 0.0
-        self.in_doubt = set(names)  # whoever has not proven that its folder is complete
+        self.in_doubt: set[str] = set()  # whoever has not proven that its folder is complete
         self._proven: set[str] = set()
 
     # --- what leaves a node ---------------------------------------------------------------------
@@ -357,16 +357,21 @@ class Invariants:
         """The first to commit: a quorum of disks must have it, counted from outside."""
         chain = witness.chains[index]
         holders = [
-            other.name
-            for other in self.witnesses.values()
-            if (other.synced_index >= index and other.chains[index] == chain)
-            or other.lost_chains[index : index + 1] == [chain]
+            other.name for other in self.witnesses.values() if self._holds(other, index, chain)
         ]
         if len(holders) < self.quorum:
             raise InvariantViolated(
                 "committed is durable on a quorum",
                 f"{witness.name} commits {index}, which is on the disks of {holders}",
             )
+
+    def _holds(self, witness: Witness, index: int, chain: int) -> bool:
+        """Whether a node counts as having an entry: on its disk, or on the one it had when it
+        acknowledged it. What a member in doubt has does not count.
+        """
+        if witness.name not in self.in_doubt:
+            return witness.synced_index >= index and witness.chains[index] == chain
+        return witness.lost_chains[index : index + 1] == [chain]
 
     def applied(self, name: str, first: int, sums: Sequence[int]) -> None:
         """A node applied entries from `first` on: the machine's sum after each."""

@@ -7,9 +7,8 @@ bug is planted in this process only, and only while a run lasts: nothing in the 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
+from contextlib import suppress
+from typing import Any
 
 from dledger.core.entry_handler import EntryHandler, Truncation
 from dledger.core.forwarded_reads import ForwardedReads
@@ -38,53 +37,13 @@ from dledger.session_table import FrozenSession, SessionTable, Verdict
 from dledger.store import walk
 from dledger.store.segment_store import SegmentStore
 from dledger.store.sync_work import SegmentSyncWork
+from jepsen_like.simulation import lost_disk_bugs
+from jepsen_like.simulation.planting import Replacement, planted, seeded_bugs
+from jepsen_like.simulation.planting import bug as _bug
 from jepsen_like.simulation.virtual_clock import ROUNDING_S, VirtualClock
 from jepsen_like.simulation.virtual_disk import VirtualDisk
 
-
-class Replacement(NamedTuple):
-    """One attribute, and what stands in its place."""
-
-    owner: Any
-    name: str
-    value: Any
-
-
-class SeededBug(NamedTuple):
-    """A mistake: its name, what it is, and how it is made."""
-
-    name: str
-    what: str
-    replacements: Callable[[], list[Replacement]]
-
-
-_BUGS: dict[str, SeededBug] = {}
-
-
-def _bug(name: str, what: str) -> Callable[[Callable[[], list[Replacement]]], None]:
-    def enter(replacements: Callable[[], list[Replacement]]) -> None:
-        _BUGS[name] = SeededBug(name, what, replacements)
-
-    return enter
-
-
-def seeded_bugs() -> dict[str, SeededBug]:
-    """All bugs, by name."""
-    return dict(_BUGS)
-
-
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    """Plant one bug in this process. Raises KeyError for a name that is none."""
-    replacements = _BUGS[name].replacements()
-    before = [getattr(owner, attribute) for owner, attribute, _ in replacements]
-    for owner, attribute, value in replacements:
-        setattr(owner, attribute, value)
-    try:
-        yield
-    finally:
-        for (owner, attribute, _), value in zip(replacements, before, strict=True):
-            setattr(owner, attribute, value)
+__all__ = ["Replacement", "lost_disk_bugs", "planted", "seeded_bugs"]
 
 
 # --- elections ----------------------------------------------------------------------------------

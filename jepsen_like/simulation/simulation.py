@@ -52,6 +52,7 @@ class Simulation:
         self._around = Surroundings(
             swarm, loop, network, Invariants(names), History(), self.coverage, trace
         )
+        self._around.invariants.in_doubt.update(names)  # all begin with an empty folder
         self._nodes = [VirtualNode(name, names, self._around) for name in names]
         for node in self._nodes:
             network.add(node.name, node)

@@ -1,4 +1,4 @@
-"""Empties the disks of members: what an operator does who replaces a machine, and keeps its name."""
+"""Empties disks of members: what one does who replaces a machine and keeps its name."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from jepsen_like.simulation.virtual_node import VirtualNode
 
 
 class Wipes:
-    """Wipes one member after the other until `end_s`, at most a minority of them before they are
-    proven again. (Of two members one: the other has everything.)
+    """Wipes one member after the other until `end_s`, a minority at most before they are proven.
+
+    Of two members one: the other has everything.
     """
 
     def __init__(self, nodes: list[VirtualNode], around: Surroundings, end_s: float) -> None:

@@ -9,6 +9,7 @@ from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import LedgerView, TermRun
 from dledger.core.member_state import Role
 from dledger.core.replica import Outgoing, Replica, ReplicaConfig
+from dledger.core.standing import Standing
 from dledger.messages import Message
 
 TIMEOUT_S = 0.5
@@ -50,6 +51,8 @@ class Member:
         hard_state: HardState | None = None,
         batch: int = 100,
         now: float = 0.0,
+        standing: Standing = Standing.PROVEN,
+        share: float = 0.5,
     ) -> None:
         last_term = terms[-1] if terms else 0
         self.name = name
@@ -58,8 +61,9 @@ class Member:
             view_of(terms),
             hard_state or HardState(last_term),
             EntriesAtOnce(batch),
-            lambda: 0.5,
+            lambda: share,
             now,
+            standing,
         )
         self.record_due: HardState | None = None
         self.written: list[Write] = []
@@ -168,6 +172,14 @@ class Group:
                 if name not in self.silent:
                     member.replica.tick(self.now)
             self.run()
+
+    def wipe(self, name: str, standing: Standing = Standing.FRESH, share: float = 0.25) -> Member:
+        """A member comes back with an empty folder. `share`: what it draws at random."""
+        member = Member(
+            name, self.names, batch=self.batch, now=self.now, standing=standing, share=share
+        )
+        self.members[name] = member
+        return member
 
     def propose(self, name: str, count: int) -> int:
         """Entries at the leader; the index of the last one. Nothing is sent yet."""

@@ -30,6 +30,8 @@ FOUND_WITHIN = {
     "lease-ignores-drift": 140,
     "lease-kept-in-transfer": 30,
     "log-check-skipped": 30,
+    "mark-lost-in-a-power-cut": 10,
+    "proof-without-a-commit": 10,
     "pushes-of-any-term": 100,
     "read-before-own-commit": 40,
     "read-without-round": 20,
@@ -42,6 +44,8 @@ FOUND_WITHIN = {
     "vote-not-durable": 5,
     "vote-twice": 10,
     "votes-counted-not-voters": 150,
+    "wiped-member-counts": 20,
+    "wiped-member-votes": 30,
 }
 
 
