@@ -93,6 +93,11 @@ class Driver:
         self._woken = True
         self._wake.unpark()
 
+    def fail(self, error: Exception) -> None:
+        """The store is of no use any more: end the driver, and with it the node."""
+        self._failure = self._failure or error
+        self.wake()
+
     def _sync_ended(self, work: SyncWork, error: DLedgerError | None) -> None:
         self._ended_syncs.append((work, error))
         self._turn_now()

@@ -22,6 +22,7 @@ from dledger.entry import Body, Entry, body_bytes, decode_entries
 from dledger.errors import (
     DLedgerError,
     EntryTooLarge,
+    Fatal,
     LogFull,
     NodeClosing,
     ReadUnavailable,
@@ -253,13 +254,17 @@ class Node:
 
     def entries(self, first: int, max_bytes: int) -> list[Entry]:
         """Committed entries from `first`, as many as fit into `max_bytes` (at least one, if there
-        is one).
+        is one). Raises LogCorrupt or DiskFailed, with which the node then stops.
         """
         last = self._replica.appliable
         first = max(first, self._store.first_index)
         if first > last:
             return []
-        return decode_entries(self._store.read(first, last, max_bytes))
+        try:
+            return decode_entries(self._store.read(first, last, max_bytes))
+        except Fatal as error:
+            self._driver.fail(error)
+            raise
 
     def read_bytes(self, pos: int, size: int) -> bytes:
         """`size` bytes of the log at `pos`; for those who keep positions of committed entries."""

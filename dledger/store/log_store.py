@@ -122,12 +122,17 @@ class LogStore(Protocol):
     def read(self, first: int, last: int, max_bytes: int) -> bytes:
         """Whole adjacent entries from `first`, not beyond `last`, of one segment.
 
-        At least one entry, then as many as fit into `max_bytes`.
+        At least one entry, then as many as fit into `max_bytes`. LogCorrupt, and terminal, if the
+        disk gives back something else than was written.
         """
         ...
 
     def read_run(self, first: int, last: int, max_bytes: int) -> tuple[int, bytes]:
         """What `read` reads, and the index of the last entry in it."""
+        ...
+
+    def read_unchecked(self, first: int, last: int, max_bytes: int) -> tuple[int, bytes]:
+        """As `read_run`, without a look at the sums."""
         ...
 
     def read_bytes(self, pos: int, size: int) -> bytes:

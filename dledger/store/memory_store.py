@@ -176,6 +176,10 @@ class MemoryStore:
         """Whole adjacent entries of one segment; at least one, then what fits `max_bytes`."""
         return self.read_run(first, last, max_bytes)[1]
 
+    def read_unchecked(self, first: int, last: int, max_bytes: int) -> tuple[int, bytes]:
+        """As `read_run`: memory does not rot."""
+        return self.read_run(first, last, max_bytes)
+
     def read_run(self, first: int, last: int, max_bytes: int) -> tuple[int, bytes]:
         """What `read` reads, and the index of the last entry in it."""
         unit = self._unit(first)

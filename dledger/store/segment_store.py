@@ -38,6 +38,7 @@ class SegmentStore(SegmentLog):
         self.recovered = recovered
         self._record = record  # the last one that is durable
         self._committed = record.committed
+        self._unchecked_through = record.unchecked_through
         self._synced_index = recovered.last_index
         self._index_synced_through = recovered.last_index
         self._record_wanted = False

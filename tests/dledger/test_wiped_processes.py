@@ -49,8 +49,10 @@ class Group:
 
     def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "dledger", arguments[0], "--group", "g", "--peers", self.peers]
-            + list(arguments[1:]),
+            [
+                *(sys.executable, "-m", "dledger", arguments[0], "--group", "g"),
+                *("--peers", self.peers, *arguments[1:]),
+            ],
             capture_output=True,
             text=True,
             timeout=60,
