@@ -25,7 +25,8 @@ from dledger.messages import (
     VoteResponse,
 )
 
-PROTOCOL_VERSION = 1
+# 2: a peer says where it listens.
+PROTOCOL_VERSION = 2
 
 _VOTE_REQUEST, _VOTE_RESPONSE, _PUSH_REQUEST, _PUSH_RESPONSE, _HEARTBEAT, _HEARTBEAT_RESPONSE = (
     range(1, 7)
@@ -104,7 +105,10 @@ def _vote_request(fields: list[object], _: bytes) -> VoteRequest:
 def _vote_response(fields: list[object], _: bytes) -> VoteResponse:
     if len(fields) != len(VoteResponse._fields):
         raise MessageMalformed("a vote response of another shape")
-    return VoteResponse(_number(fields[0]), _flag(fields[1]), _flag(fields[2]))
+    committed, committed_term = _numbers(fields[3:], 2)
+    return VoteResponse(
+        _number(fields[0]), _flag(fields[1]), _flag(fields[2]), committed, committed_term
+    )
 
 
 def _push_request(fields: list[object], payload: bytes) -> PushRequest:

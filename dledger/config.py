@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from dledger.change_errors import ConfigurationInvalid
+from dledger.core.configuration import Configuration
 from dledger.errors import ConfigInvalid
 from dledger.snapshot_policy import SnapshotPolicy
 from dledger.store.store_config import StoreConfig
@@ -98,6 +100,7 @@ class NodeConfig:
             _check_name("peers", peer)
         if len(set(addresses)) != len(addresses):
             raise ConfigInvalid("peers", "two members have the same address")
+        _ = self.began_with
         if self.heartbeat_interval_ms < 1:
             raise ConfigInvalid("heartbeat_interval_ms", "must be at least 1")
         if self.election_timeout_ms < 2 * self.heartbeat_interval_ms:
@@ -118,6 +121,14 @@ class NodeConfig:
         for name in ("max_pending_entries", "max_pending_bytes", "max_batch_bytes"):
             if getattr(self, name) < 1:
                 raise ConfigInvalid(name, "must be at least 1")
+
+    @property
+    def began_with(self) -> Configuration:
+        """The configuration that the group begins with: every peer votes."""
+        try:
+            return Configuration(voters=frozenset(self.peers), addresses=self.peers)
+        except ConfigurationInvalid as error:
+            raise ConfigInvalid("peers", error.problem) from error
 
     @property
     def address(self) -> Address:

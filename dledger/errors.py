@@ -289,6 +289,18 @@ class SnapshotLost(Fatal):
         )
 
 
+class ConfigurationLost(Fatal):
+    """The log names an entry that says who belongs to the group, and that one cannot be read."""
+
+    def __init__(self, index: int, problem: str) -> None:
+        self.index = index
+        self.problem = problem
+        super().__init__(
+            f"entry {index} says who belongs to the group, and cannot be read ({problem}): "
+            "put a snapshot there from another member, or start with an empty folder as a new one"
+        )
+
+
 class RestoreFailed(Fatal):
     """The state machine raised while it took over a snapshot whose sums are right."""
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dledger.batches import Batches
-from dledger.core.entry_handler import Accepted, NoopEntry, Truncation, Write
+from dledger.core.entry_handler import (
+    Accepted,
+    ConfigurationEntry,
+    NoopEntry,
+    Truncation,
+    Write,
+)
 from dledger.entry import Body, Magic
 from dledger.entry_cache import EntryCache
 from dledger.errors import InvariantBroken
@@ -35,6 +41,8 @@ class LogWriter:
             self._store.truncate_after(write.index)
         elif isinstance(write, NoopEntry):
             self.append(write.term, Magic.NOOP, (b"",), write.index)
+        elif isinstance(write, ConfigurationEntry):
+            self.append(write.term, Magic.CONFIGURATION, (write.body,), write.index)
 
     def append(self, term: int, magic: Magic, bodies: Sequence[Body], first: int) -> int:
         """Append a leader's own entries, the first of them at `first`; the last index."""

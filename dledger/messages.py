@@ -9,6 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
+from dledger.core.configuration_codec import NumberedConfiguration
 from dledger.core.ledger_view import TermRun
 from dledger.entry import BEFORE_FIRST_INDEX, NO_TERM
 
@@ -33,11 +34,18 @@ class VoteRequest(NamedTuple):
 
 
 class VoteResponse(NamedTuple):
-    """The answer. A granted pre-vote repeats the term that was asked for and promises nothing."""
+    """The answer. A granted pre-vote repeats the term that was asked for and promises nothing.
+
+    A refusal tells how far the voter knows its log to be committed, and the term of that entry: the
+    candidate may have it, and not know that it is committed. If it brought a configuration in which
+    the voter votes no more, nobody else may be left to tell.
+    """
 
     term: int
     granted: bool
     pre: bool
+    committed: int = BEFORE_FIRST_INDEX
+    committed_term: int = NO_TERM
 
 
 class PushRequest(NamedTuple):
@@ -58,6 +66,7 @@ class PushRequest(NamedTuple):
     runs: tuple[TermRun, ...] = ()
     payload: bytes = b""
     facts: object = None  # what the receiving node's check of the payload found; never sent
+    changes: tuple[tuple[int, NumberedConfiguration], ...] = ()  # in the payload; never sent
 
 
 class PushResponse(NamedTuple):
@@ -133,7 +142,8 @@ class Inquiry(NamedTuple):
 
 
 class InquiryAnswer(NamedTuple):
-    """What another member is: new itself, proven, the leader; and how many voters it knows of.
+    """What another member is: new itself, proven, the leader; and how many voters there are (0: it
+    cannot tell).
 
     `last_index` is where the log ended; a leader's (`leads`) when it was first asked under that
     number, and it has appended an entry since.
@@ -154,6 +164,11 @@ class Reminder(NamedTuple):
     term: int
     acknowledged: int
 
+
+# What only a leader says, what only a leader is told, and what counts only from members.
+FromLeader = PushRequest | Heartbeat | TimeoutNow | Reminder
+ToLeader = PushResponse | HeartbeatResponse | ReadRequest
+Answer = VoteResponse | PushResponse | HeartbeatResponse | InquiryAnswer
 
 Message = (
     VoteRequest

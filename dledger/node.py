@@ -15,10 +15,18 @@ from dledger.applier import Applier
 from dledger.batches import Batches
 from dledger.client_server import ClientServer
 from dledger.config import NodeConfig, parse_address
+from dledger.core.configuration_codec import MAX_CONFIGURATION_BYTES
 from dledger.core.member_state import Role
 from dledger.core.replica import Messages, Replica, ReplicaConfig
 from dledger.driver import Driver
-from dledger.entry import Body, Entry, body_bytes, decode_entries
+from dledger.entry import (
+    BLANK_BYTES,
+    HEADER_BYTES,
+    Body,
+    Entry,
+    body_bytes,
+    decode_entries,
+)
 from dledger.errors import (
     DLedgerError,
     EntryTooLarge,
@@ -29,12 +37,13 @@ from dledger.errors import (
 )
 from dledger.housekeeping import Housekeeper
 from dledger.iterators import CommittedEntries, RoleChanges
-from dledger.links import Identity, Link
+from dledger.links import Identity, Link, Links
 from dledger.listener import Listener
 from dledger.local_way import LocalWay
 from dledger.log_writer import LogWriter
 from dledger.pending import Appended, Done, Outcome, PendingAppends
 from dledger.push_check import PushCheck
+from dledger.recovered_membership import recovered_membership
 from dledger.restoring import Opened
 from dledger.session_errors import SessionsOff
 from dledger.session_gate import SessionGate
@@ -65,17 +74,19 @@ class Node:
         self._replica = Replica(
             ReplicaConfig(
                 config.node_id,
-                sorted(config.peers),
+                config.began_with,
                 config.election_timeout_ms / 1000,
                 config.heartbeat_interval_ms / 1000,
                 config.max_clock_drift,
                 config.preferred_leader,
+                min(MAX_CONFIGURATION_BYTES, store.segment_bytes - HEADER_BYTES - BLANK_BYTES),
             ),
             store.view(),
             opened.hard_state,
             self._batches,
             random.Random().random,
             trio.current_time(),
+            recovered_membership(store, config.began_with, opened.configuration),
             store.standing,
         )
         self._admission_log = AdmissionLog(config.node_id, self._replica)
@@ -83,12 +94,11 @@ class Node:
         self._progress = trio.lowlevel.ParkingLot()
         self._role_watchers = trio.lowlevel.ParkingLot()
         self._role = self._role_now()
-        identity = Identity(config.group, config.node_id)
-        self._links = {
-            peer: Link(identity, peer, parse_address("peers", address), self._link_changed)
-            for peer, address in config.peers.items()
-            if peer != config.node_id
-        }
+        identity = Identity(config.group, config.node_id, config.address)
+        self._links = Links(identity, self._link_changed)
+        self._links.set_members(
+            {peer: parse_address("peers", address) for peer, address in config.peers.items()}
+        )
         writer = LogWriter(store, self._batches)
         self._driver = Driver(
             self._replica,
@@ -114,7 +124,7 @@ class Node:
         self.sessions = SessionGate(self, machine) if isinstance(machine, WithSessions) else None
         self._listener = Listener(
             identity,
-            frozenset(config.peers),
+            self._links,
             self._driver.received,
             lambda: PushCheck(store),
             ClientServer(self).serve,
@@ -362,7 +372,7 @@ class Node:
             scrub_passes=scrub.passes,
             scrub_damage=scrub.damage,
             transfer_target=transfer.target if transfer is not None else None,
-            peers={peer: self._peer_status(link) for peer, link in self._links.items()},
+            peers={peer: self._peer_status(link) for peer, link in self._links.members.items()},
         )
 
     def _peer_status(self, link: Link) -> PeerStatus:
@@ -382,8 +392,7 @@ class Node:
         """Listen, and start the tasks. For `open_node` alone."""
         listeners = await self._listener.open(self.config.address)
         nursery.start_soon(self._listener.serve, listeners)
-        for link in self._links.values():
-            nursery.start_soon(link.run)
+        nursery.start_soon(self._links.run)
         nursery.start_soon(self._driver.run)
         nursery.start_soon(self._applier.run)
         nursery.start_soon(self._housekeeper.run)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dledger.entry import BEFORE_FIRST_INDEX
+from dledger.core.configuration_codec import NumberedConfiguration, decode_configuration
+from dledger.entry import BEFORE_FIRST_INDEX, Magic
 from dledger.errors import MessageMalformed
 from dledger.messages import Phase, PushRequest
-from dledger.store.batch import verify_batch
+from dledger.store.batch import BatchFacts, verify_batch
+from dledger.store.index_unit import magics
 from dledger.store.log_store import LogStore
+
+CONFIGURATION = int(Magic.CONFIGURATION)
 
 
 class PushCheck:
@@ -21,7 +25,10 @@ class PushCheck:
         self._chain: int | None = 0
 
     def check(self, push: PushRequest) -> PushRequest:
-        """The push with the facts about its payload. Raises MessageMalformed."""
+        """The push with the facts about its payload, and the changes of the group in it.
+
+        Raises MessageMalformed.
+        """
         if push.phase is not Phase.APPEND:
             return push
         facts = verify_batch(
@@ -31,7 +38,9 @@ class PushCheck:
             raise MessageMalformed("the entries of a push are not those it announces")
         self._index, self._chain = facts.last_index, facts.last_chain
         self._term = push.runs[-1].term
-        return push._replace(facts=facts)
+        if CONFIGURATION not in magics(facts.index_units):
+            return push._replace(facts=facts)
+        return push._replace(facts=facts, changes=_changes(facts))
 
     def _previous_chain(self, push: PushRequest) -> int | None:
         """The chain sum of the entry the push rests on; None where it is not known here.
@@ -49,3 +58,12 @@ class PushCheck:
             if header.term == push.prev_term:
                 return header.chain_crc
         return None
+
+
+def _changes(facts: BatchFacts) -> tuple[tuple[int, NumberedConfiguration], ...]:
+    """The changes among the entries of a push. Raises ConfigurationMalformed."""
+    return tuple(
+        (entry.index, decode_configuration(entry.body))
+        for entry in facts.entries
+        if entry.magic == CONFIGURATION
+    )

@@ -6,8 +6,9 @@ import logging
 from typing import NamedTuple
 
 from dledger.config import NodeConfig
+from dledger.core.configuration_codec import decode_configuration
 from dledger.core.hard_state import HardState
-from dledger.errors import ConfigInvalid, RestoreFailed, SnapshotLost
+from dledger.errors import ConfigInvalid, ConfigurationMalformed, RestoreFailed, SnapshotLost
 from dledger.state_machine import SnapshottingMachine, StateMachine, snapshot_format
 from dledger.store.disk import Disk
 from dledger.store.folder import node_folder
@@ -34,6 +35,11 @@ class Opened(NamedTuple):
         if self.restored is None:
             return hard_state
         return hard_state._replace(committed=max(hard_state.committed, self.restored.header.index))
+
+    @property
+    def configuration(self) -> bytes:
+        """Who belonged to the group where the log is begun with; empty: who did at first."""
+        return b"" if self.restored is None else self.restored.header.configuration
 
 
 def open_and_restore(disk: Disk, config: NodeConfig, machine: StateMachine) -> Opened:
@@ -66,6 +72,16 @@ def open_and_restore(disk: Disk, config: NodeConfig, machine: StateMachine) -> O
     return Opened(store, folder, restored)
 
 
+def configuration_problem(content: bytes) -> str | None:
+    """What is wrong with the configuration in a snapshot's header; None for nothing, or none."""
+    try:
+        if content:
+            decode_configuration(content)
+    except ConfigurationMalformed as error:
+        return error.problem
+    return None
+
+
 def restore_newest(
     folder: SnapshotFolder, store: LogStore, machine: SnapshottingMachine, group: str
 ) -> Snapshot | None:
@@ -84,6 +100,8 @@ def restore_newest(
             return f"it is of entry {header.index}, the log ends with entry {store.last_index}"
         if header.index < store.first_index - 1:
             return f"it is of entry {header.index}, the log begins with entry {store.first_index}"
+        if (problem := configuration_problem(header.configuration)) is not None:
+            return problem
         here = (store.term_at(header.index), store.chain_at(header.index))
         if here != (header.term, header.chain_crc):
             return f"entry {header.index} of this log is another one"

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import trio
 
+from dledger.core.configuration_codec import encode_configuration
 from dledger.core.replica import Replica
 from dledger.errors import DiskFailed, DLedgerError, NodeClosing, SnapshotUnavailable
 from dledger.restoring import Opened
@@ -126,6 +127,7 @@ class Snapshotter:
         if snapshot is None:
             return NodeClosing()
         self._last = snapshot
+        self._replica.state.membership.forget_before(snapshot.header.index)
         await self._drop_what_is_covered()
         return snapshot
 
@@ -158,7 +160,13 @@ class Snapshotter:
             entry.chain_crc,
             self._group,
             machine_format,
+            self._configuration(applied),
         )
+
+    def _configuration(self, applied: int) -> bytes:
+        """Who belongs to the group; nothing where this member was not told yet."""
+        numbered = self._replica.state.membership.at(applied)
+        return encode_configuration(*numbered) if numbered.configuration.voters else b""
 
     # --- dropping -----------------------------------------------------------------------------
 

@@ -84,7 +84,7 @@ class Admission:
     ) -> None:
         self._state = state
         self._view = view
-        self._voters = frozenset(config.voters)
+        self._voters = config.began_with.voting_members
         self._quorum = len(self._voters) // 2 + 1
         self._random = random  # draws the number of this life's questions
         self._repeat_s = config.heartbeat_interval_s
@@ -179,7 +179,8 @@ class Admission:
         return not self.is_new or not all(answer.is_new for answer in self._answers.values())
 
     @property
-    def _others(self) -> list[str]:
+    def others(self) -> list[str]:
+        """Whom it asks."""
         return sorted(self._voters - {self._state.self_id})
 
     @property
@@ -189,7 +190,7 @@ class Admission:
         return self._goal is None or self._goal.term != self._state.term
 
     def _is_new_group(self, now: float) -> bool:
-        if not self._others:
+        if not self.others:
             return True
         if not self.is_new or not all(answer.is_new for answer in self._answers.values()):
             return False
@@ -223,7 +224,8 @@ class Admission:
             if begins:
                 self._told[asker] = (inquiry.number, last_index)
             last_index = self._told[asker][1]
-        voters = len(state.voters)
+        membership = state.membership
+        voters = len(membership.voting_members) if membership.is_settled else 0
         told = (last_index, self.is_new, state.proven, leads, voters)
         return InquiryAnswer(state.term, inquiry.number, *told), begins
 

@@ -30,7 +30,15 @@ class NoopEntry(NamedTuple):
     term: int
 
 
-Write = Accepted | Truncation | NoopEntry
+class ConfigurationEntry(NamedTuple):
+    """Append a leader's change of the group, as an entry of magic 3."""
+
+    index: int  # type: ignore[assignment]  # hides tuple.index
+    term: int
+    body: bytes
+
+
+Write = Accepted | Truncation | NoopEntry | ConfigurationEntry
 
 
 class EntryHandler:
@@ -75,6 +83,13 @@ class EntryHandler:
         """Follow the leader's commit index, as far as the logs are known to agree."""
         self._state.commit(min(committed, self.verified))
 
+    def learn_committed(self, index: int) -> None:
+        """This entry is known to be committed, from another than the leader: whoever leads has it,
+        and all before it.
+        """
+        if self._state.commit(index):
+            self.verified = max(self.verified, index)
+
     def acknowledgement(self) -> PushResponse | None:
         """What a finished sync allows to acknowledge, once."""
         if not self.ack_due:
@@ -105,6 +120,9 @@ class EntryHandler:
         if first_new <= push.last_index:
             self._extend(push, first_new)
             self.writes.append(Accepted(push, first_new))
+            for index, change in push.changes:
+                if index >= first_new:
+                    self._state.membership.appended(index, change)
         self.verified = max(self.verified, push.last_index)
         self.commit(push.committed)
         if self._state.durable >= self.verified:
@@ -152,6 +170,7 @@ class EntryHandler:
                 f"{self._state.committed} is committed"
             )
         self._view.truncate_after(push.prev_index)
+        self._state.membership.truncated_after(push.prev_index)
         self._state.durable = min(self._state.durable, push.prev_index)
         self.epoch += 1
         self.writes.append(Truncation(push.prev_index))

@@ -75,7 +75,9 @@ class Handover:
         has committed in its own term.
         """
         if self.transfer is not None:
-            if (reason := self.transfer.hopeless(self._state.voters, now)) is not None:
+            if (
+                reason := self.transfer.hopeless(self._state.membership.voting_members, now)
+            ) is not None:
                 self.give_up(reason)
             return
         preferred = dispatchers.get(self._preferred.name or "")

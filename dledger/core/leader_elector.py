@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import MemberState, Role
+from dledger.core.quorum import VoteOutcome
 from dledger.core.replica_config import ReplicaConfig
 from dledger.errors import LeaderKept
 from dledger.messages import VoteRequest, VoteResponse
@@ -45,15 +46,15 @@ class LeaderElector:
         self._state = state
         self._view = view
         self._random = random
-        self._granted: set[str] = set()
+        self._granted: dict[str, bool] = {}
         self._handed_over = False
-        self._promises = config.max_clock_drift is not None and len(state.voters) > 1
+        self._promises = config.max_clock_drift is not None
         self.timeout_s = config.election_timeout_s
         # What an earlier life of this process promised is forgotten, but not over.
         self.last_leader_contact = now if self._promises else float("-inf")
         self.deadline = now
-        # A group of one has nobody to wait for.
-        if len(state.voters) > 1:
+        # The only voter of a group has nobody to wait for.
+        if state.membership.voting_members != {state.self_id}:
             self.postpone(now)
 
     def postpone(self, now: float) -> None:
@@ -107,14 +108,13 @@ class LeaderElector:
         return VoteRequest(term, self._view.last_index, self._view.last_term, pre, handed_over)
 
     def count(self, voter: str, granted: bool) -> None:
-        """Note one answer of this round."""
-        if granted:
-            self._granted.add(voter)
+        """Note one answer of this round, by voter: an answer that comes again counts once."""
+        self._granted[voter] = granted or self._granted.get(voter, False)
 
     @property
     def won(self) -> bool:
-        """Whether a quorum said yes."""
-        return len(self._granted) >= self._state.quorum
+        """Whether a quorum said yes: of both halves, while a change is under way."""
+        return self._state.membership.quorum.outcome(self._granted) is VoteOutcome.WON
 
     # --- voting -------------------------------------------------------------------------------
 
@@ -131,7 +131,9 @@ class LeaderElector:
             and self.log_is_current(request)
             and not self.follows_a_leader(now)
         )
-        return VoteResponse(request.term if granted else self._state.term, granted, pre=True)
+        if not granted:
+            return self._refusal(pre=True)
+        return VoteResponse(request.term, granted, pre=True)
 
     def vote(self, candidate: str, request: VoteRequest, now: float) -> VoteResponse:
         """Vote in the present term, at most once, never for a log less complete than ours."""
@@ -143,14 +145,20 @@ class LeaderElector:
             and self.log_is_current(request)
             and (request.handed_over or not self.follows_a_leader(now))
         )
-        if granted:
-            self._state.vote(candidate)
-            self.postpone(now)
+        if not granted:
+            return self._refusal(pre=False)
+        self._state.vote(candidate)
+        self.postpone(now)
         return VoteResponse(self._state.term, granted, pre=False)
+
+    def _refusal(self, *, pre: bool) -> VoteResponse:
+        committed = self._state.committed
+        term = self._view.term_at(committed)
+        return VoteResponse(self._state.term, False, pre, committed, term)
 
     # --- leading ------------------------------------------------------------------------------
 
-    def quorum_heard_at(self, answers: Iterable[float], now: float) -> float:
+    def quorum_heard_at(self, answers: dict[str, float], now: float) -> float:
         """The latest moment by which a quorum (this member included) had answered."""
-        newest_first = sorted([now, *answers], reverse=True)
-        return newest_first[self._state.quorum - 1]
+        answers[self._state.self_id] = now
+        return self._state.membership.quorum.reached(answers, float("-inf"))

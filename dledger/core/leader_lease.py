@@ -13,7 +13,9 @@ void for the rest of its term, because nobody knows when that message arrives.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Container
+
+from dledger.core.quorum import Quorum
 
 _NEVER = float("-inf")
 _ALWAYS = float("inf")
@@ -28,13 +30,19 @@ class LeaderLease:
 
     __slots__ = ("_quorum", "_rounds", "_share", "_until", "_void")
 
-    def __init__(self, self_id: str, voters: Sequence[str], quorum: int, max_drift: float) -> None:
+    def __init__(self, self_id: str, quorum: Quorum, max_drift: float) -> None:
         self._quorum = quorum
         self._share = (1.0 - max_drift) / (1.0 + max_drift)
-        self._until = dict.fromkeys(voters, _NEVER)
-        self._until[self_id] = _ALWAYS  # while it leads it votes for nobody else
+        self._until = {self_id: _ALWAYS}  # while it leads it votes for nobody else
         self._rounds: deque[tuple[int, float]] = deque(maxlen=MAX_ROUNDS)
         self._void = False
+
+    def follow(self, quorum: Quorum, members: Container[str]) -> None:
+        """Another configuration is in force. Quorums of two that follow one another meet, so what
+        a quorum of this one promised keeps the candidates of the one before out as well.
+        """
+        self._quorum = quorum
+        self._until = {name: until for name, until in self._until.items() if name in members}
 
     def sent(self, round_number: int, now: float) -> None:
         """A round of heartbeats leaves, not before `now`."""
@@ -48,7 +56,7 @@ class LeaderLease:
         if not 0 <= at < len(self._rounds):
             return
         until = self._rounds[at][1] + promised_ms / MS_PER_S * self._share
-        self._until[voter] = max(self._until[voter], until)
+        self._until[voter] = max(self._until.get(voter, _NEVER), until)
 
     def end(self) -> None:
         """Never again in this term."""
@@ -63,4 +71,4 @@ class LeaderLease:
         """When the lease runs out, unless it is prolonged."""
         if self._void:
             return _NEVER
-        return sorted(self._until.values(), reverse=True)[self._quorum - 1]
+        return self._quorum.reached(self._until, _NEVER)

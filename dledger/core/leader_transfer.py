@@ -8,7 +8,7 @@ like any candidate, and only a complete log gets them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Mapping
 
 from dledger.core.entry_dispatcher import EntryDispatcher
 from dledger.errors import TransferFailed
@@ -37,7 +37,7 @@ class LeaderTransfer:
         self.tell_at = now + repeat_s
         return True
 
-    def hopeless(self, voters: Iterable[str], now: float) -> str | None:
+    def hopeless(self, voters: Container[str], now: float) -> str | None:
         """Why the leader must give up, if it must."""
         if self.target not in voters:
             return "it is not a voter any more"

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dledger.core.forwarded_reads import ForwardedReads
 from dledger.core.leader_lease import LeaderLease
 from dledger.core.member_state import MemberState
+from dledger.core.membership import Membership
 from dledger.core.open_reads import OpenReads
 from dledger.core.read_index import ReadIndex, ReadReady, RemoteRead
 from dledger.core.replica_config import ReplicaConfig
@@ -41,12 +42,20 @@ class MemberReads:
 
     def lead(self, state: MemberState) -> None:
         """This member was elected: reads that waited for a leader have found one."""
-        self.index = ReadIndex(state.self_id, state.voters, state.quorum)
+        quorum = state.membership.quorum
+        self.index = ReadIndex(state.self_id, quorum)
         for ticket in self._forwarded.take_all():
             self.index.hold(ticket)
         drift = self._config.max_clock_drift
         if drift is not None:
-            self.lease = LeaderLease(state.self_id, state.voters, state.quorum, drift)
+            self.lease = LeaderLease(state.self_id, quorum, drift)
+
+    def follow(self, membership: Membership) -> None:
+        """Another configuration is in force on this leader."""
+        if self.index is not None:
+            self.index.follow(membership.quorum, membership.members)
+        if self.lease is not None:
+            self.lease.follow(membership.quorum, membership.members)
 
     def leave_office(self) -> None:
         """It leads no more: its open reads are lost, and its lease is over."""

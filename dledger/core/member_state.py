@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import Enum
 
 from dledger.core.hard_state import HardState
+from dledger.core.membership import ChangeOutcome, Membership
 from dledger.errors import InvariantBroken
 
 
@@ -29,6 +29,7 @@ class RoleEvent(Enum):
     QUORUM_LOST = "lost touch with a quorum"
     DISK_STALLED = "its own disk finishes no sync"
     HANDED_OVER = "was told to stand by its leader"
+    REMOVED = "votes no more in its group"
 
 
 _F, _P, _C, _L = Role.FOLLOWER, Role.PRE_CANDIDATE, Role.CANDIDATE, Role.LEADER
@@ -49,6 +50,7 @@ ROLE_CHANGES: dict[tuple[Role, RoleEvent], Role] = {
     (_C, RoleEvent.LEADER_SEEN): _F,
     (_L, RoleEvent.QUORUM_LOST): _F,
     (_L, RoleEvent.DISK_STALLED): _F,
+    (_L, RoleEvent.REMOVED): _F,
     (_F, RoleEvent.HANDED_OVER): _C,
 }
 
@@ -56,36 +58,40 @@ ROLE_CHANGES: dict[tuple[Role, RoleEvent], Role] = {
 class MemberState:
     """One member's view of itself. Watermarks only grow; the one exception is `durable`, which
     a truncation of uncommitted entries takes back.
+
+    `decided` are the changes of the group that became committed since somebody looked.
     """
 
     __slots__ = (
         "applied",
         "committed",
+        "decided",
         "durable",
         "leader",
+        "membership",
         "proven",
-        "quorum",
         "role",
         "self_id",
         "sole_other",
         "term",
         "voted_for",
-        "voters",
     )
 
     def __init__(
-        self, self_id: str, voters: Sequence[str], hard_state: HardState, durable: int
+        self, self_id: str, membership: Membership, hard_state: HardState, durable: int
     ) -> None:
         self.self_id = self_id
-        self.voters = tuple(sorted(voters))
-        self.quorum = len(self.voters) // 2 + 1
+        self.membership = membership
         self.role = Role.FOLLOWER
         self.term = hard_state.term
         self.voted_for = hard_state.voted_for
         self.leader: str | None = None
         self.durable = durable
-        self.committed = min(hard_state.committed, durable)
+        # The changes in the log may prove more than the record says: see Membership.
+        self.committed = min(max(hard_state.committed, membership.known_committed), durable)
         self.applied = -1
+        self.decided: list[ChangeOutcome] = []
+        membership.committed_to(self.committed)
         self.proven = True  # else it neither votes nor counts: see Admission
         self.sole_other: str | None = None  # whom it votes for all the same
 
@@ -95,9 +101,14 @@ class MemberState:
         return HardState(self.term, self.voted_for, self.committed)
 
     @property
-    def others(self) -> tuple[str, ...]:
-        """The voters but this one."""
-        return tuple(voter for voter in self.voters if voter != self.self_id)
+    def votes(self) -> bool:
+        """Whether this member may stand for election, and counts."""
+        return self.self_id in self.membership.voting_members
+
+    @property
+    def other_voters(self) -> list[str]:
+        """Whose votes a candidate asks for."""
+        return sorted(self.membership.voting_members - {self.self_id})
 
     def change(self, event: RoleEvent) -> None:
         """Take the transition that the table names. Raises InvariantBroken if it names none."""
@@ -125,6 +136,7 @@ class MemberState:
         if index <= self.committed:
             return False
         self.committed = index
+        self.decided += self.membership.committed_to(index)
         return True
 
     def apply(self, index: int) -> None:

@@ -59,10 +59,20 @@ class Membership:
     """One member's knowledge of who belongs to the group.
 
     `index` is that of the entry that brought `configuration`, or BEFORE_FIRST_INDEX for the one the
-    group began with; a compare and set names it. `quorum` is the configuration's, made once.
+    group began with; a compare and set names it. `quorum`, `members` and `voting_members` are the
+    configuration's, made once.
     """
 
-    __slots__ = ("_history", "_term_began", "_uncommitted", "configuration", "index", "quorum")
+    __slots__ = (
+        "_history",
+        "_term_began",
+        "_uncommitted",
+        "configuration",
+        "index",
+        "members",
+        "quorum",
+        "voting_members",
+    )
 
     def __init__(self, configuration: Configuration, index: int = BEFORE_FIRST_INDEX) -> None:
         self._history: list[NumberedConfiguration] = []
@@ -104,6 +114,11 @@ class Membership:
         """How far the log must be committed, by the changes in it: see the text of the module."""
         return max((entry.index for _, entry in self._uncommitted), default=self.index)
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether this member's log holds no change that may be in force elsewhere already."""
+        return not self._uncommitted and not self.configuration.is_joint
+
     def _decide(self, index: int, entry: NumberedConfiguration) -> ChangeOutcome:
         if entry.index != self.index:
             return ChangeOutcome(index, ConfigurationMoved(entry.index, self.index))
@@ -121,6 +136,8 @@ class Membership:
         self.index = index
         self.configuration = configuration
         self.quorum = configuration.quorum
+        self.members = configuration.members
+        self.voting_members = configuration.voting_members
         self._history.append(NumberedConfiguration(index, configuration))
 
     # --- as a leader --------------------------------------------------------------------------

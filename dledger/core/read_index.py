@@ -8,8 +8,10 @@ read never rides on a round that was sent before it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Sequence
+from collections.abc import Container
 from typing import NamedTuple
+
+from dledger.core.quorum import Quorum
 
 
 class ReadReady(NamedTuple):
@@ -54,16 +56,23 @@ class ReadIndex:
         "round",
     )
 
-    def __init__(self, self_id: str, voters: Sequence[str], quorum: int) -> None:
+    def __init__(self, self_id: str, quorum: Quorum) -> None:
         self._self_id = self_id
         self._quorum = quorum
-        self._confirmed = dict.fromkeys(voters, 0)
+        self._confirmed: dict[str, int] = {}
         self._waiting: deque[_Waiting] = deque()
         self._early: list[int] = []
         # The latest question of each follower covers its earlier ones.
         self._early_remote: dict[str, RemoteRead] = {}
         self._remote_ready: list[RemoteReady] = []
         self.round = 0
+
+    def follow(self, quorum: Quorum, members: Container[str]) -> None:
+        """Another configuration is in force: others confirm, and who left is forgotten."""
+        self._quorum = quorum
+        self._confirmed = {
+            name: number for name, number in self._confirmed.items() if name in members
+        }
 
     def next_round(self) -> int:
         """The number of the heartbeat broadcast about to be sent."""
@@ -97,22 +106,21 @@ class ReadIndex:
         """Whether a read waits for a round that has not been sent."""
         return bool(self._waiting) and self._waiting[-1].round > self.round
 
-    def confirm(self, voter: str, round_number: int) -> None:
-        """`voter` followed this leader when it saw that round."""
-        self._confirmed[voter] = max(self._confirmed[voter], round_number)
+    def confirm(self, member: str, round_number: int) -> None:
+        """`member` followed this leader when it saw that round."""
+        self._confirmed[member] = max(self._confirmed.get(member, 0), round_number)
 
     def take_ready(self) -> list[ReadReady]:
         """The own reads that a quorum has confirmed; those of others: `take_remote_ready`."""
         if not self._waiting:
             return []
-        rounds = sorted(self._confirmed.values(), reverse=True)
-        return self._take(rounds[self._quorum - 1], by_lease=False)
+        return self._take(self._quorum.reached(self._confirmed, 0), by_lease=False)
 
     def take_by_lease(self) -> list[ReadReady]:
         """All reads that have begun: the lease says that nobody else leads."""
         return self._take(self.round + 1, by_lease=True)
 
-    def _take(self, up_to_round: int, *, by_lease: bool) -> list[ReadReady]:
+    def _take(self, up_to_round: float, *, by_lease: bool) -> list[ReadReady]:
         ready = []
         while self._waiting and self._waiting[0].round <= up_to_round:
             ticket, index, _ = self._waiting.popleft()

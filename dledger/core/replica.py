@@ -15,20 +15,25 @@ vote and its own acknowledgement count by the same rule, as in etcd.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from dledger.core.admission import Admission
-from dledger.core.entry_dispatcher import BatchSizer, EntryDispatcher
-from dledger.core.entry_handler import EntryHandler, NoopEntry
+from dledger.change_errors import ConfigurationInvalid
+from dledger.core.catch_up import check_caught_up
+from dledger.core.configuration_change import Change, Transition
+from dledger.core.configuration_codec import NumberedConfiguration, encode_configuration
+from dledger.core.entry_dispatcher import BatchSizer
+from dledger.core.entry_handler import ConfigurationEntry, NoopEntry
+from dledger.core.followers import Followers
 from dledger.core.freshness import Freshness
 from dledger.core.handover import Handover
 from dledger.core.hard_state import HardState
-from dledger.core.leader_elector import LeaderElector
 from dledger.core.leader_lease import LeaderLease
 from dledger.core.leader_transfer import LeaderTransfer
 from dledger.core.ledger_view import LedgerView
 from dledger.core.member_reads import MemberReads
-from dledger.core.member_state import MemberState, Role, RoleEvent
+from dledger.core.member_state import Role, RoleEvent
+from dledger.core.membership import Membership
+from dledger.core.proving_member import ProvingMember
 from dledger.core.quorum_ack_checker import QuorumAckChecker
 from dledger.core.read_index import ReadIndex
 from dledger.core.replica_config import ReplicaConfig
@@ -36,17 +41,18 @@ from dledger.core.standing import Standing
 from dledger.core.turn_output import Messages, Outgoing, Writes
 from dledger.errors import InvariantBroken, LeadershipMoving, NotLeader
 from dledger.messages import (
+    Answer,
+    FromLeader,
     Heartbeat,
     HeartbeatResponse,
     Inquiry,
     InquiryAnswer,
     Message,
-    PushRequest,
-    PushResponse,
     ReadRequest,
     ReadResponse,
     Reminder,
     TimeoutNow,
+    ToLeader,
     VoteRequest,
     VoteResponse,
 )
@@ -54,8 +60,12 @@ from dledger.messages import (
 __all__ = ["Messages", "Outgoing", "Replica", "ReplicaConfig", "Writes"]
 
 
-class Replica:
-    """The protocol of one member. Holds indexes, terms and ranges; never a body, never a clock."""
+class Replica(ProvingMember):
+    """The protocol of one member. Holds indexes, terms and ranges; never a body, never a clock.
+
+    `membership` is what the log and a snapshot say about the group; without it the log says
+    nothing, and the group is what it began with.
+    """
 
     def __init__(
         self,
@@ -65,50 +75,48 @@ class Replica:
         batches: BatchSizer,
         random: Callable[[], float],
         now: float,
+        membership: Membership | None = None,
         standing: Standing = Standing.PROVEN,
     ) -> None:
-        if config.self_id not in config.voters:
-            raise InvariantBroken(f"{config.self_id} is not one of {sorted(config.voters)}")
-        self.config = config
-        self.view = view
-        self.state = MemberState(config.self_id, config.voters, hard_state, view.last_index)
-        self.elector = LeaderElector(self.state, view, config, random, now)
-        self.handler = EntryHandler(self.state, view)
-        self.handler.enter_term()
-        self.dispatchers: dict[str, EntryDispatcher] = {}
+        membership = membership or Membership(config.began_with)
+        super().__init__(config, view, hard_state, membership, random, now, standing)
+        self.followers = Followers(self.state, view, batches, config.election_timeout_s)
+        self.dispatchers = self.followers.dispatchers
         self.acks: QuorumAckChecker | None = None
         self.handover = Handover(config, self.state, view)
-        self.admission = Admission(config, self.state, view, standing, random, now)
         self._reads = MemberReads(config, random)
         self._freshness = Freshness(view)
-        self._batches = batches
         self._heartbeat_at = now
-        self._promised = (hard_state.term, hard_state.voted_for)  # handed to the store
-        self._durable_promise = self._promised
-        self._outgoing: list[Outgoing] = []
-        self._after_sync: list[Outgoing] = []
 
     # --- inputs -------------------------------------------------------------------------------
 
     def receive(self, sender: str, message: Message, now: float) -> None:
-        """Take one message of a member of the group; others are ignored."""
-        if sender not in self.state.voters or sender == self.state.self_id:
+        """Take one message: a request of anybody (for whoever asks may know of a newer
+        configuration than this member does), an answer of a member.
+        """
+        if sender == self.state.self_id:
+            return
+        if (
+            sender not in self.state.membership.members
+            and isinstance(message, Answer)
+            # Who was removed may still show that it learns so, and no more.
+            and (message.term != self.state.term or sender not in self.dispatchers)
+        ):
             return
         if isinstance(message, VoteRequest):
             self._receive_vote_request(sender, message, now)
             return
-        # A granted pre-vote repeats a term that nobody has entered yet.
-        granted_pre = isinstance(message, VoteResponse) and message.pre and message.granted
-        if message.term > self.state.term and not granted_pre:
+        if isinstance(message, Inquiry):
+            self._receive_inquiry(sender, message, now)
+            return
+        if message.term > self.state.term and not self._is_granted_pre_vote(message):
             self._follow_term(message.term, now)
-        if isinstance(message, PushRequest | Heartbeat | TimeoutNow | Reminder):
+        if isinstance(message, FromLeader):
             self._receive_from_leader(sender, message, now)
         elif isinstance(message, VoteResponse):
             self._receive_vote_response(sender, message, now)
         elif isinstance(message, ReadResponse):
             self._reads.answered(message, self.state.applied)
-        elif isinstance(message, Inquiry):
-            self._answer_inquiry(sender, message, now)
         elif isinstance(message, InquiryAnswer):
             self.admission.answered(sender, message)
         elif message.term == self.state.term and self.state.role is Role.LEADER:
@@ -122,8 +130,9 @@ class Replica:
         if self.state.role is Role.LEADER:
             self._tick_leader(now)
         elif now >= self.elector.deadline:
-            if self.handover.disk_stalled(now) or not self.state.proven:
-                self.elector.postpone(now)  # it could keep, or has lost, votes and entries
+            if not (self.state.votes and self.state.proven) or self.handover.disk_stalled(now):
+                # It may not lead, or it could keep neither a vote nor an entry.
+                self.elector.postpone(now)
             else:
                 self._campaign(now)
 
@@ -145,6 +154,34 @@ class Replica:
         if self.handover.transfer is not None:
             raise LeadershipMoving(self.handover.transfer.target, self.state.term)
 
+    def propose_change(
+        self,
+        changes: Sequence[Change],
+        transition: Transition = Transition.AUTO,
+        expected: int | None = None,
+    ) -> int:
+        """Append a change of the group; its index. What became of it comes with `take_messages`.
+
+        `expected` is the index of the configuration that the changes were made for, None for the
+        one in force. Raises NotLeader, LeadershipMoving or one of ChangeRefused.
+        """
+        self.check_proposable()
+        membership = self.state.membership
+        committed = self.state.committed
+        entry = membership.propose(changes, committed, transition=transition, expected=expected)
+        size = len(encode_configuration(*entry))
+        if size > self.config.max_change_bytes:
+            problem = f"{size} bytes, and a segment has room for {self.config.max_change_bytes}"
+            raise ConfigurationInvalid(problem)
+        known = {peer: d.match_index for peer, d in self.dispatchers.items()}
+        check_caught_up(membership.configuration, entry.configuration, known, self.view.last_index)
+        return self._append_change(entry)
+
+    def propose_leave(self) -> int:
+        """Append the end of a joint phase; its index. Raises as `propose_change`."""
+        self.check_proposable()
+        return self._append_change(self.state.membership.propose_leave(self.state.committed))
+
     def persisted(self, index: int, epoch: int, promise: HardState | None, now: float) -> None:
         """A sync ended: the log is durable up to `index` as of truncation `epoch`, and so is the
         record, where one was written.
@@ -158,7 +195,7 @@ class Replica:
             self._after_sync.clear()
             self._count_own_vote(now)
         if self.state.role is Role.LEADER:
-            self._acknowledge(self.state.self_id, self.state.durable)
+            self._acknowledge(self.state.self_id, self.state.durable, now)
         else:
             self._acknowledge_to_leader()
 
@@ -172,7 +209,7 @@ class Replica:
 
     def transfer_leadership(self, target: str | None, now: float) -> LeaderTransfer | None:
         """Begin to hand leadership over: see Handover. Raises NotLeader or TransferFailed."""
-        return self.handover.begin(target, self.dispatchers, now)
+        return self.handover.begin(target, self.followers.voters, now)
 
     def forget_leader(self) -> None:
         """Take the leader for lost: see LeaderElector. Raises LeaderKept."""
@@ -214,13 +251,12 @@ class Replica:
         for peer, dispatcher in self.dispatchers.items():
             for push in dispatcher.pump(state.committed, now):
                 self._outgoing.append(Outgoing(peer, push))
-        if (successor := self.handover.tell(self.dispatchers, now)) is not None:
+        if (successor := self.handover.tell(self.followers.voters, now)) is not None:
             self._send_timeout_now(successor)
-        inquiry = self.admission.question(now)
-        if inquiry is not None and self._promise_is_durable:  # else it is asked again soon
-            self._outgoing.extend(Outgoing(peer, inquiry) for peer in state.others)
+        self._ask_what_was_forgotten(now)
         outgoing, self._outgoing = self._outgoing, []
-        return Messages(outgoing, *reads.take_outcomes())
+        decided, state.decided = state.decided, []
+        return Messages(outgoing, *reads.take_outcomes(), decided)
 
     def next_deadline(self) -> float:
         """When `tick` must be called at the latest."""
@@ -262,78 +298,7 @@ class Replica:
     def _committed_for_reads(self) -> int | None:
         return self.state.committed if self.commits_in_own_term else None
 
-    # --- elections ----------------------------------------------------------------------------
-
-    @property
-    def _promise_is_durable(self) -> bool:
-        return self._durable_promise == (self.state.term, self.state.voted_for)
-
-    def _promise(self, peer: str, message: Message) -> None:
-        """Send what rests on the term or the vote: now if they are durable, else after the sync."""
-        target = self._outgoing if self._promise_is_durable else self._after_sync
-        target.append(Outgoing(peer, message))
-
-    def _follow_term(self, term: int, now: float) -> None:
-        self._change_role(RoleEvent.HIGHER_TERM, now)
-        self.state.enter_term(term, voted_for=None)
-        self._entered_term()
-
-    def _entered_term(self) -> None:
-        self._after_sync.clear()  # promises of an older term are of no use to anybody
-        self.handler.enter_term()
-
-    def _change_role(self, event: RoleEvent, now: float) -> None:
-        was_leader = self.state.role is Role.LEADER
-        self.state.change(event)
-        if was_leader and self.state.role is not Role.LEADER:
-            self._leave_office(now)
-
-    def _leave_office(self, now: float) -> None:
-        self._reads.leave_office()
-        self.admission.leave_office()
-        self.handover.give_up("the leader stepped down")
-        self.state.leader = None
-        self.dispatchers.clear()
-        self.acks = None
-        self.elector.postpone(now)
-
-    def _campaign(self, now: float) -> None:
-        self._change_role(RoleEvent.ELECTION_TIMEOUT, now)
-        self.state.leader = None
-        self.elector.postpone(now)
-        self.elector.start_round()
-        self._ask_for_votes(pre=True)
-        self.elector.count(self.state.self_id, granted=True)
-        self._count_votes(now)
-
-    def _stand(self, event: RoleEvent, now: float) -> None:
-        self._change_role(event, now)
-        self.state.enter_term(self.state.term + 1, voted_for=self.state.self_id)
-        self._entered_term()
-        self.elector.postpone(now)
-        self.elector.start_round(handed_over=event is RoleEvent.HANDED_OVER)
-        self._ask_for_votes(pre=False)
-
-    def _ask_for_votes(self, *, pre: bool) -> None:
-        request = self.elector.request(pre=pre)
-        for peer in self.state.others:
-            if pre:
-                self._outgoing.append(Outgoing(peer, request))
-            else:
-                # Asked before its own vote is durable, a candidate that crashes could stand in the
-                # same term again with a shorter log, and count the answers to the longer one.
-                self._promise(peer, request)
-
-    def _count_own_vote(self, now: float) -> None:
-        if self.state.role is Role.CANDIDATE:
-            self.elector.count(self.state.self_id, granted=True)
-            self._count_votes(now)
-
-    def _count_votes(self, now: float) -> None:
-        if self.state.role is Role.PRE_CANDIDATE and self.elector.won:
-            self._stand(RoleEvent.PRE_VOTES_WON, now)
-        elif self.state.role is Role.CANDIDATE and self.elector.won:
-            self._lead(now)
+    # --- office -------------------------------------------------------------------------------
 
     def _lead(self, now: float) -> None:
         state = self.state
@@ -341,39 +306,25 @@ class Replica:
         state.leader = state.self_id
         index = self.view.extend(state.term, 1)
         self.handler.writes.append(NoopEntry(index, state.term))
-        self.acks = QuorumAckChecker(state.voters, state.quorum, state.term)
+        state.membership.elected(index)
+        self._configuration = state.membership.index
+        self.acks = QuorumAckChecker(state.membership.quorum, state.term)
         self._reads.lead(state)
-        self.dispatchers = {
-            peer: EntryDispatcher(peer, state.term, self.view, self._batches, now)
-            for peer in state.others
-        }
+        self.followers.follow(now)
         self._broadcast_heartbeat(now)
 
-    def _receive_vote_request(self, sender: str, request: VoteRequest, now: float) -> None:
-        if request.pre:
-            self._outgoing.append(Outgoing(sender, self.elector.pre_vote(request, now)))
-            return
-        spared = self.elector.follows_a_leader(now) and not request.handed_over
-        if request.term > self.state.term and not spared:
-            self._follow_term(request.term, now)
-        self._promise(sender, self.elector.vote(sender, request, now))
-
-    def _receive_vote_response(self, sender: str, response: VoteResponse, now: float) -> None:
-        if response.pre:
-            wanted = self.state.role is Role.PRE_CANDIDATE and (
-                not response.granted or response.term == self.state.term + 1
-            )
-        else:
-            wanted = self.state.role is Role.CANDIDATE and response.term == self.state.term
-        if wanted:
-            self.elector.count(sender, response.granted)
-            self._count_votes(now)
+    def _leave_office(self, now: float) -> None:
+        self._reads.leave_office()
+        self.admission.leave_office()
+        self.handover.give_up("the leader stepped down")
+        self.state.leader = None
+        self.followers.clear()
+        self.acks = None
+        self.elector.postpone(now)
 
     # --- following ----------------------------------------------------------------------------
 
-    def _receive_from_leader(
-        self, sender: str, message: PushRequest | Heartbeat | TimeoutNow | Reminder, now: float
-    ) -> None:
+    def _receive_from_leader(self, sender: str, message: FromLeader, now: float) -> None:
         state = self.state
         if message.term < state.term:
             # A deposed leader, or one that our higher term keeps out: let it know.
@@ -387,19 +338,17 @@ class Replica:
         elif state.leader != sender:
             raise InvariantBroken(f"{sender} and {state.leader} both lead term {state.term}")
         if isinstance(message, TimeoutNow):
-            if state.self_id in state.voters and state.proven:
+            if state.votes and state.proven:
                 self._stand(RoleEvent.HANDED_OVER, now)
             return
-        if isinstance(message, Reminder):
-            if message.acknowledged > state.durable:
-                self.admission.doubt(now)  # its disk lost what it had synced
-            return
         self.elector.heard_leader(now)
+        if isinstance(message, Reminder):
+            self._take_reminder(message, now)
+            return
         if isinstance(message, Heartbeat):
             self.handler.commit(message.committed)
             self._freshness.heard(message.committed, state.term, state.applied, now)
-            seen = message.round if state.proven else 0
-            self._promise(sender, HeartbeatResponse(state.term, seen, self.elector.promised_ms))
+            self._confirm_leader(sender, message.round)
             return
         answer = self.handler.handle(message)
         if answer is not None:
@@ -414,61 +363,76 @@ class Replica:
 
     # --- leading ------------------------------------------------------------------------------
 
-    def _receive_as_leader(
-        self, sender: str, message: PushResponse | HeartbeatResponse | ReadRequest, now: float
-    ) -> None:
+    def _receive_as_leader(self, sender: str, message: ToLeader, now: float) -> None:
         if isinstance(message, ReadRequest):
             self._reads.request_of(sender, message, self._committed_for_reads)
             return
-        dispatcher = self.dispatchers[sender]
+        if (dispatcher := self.dispatchers.get(sender)) is None:
+            return  # it joins, and is no member yet
         if isinstance(message, HeartbeatResponse):
             dispatcher.last_answer_at = now
             self._reads.confirm(sender, message)
             return
         dispatcher.receive(message, now)
         if message.proven:
-            self._acknowledge(sender, message.match)
-        if dispatcher.take_regression() and self.acks is not None:
-            self.acks.forget(sender)
-            reminder = Reminder(self.state.term, dispatcher.match_index)
-            self._outgoing.append(Outgoing(sender, reminder))
+            self._acknowledge(sender, message.match, now)
+        self._remind(dispatcher)
 
-    def _answer_inquiry(self, sender: str, inquiry: Inquiry, now: float) -> None:
-        """Answer a member in doubt; a leader proves it by an entry that it appends for it."""
-        if not self._promise_is_durable:
-            return  # it asks again
-        steady = self.handover.transfer is None
-        answer, begins = self.admission.asked(sender, inquiry, steady=steady)
-        if begins and self.acks is not None:
-            self.handler.writes.append(
-                NoopEntry(self.view.extend(self.state.term, 1), self.state.term)
-            )
-            self.acks.forget(sender)
-            self.dispatchers[sender].start_over(now)
-        self._outgoing.append(Outgoing(sender, answer))
+    def _acknowledge(self, member: str, index: int, now: float) -> None:
+        if self.acks is not None and self.acks.acknowledge(member, index):
+            self._advance_commit(self.acks, now)
 
-    def _acknowledge(self, voter: str, index: int) -> None:
-        if self.acks is None or not self.acks.acknowledge(voter, index):
-            return
-        committed = self.acks.committed(self.view)
+    def _advance_commit(self, acks: QuorumAckChecker, now: float) -> None:
+        committed = acks.committed(self.view)
         if committed is None or not self.state.commit(committed):
             return
         if self.reads is not None:
             self.reads.release_held(self.state.committed)
+        if self.state.membership.index != self._configuration:
+            self._configuration_changed(acks, now)
+
+    def _configuration_changed(self, acks: QuorumAckChecker, now: float) -> None:
+        """Another configuration is in force, from the next thing that is counted on."""
+        membership = self.state.membership
+        self._configuration = membership.index
+        acks.follow(membership.quorum, membership.members)
+        self._reads.follow(membership)
+        self.followers.follow(now)
+        if self.state.votes:
+            self._advance_commit(acks, now)  # others decide now, and may have decided already
+            return
+        # It votes no more, so it must not lead (thesis 4.2.2). The others learn first what is
+        # committed, the best of them that it is to stand.
+        self._broadcast_heartbeat(now)
+        if (successor := self.handover.successor(self.followers.voters, now)) is not None:
+            self._send_timeout_now(successor)
+        self._change_role(RoleEvent.REMOVED, now)
+
+    def _append_change(self, entry: NumberedConfiguration) -> int:
+        index = self.view.extend(self.state.term, 1)
+        self.state.membership.appended(index, entry)
+        body = encode_configuration(*entry)
+        self.handler.writes.append(ConfigurationEntry(index, self.state.term, body))
+        return index
 
     def _tick_leader(self, now: float) -> None:
-        answers = [dispatcher.last_answer_at for dispatcher in self.dispatchers.values()]
+        voters = self.followers.voters
+        answers = {peer: dispatcher.last_answer_at for peer, dispatcher in voters.items()}
         heard_at = self.elector.quorum_heard_at(answers, now)
         if now - heard_at >= self.config.election_timeout_s:
             self._change_role(RoleEvent.QUORUM_LOST, now)
             return
-        if self.handover.disk_stalled(now) and self.dispatchers:
+        if self.handover.disk_stalled(now) and voters:
             # Nothing becomes durable here any more: let the best of the others lead at once.
-            if (successor := self.handover.successor(self.dispatchers, now)) is not None:
+            if (successor := self.handover.successor(voters, now)) is not None:
                 self._send_timeout_now(successor)
             self._change_role(RoleEvent.DISK_STALLED, now)
             return
-        self.handover.tick(self.dispatchers, self.commits_in_own_term, now)
+        self.handover.tick(voters, self.commits_in_own_term, now)
+        self.followers.observe(now)
+        membership, committed = self.state.membership, self.state.committed
+        if membership.leave_due(committed):
+            self._append_change(membership.propose_leave(committed))
         if now >= self._heartbeat_at:
             state = self.state
             self._freshness.heard(state.committed, state.term, state.applied, heard_at)
@@ -477,7 +441,7 @@ class Replica:
     def _broadcast_heartbeat(self, now: float) -> None:
         self._heartbeat_at = now + self.config.heartbeat_interval_s
         beat = Heartbeat(self.state.term, self.state.committed, self._reads.next_round(now))
-        self._outgoing.extend(Outgoing(peer, beat) for peer in self.state.others)
+        self._outgoing.extend(Outgoing(peer, beat) for peer in self.dispatchers)
 
     def _send_timeout_now(self, target: str) -> None:
         # From now on votes for the target are free, whenever the message arrives.

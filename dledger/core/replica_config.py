@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
+
+from dledger.core.configuration import Configuration
+from dledger.core.configuration_codec import MAX_CONFIGURATION_BYTES
 
 # How long a read may take, in election timeouts: a leader's end may go unnoticed for two of them,
 # an election takes a fraction of one, and a split vote another two.
@@ -13,16 +15,20 @@ READ_WAIT_TIMEOUTS = 4.0
 class ReplicaConfig(NamedTuple):
     """What a member must know. Times in seconds; an election waits one to two timeouts.
 
+    `began_with` is the configuration that the group began with; a member that is still to join a
+    group knows the empty one. What is in force comes from the log.
+
     `max_clock_drift` is the share by which any member's clock may run faster or slower than true
     time; None: no leader serves reads by lease, and no voter promises anything.
     """
 
     self_id: str
-    voters: Sequence[str]
+    began_with: Configuration
     election_timeout_s: float = 0.5
     heartbeat_interval_s: float = 0.1
     max_clock_drift: float | None = None
     preferred_leader: str | None = None
+    max_change_bytes: int = MAX_CONFIGURATION_BYTES  # what a segment of the log has room for
 
     @property
     def read_wait_s(self) -> float:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from dledger.core.entry_handler import Write
 from dledger.core.hard_state import HardState
+from dledger.core.membership import ChangeOutcome
 from dledger.core.read_index import ReadReady
 from dledger.messages import Message
 
@@ -26,8 +27,9 @@ class Outgoing(NamedTuple):
 
 
 class Messages(NamedTuple):
-    """What leaves this turn, and what became of the open reads."""
+    """What leaves this turn, and what became of the open reads and of changes of the group."""
 
     outgoing: Sequence[Outgoing]
     reads_ready: Sequence[ReadReady]
     reads_lost: Sequence[int]
+    changes: Sequence[ChangeOutcome] = ()

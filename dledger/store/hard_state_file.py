@@ -8,7 +8,7 @@ never written to, also not when a write without a sync came in between.
  off size field                 value
 ==== ==== ===================== ==============================================================
    0    8 magic                 b"DLedgerH"
-   8    4 version               1
+   8    4 version               2; records of version 1 are read
   12    4 before_begin_chain    chainCrc of the entry before the first one kept; 0 if unknown
   16    8 sequence              grows with every write
   24    8 term
@@ -21,7 +21,9 @@ never written to, also not when a write without a sync came in between.
   80    8 segment_bytes
   88    8 index_segment_bytes
   96    8 begin_pos             position of the first entry kept
- 104      vote, group, node id  each one length byte and UTF-8; length 255 = no vote
+ 104    8 configuration_index   the last entry of magic 3 before scan_index; -1 for none. Version 1
+                               has no such field: there the names begin here
+112      vote, group, node id  each one length byte and UTF-8; length 255 = no vote
  508    4 CRC-32 of bytes 0..507
 ==== ==== ===================== ==============================================================
 
@@ -44,12 +46,14 @@ _NEW_NAME = "hard-state.new"
 SLOT_BYTES = 512
 SLOT_DISTANCE_BYTES = 4096
 FILE_BYTES = SLOT_DISTANCE_BYTES + SLOT_BYTES
-# Three names and their length bytes must fit behind the numbers: 104 + 3 * 128 <= 508.
+# Three names and their length bytes must fit behind the numbers: 112 + 3 * 128 <= 508.
 MAX_NAME_BYTES = 127
 
 _MAGIC = b"DLedgerH"
-_VERSION = 1
-_NUMBERS = struct.Struct(">8siIqqqqqqqqqqq")
+_VERSION = 2
+_NUMBERS = struct.Struct(">8siIqqqqqqqqqqqq")
+_VERSION_1 = 1
+_NUMBERS_1 = struct.Struct(">8siIqqqqqqqqqqq")
 _SUM = struct.Struct(">I")
 _SUM_AT = SLOT_BYTES - _SUM.size
 _NO_VOTE = 255
@@ -72,6 +76,7 @@ class StoreRecord(NamedTuple):
     scan_pos: int = 0
     scan_index: int = 0
     begin_pos: int = 0
+    configuration_index: int = BEFORE_FIRST_INDEX
 
     @property
     def hard_state(self) -> HardState:
@@ -106,6 +111,7 @@ def encode_record(record: StoreRecord, sequence: int) -> bytes:
         record.segment_bytes,
         record.index_segment_bytes,
         record.begin_pos,
+        record.configuration_index,
     )
     slot = (numbers + b"".join(names)).ljust(_SUM_AT, b"\0")
     return slot + _SUM.pack(crc32(slot))
@@ -115,11 +121,13 @@ def decode_record(slot: bytes) -> tuple[StoreRecord, int] | None:
     """The record and its sequence number; None when the slot holds no whole record."""
     if len(slot) != SLOT_BYTES or _SUM.unpack_from(slot, _SUM_AT)[0] != crc32(slot[:_SUM_AT]):
         return None
-    magic, version, chain, sequence, *numbers = _NUMBERS.unpack_from(slot)
-    if magic != _MAGIC or version != _VERSION:
+    magic, version, *_ = _NUMBERS_1.unpack_from(slot)
+    layout = {_VERSION: _NUMBERS, _VERSION_1: _NUMBERS_1}.get(version)
+    if magic != _MAGIC or layout is None:
         return None
+    _, _, chain, sequence, *numbers = layout.unpack_from(slot)
     names: list[str | None] = []
-    at = _NUMBERS.size
+    at = layout.size
     for _ in range(3):
         length = slot[at]
         at += 1
@@ -129,7 +137,7 @@ def decode_record(slot: bytes) -> tuple[StoreRecord, int] | None:
         names.append(slot[at : at + length].decode())
         at += length
     term, committed, unchecked, before, before_term, *numbers = numbers
-    scan_pos, scan_index, data, index, begin_pos = numbers
+    scan_pos, scan_index, data, index, begin_pos, *changes = numbers
     vote, group, node_id = names
     record = StoreRecord(
         group=group or "",
@@ -146,6 +154,8 @@ def decode_record(slot: bytes) -> tuple[StoreRecord, int] | None:
         scan_pos=scan_pos,
         scan_index=scan_index,
         begin_pos=begin_pos,
+        # No log had such an entry before version 2.
+        configuration_index=changes[0] if changes else BEFORE_FIRST_INDEX,
     )
     return record, sequence
 

@@ -91,6 +91,13 @@ class LogStore(Protocol):
         """Record that; durable when it returns."""
         ...
 
+    @property
+    def configuration_indexes(self) -> list[int]:
+        """Entries of magic 3, ascending: the last one before what an open walks through, and all
+        behind it. Each names the one it was made for, which may lie before them.
+        """
+        ...
+
     def term_runs(self) -> list[TermRun]:
         """The runs of equal terms, the first one from `first_index`."""
         ...

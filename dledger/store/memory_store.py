@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import LedgerView, TermRun
 from dledger.core.standing import Standing
-from dledger.entry import BLANK_BYTES, Body, Header, decode_header
+from dledger.entry import BLANK_BYTES, Body, Header, Magic, decode_header
 from dledger.errors import InvariantBroken, OutsideLog
 from dledger.store.batch import BatchFacts
 from dledger.store.index_unit import UNIT, IndexUnit
@@ -82,6 +82,11 @@ class MemoryStore:
     def end_pos(self) -> int:
         """Position of the byte behind the last entry."""
         return self._end_pos
+
+    @property
+    def configuration_indexes(self) -> list[int]:
+        """Entries of magic 3: all that are kept."""
+        return [unit.index for unit in self._units if unit.magic == Magic.CONFIGURATION]
 
     def term_runs(self) -> list[TermRun]:
         """The runs of equal terms."""

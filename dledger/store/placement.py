@@ -22,6 +22,7 @@ from dledger.entry import (
     STAMP_BYTES,
     Body,
     Entry,
+    Magic,
     PositionedBody,
 )
 from dledger.errors import EntryTooLarge
@@ -66,7 +67,8 @@ def place(
     """Encode entries one behind the other; about 2 us an entry.
 
     Raises:
-        EntryTooLarge: a body is longer than `body_limit`; nothing has happened then.
+        EntryTooLarge: a body is longer than `body_limit`; nothing has happened then. The limit is
+            for applications: a configuration may fill a segment.
     """
     index, pos, chain = end
     runs: list[tuple[int, bytes]] = []
@@ -75,6 +77,8 @@ def place(
     add, add_entry = parts.append, entries.append
     make = tuple.__new__  # a third of the time that Entry(...) takes
     chained_pack, header_pack = _CHAINED.pack, HEADER.pack
+    if magic == Magic.CONFIGURATION:
+        body_limit = segment_bytes - HEADER_BYTES - BLANK_BYTES
     size_limit = HEADER_BYTES + body_limit
     run_pos = pos
     limit = segment_end(pos, segment_bytes) - BLANK_BYTES

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dledger.core.ledger_view import TermRun
-from dledger.entry import BLANK_BYTES, HEADER_BYTES, Header, decode_header
+from dledger.entry import BLANK_BYTES, HEADER_BYTES, Header, Magic, decode_header
 from dledger.errors import InvariantBroken, LogCorrupt
 from dledger.store.hard_state_file import StoreRecord
 from dledger.store.index_file import read_unit, term_runs
@@ -26,6 +26,8 @@ from dledger.store.walk import (
     prefix_blank,
     unfinished_write,
 )
+
+CONFIGURATION = int(Magic.CONFIGURATION)
 
 
 class SegmentBegin(NamedTuple):
@@ -58,6 +60,7 @@ class Recovered(NamedTuple):
     segments: list[SegmentBegin]
     entries_checked: int
     cut: Cut | None
+    configuration_indexes: list[int]
 
 
 class Recovery:
@@ -85,6 +88,7 @@ class Recovery:
         self._segments: list[SegmentBegin] = []
         self._end_pos = 0
         self._checked = 0
+        self._configurations: list[int] = []
 
     def run(self) -> Recovered:
         """Check the log and put files and index into order.
@@ -121,6 +125,7 @@ class Recovery:
             segments=self._segments,
             entries_checked=self._checked,
             cut=cut,
+            configuration_indexes=self._configurations,
         )
 
     # --- where to begin -----------------------------------------------------------------------
@@ -171,6 +176,8 @@ class Recovery:
         walker.term = anchor.term
         walker.chain = anchor.chain_crc
         walker.runs = runs
+        if record.configuration_index >= first:
+            self._configurations.append(record.configuration_index)
         self._end_pos = anchor.pos + anchor.size
         return record.scan_pos
 
@@ -221,6 +228,7 @@ class Recovery:
     def _take(self, found: list[RawHeader]) -> None:
         """Count intact entries, and write their index units where the index differs."""
         self._checked += len(found)
+        self._configurations += [h[2] for h in found if h[0] == CONFIGURATION]
         last = found[-1]
         self._end_pos = last[4] + last[1]
         pack = UNIT.pack

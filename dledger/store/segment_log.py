@@ -14,10 +14,10 @@ from dledger.entry import BEFORE_FIRST_INDEX, BLANK_BYTES, HEADER_BYTES, Body, H
 from dledger.errors import BatchInvalid, DiskFailed, Fatal, InvariantBroken, LogCorrupt, OutsideLog
 from dledger.store.batch import BatchFacts, check_run
 from dledger.store.index_file import read_unit
-from dledger.store.index_unit import UNIT_BYTES, IndexUnit
+from dledger.store.index_unit import UNIT_BYTES, IndexUnit, magics
 from dledger.store.log_store import Written
 from dledger.store.placement import LogEnd, filler, place, segment_end
-from dledger.store.recovery import Recovered, SegmentBegin
+from dledger.store.recovery import CONFIGURATION, Recovered, SegmentBegin
 from dledger.store.segment import SegmentFiles
 
 
@@ -44,6 +44,8 @@ class SegmentLog:
         self._end_pos = recovered.end_pos
         self._last_chain = recovered.last_chain
         self._segments = list(recovered.segments)  # from where the next recovery may begin
+        # Entries of magic 3, from the last one before these segments on.
+        self._configurations = list(recovered.configuration_indexes)
         self._epoch = 0
         self._committed = BEFORE_FIRST_INDEX
         self._unchecked_through = BEFORE_FIRST_INDEX
@@ -89,6 +91,13 @@ class SegmentLog:
         """Length of the data files: what the files say, whatever was configured."""
         return self._data.segment_bytes
 
+    @property
+    def configuration_indexes(self) -> list[int]:
+        """Entries of magic 3 in ascending order: the last one that was not looked for, and all
+        behind it.
+        """
+        return list(self._configurations)
+
     def term_runs(self) -> list[TermRun]:
         """The runs of equal terms."""
         return list(self._view.runs(self.first_index, self.last_index))
@@ -129,6 +138,8 @@ class SegmentLog:
                 self._data.write(run, pos)
             self._index.write(placed.index_units, first * UNIT_BYTES)
         self._note_segments(placed.index_units, first, len(bodies), placed.end_pos)
+        if magic == CONFIGURATION:
+            self._configurations += range(first, first + len(bodies))
         self._view.extend(term, len(bodies))
         self._end_pos = placed.end_pos
         self._last_chain = placed.last_chain
@@ -166,6 +177,10 @@ class SegmentLog:
             self._index.write(facts.index_units, facts.first_index * UNIT_BYTES)
         count = facts.last_index - facts.first_index + 1
         self._note_segments(facts.index_units, facts.first_index, count, facts.end_pos)
+        if CONFIGURATION in (kinds := magics(facts.index_units)):
+            self._configurations += [
+                facts.first_index + at for at in range(count) if kinds[at] == CONFIGURATION
+            ]
         runs = facts.term_runs
         for at, run in enumerate(runs):
             end = runs[at + 1].first_index if at + 1 < len(runs) else facts.last_index + 1
@@ -238,6 +253,8 @@ class SegmentLog:
         self._last_chain = chain
         while len(self._segments) > 1 and self._segments[-1].first_index > index:
             self._segments.pop()
+        while self._configurations and self._configurations[-1] > index:
+            self._configurations.pop()
         self._epoch += 1
 
     def discard_before(self, index: int) -> None:
@@ -272,6 +289,7 @@ class SegmentLog:
         self._begin_pos = pos
         while len(self._segments) > 1 and self._segments[0].pos < pos:
             self._segments.pop(0)
+        self._configurations = [found for found in self._configurations if found >= high]
 
     def _truncate_index(self, index: int) -> None:
         """Zero the units behind `index`. No sync: recovery compares them with the data."""

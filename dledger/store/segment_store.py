@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dledger.core.hard_state import HardState
 from dledger.core.standing import Standing
+from dledger.entry import BEFORE_FIRST_INDEX
 from dledger.errors import DiskFailed, InvariantBroken
 from dledger.store.discarded_files import DiscardedFiles
 from dledger.store.hard_state_file import StoreRecord
@@ -217,6 +218,10 @@ class SegmentStore(SegmentLog):
         segments = self._segments
         while len(segments) > 1 and segments[1].first_index <= min(committed, index_through + 1):
             segments.pop(0)
+        changes = self._configurations
+        while len(changes) > 1 and changes[1] < segments[0].first_index:
+            changes.pop(0)
+        last_change = changes[0] if changes and changes[0] < segments[0].first_index else None
         term, vote = self._record.term, self._record.voted_for
         if hard_state is not None:
             term, vote = hard_state.term, hard_state.voted_for
@@ -231,6 +236,7 @@ class SegmentStore(SegmentLog):
             begin_pos=self._begin_pos,
             scan_pos=segments[0].pos,
             scan_index=segments[0].first_index,
+            configuration_index=BEFORE_FIRST_INDEX if last_change is None else last_change,
         )
 
     def _settle(self) -> None:

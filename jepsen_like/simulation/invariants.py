@@ -10,10 +10,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
+from dledger.core.configuration import Configuration
+from dledger.core.configuration_codec import NumberedConfiguration
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
 from dledger.core.replica import Replica
 from dledger.messages import Message, PushRequest, PushResponse, VoteRequest, VoteResponse
+from jepsen_like.simulation.group_history import GroupHistory, founding, is_quorum
 
 
 class InvariantViolated(Exception):
@@ -61,9 +64,9 @@ class Witness:
 class Invariants:
     """The global history, and the checks of each node's steps against it."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], began_with: Configuration | None = None) -> None:
         self.witnesses = {name: Witness(name) for name in names}
-        self.quorum = len(names) // 2 + 1
+        self.groups = GroupHistory(began_with or founding(names))
         self.committed: list[int] = []  # chain sum of every entry known committed, by index
         self._commit_terms: list[int] = []  # the term in which each of them was committed
         self._sums: list[int] = []  # the machine's sum after each applied entry, by index
@@ -119,8 +122,16 @@ class Invariants:
 
     # --- a node's log and disk --------------------------------------------------------------------
 
-    def written(self, name: str, first: int, term_chains: Sequence[tuple[int, int]]) -> None:
-        """Entries were written from `first` on: (term, chain sum) of each."""
+    def written(
+        self,
+        name: str,
+        first: int,
+        term_chains: Sequence[tuple[int, int]],
+        changes: Sequence[tuple[int, NumberedConfiguration]] = (),
+    ) -> None:
+        """Entries were written from `first` on: (term, chain sum) of each, and the changes of the
+        group among them.
+        """
         chains = self.witnesses[name].chains
         if first != len(chains):
             raise InvariantViolated(
@@ -132,6 +143,8 @@ class Invariants:
                     "log matching", f"{name} has another entry {index} of term {term}"
                 )
             chains.append(chain)
+        for index, change in changes:
+            self.groups.seen(index, chains[index], change)
 
     def created(self, name: str, term: int, index: int) -> None:
         """A leader made a new entry: nobody did so before it."""
@@ -165,9 +178,15 @@ class Invariants:
             witness.synced_promise = promise
 
     def recovered(
-        self, name: str, term_chains: Sequence[tuple[int, int]], promise: HardState
+        self,
+        name: str,
+        term_chains: Sequence[tuple[int, int]],
+        promise: HardState,
+        changes: Sequence[tuple[int, NumberedConfiguration]] = (),
     ) -> None:
-        """A node came back after a crash: (term, chain sum) of all its entries, and its record."""
+        """A node came back after a crash: (term, chain sum) of all its entries, its record, and
+        the changes of the group in its log.
+        """
         witness = self.witnesses[name]
         for index, (term, chain) in enumerate(term_chains):
             # An entry may be new: the power went right behind its write.
@@ -178,6 +197,8 @@ class Invariants:
                     "that nobody wrote",
                 )
         chains = [chain for _, chain in term_chains]
+        for index, change in changes:
+            self.groups.seen(index, chains[index], change)
         kept = witness.synced_index
         if kept >= len(chains) or (kept >= 0 and chains[kept] != witness.chains[kept]):
             raise InvariantViolated(
@@ -255,9 +276,9 @@ class Invariants:
         if state.role is not witness.role:
             witness.role = state.role
             if state.role is Role.LEADER:
-                self._elected(witness, state.term)
+                self._elected(witness, state.term, state.committed)
         if state.role is Role.LEADER and self._leaders.get(state.term) != name:
-            self._elected(witness, state.term)
+            self._elected(witness, state.term, state.committed)
         last = len(witness.chains) - 1
         if replica.view.last_index != last:
             raise InvariantViolated(
@@ -279,6 +300,12 @@ class Invariants:
                 f"{name} counts {state.durable}, its disk has {witness.synced_index}",
             )
         self.check_committed(name, state.committed)
+        in_force = self.groups.in_force(witness.chains, state.committed).index
+        if state.membership.index != in_force:
+            raise InvariantViolated(
+                "committed configurations are in force",
+                f"{name} goes by configuration {state.membership.index}, not by {in_force}",
+            )
         self._check_standing(witness, replica)
 
     def lease(self, name: str, term: int, until_s: float, now_s: float) -> None:
@@ -294,7 +321,7 @@ class Invariants:
                 "reads are answered", f"{name} has left a read waiting for {now - oldest:.3f} s"
             )
 
-    def _elected(self, witness: Witness, term: int) -> None:
+    def _elected(self, witness: Witness, term: int, committed: int) -> None:
         # Nor does a leader of an older term harm a lease: it commits nothing.
         for name, (lease_term, until_s) in self._leases.items():
             if name != witness.name and lease_term < term and until_s > self._now_s:
@@ -314,7 +341,8 @@ class Invariants:
                 "one vote a term", f"{witness.name} leads term {term}, its vote went to {vote}"
             )
         voters = [w.name for w in self.witnesses.values() if w.votes.get(term) == witness.name]
-        if len(voters) < self.quorum:
+        group = self.groups.in_force(witness.chains, committed).configuration
+        if not is_quorum(group, voters):
             raise InvariantViolated(
                 "leaders have a quorum's votes",
                 f"{witness.name} leads term {term} by the votes of {voters}",
@@ -340,7 +368,7 @@ class Invariants:
                 "commits never go back",
                 f"{witness.name} goes from {witness.committed} to {index}",
             )
-        witness.committed = index
+        before, witness.committed = witness.committed, index
         known = min(index, len(self.committed) - 1)
         if known >= 0 and witness.chains[known] != self.committed[known]:
             raise InvariantViolated(
@@ -349,20 +377,24 @@ class Invariants:
             )
         if index < len(self.committed):
             return
-        self._check_quorum(witness, index)
+        self._check_quorum(witness, before, index)
         self.committed.extend(witness.chains[len(self.committed) : index + 1])
         self._commit_terms += [witness.term] * (len(self.committed) - len(self._commit_terms))
 
-    def _check_quorum(self, witness: Witness, index: int) -> None:
+    def _check_quorum(self, witness: Witness, before: int, index: int) -> None:
         """The first to commit: a quorum of disks must have it, counted from outside."""
-        chain = witness.chains[index]
-        holders = [
-            other.name for other in self.witnesses.values() if self._holds(other, index, chain)
-        ]
-        if len(holders) < self.quorum:
+
+        def holders(at: int) -> list[str]:
+            return [
+                other.name
+                for other in self.witnesses.values()
+                if self._holds(other, at, witness.chains[at])
+            ]
+
+        if not self.groups.decides(witness.chains, before, index, holders):
             raise InvariantViolated(
                 "committed is durable on a quorum",
-                f"{witness.name} commits {index}, which is on the disks of {holders}",
+                f"{witness.name} commits {index}, which is on the disks of {holders(index)}",
             )
 
     def _holds(self, witness: Witness, index: int, chain: int) -> bool:

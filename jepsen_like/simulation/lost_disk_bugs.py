@@ -10,11 +10,9 @@ from dledger.core.leader_elector import LeaderElector
 from dledger.core.standing import Standing
 from dledger.messages import PushResponse, VoteRequest, VoteResponse
 from dledger.store.standing_file import StandingFile
-from jepsen_like.simulation.planting import Replacement
-from jepsen_like.simulation.planting import bug as _bug
+from jepsen_like.simulation.seeded_bug import Replacement, SeededBug
 
 
-@_bug("wiped-member-votes", "a member whose folder was emptied votes as if nothing had happened")
 def _wiped_member_votes() -> list[Replacement]:
     def pre_vote(self: LeaderElector, request: VoteRequest, now: float) -> VoteResponse:
         self._state.sole_other = "anybody"
@@ -31,7 +29,6 @@ def _wiped_member_votes() -> list[Replacement]:
     ]
 
 
-@_bug("wiped-member-counts", "a leader counts what a member has that may have lost promises")
 def _wiped_member_counts() -> list[Replacement]:
     answered = EntryHandler._answer
 
@@ -41,7 +38,6 @@ def _wiped_member_counts() -> list[Replacement]:
     return [Replacement(EntryHandler, "_answer", answer)]
 
 
-@_bug("proof-without-a-commit", "a wiped member is proven by a log that no quorum has")
 def _proof_without_a_commit() -> list[Replacement]:
     def holds(self: Admission, goal: Any) -> bool:
         return bool(goal.term == self._state.term and self._state.durable >= 0)
@@ -49,9 +45,32 @@ def _proof_without_a_commit() -> list[Replacement]:
     return [Replacement(Admission, "_holds", holds)]
 
 
-@_bug("mark-lost-in-a-power-cut", "the mark of an emptied folder is written behind its record")
 def _mark_lost_in_a_power_cut() -> list[Replacement]:
     def set_standing(self: StandingFile, standing: Standing) -> None:
         self.standing = standing
 
     return [Replacement(StandingFile, "set", set_standing)]
+
+
+LOST_DISK_BUGS = (
+    SeededBug(
+        "wiped-member-votes",
+        "a member whose folder was emptied votes as if nothing had happened",
+        _wiped_member_votes,
+    ),
+    SeededBug(
+        "wiped-member-counts",
+        "a leader counts what a member has that may have lost promises",
+        _wiped_member_counts,
+    ),
+    SeededBug(
+        "proof-without-a-commit",
+        "a wiped member is proven by a log that no quorum has",
+        _proof_without_a_commit,
+    ),
+    SeededBug(
+        "mark-lost-in-a-power-cut",
+        "the mark of an emptied folder is written behind its record",
+        _mark_lost_in_a_power_cut,
+    ),
+)

@@ -7,37 +7,42 @@ whose append is answered how) is the runtime's own code.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from dledger.batches import Batches
-from dledger.core.entry_handler import Accepted, NoopEntry, Truncation, Write
+from dledger.change_errors import ChangeRefused
+from dledger.core.configuration_change import Change, Transition
+from dledger.core.entry_handler import (
+    Accepted,
+    ConfigurationEntry,
+    NoopEntry,
+    Truncation,
+    Write,
+)
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
 from dledger.core.replica import Messages, Outgoing, Replica
-from dledger.entry import NO_TERM, Body, Magic, decode_header
+from dledger.entry import Body, Magic
 from dledger.errors import Discarded, InvariantBroken, LeaderKept, Rejected
 from dledger.log_writer import LogWriter
 from dledger.messages import Message, Phase, PushRequest, PushResponse
 from dledger.pending import Done, Outcome, PendingAppends
 from dledger.push_check import PushCheck
 from dledger.session_clock import SessionClock
-from dledger.store.batch import verify_batch
 from dledger.store.log_store import SyncWork
 from dledger.store.segment_store import SegmentStore
 from jepsen_like.simulation.clients import History
 from jepsen_like.simulation.coverage import Coverage
 from jepsen_like.simulation.event_loop import EventLoop
-from jepsen_like.simulation.invariants import Invariants
+from jepsen_like.simulation.invariants import Invariants, InvariantViolated
 from jepsen_like.simulation.machine import SumMachine
 from jepsen_like.simulation.session_history import SessionFold
 from jepsen_like.simulation.swarm import Swarm
 from jepsen_like.simulation.trace import Trace
 from jepsen_like.simulation.virtual_network import VirtualNetwork
-
-# Read from the store in one go: more than any simulated segment holds.
-READ_BYTES = 1 << 20
+from jepsen_like.simulation.written_log import log_changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,14 @@ class SessionCall(NamedTuple):
     done: Done
 
 
+class ChangeCall(NamedTuple):
+    """What an operator asks: changes of the group, or (none) the end of a joint phase."""
+
+    changes: Sequence[Change]
+    transition: Transition
+    expected: int | None
+
+
 @dataclass(slots=True)
 class Arrivals:
     """What came in since the last turn."""
@@ -71,34 +84,13 @@ class Arrivals:
     appends: list[tuple[list[int], list[Body]]]
     session_calls: list[SessionCall]
     transfers: list[str | None]
+    changes: list[ChangeCall]
     forgets: int = 0
 
     @staticmethod
     def none() -> Arrivals:
         """Nothing came in."""
-        return Arrivals([], [], [], [], [], [], [])
-
-
-def term_chains(raw: bytes) -> list[tuple[int, int]]:
-    """Term and chain sum of every entry of a run of whole, adjacent entries."""
-    found: list[tuple[int, int]] = []
-    at = 0
-    while at < len(raw):
-        header = decode_header(raw, at)
-        found.append((header.term, header.chain_crc))
-        at += header.size
-    return found
-
-
-def log_chains(store: SegmentStore) -> list[tuple[int, int]]:
-    """Term and chain sum of every entry of a store. Raises BatchInvalid if one is broken."""
-    found: list[tuple[int, int]] = []
-    while (first := len(found)) <= store.last_index:
-        raw = store.read(first, store.last_index, READ_BYTES)
-        term, chain = found[-1] if found else (NO_TERM, 0)
-        verify_batch(raw, first, chain, term)
-        found += term_chains(raw)
-    return found
+        return Arrivals([], [], [], [], [], [], [], [])
 
 
 class NodeProcess:
@@ -152,6 +144,8 @@ class NodeProcess:
             self._transfer(target, now)
         for _ in range(arrivals.forgets):
             self._forget_leader()
+        for change in arrivals.changes:
+            self._change(change)
         replica.tick(now)
         self._carry_out_writes()
         self._apply()
@@ -162,6 +156,7 @@ class NodeProcess:
         self._begin_sync()
         messages = replica.take_messages(now)
         self._take_read_outcomes(messages)
+        self._note_decided(messages)
         self._around.invariants.reads_end(
             self.name, self._open_reads.values(), now, replica.config.read_wait_s
         )
@@ -205,6 +200,9 @@ class NodeProcess:
         if isinstance(write, NoopEntry):
             self._append(write.term, Magic.NOOP, [b""], write.index)
             return
+        if isinstance(write, ConfigurationEntry):
+            self._append(write.term, Magic.CONFIGURATION, [write.body], write.index)
+            return
         if isinstance(write, Truncation):
             self._around.coverage.count("truncations")
             invariants.truncated(self.name, write.index)
@@ -213,14 +211,13 @@ class NodeProcess:
             self._around.coverage.count("resent pushes cut")
         self._writer.carry_out(write)
         if isinstance(write, Accepted):
-            invariants.written(
-                self.name, write.first, self._chains(write.first, self.store.last_index)
-            )
+            self._tell_written(write.first, self.store.last_index)
 
-    def _chains(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Term and chain sum of entries first..last."""
+    def _tell_written(self, first: int, last: int) -> None:
         store = self.store
-        return [(store.term_at(index), store.chain_at(index)) for index in range(first, last + 1)]
+        chains = [(store.term_at(at), store.chain_at(at)) for at in range(first, last + 1)]
+        changes = log_changes(store, first, last)
+        self._around.invariants.written(self.name, first, chains, changes)
 
     def _append(self, term: int, magic: Magic, bodies: list[Body], first: int) -> None:
         invariants = self._around.invariants
@@ -229,7 +226,7 @@ class NodeProcess:
         last = self._writer.append(term, magic, bodies, first)
         if self.store.end_pos // self._around.swarm.segment_bytes > segment:
             self._around.coverage.count("segment rolls")
-        invariants.written(self.name, first, self._chains(first, last))
+        self._tell_written(first, last)
 
     def _begin_sync(self) -> None:
         store = self.store
@@ -338,6 +335,33 @@ class NodeProcess:
         except Rejected:
             self._around.coverage.count("refused transfers")
 
+    def _change(self, call: ChangeCall) -> None:
+        """An operator asks to change the group."""
+        try:
+            if call.changes:
+                self.replica.propose_change(call.changes, call.transition, call.expected)
+            else:
+                self.replica.propose_leave()
+        except ChangeRefused:
+            self._around.coverage.count("refused changes")
+        except Rejected:
+            self._around.coverage.count("changes asked of others than the leader")
+        else:
+            self._around.coverage.count("proposed changes")
+
+    def _note_decided(self, messages: Messages) -> None:
+        """Count what members did; a change that is void is one that no leader should have made."""
+        for index, refusal in messages.changes:
+            if refusal is not None:
+                raise InvariantViolated(
+                    "changes follow one another", f"{self.name}: the change {index}: {refusal}"
+                )
+        membership = self.replica.state.membership
+        if messages.changes and self.replica.state.role is Role.LEADER:
+            coverage = self._around.coverage
+            coverage.count("changes in force", len(messages.changes))
+            coverage.count("joint phases", membership.configuration.is_joint)
+
     def _forget_leader(self) -> None:
         try:
             self.replica.forget_leader()
@@ -385,6 +409,8 @@ class NodeProcess:
             coverage.count("elections")
         elif state.role is Role.CANDIDATE and role_before is Role.FOLLOWER:
             coverage.count("members told to stand")
+        elif role_before is Role.LEADER and not state.votes:
+            coverage.count("leaders removed")
         elif role_before is Role.LEADER:
             silence = state.term == term_before
             coverage.count(f"leaders deposed by {'silence' if silence else 'a higher term'}")

@@ -7,7 +7,8 @@ bug is planted in this process only, and only while a run lasts: nothing in the 
 from __future__ import annotations
 
 from collections import deque
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from dledger.core.entry_handler import EntryHandler, Truncation
@@ -20,6 +21,7 @@ from dledger.core.ledger_view import LedgerView
 from dledger.core.member_reads import MemberReads
 from dledger.core.member_state import MemberState
 from dledger.core.open_reads import OpenReads
+from dledger.core.quorum import Majority, VoteOutcome
 from dledger.core.quorum_ack_checker import QuorumAckChecker
 from dledger.core.read_index import ReadIndex, ReadReady, _Waiting
 from dledger.core.replica import Outgoing, Replica
@@ -37,13 +39,39 @@ from dledger.session_table import FrozenSession, SessionTable, Verdict
 from dledger.store import walk
 from dledger.store.segment_store import SegmentStore
 from dledger.store.sync_work import SegmentSyncWork
-from jepsen_like.simulation import lost_disk_bugs
-from jepsen_like.simulation.planting import Replacement, planted, seeded_bugs
-from jepsen_like.simulation.planting import bug as _bug
+from jepsen_like.simulation.lost_disk_bugs import LOST_DISK_BUGS
+from jepsen_like.simulation.membership_bugs import MEMBERSHIP_BUGS
+from jepsen_like.simulation.seeded_bug import Replacement, SeededBug
 from jepsen_like.simulation.virtual_clock import ROUNDING_S, VirtualClock
 from jepsen_like.simulation.virtual_disk import VirtualDisk
 
-__all__ = ["Replacement", "lost_disk_bugs", "planted", "seeded_bugs"]
+_BUGS: dict[str, SeededBug] = {bug.name: bug for bug in (*MEMBERSHIP_BUGS, *LOST_DISK_BUGS)}
+
+
+def _bug(name: str, what: str) -> Callable[[Callable[[], list[Replacement]]], None]:
+    def enter(replacements: Callable[[], list[Replacement]]) -> None:
+        _BUGS[name] = SeededBug(name, what, replacements)
+
+    return enter
+
+
+def seeded_bugs() -> dict[str, SeededBug]:
+    """All bugs, by name."""
+    return dict(_BUGS)
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """Plant one bug in this process. Raises KeyError for a name that is none."""
+    replacements = _BUGS[name].replacements()
+    before = [getattr(owner, attribute) for owner, attribute, _ in replacements]
+    for owner, attribute, value in replacements:
+        setattr(owner, attribute, value)
+    try:
+        yield
+    finally:
+        for (owner, attribute, _), value in zip(replacements, before, strict=True):
+            setattr(owner, attribute, value)
 
 
 # --- elections ----------------------------------------------------------------------------------
@@ -84,20 +112,31 @@ def _vote_twice() -> list[Replacement]:
 def _votes_counted() -> list[Replacement]:
     def count(self: LeaderElector, voter: str, granted: bool) -> None:
         if granted:
-            self._granted.add(f"{voter} {len(self._granted)}")
+            self._granted[f"{voter} {len(self._granted)}"] = True
 
-    return [Replacement(LeaderElector, "count", count)]
+    def won(self: LeaderElector) -> bool:
+        return 2 * len(self._granted) > len(self._state.membership.voting_members)
+
+    return [
+        Replacement(LeaderElector, "count", count),
+        Replacement(LeaderElector, "won", property(won)),
+    ]
 
 
 @_bug("half-is-a-quorum", "half of an even group, or less than half of an odd one, decides")
 def _half_is_a_quorum() -> list[Replacement]:
-    made = MemberState.__init__
+    made = Majority.__init__
 
-    def make(self: MemberState, *arguments: Any) -> None:
-        made(self, *arguments)
-        self.quorum = max(1, len(self.voters) // 2)
+    def make(self: Majority, voters: Iterable[str]) -> None:
+        made(self, voters)
+        self._place = len(self.voters) - max(1, len(self.voters) // 2)
 
-    return [Replacement(MemberState, "__init__", make)]
+    def outcome(self: Majority, votes: Mapping[str, bool]) -> VoteOutcome:
+        granted = sum(votes[voter] for voter in self.voters & votes.keys())
+        won = granted >= max(1, len(self.voters) // 2)
+        return VoteOutcome.WON if won else VoteOutcome.PENDING
+
+    return [Replacement(Majority, "__init__", make), Replacement(Majority, "outcome", outcome)]
 
 
 @_bug("log-check-skipped", "a candidate with a shorter log gets votes (Raft 5.4.1)")
@@ -112,7 +151,7 @@ def _log_check_skipped() -> list[Replacement]:
 def _candidate_in_a_hurry() -> list[Replacement]:
     def ask(self: Replica, *, pre: bool) -> None:
         request = self.elector.request(pre=pre)
-        self._outgoing.extend(Outgoing(peer, request) for peer in self.state.others)
+        self._outgoing.extend(Outgoing(peer, request) for peer in self.state.other_voters)
 
     return [Replacement(Replica, "_ask_for_votes", ask)]
 
@@ -123,7 +162,7 @@ def _candidate_in_a_hurry() -> list[Replacement]:
 @_bug("commit-older-term", "an entry of an older term commits by counting (Raft figure 8)")
 def _commit_older_term() -> list[Replacement]:
     def committed(self: QuorumAckChecker, view: LedgerView) -> int | None:
-        index = sorted(self._acked.values(), reverse=True)[self._quorum - 1]
+        index = self._quorum.committed_index(self._acked)
         return index if index >= 0 else None
 
     return [Replacement(QuorumAckChecker, "committed", committed)]
@@ -145,7 +184,7 @@ def _leader_counts_its_cache() -> list[Replacement]:
 
     def propose(self: Replica, count: int) -> tuple[int, int]:
         first, term = extended(self, count)
-        self._acknowledge(self.state.self_id, first + count - 1)
+        self._acknowledge(self.state.self_id, first + count - 1, self._heartbeat_at)
         return first, term
 
     return [Replacement(Replica, "propose", propose)]

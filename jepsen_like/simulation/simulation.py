@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dledger.core.member_state import Role
+from dledger.core.configuration import Configuration
 from dledger.entry import Entry, decode_entries
 from dledger.errors import DLedgerError
 from jepsen_like.simulation.chance import Chance
+from jepsen_like.simulation.churn import Churn
 from jepsen_like.simulation.clients import History, Told
 from jepsen_like.simulation.coverage import Coverage
 from jepsen_like.simulation.event_loop import EventLoop
 from jepsen_like.simulation.faults import Faults
+from jepsen_like.simulation.group_history import founding
 from jepsen_like.simulation.invariants import Invariants, InvariantViolated
-from jepsen_like.simulation.node_process import READ_BYTES, Surroundings
+from jepsen_like.simulation.node_process import Surroundings
 from jepsen_like.simulation.session_workload import SessionWorkload
 from jepsen_like.simulation.swarm import Swarm
 from jepsen_like.simulation.trace import Trace
@@ -21,6 +23,7 @@ from jepsen_like.simulation.virtual_network import VirtualNetwork
 from jepsen_like.simulation.virtual_node import VirtualNode
 from jepsen_like.simulation.wipes import Wipes
 from jepsen_like.simulation.workload import Workload
+from jepsen_like.simulation.written_log import READ_BYTES
 
 # What a healed group may take until it leads, commits and agrees: a few rounds of split votes, each
 # of at most two election timeouts, and the time to work off what slow disks left behind.
@@ -46,18 +49,26 @@ class Simulation:
 
     def __init__(self, swarm: Swarm, trace: Trace | None = None) -> None:
         loop = EventLoop()
-        names = [f"n{number}" for number in range(swarm.nodes)]
+        names = [f"n{number}" for number in range(swarm.nodes + swarm.churn.spares)]
+        began_with = founding(names[: swarm.nodes])
         network = VirtualNetwork(loop, swarm.network, Chance(swarm.seed, "network"))
         self.coverage = Coverage()
         self._around = Surroundings(
-            swarm, loop, network, Invariants(names), History(), self.coverage, trace
+            swarm, loop, network, Invariants(names, began_with), History(), self.coverage, trace
         )
         self._around.invariants.in_doubt.update(names)  # all begin with an empty folder
-        self._nodes = [VirtualNode(name, names, self._around) for name in names]
+        # A spare knows nobody until it is added.
+        self._nodes = [
+            VirtualNode(
+                name, began_with if name in began_with.members else Configuration(), self._around
+            )
+            for name in names
+        ]
         for node in self._nodes:
             network.add(node.name, node)
         self._workload = Workload(self._nodes, self._around)
         self._session_workload = SessionWorkload(self._nodes, self._around)
+        self._churn = Churn(self._nodes, self._around)
         self._faults = Faults(self._nodes, self._around, swarm.fault_seconds)
         self._wipes = Wipes(self._nodes, self._around, swarm.fault_seconds)
         self._loop = loop
@@ -75,6 +86,7 @@ class Simulation:
                 node.start()
             self._workload.start()
             self._session_workload.start()
+            self._churn.start()
             self._faults.start()
             self._wipes.start()
             self._loop.run_until(self._swarm.fault_seconds)
@@ -102,6 +114,7 @@ class Simulation:
             self._around.trace.note(self._loop.now, "-", "everything is put right")
         self._workload.stop()
         self._session_workload.stop()
+        self._churn.stop()
         style = self._around.network.style
         self._around.network.style = replace(
             style,
@@ -121,6 +134,7 @@ class Simulation:
         probes: list[int] = []
         while self._loop.now < give_up_s:
             self._loop.run_until(self._loop.now + timeout_s * LOOK_EVERY)
+            self._churn.end_joint_phases()
             if self._probe_acknowledged(probes) and self._agreed():
                 return
         raise InvariantViolated("progress after healing", f"no agreement within {bound_s:.1f} s")
@@ -135,30 +149,44 @@ class Simulation:
             probes += self._workload.append_to(leaders[0], 1)
         return False
 
+    def _members(self) -> list[VirtualNode]:
+        """Who belongs to the group now, the leader first; nobody while not exactly one leads."""
+        leaders = self._workload.leaders()
+        if len(leaders) != 1 or leaders[0].process is None:
+            return []
+        group = leaders[0].process.replica.state.membership.configuration
+        if group.is_joint:
+            return []
+        others = [node for node in self._nodes if node.name in group.members - {leaders[0].name}]
+        return [leaders[0], *others]
+
     def _agreed(self) -> bool:
-        states = [node.process.replica.state for node in self._nodes if node.process is not None]
-        ends = {node.process.store.last_index for node in self._nodes if node.process is not None}
-        applied = {state.applied for state in states}
+        members = self._members()
+        processes = [node.process for node in members if node.process is not None]
+        ends = {process.store.last_index for process in processes}
+        applied = {process.replica.state.applied for process in processes}
         return (
-            len(states) == len(self._nodes)
-            and sum(state.role is Role.LEADER for state in states) == 1
-            and len(applied) == 1
-            and applied == ends
-            and all(state.proven for state in states)
+            bool(members)
+            and len(processes) == len(members)
+            and applied == ends == {max(ends)}
+            and all(process.replica.state.proven for process in processes)
         )
 
     def _compare(self) -> None:
         """The stores hold the same bytes, and clients were told the truth about them."""
-        logs = [self._log(node) for node in self._nodes]
-        for node, log in zip(self._nodes, logs, strict=True):
+        members = self._members()
+        logs = [self._log(node) for node in members]
+        for node, log in zip(members, logs, strict=True):
             if log != logs[0]:
-                raise InvariantViolated("equal bytes", f"{node.name} differs from n0")
-        sums = {node.process.machine.sum for node in self._nodes if node.process is not None}
+                raise InvariantViolated(
+                    "equal bytes", f"{node.name} differs from {members[0].name}"
+                )
+        sums = {node.process.machine.sum for node in members if node.process is not None}
         if len(sums) != 1:
             raise InvariantViolated("machines agree", f"{len(sums)} different states at the end")
         entries: list[Entry] = [entry for run in logs[0] for entry in decode_entries(run)]
         self._around.history.check(entries)
-        folds = [node.process.sessions for node in self._nodes if node.process is not None]
+        folds = [node.process.sessions for node in members if node.process is not None]
         self._around.history.sessions.check(folds, entries)
 
     @staticmethod

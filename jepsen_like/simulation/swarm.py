@@ -73,6 +73,14 @@ class LeadershipStyle:
 
 
 @dataclass(frozen=True, slots=True)
+class ChurnStyle:
+    """How the group changes."""
+
+    change_every_s: float
+    spares: int  # nodes that belong to nobody at first, each with an empty disk and a new name
+
+
+@dataclass(frozen=True, slots=True)
 class Swarm:
     """Everything that distinguishes one run from another."""
 
@@ -85,6 +93,7 @@ class Swarm:
     faults: FaultStyle
     load: LoadStyle
     leadership: LeadershipStyle
+    churn: ChurnStyle
     turn_mean_s: float  # from the arrival of something to the turn that looks at it
     sync_mean_s: float
     slow_sync: float  # share of the syncs that take longer than an election
@@ -117,6 +126,7 @@ def swarm_of(seed: int, nodes: int | None = None, fault_seconds: float | None = 
             wrong_node=chance.choice((0.05, 0.3)),
         ),
         leadership=_leadership(Chance(seed, "leadership")),
+        churn=_churn(Chance(seed, "churn")),
         turn_mean_s=chance.choice((0.000_05, 0.000_5, 0.005)),
         sync_mean_s=chance.choice((0.000_3, 0.003, 0.03)),
         slow_sync=chance.choice((0.0, 0.0, 0.02, 0.3)),
@@ -144,6 +154,11 @@ def _leadership(chance: Chance) -> LeadershipStyle:
         clock_spread=drift if drift is not None else 0.2,
         member_reads=chance.choice((0.0, 0.3, 0.9)),
     )
+
+
+def _churn(chance: Chance) -> ChurnStyle:
+    every_s = chance.choice((NEVER, NEVER, 0.3, 1.0, 3.0))
+    return ChurnStyle(every_s, 0 if every_s == NEVER else chance.choice((0, 1, 2, 3)))
 
 
 def _network(chance: Chance) -> NetworkStyle:

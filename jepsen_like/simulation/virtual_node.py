@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dledger.batches import Batches
+from dledger.core.configuration import Configuration
 from dledger.core.replica import Replica, ReplicaConfig
-from dledger.entry import Body
+from dledger.entry import BLANK_BYTES, HEADER_BYTES, Body
 from dledger.errors import DiskFailed
 from dledger.messages import Message
+from dledger.recovered_membership import recovered_membership
 from dledger.store.log_store import SyncWork
 from dledger.store.open_store import open_store
 from dledger.store.store_config import StoreConfig
@@ -14,13 +16,14 @@ from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.invariants import InvariantViolated
 from jepsen_like.simulation.node_process import (
     Arrivals,
+    ChangeCall,
     NodeProcess,
     SessionCall,
     Surroundings,
-    log_chains,
 )
 from jepsen_like.simulation.virtual_clock import VirtualClock
 from jepsen_like.simulation.virtual_disk import PowerCut, VirtualDisk
+from jepsen_like.simulation.written_log import log_chains, log_changes
 
 GROUP = "simulation"
 FOLDER = "/data"
@@ -39,7 +42,7 @@ MOST_STEPS_TO_POWER_CUT = 25
 class VirtualNode:
     """Starts, stops, pauses and turns one process in virtual time."""
 
-    def __init__(self, name: str, voters: list[str], around: Surroundings) -> None:
+    def __init__(self, name: str, began_with: Configuration, around: Surroundings) -> None:
         swarm = around.swarm
         self.name = name
         self.disk = VirtualDisk(Chance(swarm.seed, f"disk of {name}"))
@@ -52,11 +55,12 @@ class VirtualNode:
         leadership = swarm.leadership
         self._config = ReplicaConfig(
             name,
-            voters,
+            began_with,
             swarm.election_timeout_s,
             swarm.heartbeat_interval_s,
             leadership.max_clock_drift,
             leadership.preferred_leader,
+            swarm.segment_bytes - HEADER_BYTES - BLANK_BYTES,
         )
         clocks = Chance(swarm.seed, f"clock of {name}")
         # The ends of what is allowed, more often than not.
@@ -93,11 +97,20 @@ class VirtualNode:
             around.coverage.count("failed syncs")
             self.crash(power=True)
             return
-        around.invariants.recovered(self.name, log_chains(store), store.hard_state)
+        changes = log_changes(store, 0, store.last_index)
+        around.invariants.recovered(self.name, log_chains(store), store.hard_state, changes)
         batches = Batches(store, around.swarm.batch_bytes)
         random = self._elections.random
+        membership = recovered_membership(store, self._config.began_with)
         replica = Replica(
-            self._config, store.view(), store.hard_state, batches, random, now, store.standing
+            self._config,
+            store.view(),
+            store.hard_state,
+            batches,
+            random,
+            now,
+            membership,
+            store.standing,
         )
         self.process = NodeProcess(self.name, store, replica, batches, around)
         self.is_paused = False
@@ -189,6 +202,11 @@ class VirtualNode:
     def transfer_leadership(self, target: str | None) -> None:
         """An operator asks to hand leadership over; the node must be up."""
         self._arrivals.transfers.append(target)
+        self._wake()
+
+    def change(self, call: ChangeCall) -> None:
+        """An operator asks to change the group; the node must be up."""
+        self._arrivals.changes.append(call)
         self._wake()
 
     def forget_leader(self) -> None:
@@ -310,6 +328,8 @@ class VirtualNode:
             self.note(f"asked to read {ticket}")
         for target in arrivals.transfers:
             self.note(f"asked to hand over to {target or 'anybody'}")
+        for call in arrivals.changes:
+            self.note(f"asked to change {call}")
         if arrivals.forgets:
             self.note("asked to forget its leader")
 
@@ -317,7 +337,8 @@ class VirtualNode:
         state, view = process.replica.state, process.replica.view
         self.note(
             f"{state.role.name} t{state.term} vote={state.voted_for} end={view.last_index} "
-            f"dur={state.durable} com={state.committed} app={state.applied}"
+            f"dur={state.durable} com={state.committed} app={state.applied} "
+            f"group={state.membership.index}"
             f"{'' if state.proven else ' unproven'}"
         )
 
@@ -327,6 +348,6 @@ def describe(message: Message) -> str:
     fields = [
         f"{name}={value.name if hasattr(value, 'name') else value}"
         for name, value in message._asdict().items()
-        if name not in ("payload", "facts")
+        if name not in ("payload", "facts", "changes")
     ]
     return f"{type(message).__name__}({' '.join(fields)})"

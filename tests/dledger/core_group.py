@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from dledger.core.entry_handler import Write
+from dledger.core.configuration import Configuration
+from dledger.core.configuration_codec import NumberedConfiguration, decode_configuration
+from dledger.core.entry_handler import Accepted, ConfigurationEntry, Truncation, Write
 from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import LedgerView, TermRun
 from dledger.core.member_state import Role
+from dledger.core.membership import ChangeOutcome, Membership
 from dledger.core.replica import Outgoing, Replica, ReplicaConfig
 from dledger.core.standing import Standing
-from dledger.messages import Message
+from dledger.messages import Message, PushRequest
+from tests.dledger.configurations import configuration
 
 TIMEOUT_S = 0.5
 HEARTBEAT_S = 0.1
@@ -51,22 +55,31 @@ class Member:
         hard_state: HardState | None = None,
         batch: int = 100,
         now: float = 0.0,
+        began_with: Configuration | None = None,
+        changes: Mapping[int, NumberedConfiguration] | None = None,
         standing: Standing = Standing.PROVEN,
         share: float = 0.5,
     ) -> None:
         last_term = terms[-1] if terms else 0
         self.name = name
+        began_with = configuration(voters) if began_with is None else began_with
+        self.changes = dict(changes or {})  # in its log, by index
+        membership = Membership(began_with)
+        for index, change in sorted(self.changes.items()):
+            membership.appended(index, change)
         self.replica = Replica(
-            ReplicaConfig(name, voters, TIMEOUT_S, HEARTBEAT_S),
+            ReplicaConfig(name, began_with, TIMEOUT_S, HEARTBEAT_S),
             view_of(terms),
             hard_state or HardState(last_term),
             EntriesAtOnce(batch),
             lambda: share,
             now,
+            membership,
             standing,
         )
         self.record_due: HardState | None = None
         self.written: list[Write] = []
+        self.decided: list[ChangeOutcome] = []
 
     @property
     def role(self) -> Role:
@@ -88,13 +101,30 @@ class Member:
         """Carry out what the core wants written; nothing of it is durable yet."""
         writes, record = self.replica.take_writes()
         self.written += writes
+        for write in writes:
+            if isinstance(write, Truncation):
+                self.changes = {at: c for at, c in self.changes.items() if at <= write.index}
+            elif isinstance(write, ConfigurationEntry):
+                self.changes[write.index] = decode_configuration(write.body)
+            elif isinstance(write, Accepted):
+                self.changes.update(c for c in write.push.changes if c[0] >= write.first)
         if record is not None:
             self.record_due = record
 
     def leaving(self, now: float) -> list[Outgoing]:
         """End a turn: what may leave."""
         self.take_writes()
-        return list(self.replica.take_messages(now).outgoing)
+        messages = self.replica.take_messages(now)
+        self.decided += messages.changes
+        return [Outgoing(peer, self._filled(message)) for peer, message in messages.outgoing]
+
+    def _filled(self, message: Message) -> Message:
+        """A push carries changes in its payload; here it carries them beside it."""
+        if not self.changes or not isinstance(message, PushRequest):
+            return message
+        covered = range(message.prev_index + 1, message.last_index + 1)
+        changes = tuple(c for c in sorted(self.changes.items()) if c[0] in covered)
+        return message._replace(changes=changes)
 
     def begin_sync(self) -> tuple[int, int, HardState | None]:
         """What a sync that begins now will have made durable."""
@@ -124,6 +154,24 @@ class Group:
 
     def __getitem__(self, name: str) -> Member:
         return self.members[name]
+
+    def join(self, name: str) -> Member:
+        """A member with an empty log, that knows nobody."""
+        self.names.append(name)
+        member = Member(name, [], batch=self.batch, now=self.now, began_with=Configuration())
+        self.members[name] = member
+        return member
+
+    def restart(self, name: str) -> Member:
+        """A member that forgot all but term, vote, log and changes, and what a sync covered."""
+        before = self[name]
+        state = before.replica.state
+        began_with = before.replica.config.began_with
+        hard_state = HardState(state.term, state.voted_for)
+        self.members[name] = Member(
+            name, [], before.log, hard_state, self.batch, self.now, began_with, before.changes
+        )
+        return self[name]
 
     def run(
         self,

@@ -17,6 +17,7 @@ from dledger.store.segment_store import SegmentStore
 from dledger.store.store_config import StoreConfig
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.virtual_disk import CrashStyle, VirtualDisk
+from tests.dledger.configurations import configuration
 from tests.dledger.core_group import HEARTBEAT_S, TIMEOUT_S
 
 CONFIG = StoreConfig(segment_bytes=4096, index_segment_bytes=320, max_body_bytes=500)
@@ -38,7 +39,7 @@ class StoredMember:
         self.store: SegmentStore = open_store(self.disk, "/base", CONFIG, "g", self.name)
         self.batches = Batches(self.store, MAX_BATCH_BYTES)
         self.replica = Replica(
-            ReplicaConfig(self.name, self._voters, TIMEOUT_S, HEARTBEAT_S),
+            ReplicaConfig(self.name, configuration(self._voters), TIMEOUT_S, HEARTBEAT_S),
             self.store.view(),
             self.store.hard_state,
             self.batches,

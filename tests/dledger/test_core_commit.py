@@ -1,6 +1,7 @@
 import pytest
 
 from dledger.core.member_state import Role
+from dledger.core.quorum import Majority
 from dledger.core.quorum_ack_checker import QuorumAckChecker
 from dledger.errors import InvariantBroken, NotLeader
 from dledger.messages import Message, Phase, PushRequest, PushResponse
@@ -10,7 +11,7 @@ FIVE = ["n0", "n1", "n2", "n3", "n4"]
 
 
 def test_an_older_entry_on_a_quorum_is_not_committed_by_counting() -> None:
-    tally = QuorumAckChecker(FIVE, quorum=3, term=4)
+    tally = QuorumAckChecker(Majority(FIVE), term=4)
     view = view_of([1, 2, 4])
     for voter in FIVE[:3]:
         tally.acknowledge(voter, 1)
@@ -97,7 +98,7 @@ def test_an_acknowledgement_of_an_earlier_leadership_counts_nothing() -> None:
 
 
 def test_an_old_acknowledgement_takes_nothing_back() -> None:
-    tally = QuorumAckChecker(["a", "b", "c"], quorum=2, term=1)
+    tally = QuorumAckChecker(Majority("abc"), term=1)
     view = view_of([1] * 10)
     tally.acknowledge("a", 9)
     assert tally.acknowledge("b", 7)
@@ -115,7 +116,7 @@ def test_an_old_acknowledgement_takes_nothing_back() -> None:
     ],
 )
 def test_the_commit_index_is_what_a_quorum_has(acked: list[int], committed: int | None) -> None:
-    tally = QuorumAckChecker(["a", "b", "c"], quorum=2, term=1)
+    tally = QuorumAckChecker(Majority("abc"), term=1)
     for voter, index in zip("abc", acked, strict=True):
         tally.acknowledge(voter, index)
     assert tally.committed(view_of([1] * 10)) == committed

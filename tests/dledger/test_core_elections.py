@@ -4,11 +4,19 @@ from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
 from dledger.core.replica import Outgoing
 from dledger.errors import InvariantBroken
-from dledger.messages import Heartbeat, HeartbeatResponse, VoteRequest, VoteResponse
+from dledger.messages import (
+    Heartbeat,
+    HeartbeatResponse,
+    Phase,
+    PushResponse,
+    VoteRequest,
+    VoteResponse,
+)
 from tests.dledger.core_group import TIMEOUT_S, Group, Member
 
 THREE = ["n0", "n1", "n2"]
 LATER = 2 * TIMEOUT_S
+PUSHED = PushResponse(5, Phase.APPEND, True, 3, 3)
 
 
 def votes(messages: list[Outgoing]) -> list[VoteResponse]:
@@ -258,13 +266,23 @@ def test_two_leaders_of_one_term_are_a_broken_invariant() -> None:
         member.replica.receive("n2", Heartbeat(1, -1, 1), 0.0)
 
 
-def test_messages_of_strangers_and_of_oneself_are_ignored() -> None:
+def test_answers_of_strangers_and_messages_of_oneself_are_ignored() -> None:
     member = Member("n0", THREE)
-    for sender in ("n9", "n0"):
-        member.replica.receive(sender, VoteRequest(5, 9, 4, pre=False), LATER)
+    member.replica.receive("n0", VoteRequest(5, 9, 4, pre=False), LATER)
+    for answer in (VoteResponse(5, False, False), HeartbeatResponse(5, 0), PUSHED):
+        member.replica.receive("n9", answer, LATER)
     assert (member.term, member.leaving(LATER)) == (0, [])
 
 
-def test_a_member_must_be_one_of_its_group() -> None:
-    with pytest.raises(InvariantBroken, match="n9 is not one of"):
-        Member("n9", THREE)
+def test_a_stranger_that_asks_for_a_vote_gets_one() -> None:
+    member = Member("n0", THREE)
+    member.replica.receive("n9", VoteRequest(5, 9, 4, pre=False), LATER)
+    member.sync(LATER)
+    assert member.leaving(LATER) == [("n9", VoteResponse(5, True, False))]
+
+
+def test_who_is_no_member_never_stands() -> None:
+    stranger = Member("n9", THREE)
+    for number in range(1, 9):
+        stranger.replica.tick(number * LATER)
+    assert (stranger.role, stranger.leaving(9 * LATER)) == (Role.FOLLOWER, [])

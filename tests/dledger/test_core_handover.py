@@ -14,6 +14,7 @@ from dledger.core.preferred_leader import (
 )
 from dledger.core.replica import Replica, ReplicaConfig
 from dledger.messages import Heartbeat, TimeoutNow, VoteRequest, VoteResponse
+from tests.dledger.configurations import configuration
 from tests.dledger.core_group import (
     HEARTBEAT_S,
     TIMEOUT_S,
@@ -36,7 +37,7 @@ def preferring_n0(size: int = 3) -> Group:
     group = Group([[] for _ in range(size)])
     for name, member in group.members.items():
         old = member.replica
-        config = ReplicaConfig(name, group.names, TIMEOUT_S, HEARTBEAT_S, None, "n0")
+        config = ReplicaConfig(name, configuration(group.names), TIMEOUT_S, HEARTBEAT_S, None, "n0")
         member.replica = Replica(
             config, old.view, old.state.hard_state, EntriesAtOnce(100), lambda: 0.5, 0.0
         )

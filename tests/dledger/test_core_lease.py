@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from dledger.core.hard_state import HardState
 from dledger.core.leader_lease import LeaderLease
 from dledger.core.member_state import Role
+from dledger.core.quorum import Majority
 from dledger.core.read_index import ReadReady
 from dledger.core.replica import Outgoing, Replica, ReplicaConfig
 from dledger.errors import LeaderKept
@@ -19,6 +20,7 @@ from dledger.messages import (
     VoteRequest,
     VoteResponse,
 )
+from tests.dledger.configurations import configuration
 from tests.dledger.core_group import HEARTBEAT_S, TIMEOUT_S, EntriesAtOnce, view_of
 
 THREE = ["n0", "n1", "n2"]
@@ -40,7 +42,7 @@ def sync(replica: Replica, now: float) -> None:
 def member(
     name: str = "n0", now: float = 0.0, drift: float | None = DRIFT, term: int = 0
 ) -> Replica:
-    config = ReplicaConfig(name, THREE, TIMEOUT_S, HEARTBEAT_S, drift)
+    config = ReplicaConfig(name, configuration(THREE), TIMEOUT_S, HEARTBEAT_S, drift)
     view, state = view_of([]), HardState(term)
     return Replica(config, view, state, EntriesAtOnce(9), lambda: 0.5, now)
 
@@ -122,7 +124,7 @@ def test_the_lease_counts_from_the_sending_and_not_from_the_answer() -> None:
 
 def test_the_lease_is_shorter_than_the_promise_by_what_two_clocks_may_differ() -> None:
     assert leader().lease is not None
-    lease = LeaderLease("n0", THREE, 2, max_drift=0.3)
+    lease = LeaderLease("n0", Majority(THREE), max_drift=0.3)
     lease.sent(1, 0.0)
     lease.confirm("n1", 1, 500)
     assert lease.until == pytest.approx(0.5 * 0.7 / 1.3)
@@ -137,7 +139,7 @@ def test_the_lease_is_shorter_than_the_promise_by_what_two_clocks_may_differ() -
 def test_no_two_clocks_within_the_bound_let_a_lease_outlast_a_promise(
     drift: float, slow: float, fast: float, delay_s: float
 ) -> None:
-    lease = LeaderLease("n0", THREE, 2, drift)
+    lease = LeaderLease("n0", Majority(THREE), drift)
     leader_rate, voter_rate = 1 - drift * slow, 1 + drift * fast
     lease.sent(1, 0.0)
     lease.confirm("n1", 1, 500)
@@ -147,7 +149,7 @@ def test_no_two_clocks_within_the_bound_let_a_lease_outlast_a_promise(
 
 
 def test_one_voter_s_promise_is_no_lease_in_a_group_of_five() -> None:
-    lease = LeaderLease("a", ["a", "b", "c", "d", "e"], 3, DRIFT)
+    lease = LeaderLease("a", Majority("abcde"), DRIFT)
     lease.sent(1, 0.0)
     lease.confirm("b", 1, 500)
     assert not lease.holds(0.0)
@@ -157,7 +159,7 @@ def test_one_voter_s_promise_is_no_lease_in_a_group_of_five() -> None:
 
 @pytest.mark.parametrize("number", [0, 2, 99])
 def test_an_answer_to_a_round_that_was_not_sent_gives_no_lease(number: int) -> None:
-    lease = LeaderLease("n0", THREE, 2, DRIFT)
+    lease = LeaderLease("n0", Majority(THREE), DRIFT)
     lease.confirm("n1", 1, 500)
     lease.sent(1, 0.0)
     lease.confirm("n1", number, 500)

@@ -1,6 +1,7 @@
 import pytest
 
 from dledger.core.member_state import Role
+from dledger.core.quorum import Majority
 from dledger.core.read_index import ReadIndex, ReadReady
 from dledger.messages import Heartbeat, HeartbeatResponse, Message
 from tests.dledger.core_group import Group
@@ -138,7 +139,7 @@ def test_a_group_of_one_serves_reads_at_once() -> None:
 
 
 def test_one_voter_alone_confirms_nothing_in_a_group_of_five() -> None:
-    reads = ReadIndex("a", ["a", "b", "c", "d", "e"], quorum=3)
+    reads = ReadIndex("a", Majority("abcde"))
     reads.add(1, 4)
     sent = reads.next_round()
     for _ in range(3):

@@ -5,8 +5,10 @@ import pytest
 from dledger.core.entry_dispatcher import PHASE_CHANGES, EntryDispatcher, PhaseEvent
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import ROLE_CHANGES, MemberState, Role, RoleEvent
+from dledger.core.membership import Membership
 from dledger.errors import InvariantBroken
 from dledger.messages import Phase
+from tests.dledger.configurations import configuration
 from tests.dledger.core_group import EntriesAtOnce, view_of
 
 ROLES_AND_EVENTS = list(product(Role, RoleEvent))
@@ -14,7 +16,7 @@ PHASES_AND_EVENTS = list(product(Phase, PhaseEvent))
 
 
 def member_in(role: Role) -> MemberState:
-    state = MemberState("a", ["a", "b"], HardState(3, "a"), durable=5)
+    state = MemberState("a", Membership(configuration("ab")), HardState(3, "a"), durable=5)
     state.role = role
     return state
 
@@ -102,4 +104,5 @@ def test_a_commit_index_never_goes_back() -> None:
 
 
 def test_a_recorded_commit_index_beyond_the_log_is_cut_to_it() -> None:
-    assert MemberState("a", ["a"], HardState(1, None, committed=9), durable=5).committed == 5
+    membership = Membership(configuration("a"))
+    assert MemberState("a", membership, HardState(1, None, committed=9), durable=5).committed == 5

@@ -2,14 +2,17 @@
 
 import pytest
 
+from dledger.core.configuration_codec import NumberedConfiguration
 from dledger.core.hard_state import HardState
 from dledger.core.leader_transfer import LeaderTransfer
 from dledger.core.member_state import Role
 from dledger.errors import LeadershipMoving, NotLeader, TransferFailed
 from dledger.messages import Message, TimeoutNow, VoteRequest, VoteResponse
+from tests.dledger.configurations import configuration
 from tests.dledger.core_group import HEARTBEAT_S, TIMEOUT_S, Group, Member
 
 THREE = ["n0", "n1", "n2"]
+WITHOUT_N1 = NumberedConfiguration(0, configuration(["n0", "n2"]))
 
 
 def led_by_n0(size: int = 3) -> Group:
@@ -235,7 +238,7 @@ def test_a_target_that_is_no_voter_any_more_ends_the_transfer() -> None:
     group.silent = {"n1"}
     transfer = begin(group, "n1")
     leader = group["n0"].replica
-    leader.state.voters = ("n0", "n2")
+    leader.state.membership.install(WITHOUT_N1)
     leader.tick(group.now)
     assert "voter" in str(transfer.end)
     leader.check_proposable()
@@ -244,7 +247,7 @@ def test_a_target_that_is_no_voter_any_more_ends_the_transfer() -> None:
 def test_a_member_that_is_no_voter_does_not_stand_when_told() -> None:
     group = led_by_n0()
     member = group["n1"]
-    member.replica.state.voters = ("n0", "n2")
+    member.replica.state.membership.install(WITHOUT_N1)
     member.replica.receive("n0", TimeoutNow(1), group.now)
     assert (member.role, member.term) == (Role.FOLLOWER, 1)
 

@@ -26,6 +26,7 @@ from dledger.messages import (
     VoteRequest,
     VoteResponse,
 )
+from tests.dledger.configurations import configuration
 from tests.dledger.core_group import HEARTBEAT_S, TIMEOUT_S, EntriesAtOnce, Group, Member, view_of
 
 LATER = 2 * TIMEOUT_S
@@ -238,7 +239,7 @@ def test_5_2_a_candidate_yields_to_a_leader_of_its_own_or_a_newer_term(
 
 
 def by_chance(seed: int) -> Replica:
-    config = ReplicaConfig("n0", names(3), TIMEOUT_S, HEARTBEAT_S)
+    config = ReplicaConfig("n0", configuration(names(3)), TIMEOUT_S, HEARTBEAT_S)
     chance = Random(seed)
     return Replica(config, view_of([]), HardState(), EntriesAtOnce(1), chance.random, 0.0)
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger.codec import decode_message, encode_message
+from dledger.codec import PROTOCOL_VERSION, decode_message, encode_message
+from dledger.config import Address
 from dledger.core.ledger_view import TermRun
 from dledger.errors import MessageMalformed
 from dledger.frame import MAX_FRAME_BYTES, FrameDecoder, encode_frame
@@ -17,12 +18,15 @@ from dledger.handshake import Caller, Hello, decode_hello, encode_hello, refusal
 from dledger.messages import (
     Heartbeat,
     HeartbeatResponse,
+    Inquiry,
+    InquiryAnswer,
     Message,
     Phase,
     PushRequest,
     PushResponse,
     ReadRequest,
     ReadResponse,
+    Reminder,
     TimeoutNow,
     VoteRequest,
     VoteResponse,
@@ -30,6 +34,8 @@ from dledger.messages import (
 
 numbers = st.integers(-1, 2**63 - 1)
 phases = st.sampled_from(Phase)
+
+THERE = Address("there.example", 20911)
 
 
 @st.composite
@@ -51,14 +57,17 @@ def pushes(draw: st.DrawFn) -> PushRequest:
 
 messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(VoteRequest, numbers, numbers, numbers, st.booleans(), st.booleans()),
-    st.builds(VoteResponse, numbers, st.booleans(), st.booleans()),
+    st.builds(VoteResponse, numbers, st.booleans(), st.booleans(), numbers, numbers),
     pushes(),
-    st.builds(PushResponse, numbers, phases, st.booleans(), *[numbers] * 6),
+    st.builds(PushResponse, numbers, phases, st.booleans(), *[numbers] * 6, st.booleans()),
     st.builds(Heartbeat, numbers, numbers, numbers),
     st.builds(HeartbeatResponse, numbers, numbers, numbers),
     st.builds(TimeoutNow, numbers),
     st.builds(ReadRequest, numbers, numbers),
     st.builds(ReadResponse, numbers, numbers, numbers),
+    st.builds(Inquiry, numbers, numbers),
+    st.builds(InquiryAnswer, numbers, numbers, numbers, *[st.booleans()] * 3, numbers),
+    st.builds(Reminder, numbers, numbers),
 )
 
 
@@ -120,16 +129,35 @@ def test_an_append_without_entries_is_malformed() -> None:
 @pytest.mark.parametrize(
     ("hello", "reason"),
     [
-        (Hello(Caller.PEER, "g", "n1", "n0"), None),
+        (Hello(Caller.PEER, "g", "n1", "n0", THERE), None),
         (Hello(Caller.CLIENT, "g", "", ""), None),
-        (Hello(Caller.PEER, "other", "n1", "n0"), "not of other"),
-        (Hello(Caller.PEER, "g", "n1", "n2"), "not n2"),
-        (Hello(Caller.PEER, "g", "n9", "n0"), "not another member"),
-        (Hello(Caller.PEER, "g", "n0", "n0"), "not another member"),
+        (Hello(Caller.PEER, "other", "n1", "n0", THERE), "not of other"),
+        (Hello(Caller.PEER, "g", "n1", "n2", THERE), "not n2"),
+        (Hello(Caller.PEER, "g", "n0", "n0", THERE), "not another member"),
+        (Hello(Caller.PEER, "g", "", "n0", THERE), "not another member"),
+        (Hello(Caller.PEER, "g", "n1", "n0"), "where it listens"),
     ],
 )
 def test_a_node_talks_only_to_its_own_group(hello: Hello, reason: str | None) -> None:
     (frame,) = FrameDecoder().feed(encode_hello(hello))
     assert decode_hello(frame) == hello
-    found = refusal(hello, "g", "n0", frozenset({"n0", "n1"}))
+    found = refusal(hello, "g", "n0")
     assert (found is None) if reason is None else (found is not None and reason in found)
+
+
+@pytest.mark.parametrize(
+    ("header", "reason"),
+    [
+        (["hello", 1, "peer", "g", "n1", "n0"], "version 1"),
+        (["hello", PROTOCOL_VERSION + 1], f"speaks {PROTOCOL_VERSION}"),
+        (["hello", PROTOCOL_VERSION, "peer", "g", "n1", "n0"], "another shape"),
+        (["hello", PROTOCOL_VERSION, "peer", "g", "n1", "n0", "nowhere"], "listens at"),
+        (["hello", PROTOCOL_VERSION, "friend", "g", "n1", "n0", ""], "unknown kind"),
+        ([1, 2, 3], "not a hello"),
+        (["hello"], "not a hello"),
+    ],
+)
+def test_an_introduction_that_cannot_be_read_says_why(header: list[object], reason: str) -> None:
+    (frame,) = FrameDecoder().feed(encode_frame(header))
+    with pytest.raises(MessageMalformed, match=reason):
+        decode_hello(frame)

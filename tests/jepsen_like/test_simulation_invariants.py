@@ -4,12 +4,15 @@ from collections.abc import Callable
 
 import pytest
 
+from dledger.core.configuration import Configuration
+from dledger.core.configuration_codec import NumberedConfiguration
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
 from dledger.core.replica import Replica, ReplicaConfig
 from dledger.entry import Entry, Magic
 from dledger.messages import Phase, PushResponse, VoteRequest, VoteResponse
 from jepsen_like.simulation.clients import History
+from jepsen_like.simulation.group_history import founding
 from jepsen_like.simulation.invariants import Invariants, InvariantViolated
 from tests.dledger.core_group import EntriesAtOnce, view_of
 
@@ -29,12 +32,20 @@ def lived() -> Invariants:
 
 
 def replica(name: str, terms: list[int], **state: object) -> Replica:
-    config = ReplicaConfig(name, NAMES)
+    config = ReplicaConfig(name, founding(NAMES))
     batches = EntriesAtOnce(1)
     made = Replica(config, view_of(terms), HardState(1, "a"), batches, lambda: 0.5, 0.0)
     for field, value in state.items():
         setattr(made.state, field, value)
     return made
+
+
+def joint(voters: str, outgoing: str) -> Configuration:
+    return Configuration(
+        voters=frozenset(voters),
+        outgoing=frozenset(outgoing),
+        addresses={name: f"{name}:1" for name in {*voters, *outgoing}},
+    )
 
 
 def vote(checks: Invariants, voter: str, candidate: str) -> None:
@@ -95,6 +106,46 @@ def two_lead(checks: Invariants) -> None:
 @breaks("leaders have a quorum's votes")
 def leads_by_one_vote(checks: Invariants) -> None:
     elect(checks, "a")
+
+
+def change(checks: Invariants, group: Configuration) -> None:
+    """Entry 2 changes the group; it is on the disks of a and b."""
+    for name in "ab":
+        checks.written(name, 2, [(1, 12)], [(2, NumberedConfiguration(-1, group))])
+        checks.synced(name, 2, None)
+
+
+@breaks("leaders have a quorum's votes")
+def leads_by_the_votes_of_the_old_half(checks: Invariants) -> None:
+    change(checks, joint("bc", "ab"))
+    checks.check_committed("a", 2)
+    vote(checks, "b", "a")
+    checks.after_turn("a", replica("a", [1, 1, 1], role=Role.LEADER, committed=2, durable=2))
+
+
+@breaks("committed is durable on a quorum")
+def commits_by_the_old_half(checks: Invariants) -> None:
+    change(checks, joint("bc", "ab"))
+    checks.check_committed("a", 2)
+    for name in "ab":
+        checks.written(name, 3, [(1, 13)])
+        checks.synced(name, 3, None)
+    checks.check_committed("a", 3)
+
+
+@breaks("committed configurations are in force")
+def goes_by_a_change_that_is_not_committed(checks: Invariants) -> None:
+    change(checks, founding("ab"))
+    member = replica("a", [1, 1, 1], committed=1, durable=2)
+    member.state.membership.appended(2, NumberedConfiguration(-1, founding("ab")))
+    member.state.membership.committed_to(2)
+    checks.after_turn("a", member)
+
+
+@breaks("committed configurations are in force")
+def goes_by_the_configuration_before(checks: Invariants) -> None:
+    change(checks, founding("ab"))
+    checks.after_turn("a", replica("a", [1, 1, 1], committed=2, durable=2))
 
 
 @breaks("leader completeness")
@@ -307,3 +358,12 @@ def test_a_read_must_see_what_was_acknowledged_before_it_began(history: History)
 def test_a_read_that_was_refused_says_nothing(history: History) -> None:
     history.end_read(history.begin_read(), None)
     assert history.reads_done == 0
+
+
+def test_a_change_that_was_decided_by_those_before_it_may_decide_what_follows() -> None:
+    checks = lived()
+    change(checks, founding("a"))
+    checks.written("a", 3, [(1, 13)])
+    checks.synced("a", 3, None)
+    checks.check_committed("a", 3)
+    assert len(checks.committed) == 4

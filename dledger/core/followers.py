@@ -1,0 +1,78 @@
+"""The other members, as their leader sees them: who gets the log, who decides, who catches up."""
+
+from __future__ import annotations
+
+from dledger.core.catch_up import CatchUp
+from dledger.core.entry_dispatcher import BatchSizer, EntryDispatcher
+from dledger.core.ledger_view import LedgerView
+from dledger.core.member_state import MemberState
+
+
+class Followers:
+    """One dispatcher for each other member, learners too, while this member leads.
+
+    Who was removed gets the log for one more election timeout: so it learns that it was, and need
+    not ask for votes that nobody will give it.
+
+    Attributes:
+        dispatchers: all of them, by member.
+        voters: those of members that vote.
+        catch_ups: how far learners have come, by member.
+    """
+
+    __slots__ = (
+        "_batches",
+        "_leaving",
+        "_state",
+        "_timeout_s",
+        "_view",
+        "catch_ups",
+        "dispatchers",
+        "voters",
+    )
+
+    def __init__(
+        self, state: MemberState, view: LedgerView, batches: BatchSizer, timeout_s: float
+    ) -> None:
+        self._state = state
+        self._view = view
+        self._batches = batches
+        self._timeout_s = timeout_s
+        self._leaving: dict[str, float] = {}  # until when
+        self.dispatchers: dict[str, EntryDispatcher] = {}
+        self.voters: dict[str, EntryDispatcher] = {}
+        self.catch_ups: dict[str, CatchUp] = {}
+
+    def follow(self, now: float) -> None:
+        """Lead the members of the configuration in force. New ones count as heard just now."""
+        state, view = self._state, self._view
+        membership = state.membership
+        members = membership.members - {state.self_id}
+        for peer in sorted(members):
+            # Who comes back may have another disk: what it once acknowledged says nothing.
+            if peer not in self.dispatchers or self._leaving.pop(peer, None) is not None:
+                self.dispatchers[peer] = EntryDispatcher(peer, state.term, view, self._batches, now)
+        for peer in sorted(self.dispatchers.keys() - members):
+            self._leaving.setdefault(peer, now + self._timeout_s)
+        voting = membership.voting_members
+        self.voters = {peer: d for peer, d in self.dispatchers.items() if peer in voting}
+        learners = membership.configuration.learners & members
+        self.catch_ups = {
+            peer: self.catch_ups.get(peer) or CatchUp(view.last_index, self._timeout_s, now)
+            for peer in sorted(learners)
+        }
+
+    def observe(self, now: float) -> None:
+        """Time passes: learners are judged, and who was removed is left alone at last."""
+        for peer, catch_up in self.catch_ups.items():
+            catch_up.observe(self.dispatchers[peer].match_index, self._view.last_index, now)
+        if self._leaving:
+            for peer in [peer for peer, until in self._leaving.items() if now >= until]:
+                del self._leaving[peer], self.dispatchers[peer]
+
+    def clear(self) -> None:
+        """This member leads no more."""
+        self.dispatchers.clear()
+        self.voters = {}
+        self.catch_ups = {}
+        self._leaving.clear()

@@ -1,0 +1,128 @@
+"""Operators who change the group while everything else goes wrong."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dledger.core.configuration import Configuration
+from dledger.core.configuration_change import (
+    AddLearner,
+    AddVoter,
+    Change,
+    Demote,
+    Promote,
+    Remove,
+    Transition,
+    UpdateAddress,
+)
+from dledger.core.member_state import Role
+from jepsen_like.simulation.chance import Chance
+from jepsen_like.simulation.node_process import ChangeCall, Surroundings
+from jepsen_like.simulation.swarm import NEVER
+from jepsen_like.simulation.virtual_node import VirtualNode
+
+# Voters that a change of many asks for at most: more would seldom be up at the same time.
+MOST_VOTERS = 5
+# Share of the changes that name the configuration they are for, and of those that name a wrong one.
+COMPARED = 0.5
+OUTDATED = 0.1
+HIGHEST_PORT = 60_000
+
+
+class _Weighted(NamedTuple):
+    change: str
+    weight: int
+
+
+# What is asked for: to replace many, to change one role, to be rid of the leader.
+KINDS = (_Weighted("many", 4), _Weighted("one", 4), _Weighted("leader", 2))
+
+
+class Churn:
+    """Changes at random times, mostly asked of a leader."""
+
+    def __init__(self, nodes: list[VirtualNode], around: Surroundings) -> None:
+        self._nodes = nodes
+        self._names = [node.name for node in nodes]
+        self._around = around
+        self._style = around.swarm.churn
+        self._chance = Chance(around.swarm.seed, "changes")
+        self._over = False
+
+    def start(self) -> None:
+        """Begin; changes go on until `stop`."""
+        if self._style.change_every_s != NEVER:
+            self._again()
+
+    def stop(self) -> None:
+        """No more changes, but for the end of a joint phase that nobody ends by itself."""
+        self._over = True
+
+    def end_joint_phases(self) -> None:
+        """Ask leaders to end what was to be ended by hand."""
+        for node in self._nodes:
+            if node.process is None or node.process.replica.state.role is not Role.LEADER:
+                continue
+            configuration = node.process.replica.state.membership.configuration
+            if configuration.is_joint and not configuration.auto_leave:
+                node.change(ChangeCall((), Transition.AUTO, None))
+
+    def _again(self) -> None:
+        wait_s = self._chance.wait_s(self._style.change_every_s)
+        self._around.loop.after(wait_s, self._change)
+
+    def _change(self) -> None:
+        if self._over:
+            return
+        self._again()
+        chance = self._chance
+        leading = [
+            node
+            for node in self._nodes
+            if node.process is not None and node.process.replica.state.role is Role.LEADER
+        ]
+        node = chance.choice(leading or self._nodes)
+        if node.process is None:
+            return
+        membership = node.process.replica.state.membership
+        configuration = membership.configuration
+        if configuration.is_joint and not configuration.auto_leave and chance.happens(0.7):
+            node.change(ChangeCall((), Transition.AUTO, None))
+            return
+        expected = membership.index if chance.happens(COMPARED) else None
+        if chance.happens(OUTDATED):
+            expected = membership.index - 1
+        transition = chance.choices(tuple(Transition), (8, 3, 1))[0]
+        node.change(ChangeCall(self._wanted(node.name, configuration), transition, expected))
+
+    def _wanted(self, asked: str, group: Configuration) -> list[Change]:
+        chance = self._chance
+        kind = chance.choices(KINDS, [kind.weight for kind in KINDS])[0].change
+        if kind == "leader" and len(group.voters) > 1:
+            return [chance.choice((Remove(asked), Demote(asked)))]
+        if kind == "many":
+            voters = chance.sample(
+                self._names, 1 + chance.randrange(min(MOST_VOTERS, len(self._names)))
+            )
+            rest = Remove if chance.happens(0.5) else Demote
+            return [
+                *(AddVoter(name, self._address(name, group)) for name in sorted(voters)),
+                *(rest(name) for name in sorted(group.members.difference(voters))),
+            ]
+        name = chance.choice(self._names)
+        address = self._address(name, group)
+        moved = f"{name}:{1 + chance.randrange(HIGHEST_PORT)}"
+        changes: tuple[Change, ...] = (
+            AddVoter(name, address),
+            AddVoter(name, address),
+            AddLearner(name, address),
+            Promote(name),
+            Demote(name),
+            Remove(name),
+            UpdateAddress(name, moved),
+        )
+        return [chance.choice(changes)]
+
+    @staticmethod
+    def _address(name: str, group: Configuration) -> str:
+        return group.addresses.get(name, f"{name}:1")

@@ -1,0 +1,147 @@
+"""Bugs in changes of the group, planted on purpose: see `seeded_bugs`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from dledger.core import membership
+from dledger.core.configuration import Configuration
+from dledger.core.configuration_change import (
+    Change,
+    Transition,
+    change,
+    enter_joint,
+    leave_joint,
+)
+from dledger.core.configuration_codec import NumberedConfiguration
+from dledger.core.electing_member import ElectingMember
+from dledger.core.membership import Membership
+from dledger.core.quorum import JointQuorum, Quorum, VoteOutcome, quorum_of
+from dledger.core.replica import Replica
+from jepsen_like.simulation.seeded_bug import Replacement, SeededBug
+
+
+def _many_voters_at_once() -> list[Replacement]:
+    def at_once(group: Configuration, wanted: Sequence[Change], _: Transition) -> Configuration:
+        if group.is_joint:
+            return leave_joint(group)
+        return leave_joint(enter_joint(group, wanted, auto_leave=False))
+
+    return [
+        Replacement(membership, "change", at_once),
+        Replacement(membership, "check_step", lambda before, after: None),
+    ]
+
+
+def _configuration_on_append() -> list[Replacement]:
+    appended = Membership.appended
+
+    def append(self: Membership, index: int, entry: NumberedConfiguration) -> None:
+        appended(self, index, entry)
+        self.committed_to(index)
+
+    def truncated_after(self: Membership, index: int) -> None:
+        return
+
+    return [
+        Replacement(Membership, "appended", append),
+        Replacement(Membership, "truncated_after", truncated_after),
+    ]
+
+
+def _learners_counted() -> list[Replacement]:
+    def quorum(self: Configuration) -> Quorum:
+        return quorum_of(self.voters | self.learners, self.outgoing)
+
+    return [Replacement(Configuration, "quorum", property(quorum))]
+
+
+def _change_while_one_is_pending() -> list[Replacement]:
+    def propose(
+        self: Membership,
+        changes: Sequence[Change],
+        committed: int,
+        *,
+        transition: Transition = Transition.AUTO,
+        expected: int | None = None,
+    ) -> NumberedConfiguration:
+        latest = self._uncommitted[-1] if self._uncommitted else None
+        index, group = self.index, self.configuration
+        if latest is not None:
+            index, group = latest.index, latest.entry.configuration
+        return NumberedConfiguration(index, change(group, changes, transition))
+
+    return [Replacement(Membership, "propose", propose)]
+
+
+def _known_committed_ignored() -> list[Replacement]:
+    return [Replacement(Membership, "known_committed", property(lambda self: self.index))]
+
+
+def _joint_decided_by_one_half() -> list[Replacement]:
+    def committed_index(self: JointQuorum, acked: Mapping[str, int]) -> int:
+        return self.incoming.committed_index(acked)
+
+    def outcome(self: JointQuorum, votes: Mapping[str, bool]) -> VoteOutcome:
+        return self.incoming.outcome(votes)
+
+    return [
+        Replacement(JointQuorum, "committed_index", committed_index),
+        Replacement(JointQuorum, "outcome", outcome),
+    ]
+
+
+def _commit_not_learnt_from_voters() -> list[Replacement]:
+    return [Replacement(ElectingMember, "_learn_committed", lambda self, response: None)]
+
+
+def _joint_phase_never_ends() -> list[Replacement]:
+    return [Replacement(Membership, "leave_due", lambda self, committed: False)]
+
+
+def _removed_leader_stays() -> list[Replacement]:
+    followed: Callable[..., None] = Replica._configuration_changed
+
+    def changed(self: Replica, acks: object, now: float) -> None:
+        members = self.state.membership.voting_members
+        self.state.membership.voting_members = members | {self.state.self_id}
+        followed(self, acks, now)
+
+    return [Replacement(Replica, "_configuration_changed", changed)]
+
+
+MEMBERSHIP_BUGS = (
+    SeededBug(
+        "many-voters-at-once", "many voters change without a joint phase", _many_voters_at_once
+    ),
+    SeededBug(
+        "configuration-on-append",
+        "a change is in force before it is committed",
+        _configuration_on_append,
+    ),
+    SeededBug("learners-counted", "learners count toward quorums", _learners_counted),
+    SeededBug(
+        "change-while-one-is-pending",
+        "a change begins before the last one is committed",
+        _change_while_one_is_pending,
+    ),
+    SeededBug(
+        "known-committed-ignored",
+        "a restarted member stands by a configuration two steps old",
+        _known_committed_ignored,
+    ),
+    SeededBug(
+        "joint-decided-by-one-half",
+        "the new voters decide alone while a change is under way",
+        _joint_decided_by_one_half,
+    ),
+    SeededBug(
+        "commit-not-learnt-from-voters",
+        "who knows that it was removed lets nobody else know",
+        _commit_not_learnt_from_voters,
+    ),
+    SeededBug("joint-phase-never-ends", "no leader ends a joint phase", _joint_phase_never_ends),
+    SeededBug(
+        "removed-leader-stays", "a leader that was removed goes on leading", _removed_leader_stays
+    ),
+)
