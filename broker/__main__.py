@@ -13,6 +13,7 @@ import trio
 
 from broker.config import DEFAULT_CLUSTER, BrokerConfig, read_address, read_nameservers
 from broker.errors import BrokerError, SettingInvalid
+from broker.retention import RetentionPolicy, read_hours
 from broker.server import run_broker
 from dledger.collector import collect_seldom
 from dledger.config import parse_peers
@@ -58,6 +59,13 @@ def read_config(options: argparse.Namespace) -> BrokerConfig:
         directory=Path(options.dir),
         cluster=options.cluster,
         auto_create_topics=options.auto_create_topics,
+        retention=RetentionPolicy(
+            keep_hours=options.keep_hours,
+            at_hours=read_hours(options.delete_at_hours),
+            clean_percent=options.disk_clean_percent,
+            force_percent=options.disk_force_percent,
+            refuse_percent=options.disk_refuse_percent,
+        ),
     )
 
 
@@ -84,12 +92,36 @@ def _parser() -> argparse.ArgumentParser:
         default=True,
         help="whether a first message creates its topic (default: yes)",
     )
+    _add_retention(parser)
     add(
         "--exit-with-stdin",
         action="store_true",
         help="end when standard input ends, so that no child outlives its parent",
     )
     return parser
+
+
+def _add_retention(parser: argparse.ArgumentParser) -> None:
+    """The settings that say how long messages are kept."""
+    default, add = RetentionPolicy(), parser.add_argument
+    add(
+        "--keep-hours",
+        type=int,
+        default=default.keep_hours,
+        help="messages are kept for so many hours (default: %(default)s)",
+    )
+    add(
+        "--delete-at-hours",
+        default=";".join(map(str, sorted(default.at_hours))),
+        help="older ones go at these hours of the day, local time, as 4;16 (default: %(default)s)",
+    )
+    for name, percent, what in (
+        ("clean", default.clean_percent, "older ones go at any hour"),
+        ("force", default.force_percent, "the oldest ones go, however old"),
+        ("refuse", default.refuse_percent, "no message is taken"),
+    ):
+        words = f"{what} when more of the disk is used, in percent (default: %(default)s)"
+        add(f"--disk-{name}-percent", type=int, default=percent, help=words)
 
 
 async def _run(config: BrokerConfig, exit_with_stdin: bool) -> None:
@@ -103,6 +135,7 @@ async def _run(config: BrokerConfig, exit_with_stdin: bool) -> None:
             wall_clock_ms=lambda: time.time_ns() // 1_000_000,
             process_id=os.getpid(),
             report=lambda line: print(line, flush=True),
+            hour_of=lambda time_ms: time.localtime(time_ms / 1000).tm_hour,
         )
         nursery.cancel_scope.cancel()
 

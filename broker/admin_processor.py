@@ -11,7 +11,7 @@ from broker.errors import RequestRefused
 from broker.group import ConsumerGroup
 from broker.log_changes import submit_commands
 from broker.log_entry import DeleteGroup, PutGroup
-from broker.message_reader import FIRST_OFFSET, MessageReader
+from broker.message_reader import MessageReader
 from broker.origin import Log, Origin
 from broker.state import BrokerState
 from broker.topic_changes import TopicChanges
@@ -124,7 +124,7 @@ class AdminProcessor:
             offsets = {
                 "lastUpdateTimestamp": newest or 0,
                 "maxOffset": end,
-                "minOffset": FIRST_OFFSET,
+                "minOffset": self._reader.begin(config.topic, queue_id),
             }
             pairs.append((MessageQueue(config.topic, self._broker_name, queue_id), offsets))
         return command.reply(body=encode_queue_keyed("offsetTable", pairs))

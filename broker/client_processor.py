@@ -7,15 +7,18 @@ from collections.abc import Callable, Iterable
 
 from broker.consumers import Consumers, Member
 from broker.errors import RequestRefused
-from broker.limits import BrokerLimits
-from broker.origin import Origin
-from broker.queue_locks import QueueLocks
+from broker.limits import MAX_CLIENT_ID_CHARACTERS, BrokerLimits
+from broker.log_changes import Then, submit_commands
+from broker.log_entry import LockQueues
+from broker.origin import Log, Origin
 from broker.state import BrokerState
 from broker.topic_changes import TopicChanges
-from broker.topics import check_group_name
+from broker.topics import check_group_name, check_topic_name
+from dledger.session_clock import SessionClock
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
 from remoting.consumer_group_body import (
+    QueueLock,
     decode_queue_lock,
     encode_consumer_list,
     encode_locked_queues,
@@ -29,9 +32,9 @@ class ClientProcessor:
     Args:
         state: the applied state.
         consumers: the groups' members.
-        locks: the locked queues.
+        log: where locks of queues go.
         changes: makes a group that is heard of for the first time, with its retry topic.
-        limits: how many members and subscriptions there may be.
+        limits: how many members, subscriptions and locks there may be.
         clock: seconds on the monotonic clock.
     """
 
@@ -39,14 +42,15 @@ class ClientProcessor:
         self,
         state: BrokerState,
         consumers: Consumers,
-        locks: QueueLocks,
+        log: Log,
         changes: TopicChanges,
         limits: BrokerLimits,
         clock: Callable[[], float],
     ) -> None:
         self._state = state
         self._consumers = consumers
-        self._locks = locks
+        self._log = log
+        self._lock_clock = SessionClock()
         self._changes = changes
         self._limits = limits
         self._clock = clock
@@ -112,23 +116,63 @@ class ClientProcessor:
             )
         return command.reply(body=encode_consumer_list(client_ids))
 
-    def lock(self, _origin: Origin, command: Command) -> Command:
-        """Lock queues for an ordered consumer; the reply lists those it has now.
+    def lock(self, origin: Origin, command: Command) -> None:
+        """Lock queues for an ordered consumer; the reply lists those it has, when they are applied.
 
         Raises:
             BodyMalformed: it cannot be read.
+            RequestRefused (29): a bad name.
         """
-        owned = self._locks.lock(decode_queue_lock(command.body), self._clock())
-        return command.reply(body=encode_locked_queues(owned))
+        asked, locks = decode_queue_lock(command.body), self._state.locks
+        _check_lock(asked)
+        free = self._limits.max_locks - len(locks.owners)
+        wanted: list[tuple[str, int]] = []
+        for queue in asked.queues:
+            if (asked.group, queue.topic, queue.queue_id) not in locks.owners:
+                free -= 1
+                if free < 0:
+                    continue
+            wanted.append((queue.topic, queue.queue_id))
 
-    def unlock(self, _origin: Origin, command: Command) -> Command:
+        def then(refusal: RequestRefused | None) -> None:
+            if refusal is not None:
+                origin.send(command.reply(refusal.code, remark=refusal.remark))
+                return
+            owned = [
+                queue
+                for queue in asked.queues
+                if locks.is_owner(asked.group, asked.client_id, queue.topic, queue.queue_id)
+            ]
+            origin.send(command.reply(body=encode_locked_queues(owned)))
+
+        self._change_locks(asked, True, wanted, then)
+
+    def unlock(self, origin: Origin, command: Command) -> None:
         """Give up locks.
 
         Raises:
             BodyMalformed: it cannot be read.
+            RequestRefused (29): a bad name.
         """
-        self._locks.unlock(decode_queue_lock(command.body))
-        return command.reply()
+        asked = decode_queue_lock(command.body)
+        _check_lock(asked)
+
+        def then(refusal: RequestRefused | None) -> None:
+            origin.send(
+                command.reply()
+                if refusal is None
+                else command.reply(refusal.code, remark=refusal.remark)
+            )
+
+        queues = [(queue.topic, queue.queue_id) for queue in asked.queues]
+        self._change_locks(asked, False, queues, then)
+
+    def _change_locks(
+        self, asked: QueueLock, is_lock: bool, queues: list[tuple[str, int]], then: Then
+    ) -> None:
+        time_ms = self._lock_clock.now_ms(self._clock(), self._log.term, self._state.locks.time_ms)
+        change = LockQueues(asked.group, asked.client_id, is_lock, time_ms, queues)
+        submit_commands(self._log, [change], then)
 
     def check_config(self, _origin: Origin, command: Command) -> Command:
         """A consumer asks whether its expression can be served; it only asks for SQL92.
@@ -150,9 +194,8 @@ class ClientProcessor:
         self._notify(self._consumers.expire(self._clock()))
 
     def end_term(self) -> None:
-        """This member leads no more: the next leader hears of clients and locks anew."""
+        """This member leads no more: the next leader hears of clients anew."""
         self._consumers.clear()
-        self._locks.clear()
 
     def _check(self, origin: Origin, data: ConsumerData) -> None:
         check_group_name(data.group)
@@ -186,3 +229,15 @@ class ClientProcessor:
                 origin.send_oneway(
                     Command(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group})
                 )
+
+
+def _check_lock(asked: QueueLock) -> None:
+    """Names go into the log and the state, so they are bounded. Raises RequestRefused (29)."""
+    check_group_name(asked.group)
+    for queue in asked.queues:
+        check_topic_name(queue.topic)
+    if len(asked.client_id) > MAX_CLIENT_ID_CHARACTERS:
+        raise RequestRefused(
+            ResponseCode.INVALID_PARAMETER,
+            f"client id of {len(asked.client_id)} characters: at most {MAX_CLIENT_ID_CHARACTERS}",
+        )

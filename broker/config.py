@@ -7,10 +7,18 @@ from pathlib import Path
 
 from broker.errors import SettingInvalid
 from broker.limits import BrokerLimits
+from broker.retention import RetentionPolicy
+from dledger.snapshot_policy import SnapshotPolicy
+from dledger.store.store_config import StoreConfig
 from remoting.address import Address, parse_address
 from remoting.errors import AddressMalformed
 
 DEFAULT_CLUSTER = "DefaultCluster"
+
+# About three seconds of a start. What of the log is dropped is decided by retention alone.
+DEFAULT_SNAPSHOTS = SnapshotPolicy(
+    every_entries=500_000, every_bytes=512 * 1024 * 1024, trailing_entries=0
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,6 +36,9 @@ class BrokerConfig:
         cluster: the cluster's name.
         auto_create_topics: whether a first message makes its topic.
         limits: what is held at most.
+        retention: how long messages are kept.
+        snapshots: when the state is saved; a start applies what lies behind.
+        store: sizes of the log's files; the same for ever, and on all members.
     """
 
     group: str
@@ -40,6 +51,9 @@ class BrokerConfig:
     cluster: str = DEFAULT_CLUSTER
     auto_create_topics: bool = True
     limits: BrokerLimits = field(default_factory=BrokerLimits)
+    retention: RetentionPolicy = field(default_factory=RetentionPolicy)
+    snapshots: SnapshotPolicy = DEFAULT_SNAPSHOTS
+    store: StoreConfig = field(default_factory=StoreConfig)
 
     def __post_init__(self) -> None:
         """Judge the settings."""

@@ -51,6 +51,20 @@ class CommandMalformed(BrokerError):
         super().__init__(f"not a broker command ({reason}): only brokers may append to this log")
 
 
+class SnapshotUnreadable(BrokerError):
+    """A snapshot of the state holds something else than this program writes.
+
+    Attributes:
+        reason: what.
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(
+            f"the snapshot cannot be read ({reason}): start with the program that wrote it"
+        )
+
+
 # Clients print a remark on one line, and the C++ client copies it to its log.
 _MAX_REMARK_CHARACTERS: Final = 300
 

@@ -15,6 +15,8 @@ from broker.log_entry import (
     DeleteGroup,
     DeleteTopic,
     EntryKind,
+    KeepLogFrom,
+    LockQueues,
     LogCommand,
     PutGroup,
     PutTopic,
@@ -76,9 +78,9 @@ def fold(state: BrokerState, entries: Sequence[Entry]) -> Folded:
         kind = kind_of(body)
         refused: EntryRefused | None
         if kind is EntryKind.RECORD:
-            refused = _fold_record(state, folded, read_record_facts(body), entry.body_pos)
+            refused = _fold_record(state, folded, read_record_facts(body), entry)
         elif kind is EntryKind.COMMAND:
-            refused = _fold_command(state, folded, body)
+            refused = _fold_command(state, folded, entry)
         else:
             refused = EntryRefused("neither a message nor a command")
         if refused is not None:
@@ -90,7 +92,7 @@ def fold(state: BrokerState, entries: Sequence[Entry]) -> Folded:
 
 
 def _fold_record(
-    state: BrokerState, folded: Folded, facts: RecordFacts | None, position: int
+    state: BrokerState, folded: Folded, facts: RecordFacts | None, entry: Entry
 ) -> EntryRefused | None:
     """Index one message, if it is the next one of its queue."""
     if facts is None:
@@ -101,13 +103,17 @@ def _fold_record(
         if topic not in state.topics:
             return EntryRefused(f"a record of topic {topic}, which does not exist")
         ends = state.queue_ends[topic] = {}
-    if ends.get(queue_id, 0) != offset or place != position:
+    if ends.get(queue_id, 0) != offset or place != entry.body_pos:
         return EntryRefused(
             f"record {offset} of {topic}/{queue_id} where {ends.get(queue_id, 0)} is next"
         )
     ends[queue_id] = offset + 1
     state.messages += 1
-    state.store_timestamp_ms = max(state.store_timestamp_ms, store_timestamp)
+    newest = state.store_timestamp_ms
+    if store_timestamp > newest:
+        state.store_timestamp_ms = store_timestamp
+        if store_timestamp >= state.time_marks.next_ms:
+            state.time_marks.add(newest, entry.index, store_timestamp)
     key = (topic, queue_id)
     arrivals = folded.arrivals.get(key)
     if arrivals is None:
@@ -117,10 +123,10 @@ def _fold_record(
     return None
 
 
-def _fold_command(state: BrokerState, folded: Folded, body: bytes) -> EntryRefused | None:
+def _fold_command(state: BrokerState, folded: Folded, entry: Entry) -> EntryRefused | None:
     """Carry out one command."""
     try:
-        command: LogCommand = decode_log_command(body)
+        command: LogCommand = decode_log_command(entry.body)
     except CommandMalformed as error:
         return EntryRefused(error.reason)
     match command:
@@ -138,6 +144,27 @@ def _fold_command(state: BrokerState, folded: Folded, body: bytes) -> EntryRefus
         case CommitOffsets(offsets):
             for name, topic, queue_id, offset in offsets:
                 state.offsets.setdefault((name, topic), {})[queue_id] = offset
+        case KeepLogFrom(first_index, position, _):
+            return _keep_log_from(state, first_index, position, entry)
+        case LockQueues(name, client_id, is_lock, time_ms, queues):
+            change = state.locks.lock if is_lock else state.locks.unlock
+            change(name, client_id, queues, time_ms)
+    return None
+
+
+def _keep_log_from(
+    state: BrokerState, first_index: int, position: int, entry: Entry
+) -> EntryRefused | None:
+    """Let go of the log's beginning. It never comes back, and never reaches what comes later."""
+    if not (
+        state.kept_from < first_index <= entry.index and state.kept_position < position <= entry.pos
+    ):
+        return EntryRefused(
+            f"retention to entry {first_index} at {position}, where entry {state.kept_from} at "
+            f"{state.kept_position} is the first"
+        )
+    state.kept_from, state.kept_position = first_index, position
+    state.time_marks.drop_before(first_index)
     return None
 
 

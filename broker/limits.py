@@ -19,6 +19,9 @@ MAX_PULL_SCANNED_UNITS: Final = 800
 # Clients give up a pull after 30 s; a longer hold would only keep dead requests.
 MAX_HOLD_SECONDS: Final = 20.0
 
+# Of a client that locks queues, since that goes into the log; Java's are address, pid and a number.
+MAX_CLIENT_ID_CHARACTERS: Final = 255
+
 
 @dataclass(frozen=True, slots=True)
 class BrokerLimits:
@@ -32,6 +35,7 @@ class BrokerLimits:
         max_waiting_send_bytes: the same in bytes.
         max_held_pulls: pulls that wait for a message; one a queue and consumer.
         max_waiting_commits: requests that wait for their offsets to be applied.
+        max_waiting_reads: requests that wait for the group to confirm who leads.
         max_clients: consumers registered by heartbeats, counted once a group.
         max_subscriptions: topics one consumer may subscribe to in one group.
         max_locks: queues locked by ordered consumers.
@@ -46,6 +50,7 @@ class BrokerLimits:
     max_waiting_send_bytes: int = 64 * 1024 * 1024
     max_held_pulls: int = 50_000
     max_waiting_commits: int = 50_000
+    max_waiting_reads: int = 50_000
     max_clients: int = 50_000
     max_subscriptions: int = 1_000
     max_locks: int = 100_000

@@ -54,6 +54,8 @@ class CommandKind(IntEnum):
     PUT_GROUP = 3
     DELETE_GROUP = 4
     COMMIT_OFFSETS = 5
+    KEEP_LOG_FROM = 6
+    LOCK_QUEUES = 7
 
 
 class CommittedOffset(NamedTuple):
@@ -105,7 +107,43 @@ class CommitOffsets:
     offsets: Sequence[CommittedOffset]
 
 
-LogCommand: TypeAlias = PutTopic | DeleteTopic | PutGroup | DeleteGroup | CommitOffsets
+@dataclass(frozen=True, slots=True)
+class KeepLogFrom:
+    """Retention: no message before this is kept, on any member.
+
+    Attributes:
+        first_index: the first entry that is kept, which begins a segment of the log.
+        position: where that entry begins.
+        at_ms: when it was decided; the leader's wall clock, milliseconds since 1970.
+    """
+
+    first_index: int
+    position: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LockQueues:
+    """An ordered consumer locks queues, as far as they are free, or gives them up.
+
+    Attributes:
+        group: the consumer group.
+        client_id: the consumer.
+        is_lock: whether it locks them; else it gives them up.
+        time_ms: the log's time for locks, see `broker.queue_locks`.
+        queues: topic and queue id of each.
+    """
+
+    group: str
+    client_id: str
+    is_lock: bool
+    time_ms: int
+    queues: Sequence[tuple[str, int]]
+
+
+LogCommand: TypeAlias = (
+    PutTopic | DeleteTopic | PutGroup | DeleteGroup | CommitOffsets | KeepLogFrom | LockQueues
+)
 
 
 def kind_of(body: bytes) -> EntryKind:
@@ -158,7 +196,7 @@ def _members(command: LogCommand) -> list[object]:
     """A command as a msgpack array."""
     match command:
         case PutTopic(config, at_ms, only_if_absent):
-            return [CommandKind.PUT_TOPIC, _topic_members(config), at_ms, only_if_absent]
+            return [CommandKind.PUT_TOPIC, topic_members(config), at_ms, only_if_absent]
         case DeleteTopic(topic, at_ms):
             return [CommandKind.DELETE_TOPIC, topic, at_ms]
         case PutGroup(group, only_if_absent):
@@ -167,9 +205,15 @@ def _members(command: LogCommand) -> list[object]:
             return [CommandKind.DELETE_GROUP, name, with_offsets]
         case CommitOffsets(offsets):
             return [CommandKind.COMMIT_OFFSETS, [list(one) for one in offsets]]
+        case KeepLogFrom(first_index, position, at_ms):
+            return [CommandKind.KEEP_LOG_FROM, first_index, position, at_ms]
+        case LockQueues(group, client_id, is_lock, time_ms, queues):
+            rows = [list(one) for one in queues]
+            return [CommandKind.LOCK_QUEUES, group, client_id, is_lock, time_ms, rows]
 
 
-def _topic_members(config: TopicConfig) -> list[object]:
+def topic_members(config: TopicConfig) -> list[object]:
+    """A topic's configuration as plain values; `read_topic` makes it one again."""
     return [
         config.topic,
         config.read_queue_count,
@@ -182,38 +226,44 @@ def _topic_members(config: TopicConfig) -> list[object]:
     ]
 
 
-def _read_put_topic(config: list[Any], at_ms: int, only_if_absent: bool) -> PutTopic:
-    topic, read, write, permission, filter_type, system_flag, order, attributes = config
+def read_topic(members: list[Any]) -> TopicConfig:
+    """A topic's configuration. Raises ValueError, TypeError."""
+    topic, read, write, permission, filter_type, system_flag, order, attributes = members
     # A topic's name is a folder's name on every member, so the fold looks at it again.
     if not is_legal_name(_text(topic)):
         raise ValueError(f"{topic!r:.40} is no topic name")
-    return PutTopic(
-        TopicConfig(
-            topic,
-            _number(read),
-            _number(write),
-            _number(permission),
-            _text(filter_type),
-            _number(system_flag),
-            bool(order),
-            {_text(name): _text(value) for name, value in dict(attributes).items()},
-        ),
-        _number(at_ms),
-        bool(only_if_absent),
+    return TopicConfig(
+        topic,
+        _number(read),
+        _number(write),
+        _number(permission),
+        _text(filter_type),
+        _number(system_flag),
+        bool(order),
+        {_text(name): _text(value) for name, value in dict(attributes).items()},
     )
+
+
+def _read_put_topic(config: list[Any], at_ms: int, only_if_absent: bool) -> PutTopic:
+    return PutTopic(read_topic(config), _number(at_ms), bool(only_if_absent))
 
 
 def _read_delete_topic(topic: str, at_ms: int) -> DeleteTopic:
     return DeleteTopic(_text(topic), _number(at_ms))
 
 
-def _read_put_group(members: dict[str, Any], only_if_absent: bool) -> PutGroup:
+def read_group(members: dict[str, Any]) -> ConsumerGroup:
+    """A group's configuration. Raises ValueError, TypeError, KeyError."""
     _text(members["group"])
     # Members that a later version adds are refused here: they come with a new format version.
     for name, value in members.items():
         if name != "group":
             _number(value)
-    return PutGroup(ConsumerGroup(**members), bool(only_if_absent))
+    return ConsumerGroup(**members)
+
+
+def _read_put_group(members: dict[str, Any], only_if_absent: bool) -> PutGroup:
+    return PutGroup(read_group(members), bool(only_if_absent))
 
 
 def _read_delete_group(group: str, with_offsets: bool) -> DeleteGroup:
@@ -227,6 +277,17 @@ def _read_commit_offsets(offsets: list[list[Any]]) -> CommitOffsets:
             for group, topic, queue_id, offset in offsets
         ]
     )
+
+
+def _read_keep_log_from(first_index: int, position: int, at_ms: int) -> KeepLogFrom:
+    return KeepLogFrom(_number(first_index), _number(position), _number(at_ms))
+
+
+def _read_lock_queues(
+    group: str, client_id: str, is_lock: bool, time_ms: int, queues: list[list[Any]]
+) -> LockQueues:
+    named = [(_text(topic), _number(queue_id)) for topic, queue_id in queues]
+    return LockQueues(_text(group), _text(client_id), bool(is_lock), _number(time_ms), named)
 
 
 def _text(value: object) -> str:
@@ -247,4 +308,6 @@ _READERS: Final[dict[int, Callable[..., LogCommand]]] = {
     CommandKind.PUT_GROUP: _read_put_group,
     CommandKind.DELETE_GROUP: _read_delete_group,
     CommandKind.COMMIT_OFFSETS: _read_commit_offsets,
+    CommandKind.KEEP_LOG_FROM: _read_keep_log_from,
+    CommandKind.LOCK_QUEUES: _read_lock_queues,
 }

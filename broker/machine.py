@@ -1,29 +1,38 @@
 """The state machine that a node drives: the fold, then the consume queues, then whoever waits."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from broker.fold import EntryRefused, Folded, fold
-from broker.origin import Queues
 from broker.state import BrokerState
+from broker.state_snapshot import STATE_FORMAT, captured, restored
+from broker.store.consume_queues import ConsumeQueues
+from broker.store.queue_sync import QueueSync
 from dledger.entry import Entry
 
 
 class BrokerMachine:
-    """Implements `dledger.StateMachine`.
+    """Implements `dledger.SnapshottingMachine` and `dledger.RetainingMachine`.
+
+    A snapshot holds the state, and not the consume queues: their files are synced before it is
+    written, and a node that starts with it goes on with them.
 
     Args:
         queues: the consume queues to keep.
 
     Attributes:
-        state: the folded log.
+        state: the folded log. The same object for ever.
         queues: the consume queues.
+        restored_ends: where each queue ended in the snapshot that this member has begun with.
         on_applied: told what each run did, after it is in the state and the queues. Must not
             raise: an error of it would stop the node.
     """
 
-    def __init__(self, queues: Queues) -> None:
+    snapshot_format = STATE_FORMAT
+
+    def __init__(self, queues: ConsumeQueues) -> None:
         self.state = BrokerState()
         self.queues = queues
+        self.restored_ends: dict[tuple[str, int], int] = {}
         self.on_applied: Callable[[Folded], None] | None = None
 
     def apply(self, entries: Sequence[Entry]) -> Sequence[EntryRefused | None]:
@@ -36,3 +45,27 @@ class BrokerMachine:
         if self.on_applied is not None:
             self.on_applied(folded)
         return folded.results
+
+    def log_kept_from(self) -> int:
+        """The first entry of the log that is kept: what the last retention entry said."""
+        return self.state.kept_from
+
+    def snapshot(self) -> Iterator[bytes]:
+        """The state as of now; with the first chunk the consume queues up to here are durable."""
+        return _synced_before(self.queues.sync_due(), captured(self.state))
+
+    def restore(self, chunks: Iterator[bytes]) -> None:
+        """Go on from a snapshot. Raises SnapshotUnreadable, DiskFailed."""
+        self.state.become(restored(chunks))
+        ends = self.state.queue_ends
+        self.restored_ends = {
+            (topic, queue_id): end
+            for topic, table in ends.items()
+            for queue_id, end in table.items()
+        }
+        self.queues.resume(ends)
+
+
+def _synced_before(sync: QueueSync, chunks: Iterator[bytes]) -> Iterator[bytes]:
+    sync.run()
+    yield from chunks

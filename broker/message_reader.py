@@ -20,9 +20,6 @@ from remoting.message import MESSAGE_MAGIC
 _SIZE_MAGIC: Final = struct.Struct(">iI")
 _TIME: Final = struct.Struct(">q")
 
-# No messages are deleted yet, so every queue begins here.
-FIRST_OFFSET: Final = 0
-
 
 class Found(Enum):
     """How a read ended."""
@@ -30,7 +27,8 @@ class Found(Enum):
     MESSAGES = "messages"
     NOTHING_NEW = "nothing new"  # the offset is the queue's end
     FILTERED = "filtered"  # messages are there, none is wanted
-    OUTSIDE = "outside"  # the offset is not in the queue
+    TOO_SMALL = "too small"  # the queue begins behind the offset
+    TOO_LARGE = "too large"  # the queue ends before the offset
 
 
 class ReadResult(NamedTuple):
@@ -40,12 +38,14 @@ class ReadResult(NamedTuple):
         found: how it ended.
         messages: records, one behind the other.
         next_offset: where to go on.
+        begin: the offset of the queue's first message.
         end: the offset of the queue's next message.
     """
 
     found: Found
     messages: bytes
     next_offset: int
+    begin: int
     end: int
 
 
@@ -61,6 +61,19 @@ class MessageReader:
         """The offset of the queue's next message; 0 for a queue that never had one."""
         return self._queues.end(topic, queue_id)
 
+    def begin(self, topic: str, queue_id: int) -> int:
+        """The offset of the queue's first message; its end when all were dropped with the log."""
+        return self._queues.begin(topic, queue_id, self._kept_position)
+
+    @property
+    def _kept_position(self) -> int:
+        """What lies before this position of the log cannot be read.
+
+        As a rule that is what retention says. A member that was so far behind that it was given a
+        snapshot has less than that.
+        """
+        return max(self._state.kept_position, self._log.begin_position)
+
     def read(
         self, topic: str, queue_id: int, offset: int, max_messages: int, wanted: TagFilter
     ) -> ReadResult:
@@ -69,13 +82,13 @@ class MessageReader:
         Limits of RocketMQ: `max_messages`, 256 KiB but for a single larger message, and 800 index
         units looked at.
         """
-        end = self._queues.end(topic, queue_id)
+        begin, end = self.begin(topic, queue_id), self._queues.end(topic, queue_id)
         if offset == end:
-            return ReadResult(Found.NOTHING_NEW, b"", offset, end)
-        if not FIRST_OFFSET <= offset < end:
-            return ReadResult(
-                Found.OUTSIDE, b"", FIRST_OFFSET if offset < FIRST_OFFSET else end, end
-            )
+            return ReadResult(Found.NOTHING_NEW, b"", offset, begin, end)
+        if offset < begin:
+            return ReadResult(Found.TOO_SMALL, b"", begin, begin, end)
+        if offset > end:
+            return ReadResult(Found.TOO_LARGE, b"", end, begin, end)
         scanned = max_messages if wanted.codes is None else MAX_PULL_SCANNED_UNITS
         units = self._queues.read(topic, queue_id, offset, scanned)
         codes = wanted.codes
@@ -90,11 +103,13 @@ class MessageReader:
                 size_sum += size
             next_offset += 1
         if not parts:
-            return ReadResult(Found.FILTERED, b"", next_offset, end)
-        return ReadResult(Found.MESSAGES, b"".join(parts), next_offset, end)
+            return ReadResult(Found.FILTERED, b"", next_offset, begin, end)
+        return ReadResult(Found.MESSAGES, b"".join(parts), next_offset, begin, end)
 
     def store_timestamp_ms(self, topic: str, queue_id: int, offset: int) -> int | None:
         """When the message at `offset` was stored; None when the queue does not hold it."""
+        if offset < self.begin(topic, queue_id):
+            return None
         units = self._queues.read(topic, queue_id, offset, 1)
         if not units:
             return None
@@ -108,7 +123,7 @@ class MessageReader:
 
         Java 4 answers the nearest message instead, which may lie before the asked time.
         """
-        low, high = FIRST_OFFSET, self._queues.end(topic, queue_id)
+        low, high = self.begin(topic, queue_id), self._queues.end(topic, queue_id)
         while low < high:
             middle = (low + high) // 2
             stored = self.store_timestamp_ms(topic, queue_id, middle)
@@ -120,7 +135,7 @@ class MessageReader:
 
     def first_distance_bytes(self, topic: str, queue_id: int) -> int:
         """How far the queue's first message lies behind the log's applied end; 0 without one."""
-        units = self._queues.read(topic, queue_id, FIRST_OFFSET, 1)
+        units = self._queues.read(topic, queue_id, self.begin(topic, queue_id), 1)
         return self._state.log_end - UNIT.unpack(units)[0] if units else 0
 
     def record_at(self, position: int) -> bytes | None:
@@ -129,7 +144,8 @@ class MessageReader:
         The position is a client's word, so nothing there is believed until the consume queue of
         what seems to be a record points back to it.
         """
-        if not HEADER_BYTES <= position <= self._state.log_end - SMALLEST_RECORD_BYTES:
+        first = self._kept_position + HEADER_BYTES
+        if not first <= position <= self._state.log_end - SMALLEST_RECORD_BYTES:
             return None
         try:
             size, magic = _SIZE_MAGIC.unpack(self._log.read_bytes(position, _SIZE_MAGIC.size))
@@ -141,7 +157,7 @@ class MessageReader:
         except OutsideLog:
             return None  # the end of a segment lies within
         facts = read_record_facts(record)
-        if facts is None or facts.queue_offset < FIRST_OFFSET:
+        if facts is None or facts.queue_offset < 0:
             return None
         units = self._queues.read(facts.topic, facts.queue_id, facts.queue_offset, 1)
         if not units or UNIT.unpack(units)[:2] != (position, size):

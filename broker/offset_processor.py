@@ -3,13 +3,14 @@
 Source: RocketMQ's ConsumerManageProcessor and AdminBrokerProcessor.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from broker.errors import RequestRefused
 from broker.limits import BrokerLimits
-from broker.log_changes import OffsetCommits
+from broker.log_changes import OffsetCommits, Then
 from broker.log_entry import CommittedOffset
-from broker.message_reader import FIRST_OFFSET, MessageReader
+from broker.message_reader import MessageReader
 from broker.origin import Origin
 from broker.state import BrokerState
 from broker.topics import check_group_name, check_topic_name
@@ -23,7 +24,12 @@ YOUNG_QUEUE_BYTES: Final = 1024 * 1024 * 1024
 
 
 class OffsetProcessor:
-    """Reads and commits offsets."""
+    """Reads and commits offsets. Its reads are asked for when the group has confirmed them.
+
+    Args:
+        state, reader, commits, limits: what it works with.
+        confirm: tells when the applied state may be looked at; see `ConfirmedReads.add`.
+    """
 
     def __init__(
         self,
@@ -31,7 +37,9 @@ class OffsetProcessor:
         reader: MessageReader,
         commits: OffsetCommits,
         limits: BrokerLimits,
+        confirm: Callable[[Then], None],
     ) -> None:
+        self._confirm = confirm
         self._state = state
         self._reader = reader
         self._commits = commits
@@ -40,9 +48,9 @@ class OffsetProcessor:
     def query(self, _origin: Origin, command: Command) -> Command:
         """The offset a group has committed.
 
-        A group that never committed one is told 0 while the queue is young, and else that there is
-        none, upon which the client starts at the queue's end or wherever it was told to. Clients
-        lean on this rule of RocketMQ: a new group on a new topic misses nothing.
+        A group that never committed one is told 0 while the queue is young and whole, and else that
+        there is none, upon which the client starts at the queue's end or wherever it was told to.
+        Clients lean on this rule of RocketMQ: a new group on a new topic misses nothing.
 
         Raises:
             FieldMissing: a field it must have is missing.
@@ -52,19 +60,23 @@ class OffsetProcessor:
         queue_id = command.integer("queueId")
         offset = self._state.committed_offset(group, topic, queue_id)
         if offset is None:
-            is_young = self._reader.first_distance_bytes(topic, queue_id) <= YOUNG_QUEUE_BYTES
+            is_young = (
+                self._reader.begin(topic, queue_id) == 0
+                and self._reader.first_distance_bytes(topic, queue_id) <= YOUNG_QUEUE_BYTES
+            )
             if not is_young or not command.boolean("setZeroIfNotFound", True):
                 raise RequestRefused(
                     ResponseCode.QUERY_NOT_FOUND,
                     "Not found, maybe this group consumer boot first",
                 )
-            offset = FIRST_OFFSET
+            offset = 0
         return _offset_reply(command, offset)
 
     def update(self, origin: Origin, command: Command) -> Command | None:
         """Commit an offset; the reply comes when it is in the log.
 
         A negative offset changes nothing: JavaScript clients send -1 for queues without progress.
+        An offset that is committed already is not written again, when the group confirms that.
 
         Raises:
             FieldMissing: a field it must have is missing.
@@ -72,8 +84,19 @@ class OffsetProcessor:
         """
         key = (command.text("consumerGroup"), command.text("topic"), command.integer("queueId"))
         offset = command.integer("commitOffset")
-        if offset < 0 or self._state.committed_offset(*key) == offset:
+        if offset < 0:
             return command.reply()
+
+        def then(refusal: RequestRefused | None) -> None:
+            origin.send(
+                command.reply()
+                if refusal is None
+                else command.reply(refusal.code, remark=refusal.remark)
+            )
+
+        if self._state.committed_offset(*key) == offset:
+            self._confirm(then)
+            return None
         group, topic, queue_id = key
         if (group, topic) not in self._state.offsets:
             check_group_name(group)
@@ -92,14 +115,6 @@ class OffsetProcessor:
             raise RequestRefused(
                 ResponseCode.SYSTEM_BUSY, "[OVERLOAD]too many offsets wait: commit again"
             )
-
-        def then(refusal: RequestRefused | None) -> None:
-            origin.send(
-                command.reply()
-                if refusal is None
-                else command.reply(refusal.code, remark=refusal.remark)
-            )
-
         self._commits.add(CommittedOffset(*key, offset), then)
         return None
 
@@ -110,8 +125,8 @@ class OffsetProcessor:
 
     def minimum(self, _origin: Origin, command: Command) -> Command:
         """The offset of the queue's first message."""
-        command.text("topic"), command.integer("queueId")
-        return _offset_reply(command, FIRST_OFFSET)
+        topic, queue_id = command.text("topic"), command.integer("queueId")
+        return _offset_reply(command, self._reader.begin(topic, queue_id))
 
     def search(self, _origin: Origin, command: Command) -> Command:
         """The first message stored at or after a time, or for UPPER the last at or before it."""
@@ -119,13 +134,14 @@ class OffsetProcessor:
         timestamp_ms = command.integer("timestamp")
         if command.fields.get("boundaryType", "").upper() == "UPPER" and timestamp_ms < 1 << 62:
             after = self._reader.offset_at(topic, queue_id, timestamp_ms + 1)
-            return _offset_reply(command, max(FIRST_OFFSET, after - 1))
+            return _offset_reply(command, max(self._reader.begin(topic, queue_id), after - 1))
         return _offset_reply(command, self._reader.offset_at(topic, queue_id, timestamp_ms))
 
     def earliest_time(self, _origin: Origin, command: Command) -> Command:
         """When the queue's first message was stored, -1 when it has none."""
         topic, queue_id = command.text("topic"), command.integer("queueId")
-        stored = self._reader.store_timestamp_ms(topic, queue_id, FIRST_OFFSET)
+        first = self._reader.begin(topic, queue_id)
+        stored = self._reader.store_timestamp_ms(topic, queue_id, first)
         return command.reply(fields={"timestamp": str(-1 if stored is None else stored)})
 
     def all_offsets(self, _origin: Origin, command: Command) -> Command:

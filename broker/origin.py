@@ -50,6 +50,10 @@ class Queues(Protocol):
         """The offset of the queue's next message."""
         ...
 
+    def begin(self, topic: str, queue_id: int, kept_position: int) -> int:
+        """The offset of the queue's first message at or behind a position of the log."""
+        ...
+
     def read(self, topic: str, queue_id: int, first: int, count: int) -> bytes:
         """Up to `count` units from offset `first`."""
         ...
@@ -65,6 +69,11 @@ class Log(Protocol):
 
     @property
     def term(self) -> int:
+        """As in `dledger.Node`."""
+        ...
+
+    @property
+    def begin_position(self) -> int:
         """As in `dledger.Node`."""
         ...
 

@@ -13,7 +13,7 @@ from broker.fold import Folded
 from broker.held_pulls import HeldPull, HeldPulls
 from broker.log_changes import OffsetCommits
 from broker.log_entry import CommittedOffset
-from broker.message_reader import FIRST_OFFSET, Found, MessageReader, ReadResult
+from broker.message_reader import Found, MessageReader, ReadResult
 from broker.origin import Origin
 from broker.pull_request import PullRequest, filter_of, read_pull_request
 from broker.state import BrokerState
@@ -28,7 +28,8 @@ _CODES: Final = {
     Found.MESSAGES: (ResponseCode.SUCCESS, "FOUND"),
     Found.NOTHING_NEW: (ResponseCode.PULL_NOT_FOUND, "OFFSET_OVERFLOW_ONE"),
     Found.FILTERED: (ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE"),
-    Found.OUTSIDE: (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_MOVED"),
+    Found.TOO_SMALL: (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_TOO_SMALL"),
+    Found.TOO_LARGE: (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_OVERFLOW_BADLY"),
 }
 
 
@@ -192,7 +193,7 @@ def _reply(command: Command, result: ReadResult) -> Command:
         {
             "suggestWhichBrokerId": _ASK_LEADER,
             "nextBeginOffset": str(result.next_offset),
-            "minOffset": str(FIRST_OFFSET),
+            "minOffset": str(result.begin),
             "maxOffset": str(result.end),
         },
         result.messages,

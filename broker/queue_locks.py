@@ -1,64 +1,75 @@
 """Locks of ordered consumers: one client a queue and group, for 60 seconds unless it asks again.
 
-In the leader's memory: a new leader knows no locks, and ordered consumers, who ask again every 20
-seconds, lock anew. Source: RocketMQ's RebalanceLockManager.
+Part of the folded state, so that a new leader knows who holds what: with locks in the leader's
+memory, as in RocketMQ's RebalanceLockManager, two consumers could hold one queue after a change of
+leader. Time is that of `dledger.session_clock`: it goes on while somebody leads, and stands still
+while nobody does.
 """
 
-from typing import Final, NamedTuple
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeAlias
 
-from remoting.consumer_group_body import QueueLock
-from remoting.message_queue import MessageQueue
+# RocketMQ's; clients ask again every 20 s, and take a lock of their own for lost after 30 s.
+LOCK_MS: Final = 60_000
 
-LOCK_SECONDS: Final = 60.0
+# A group, a topic, and the id of a queue.
+LockKey: TypeAlias = tuple[str, str, int]
 
 
-class _Owner(NamedTuple):
+class LockOwner(NamedTuple):
+    """Who has locked a queue, and when: the time of the log, in milliseconds."""
+
     client_id: str
-    locked_at: float
+    locked_ms: int
 
 
+@dataclass(slots=True)
 class QueueLocks:
-    """Who has locked which queue. Times are seconds on the monotonic clock.
+    """Who has locked which queue. Only the fold changes it.
 
-    Args:
-        limit: how many queues may be locked.
+    Attributes:
+        owners: by queue.
+        time_ms: the time of the newest change; it never goes back.
+        swept_ms: when locks that had expired were last removed.
     """
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._owners: dict[tuple[str, MessageQueue], _Owner] = {}
+    owners: dict[LockKey, LockOwner] = field(default_factory=dict)
+    time_ms: int = 0
+    swept_ms: int = 0
 
-    def __len__(self) -> int:
-        return len(self._owners)
+    def lock(
+        self, group: str, client_id: str, queues: Iterable[tuple[str, int]], time_ms: int
+    ) -> None:
+        """Lock what is free, expired, or the client's own."""
+        self._advance(time_ms)
+        for topic, queue_id in queues:
+            key = (group, topic, queue_id)
+            owner = self.owners.get(key)
+            if owner is None or owner.client_id == client_id or self._has_expired(owner):
+                self.owners[key] = LockOwner(client_id, self.time_ms)
 
-    def lock(self, asked: QueueLock, now: float) -> list[MessageQueue]:
-        """Lock what is free, expired, or the client's own; the queues it has now."""
-        owned: list[MessageQueue] = []
-        for queue in asked.queues:
-            key = (asked.group, queue)
-            owner = self._owners.get(key)
-            if owner is None:
-                if len(self._owners) >= self._limit:
-                    self._expire(now)
-                if len(self._owners) >= self._limit:
-                    continue
-            elif owner.client_id != asked.client_id and now - owner.locked_at <= LOCK_SECONDS:
-                continue
-            self._owners[key] = _Owner(asked.client_id, now)
-            owned.append(queue)
-        return owned
-
-    def unlock(self, asked: QueueLock) -> None:
+    def unlock(
+        self, group: str, client_id: str, queues: Iterable[tuple[str, int]], time_ms: int
+    ) -> None:
         """Give up what the client itself has locked."""
-        for queue in asked.queues:
-            owner = self._owners.get((asked.group, queue))
-            if owner is not None and owner.client_id == asked.client_id:
-                del self._owners[asked.group, queue]
+        self._advance(time_ms)
+        for topic, queue_id in queues:
+            if self.is_owner(group, client_id, topic, queue_id):
+                del self.owners[group, topic, queue_id]
 
-    def clear(self) -> None:
-        """Forget every lock."""
-        self._owners.clear()
+    def is_owner(self, group: str, client_id: str, topic: str, queue_id: int) -> bool:
+        """Whether the client was the last one to lock the queue."""
+        owner = self.owners.get((group, topic, queue_id))
+        return owner is not None and owner.client_id == client_id
 
-    def _expire(self, now: float) -> None:
-        for key in [k for k, o in self._owners.items() if now - o.locked_at > LOCK_SECONDS]:
-            del self._owners[key]
+    def _has_expired(self, owner: LockOwner) -> bool:
+        return self.time_ms - owner.locked_ms > LOCK_MS
+
+    def _advance(self, time_ms: int) -> None:
+        """Go on in time; once in 60 seconds, remove what has expired."""
+        self.time_ms = max(self.time_ms, time_ms)
+        if self.time_ms - self.swept_ms > LOCK_MS:
+            self.swept_ms = self.time_ms
+            for key in [key for key, owner in self.owners.items() if self._has_expired(owner)]:
+                del self.owners[key]

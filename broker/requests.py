@@ -13,7 +13,7 @@ from broker.append_outcome import not_leader
 from broker.client_processor import ClientProcessor
 from broker.errors import RequestRefused
 from broker.fold import Folded
-from broker.log_changes import OffsetCommits
+from broker.log_changes import OffsetCommits, Then
 from broker.offset_processor import OffsetProcessor
 from broker.origin import Log
 from broker.pull_processor import PullProcessor
@@ -40,6 +40,22 @@ _ANY_ROLE: Final = frozenset(
 )
 
 
+# Answered when the group has confirmed that nobody else leads: an older offset would have messages
+# consumed twice, or taken for lost.
+_CONFIRMED: Final = frozenset(
+    {
+        RequestCode.QUERY_CONSUMER_OFFSET,
+        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
+        RequestCode.GET_MAX_OFFSET,
+        RequestCode.GET_MIN_OFFSET,
+        RequestCode.GET_EARLIEST_MSG_STORETIME,
+        RequestCode.GET_ALL_CONSUMER_OFFSET,
+        RequestCode.GET_TOPIC_STATS_INFO,
+        RequestCode.GET_CONSUME_STATS,
+    }
+)
+
+
 class Requests:
     """Implements `remoting.server.ConnectionHandler`; follows the member's role.
 
@@ -48,6 +64,7 @@ class Requests:
         log: the log; tells whether this member leads.
         sends, changes, commits: what is on its way into the log.
         send, pull, client, offset, admin: the processors.
+        confirm: tells when the applied state may be looked at; see `ConfirmedReads.add`.
         announce: lets the name servers know of a new leader or of changed topics.
     """
 
@@ -63,8 +80,10 @@ class Requests:
         client: ClientProcessor,
         offset: OffsetProcessor,
         admin: AdminProcessor,
+        confirm: Callable[[Then], None],
         announce: Callable[[], None],
     ) -> None:
+        self._confirm = confirm
         self._broker_name = broker_name
         self._log = log
         self._sends = sends
@@ -106,9 +125,29 @@ class Requests:
         try:
             if self._term is None and command.code not in _ANY_ROLE:
                 raise not_leader(self._broker_name)
+            if command.code in _CONFIRMED:
+                self._answer_confirmed(connection, command, answer)
+                return None
             return answer(connection, command)
         except RequestRefused as refusal:
             return command.reply(refusal.code, remark=refusal.remark)
+
+    def _answer_confirmed(self, connection: Connection, command: Command, answer: Answer) -> None:
+        def answer_now(connection: Connection, command: Command) -> Command | None:
+            try:
+                if self._term is None:
+                    raise not_leader(self._broker_name)
+                return answer(connection, command)
+            except RequestRefused as refused:
+                return command.reply(refused.code, remark=refused.remark)
+
+        def then(refusal: RequestRefused | None) -> None:
+            if refusal is not None:
+                connection.send(command.reply(refusal.code, remark=refusal.remark))
+            else:
+                answer_each(connection, [command], answer_now)
+
+        self._confirm(then)
 
     # --- the log ------------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 """Answers sends (10, 310, 320) and messages that consumers send back (36)."""
 
+from collections.abc import Callable
 from typing import Final
 
 from broker.append_outcome import not_leader
@@ -37,7 +38,12 @@ _VERSION_WITH_MAX_TIMES: Final = 121
 
 
 class SendProcessor:
-    """Turns requests into messages for the log. Their replies leave when they are applied."""
+    """Turns requests into messages for the log. Their replies leave when they are applied.
+
+    Args:
+        state, sends, changes, reader, broker_name: what it works with.
+        is_refusing: whether the disk is too full for messages.
+    """
 
     def __init__(
         self,
@@ -46,7 +52,9 @@ class SendProcessor:
         changes: TopicChanges,
         reader: MessageReader,
         broker_name: str,
+        is_refusing: Callable[[], bool],
     ) -> None:
+        self._is_refusing = is_refusing
         self._state = state
         self._sends = sends
         self._changes = changes
@@ -58,9 +66,11 @@ class SendProcessor:
         """Take a send; it leaves for the log with the next flush of `Sends`.
 
         Raises:
-            RequestRefused: see `read_send_request`, `TopicChanges.topic_for` and `Sends.add`; (16)
-                nobody may write to the topic, (26) no such consumer group, (29) no such queue.
+            RequestRefused: see `read_send_request`, `TopicChanges.topic_for` and `Sends.add`; (14)
+                the disk is too full, (16) nobody may write to the topic, (26) no such consumer
+                group, (29) no such queue.
         """
+        self._check_disk()
         try:
             request = read_send_request(command)
         except MessageMalformed as error:
@@ -89,13 +99,21 @@ class SendProcessor:
         send = PendingSend(origin, command, config.topic, queue_id, request.records)
         self._changes.send_when_created(config, send)
 
+    def _check_disk(self) -> None:
+        if self._is_refusing():
+            raise RequestRefused(
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                f"the disk of the broker[{self._broker_name}] is full: free some of it",
+            )
+
     def send_back(self, origin: Origin, command: Command) -> Command | None:
         """Answer a consumer that could not consume a message: deliver it again, or give it up.
 
         Raises:
             FieldMissing: a field it must have is missing.
-            RequestRefused: (1) no such message, (29) a bad group name.
+            RequestRefused: (1) no such message, (14) the disk is too full, (29) a bad group name.
         """
+        self._check_disk()
         group = command.text("group")
         position = command.integer("offset")
         level = command.integer("delayLevel")

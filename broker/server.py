@@ -1,26 +1,31 @@
 """A broker, put together: a node of the log, the server for clients, and the registrations."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import trio
 
 from broker.admin_processor import AdminProcessor
 from broker.client_processor import ClientProcessor
 from broker.config import BrokerConfig
+from broker.confirmed_reads import ConfirmedReads
 from broker.consumers import Consumers
 from broker.held_pulls import HeldPulls
 from broker.limits import MAX_HOLD_SECONDS
 from broker.log_changes import OffsetCommits
+from broker.log_keeper import LogKeeper
 from broker.machine import BrokerMachine
 from broker.message_reader import MessageReader
 from broker.offset_processor import OffsetProcessor
 from broker.pull_processor import PullProcessor
-from broker.queue_locks import QueueLocks
+from broker.rebuilding import rebuild_queues
 from broker.registrar import Registrar
 from broker.requests import Requests
+from broker.retention import utc_hour
 from broker.send_processor import SendProcessor
 from broker.sends import Sends
 from broker.store.consume_queues import ConsumeQueues
+from broker.store.disk_usage import used_percent as disk_used_percent
 from broker.topic_changes import TopicChanges
 from dledger.config import NodeConfig
 from dledger.node import Node
@@ -43,6 +48,7 @@ class Broker:
         node: its member of the log's group.
         machine: the folded log.
         requests: what answers clients.
+        keeper: drops what is too old, or too much for the disk.
     """
 
     def __init__(
@@ -53,14 +59,14 @@ class Broker:
         client: RemotingClient,
         wall_clock_ms: Callable[[], int],
         process_id: int,
+        hour_of: Callable[[int], int],
+        used_percent: Callable[[Path], float],
     ) -> None:
         self.config = config
         self.node = node
         self.machine = machine
         self._started_ms = wall_clock_ms()
         state, limits = machine.state, config.limits
-        reader = MessageReader(state, machine.queues, node)
-        consumers = Consumers()
         self._held = HeldPulls(limits.max_held_pulls)
         self._registrar = Registrar(
             client,
@@ -72,6 +78,26 @@ class Broker:
             lambda: self.requests.led_term,
         )
         self._sends = Sends(state, node, config.address, limits, wall_clock_ms, process_id)
+        self.keeper = LogKeeper(
+            config.retention,
+            config.directory,
+            node,
+            machine,
+            lambda: self.requests.led_term is not None,
+            wall_clock_ms,
+            hour_of,
+            used_percent,
+        )
+        self._reads = ConfirmedReads(node.read, limits.max_waiting_reads)
+        self.requests = self._made_requests(wall_clock_ms)
+        machine.on_applied = self.requests.applied
+
+    def _made_requests(self, wall_clock_ms: Callable[[], int]) -> Requests:
+        """What answers clients, over what this broker has made already."""
+        config, node = self.config, self.node
+        state, limits = self.machine.state, config.limits
+        reader = MessageReader(state, self.machine.queues, node)
+        consumers = Consumers()
         commits = OffsetCommits(node, limits.max_waiting_commits)
         changes = TopicChanges(
             state,
@@ -82,13 +108,16 @@ class Broker:
             self._registrar.announce,
             config.auto_create_topics,
         )
-        self.requests = Requests(
+        keeper = self.keeper
+        return Requests(
             config.group,
             node,
             self._sends,
             changes,
             commits,
-            SendProcessor(state, self._sends, changes, reader, config.group),
+            SendProcessor(
+                state, self._sends, changes, reader, config.group, lambda: keeper.is_refusing
+            ),
             PullProcessor(
                 state,
                 reader,
@@ -99,10 +128,8 @@ class Broker:
                 MAX_HOLD_SECONDS,
                 limits.max_offset_tables,
             ),
-            ClientProcessor(
-                state, consumers, QueueLocks(limits.max_locks), changes, limits, trio.current_time
-            ),
-            OffsetProcessor(state, reader, commits, limits),
+            ClientProcessor(state, consumers, node, changes, limits, trio.current_time),
+            OffsetProcessor(state, reader, commits, limits, self._reads.add),
             AdminProcessor(
                 state,
                 node,
@@ -113,9 +140,9 @@ class Broker:
                 self._settings(),
                 self._figures,
             ),
+            self._reads.add,
             self._registrar.announce,
         )
-        machine.on_applied = self.requests.applied
 
     async def run(
         self, report: Callable[[str], None], task_status: trio.TaskStatus["Broker"]
@@ -132,8 +159,10 @@ class Broker:
                 address = await nursery.start(serve, listen.host, listen.port, self.requests)
                 report(f"{name} listening on {address}")
                 nursery.start_soon(self._registrar.run)
+                nursery.start_soon(self._reads.run)
                 nursery.start_soon(self._tick)
                 nursery.start_soon(self._expire_clients)
+                nursery.start_soon(self.keeper.run)
                 nursery.start_soon(self._follow_role, name, report)
                 task_status.started(self)
         finally:
@@ -163,7 +192,10 @@ class Broker:
             "dLegerGroup": config.group,
             "dLegerPeers": ";".join(f"{peer}-{at}" for peer, at in config.peers.items()),
             "dLegerSelfId": config.node_id,
+            "deleteWhen": ";".join(f"{hour:02d}" for hour in sorted(config.retention.at_hours)),
+            "diskMaxUsedSpaceRatio": str(config.retention.clean_percent),
             "enableDLegerCommitLog": "true",
+            "fileReservedTime": str(config.retention.keep_hours),
             "listenPort": str(config.listen.port),
             "namesrvAddr": ";".join(config.nameservers),
             "storePathRootDir": str(config.directory),
@@ -177,7 +209,7 @@ class Broker:
             "brokerVersion": "409",
             "brokerVersionDesc": "V4_9_8",
             "commitLogMaxOffset": str(state.log_end),
-            "commitLogMinOffset": "0",
+            "commitLogMinOffset": str(state.kept_position),
             "dispatchBehindBytes": "0",
             "dledgerApplied": str(status.applied),
             "dledgerCommitted": str(status.committed),
@@ -201,6 +233,8 @@ async def run_broker(
     wall_clock_ms: Callable[[], int],
     process_id: int,
     report: Callable[[str], None],
+    hour_of: Callable[[int], int] = utc_hour,
+    used_percent: Callable[[Path], float] = disk_used_percent,
     task_status: trio.TaskStatus[Broker] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Run one member until cancelled. Start it by `nursery.start`, which returns the `Broker`.
@@ -210,6 +244,8 @@ async def run_broker(
         wall_clock_ms: milliseconds since 1970; decides store times.
         process_id: makes generated message keys unique.
         report: told one line when it listens and at each change of role.
+        hour_of: the local hour of the day at a time in milliseconds since 1970.
+        used_percent: how much of the disk under a directory is used.
         task_status: told the broker when it listens.
 
     Raises:
@@ -223,11 +259,16 @@ async def run_broker(
         node_id=config.node_id,
         peers=config.peers,
         data_dir=config.directory,
+        store=config.store,
+        snapshots=config.snapshots,
     )
     try:
         async with open_node(node_config, machine) as node, trio.open_nursery() as nursery:
+            await rebuild_queues(node, machine)
             client = RemotingClient(nursery)
-            broker = Broker(config, node, machine, client, wall_clock_ms, process_id)
+            broker = Broker(
+                config, node, machine, client, wall_clock_ms, process_id, hour_of, used_percent
+            )
             await broker.run(report, task_status)
     finally:
         queues.close()

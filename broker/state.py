@@ -1,8 +1,10 @@
 """What the log says: topics, groups, offsets and the ends of queues. Equal logs, equal states."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from broker.group import ConsumerGroup
+from broker.queue_locks import QueueLocks
+from broker.time_marks import TimeMarks
 from broker.topics import FIRST_TOPICS
 from remoting.topic_config import TopicConfig
 
@@ -23,6 +25,10 @@ class BrokerState:
         messages: how many records were folded.
         log_end: position of the byte behind the last entry.
         refused_entries: how many entries were passed over, because no broker can have written them.
+        kept_from: the first entry of the log that is kept; 0 while nothing was ever dropped.
+        kept_position: where that entry begins. No message before it can be read.
+        time_marks: which part of the log is how old.
+        locks: which queues ordered consumers have locked.
     """
 
     topics: dict[str, TopicConfig] = field(default_factory=lambda: dict(FIRST_TOPICS))
@@ -35,6 +41,15 @@ class BrokerState:
     messages: int = 0
     log_end: int = 0
     refused_entries: int = 0
+    kept_from: int = 0
+    kept_position: int = 0
+    time_marks: TimeMarks = field(default_factory=TimeMarks)
+    locks: QueueLocks = field(default_factory=QueueLocks)
+
+    def become(self, other: "BrokerState") -> None:
+        """Take over all of another state, which nobody else has."""
+        for name in fields(self):
+            setattr(self, name.name, getattr(other, name.name))
 
     def queue_end(self, topic: str, queue_id: int) -> int:
         """The offset that the queue's next message will have."""

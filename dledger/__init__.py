@@ -50,7 +50,12 @@ from dledger.session_errors import (
 from dledger.session_table import SessionLimits
 from dledger.sessions import NotAppendedInTime, Session, SessionAppended
 from dledger.snapshot_policy import SnapshotPolicy
-from dledger.state_machine import LogOnly, SnapshottingMachine, StateMachine
+from dledger.state_machine import (
+    LogOnly,
+    RetainingMachine,
+    SnapshottingMachine,
+    StateMachine,
+)
 from dledger.status import PeerStatus, RoleChange, Status
 from dledger.store.snapshot_folder import Snapshot
 from dledger.store.store_config import StoreConfig
@@ -91,6 +96,7 @@ __all__ = [
     "Rejected",
     "RestoreFailed",
     "ResultNotKept",
+    "RetainingMachine",
     "RoleChange",
     "Session",
     "SessionAppended",

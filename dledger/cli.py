@@ -52,6 +52,7 @@ def commands() -> None:
       dledger tail --dir /tmp/log --follow          every committed entry
       dledger status --dir /tmp/log                 who leads, how far everyone is
       dledger transfer --dir /tmp/log --to n1       let another member lead
+      dledger snapshot --dir /tmp/log --node n1     save a member's state now
       dledger verify /tmp/log                       check the files, nodes running or not
     """
 
@@ -319,6 +320,29 @@ def transfer(
     if target is not None and target not in members:
         raise ConfigInvalid("--to", f"{target} is not one of {', '.join(members)}")
     click.echo(f"{trio.run(GroupClient(name, members).transfer, target, timeout)} leads {name}")
+
+
+@commands.command()
+@group_options
+@click.option("--node", "node_id", help="The member to write one; else each of them.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a member.")
+def snapshot(
+    folder: Path | None, peers: str | None, group: str, node_id: str | None, as_json: bool
+) -> None:
+    """Have running members write a snapshot of their state now.
+
+    Prints the last entry in it, its size in bytes and its path, once it is on the member's disk.
+    """
+    name, members = _members(folder, peers, group)
+    if node_id is not None and node_id not in members:
+        raise ConfigInvalid("--node", f"{node_id} is not one of {', '.join(members)}")
+    client = GroupClient(name, members)
+    for member in [node_id] if node_id is not None else members:
+        written = trio.run(client.snapshot, member)
+        if as_json:
+            click.echo(json.dumps({"node": member, **written._asdict()}))
+        else:
+            click.echo(f"{member}\t{written.index}\t{written.size}\t{written.path}")
 
 
 commands.add_command(dump)

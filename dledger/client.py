@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import NamedTuple
 
 import trio
 
@@ -126,6 +127,15 @@ async def connect_node(group: str, node_id: str, address: Address) -> AsyncItera
         yield connection
 
 
+class WrittenSnapshot(NamedTuple):
+    """A snapshot that a member has: the last entry in it, its bytes, its path over there."""
+
+    index: int  # type: ignore[assignment]  # hides tuple.index
+    term: int
+    size: int
+    path: str
+
+
 class GroupClient:
     """Talks to a group whose members' addresses are known."""
 
@@ -186,6 +196,20 @@ class GroupClient:
                 problem = f"the connection to {connection.node_id} broke; see who leads now"
                 raise GroupUnreachable(problem) from error
         return str(leader)
+
+    async def snapshot(self, node_id: str) -> WrittenSnapshot:
+        """Have one member write a snapshot of its state now.
+
+        Raises GroupUnreachable, RemoteError (SnapshotUnavailable: there is none, and why).
+        """
+        async with self._connect(node_id) as connection:
+            try:
+                row, _ = await connection.ask(Operation.SNAPSHOT)
+            except (OSError, trio.BrokenResourceError) as error:
+                raise GroupUnreachable(f"the connection to {node_id} broke") from error
+        if not isinstance(row, list) or len(row) != len(WrittenSnapshot._fields):
+            raise MessageMalformed("a snapshot's answer of another shape")
+        return WrittenSnapshot._make(row)
 
     async def entries(self, first: int, *, wait_ms: int = 0) -> list[Entry]:
         """Committed entries from `first`, from any node that answers. Raises GroupUnreachable."""

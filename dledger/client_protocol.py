@@ -27,6 +27,7 @@ class Operation(StrEnum):
     APPEND = "append"
     ENTRIES = "entries"
     TRANSFER = "transfer"
+    SNAPSHOT = "snapshot"
     SESSION_OPEN = "session_open"
     SESSION_APPEND = "session_append"
     SESSION_KEEP_ALIVE = "session_keep_alive"

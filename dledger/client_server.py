@@ -1,4 +1,4 @@
-"""Answers clients of a node: status, append, entries, transfer. One request at a time."""
+"""Answers clients of a node: status, append, entries, transfer, snapshot. One at a time."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from dledger.session_protocol import (
     encode_session_answers,
 )
 from dledger.status import Status
+from dledger.store.snapshot_folder import Snapshot
 
 
 class ServedNode(Protocol):
@@ -49,6 +50,10 @@ class ServedNode(Protocol):
         ...
 
     async def transfer_leadership(self, target: str | None = None) -> str:
+        """As in Node."""
+        ...
+
+    async def snapshot(self) -> Snapshot:
         """As in Node."""
         ...
 
@@ -84,6 +89,8 @@ class ClientServer:
                 return await self._session(request)
             if request.operation is Operation.TRANSFER:
                 return await self._transfer(request)
+            if request.operation is Operation.SNAPSHOT:
+                return await self._snapshot(request)
             return await self._entries(request)
         except DLedgerError as error:
             fields: dict[str, object] = {
@@ -109,6 +116,11 @@ class ClientServer:
         target = request.payload.decode("utf-8", "backslashreplace") or None
         leader = await self._node.transfer_leadership(target)
         return encode_answer(request.request_id, leader)
+
+    async def _snapshot(self, request: Request) -> bytes:
+        written = await self._node.snapshot()
+        row = [written.header.index, written.header.term, written.size, written.path]
+        return encode_answer(request.request_id, row)
 
     async def _entries(self, request: Request) -> bytes:
         if len(request.numbers) != 2:

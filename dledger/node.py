@@ -51,6 +51,7 @@ from dledger.sessions import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, Session, open_ses
 from dledger.snapshotter import Snapshotter
 from dledger.state_machine import StateMachine
 from dledger.status import PeerStatus, RoleChange, Status
+from dledger.store.recovery import SegmentBegin
 from dledger.store.snapshot_folder import Snapshot
 from dledger.transfer_wait import wait_transferred
 from dledger.waiting_reads import WaitingReads
@@ -279,6 +280,18 @@ class Node:
     def read_bytes(self, pos: int, size: int) -> bytes:
         """`size` bytes of the log at `pos`; for those who keep positions of committed entries."""
         return self._store.read_bytes(pos, size)
+
+    @property
+    def begin_position(self) -> int:
+        """The position of the first byte of the log that is there."""
+        return self._store.begin_pos
+
+    def segment_begin(self, index: int) -> SegmentBegin:
+        """Where the segment begins that an entry lies in; only whole segments are ever dropped.
+
+        Raises OutsideLog.
+        """
+        return self._store.segment_begin(index)
 
     async def wait_applied(self, index: int) -> None:
         """Wait until the state machine has everything up to `index`."""

@@ -9,7 +9,14 @@ import trio
 
 from dledger.core.configuration_codec import encode_configuration
 from dledger.core.replica import Replica
-from dledger.errors import DiskFailed, DLedgerError, NodeClosing, SnapshotUnavailable
+from dledger.errors import (
+    DiskFailed,
+    DLedgerError,
+    MachineFailed,
+    NodeClosing,
+    SnapshotUnavailable,
+)
+from dledger.log_retention import first_kept, kept_with_new_snapshots, log_kept_from
 from dledger.restoring import Opened
 from dledger.snapshot_policy import SnapshotPolicy
 from dledger.state_machine import SnapshottingMachine, StateMachine, snapshot_format
@@ -52,6 +59,8 @@ class Snapshotter:
         self._store, self._folder, self._last = opened
         self._replica = replica
         self._log_cut = log_cut
+        self._retention = log_kept_from(machine)
+        self._indexes: list[int] | None = None  # of the snapshots, once they were looked at
         self._cut = False  # whether the log's beginning was dropped, so that files may have to go
         self._wanted = trio.Event()
         self._waiting: list[_Waiter] = []
@@ -79,12 +88,16 @@ class Snapshotter:
 
     async def run(self) -> None:
         """Write what is due or asked for, for ever."""
-        while self._machine is not None:
+        if self._retention is not None and self._machine is not None:
+            await self._find_snapshots()
+        while self._machine is not None or self._retention is not None:
             with trio.move_on_after(LOOK_INTERVAL_S):
                 await self._wanted.wait()
             self._wanted = trio.Event()
             waiting, self._waiting = self._waiting, []
-            if waiting or self._is_due():
+            if self._retention is not None:
+                self._drop()
+            if self._machine is not None and (waiting or self._is_due()):
                 answer: Snapshot | DLedgerError = NodeClosing()
                 try:
                     answer = await self._attempt(self._machine)
@@ -109,6 +122,8 @@ class Snapshotter:
         if not policy.is_on or since <= 0 or trio.current_time() < self._retry_at:
             return False
         if policy.every_entries and since >= policy.every_entries:
+            return True
+        if self._holds_up_retention():
             return True
         if not policy.every_bytes:
             return False
@@ -186,17 +201,52 @@ class Snapshotter:
         except OSError as error:
             logger.warning("old snapshots stay: %s", error)
             return
-        if len(indexes) < kept:
+        self._indexes = indexes
+        self._drop()
+
+    async def _find_snapshots(self) -> None:
+        """See which there are, as retention may go on with them before a new one is written."""
+        try:
+            self._indexes = await trio.to_thread.run_sync(self._folder.indexes)
+        except OSError as error:
+            logger.warning("the log is kept until the next snapshot: %s", error)
+
+    def _drop(self) -> None:
+        """Drop what policy, snapshots and state machine leave to be dropped."""
+        applied, kept_from = self._replica.state.applied, self._kept_from()
+        snapshots = None if self._machine is None else self._indexes or ()
+        before = first_kept(self._policy, applied, snapshots, kept_from)
+        first = self._store.first_index
+        if not first < before <= self._store.last_index:
             return
-        applied = self._replica.state.applied
-        before = min(indexes[-1] + 1, applied - self._policy.trailing_entries + 1, applied)
-        if before <= self._store.first_index:
-            return
+        if self._store.segment_begin(before).first_index == first:
+            return  # only whole segments go
         self._store.note_committed(self._replica.appliable)
         self._store.discard_before(before)
         self._cut = True
         self._replica.view.discard_before(self._store.first_index)
         self._log_cut()
+
+    def _kept_from(self) -> int | None:
+        """What the state machine says. Raises MachineFailed."""
+        if self._retention is None:
+            return None
+        try:
+            return self._retention()
+        except Exception as error:
+            applied = self._replica.state.applied
+            raise MachineFailed(applied, applied) from error
+
+    def _holds_up_retention(self) -> bool:
+        """Whether the state machine lets go of entries that only newer snapshots could replace."""
+        kept_from, applied = self._kept_from(), self._replica.state.applied
+        if not kept_from or self._indexes is None:
+            return False
+        wanted = kept_with_new_snapshots(self._policy, applied, kept_from)
+        if wanted <= first_kept(self._policy, applied, self._indexes, kept_from):
+            return False
+        first = self._store.first_index
+        return wanted > first and self._store.segment_begin(wanted).first_index > first
 
     async def _remove_discarded(self) -> None:
         if not self._cut or (files := self._store.take_discarded()) is None:

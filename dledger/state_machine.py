@@ -49,6 +49,25 @@ class SnapshottingMachine(StateMachine, Protocol):
         ...
 
 
+@runtime_checkable
+class RetainingMachine(StateMachine, Protocol):
+    """A state machine that decides, by what is in the log, how much of the log is kept."""
+
+    def log_kept_from(self) -> int:
+        """The first entry that has to stay in the log; 0 keeps it all.
+
+        A fold of the applied entries, like the rest of the state: so all members drop the same.
+        Called in the node's trio thread a few times a second, not for each entry: return a number
+        that `apply` has left there. A smaller number than before changes nothing.
+
+        With `snapshot` and `restore` the number is part of what they save, and entries that no
+        snapshot stands for stay, whatever it says. Without them the machine is started with the
+        entries that are left: it may name an entry only if those from there on, or from any
+        earlier one on, make the state that it wants to have.
+        """
+        ...
+
+
 def snapshot_format(machine: SnapshottingMachine) -> str:
     """The name that the machine gave the format of its snapshots."""
     return str(getattr(machine, "snapshot_format", ""))

@@ -24,7 +24,12 @@ from dledger.session_entry import (
 )
 from dledger.session_snapshot import decode_table, encode_table
 from dledger.session_table import SessionLimits, SessionTable, Verdict
-from dledger.state_machine import SnapshottingMachine, StateMachine, snapshot_format
+from dledger.state_machine import (
+    RetainingMachine,
+    SnapshottingMachine,
+    StateMachine,
+    snapshot_format,
+)
 
 # A larger result is not kept. Part of the format: it must be the same on every member.
 MAX_RESULT_BYTES = 16 * 1024
@@ -77,13 +82,15 @@ class WithSessions:
     body in the log. Results of appends in a session must be plain values (None, numbers, text,
     bytes, lists, dicts).
 
-    A machine with `snapshot` and `restore` gets a wrapper that has them too.
+    A machine with `snapshot` and `restore` gets a wrapper that has them too, and one that also has
+    `log_kept_from` gets that. Without snapshots the sessions need the whole log.
     """
 
     def __new__(cls, machine: StateMachine, limits: SessionLimits | None = None) -> WithSessions:
         """The kind of wrapper that fits the machine."""
         if cls is WithSessions and isinstance(machine, SnapshottingMachine):
-            return super().__new__(_WithSnapshots)
+            retains = isinstance(machine, RetainingMachine)
+            return super().__new__(_WithRetention if retains else _WithSnapshots)
         return super().__new__(cls)
 
     def __init__(self, machine: StateMachine, limits: SessionLimits | None = None) -> None:
@@ -171,6 +178,15 @@ class _WithSnapshots(WithSessions):
         table, rest = decode_table(chunks)
         self.machine.restore(rest)
         self.table = table
+
+
+class _WithRetention(_WithSnapshots):
+    """The same over a machine that also says what of the log is kept."""
+
+    def log_kept_from(self) -> int:
+        """As the machine says; the table is in the snapshots."""
+        assert isinstance(self.machine, RetainingMachine)
+        return self.machine.log_kept_from()
 
 
 class _Run:

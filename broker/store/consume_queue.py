@@ -1,16 +1,17 @@
 """One message queue: where its messages lie in the log, 20 bytes each, in files of 300,000.
 
 RocketMQ's format: unit i of a queue lies at byte 20 i of its files, a file's name is the byte it
-begins with, in 20 digits. The files are a fold over the log and nothing in them is believed before
-the fold has passed it: `end` is what was applied, units behind it are leftovers that the next
-batch overwrites. So a missing, short or torn file costs nothing but the replay that happens anyway,
-and no file is ever synced.
+begins with, in 20 digits. The files are a fold over the log: `end` is what was applied, units
+behind it are leftovers that the next batch overwrites. What a snapshot of the state stands for was
+synced before (`queue_sync`); everything else is written again by the replay behind the snapshot.
 """
 
 import os
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import Final, NoReturn
 
+from broker.fold import UNIT
 from dledger.errors import DiskFailed
 
 UNIT_BYTES: Final = 20
@@ -26,24 +27,75 @@ class ConsumeQueue:
 
     Args:
         folder: where its files lie; made with the first batch.
-        open_file: gives a descriptor for a path, which stays open until the next call at least.
+        open_file: gives a descriptor for a path, which stays open until the next call at least;
+            the second argument tells whether something will be written.
         units_per_file: 300,000 but in tests.
+
+    Attributes:
+        end: the offset of the next message.
+        floor: the first unit that is there; files before it were removed.
     """
 
-    __slots__ = ("_file_bytes", "_folder", "_open_file", "_tail", "_tail_first", "end")
+    __slots__ = (
+        "_begin",
+        "_file_bytes",
+        "_kept_position",
+        "_open_file",
+        "_suspect",
+        "_tail",
+        "_tail_first",
+        "end",
+        "floor",
+        "folder",
+    )
 
     def __init__(
         self,
         folder: str,
-        open_file: Callable[[str], int],
+        open_file: Callable[[str, bool], int],
         units_per_file: int = UNITS_PER_FILE,
     ) -> None:
-        self.end = 0  # the offset of the next message
-        self._folder = folder
+        self.end = 0
+        self.floor = 0
+        self.folder = folder
         self._open_file = open_file
         self._file_bytes = units_per_file * UNIT_BYTES
         self._tail = b""
         self._tail_first = 0
+        self._suspect = False  # whether more files may be gone than retention removes
+        self._begin = 0  # the first unit whose message lies at `_kept_position` or behind
+        self._kept_position = 0
+
+    def resume(self, end: int) -> bool:
+        """Go on with the files of an earlier run, which hold what the fold had made up to `end`.
+
+        Returns whether they do: if not, `put_back` has to write them. The last file is always
+        there, and so are those before it, up to the first that retention has left.
+
+        Raises:
+            DiskFailed: the folder could not be read or made.
+        """
+        self.end = self._tail_first = end
+        sizes = self._file_sizes()
+        needed = end * UNIT_BYTES  # the files have all from here on
+        file_start = (needed - 1) // self._file_bytes * self._file_bytes
+        while file_start >= 0 and sizes.get(file_start, 0) >= needed - file_start:
+            needed = file_start
+            file_start -= self._file_bytes
+        if needed == end * UNIT_BYTES or any(start < needed for start in sizes):
+            return False  # nothing is there, or something that lies before a gap
+        self.floor = needed // UNIT_BYTES
+        self._suspect = self.floor > 0
+        return True
+
+    def put_back(self, first: int, units: bytes) -> None:
+        """Write units that are missing in the files, before `end`. Raises DiskFailed."""
+        self._write_at(first, units)
+
+    def begins_with(self, first: int) -> None:
+        """All of the log that is left was looked through, and this is the first unit in it."""
+        self.floor = self._begin = first
+        self._suspect = False
 
     def append(self, units: bytes) -> None:
         """Add whole units behind the last one.
@@ -53,27 +105,22 @@ class ConsumeQueue:
         """
         if self.end == 0:
             try:
-                os.makedirs(self._folder, exist_ok=True)
+                os.makedirs(self.folder, exist_ok=True)
             except OSError as error:
-                raise DiskFailed("makedirs", self._folder, error) from error
-        position, at = self.end * UNIT_BYTES, 0
-        while at < len(units):
-            within = (position + at) % self._file_bytes
-            piece = units[at : at + self._file_bytes - within]
-            self._write(position + at - within, within, piece)
-            at += len(piece)
+                raise DiskFailed("makedirs", self.folder, error) from error
+        self._write_at(self.end, units)
         self.end += len(units) // UNIT_BYTES
         self._tail = (self._tail + units)[-TAIL_BYTES:]
         self._tail_first = self.end - len(self._tail) // UNIT_BYTES
 
     def read(self, first: int, count: int) -> bytes:
-        """Up to `count` units from offset `first`; fewer at the queue's end.
+        """Up to `count` units from offset `first`; fewer at the queue's end, none before `floor`.
 
         Raises:
             DiskFailed: a file could not be read, or does not hold what was written to it.
         """
         last = min(first + count, self.end)
-        if first >= last or first < 0:
+        if first >= last or first < self.floor:
             return b""
         if first >= self._tail_first:
             begin = (first - self._tail_first) * UNIT_BYTES
@@ -87,13 +134,67 @@ class ConsumeQueue:
             position += size
         return b"".join(parts)
 
+    def begin(self, kept_position: int) -> int:
+        """The offset of the first message that lies at a position of the log or behind it.
+
+        Asked with the same position again, it costs nothing: positions only grow along a queue.
+
+        Raises:
+            DiskFailed: a file could not be read.
+        """
+        if kept_position != self._kept_position:
+            # Positions that are asked for only grow, but for a state that is restored.
+            low = self._begin if kept_position > self._kept_position else 0
+            offsets = range(max(low, self.floor), self.end)
+            begin = offsets.start + bisect_left(offsets, kept_position, key=self._position)
+            if self._suspect and begin == self.floor:
+                problem = "files are missing: stop the broker, remove the folder, start it again"
+                _fail("read", self.folder, problem)
+            self._suspect = False
+            self._begin, self._kept_position = begin, kept_position
+        return self._begin
+
+    def remove_files(self, begin: int) -> list[str]:
+        """Give up whole files that lie before `begin`; their paths.
+
+        The file of the unit before `begin` stays, so that a queue whose first file begins behind
+        its first message can only be a damaged one.
+        """
+        first_file = max(0, begin - 1) * UNIT_BYTES // self._file_bytes * self._file_bytes
+        file_start = self.floor * UNIT_BYTES // self._file_bytes * self._file_bytes
+        given_up = [self._path(at) for at in range(file_start, first_file, self._file_bytes)]
+        self.floor = max(self.floor, first_file // UNIT_BYTES)
+        return given_up
+
+    def _file_sizes(self) -> dict[int, int]:
+        """Bytes of each file, by the byte it begins with. Raises DiskFailed."""
+        try:
+            os.makedirs(self.folder, exist_ok=True)
+            with os.scandir(self.folder) as found:
+                return {int(one.name): one.stat().st_size for one in found if one.name.isdecimal()}
+        except OSError as error:
+            raise DiskFailed("look at", self.folder, error) from error
+
+    def _position(self, offset: int) -> int:
+        """Where the message at an offset lies in the log."""
+        position: int = UNIT.unpack(self.read(offset, 1))[0]
+        return position
+
     def _path(self, file_start: int) -> str:
-        return os.path.join(self._folder, f"{file_start:020d}")
+        return os.path.join(self.folder, f"{file_start:020d}")
+
+    def _write_at(self, first: int, units: bytes) -> None:
+        position, at = first * UNIT_BYTES, 0
+        while at < len(units):
+            within = (position + at) % self._file_bytes
+            piece = units[at : at + self._file_bytes - within]
+            self._write(position + at - within, within, piece)
+            at += len(piece)
 
     def _write(self, file_start: int, within: int, data: bytes) -> None:
         path = self._path(file_start)
         try:
-            written = os.pwrite(self._open_file(path), data, within)
+            written = os.pwrite(self._open_file(path, True), data, within)
         except OSError as error:
             raise DiskFailed("pwrite", path, error) from error
         if written != len(data):
@@ -102,7 +203,7 @@ class ConsumeQueue:
     def _read(self, file_start: int, within: int, size: int) -> bytes:
         path = self._path(file_start)
         try:
-            data = os.pread(self._open_file(path), size, within)
+            data = os.pread(self._open_file(path, False), size, within)
         except OSError as error:
             raise DiskFailed("pread", path, error) from error
         if len(data) != size:

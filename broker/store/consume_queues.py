@@ -9,6 +9,7 @@ from typing import Final
 
 from broker.fold import Arrivals
 from broker.store.consume_queue import UNITS_PER_FILE, ConsumeQueue
+from broker.store.queue_sync import QueueSync
 from dledger.errors import DiskFailed
 
 # Open files at once, of the 1024 that a process may usually have; the rest is for connections and
@@ -17,7 +18,11 @@ MAX_OPEN_FILES: Final = 256
 
 
 class ConsumeQueues:
-    """The queues by topic and queue id. Everything is rebuilt by applying the log.
+    """The queues by topic and queue id.
+
+    All of it is made by applying the log: from its beginning on, or behind a snapshot that stands
+    for what `sync_due` had made durable. Queues whose files are not there any more then are
+    `damaged`, and `queue_rebuild` makes them again.
 
     Args:
         folder: the folder `consumequeue`; made with the first message.
@@ -36,6 +41,40 @@ class ConsumeQueues:
         self._units_per_file = units_per_file
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         self._files: OrderedDict[str, int] = OrderedDict()
+        self._written: set[str] = set()  # since the last sync
+        self._sync: QueueSync | None = None
+        self.damaged: set[tuple[str, int]] = set()
+
+    def resume(self, ends: Mapping[str, Mapping[int, int]]) -> None:
+        """Go on with the files of an earlier run, as a restored state says where queues end.
+
+        Raises:
+            DiskFailed: the folder could not be read.
+        """
+        self._queues.clear()
+        self.damaged.clear()
+        for topic, table in ends.items():
+            for queue_id, end in table.items():
+                if not self._made((topic, queue_id)).resume(end):
+                    self.damaged.add((topic, queue_id))
+
+    def sync_due(self) -> QueueSync:
+        """What has to be durable before the state of now may be saved; to be run in any thread."""
+        last = self._sync
+        if last is not None and last.has_failed:
+            return last  # fails again: a replay has to write everything anew
+        paths = self._written
+        if last is not None and not last.is_done:
+            paths |= last.paths
+        self._written = set()
+        folders: set[str] = set()
+        for path in paths:
+            queue = os.path.dirname(path)
+            folders |= {queue, os.path.dirname(queue)}
+        if folders:
+            folders |= {self._folder, os.path.dirname(self._folder)}
+        self._sync = QueueSync(paths, folders)
+        return self._sync
 
     def append(self, arrivals: Mapping[tuple[str, int], Arrivals]) -> None:
         """Write what one run of entries brought.
@@ -46,16 +85,22 @@ class ConsumeQueues:
         for key, arrived in arrivals.items():
             queue = self._queues.get(key)
             if queue is None:
-                topic, queue_id = key
-                folder = os.path.join(self._folder, topic, str(queue_id))
-                queue = ConsumeQueue(folder, self._open_file, self._units_per_file)
-                self._queues[key] = queue
+                queue = self._made(key)
             queue.append(b"".join(arrived.units))
 
     def end(self, topic: str, queue_id: int) -> int:
         """The offset of the queue's next message."""
         queue = self._queues.get((topic, queue_id))
         return 0 if queue is None else queue.end
+
+    def begin(self, topic: str, queue_id: int, kept_position: int) -> int:
+        """The offset of the queue's first message at or behind a position of the log.
+
+        Raises:
+            DiskFailed: a file could not be read.
+        """
+        queue = self._queues.get((topic, queue_id))
+        return 0 if queue is None else queue.begin(kept_position)
 
     def read(self, topic: str, queue_id: int, first: int, count: int) -> bytes:
         """Up to `count` units from offset `first`.
@@ -66,6 +111,37 @@ class ConsumeQueues:
         queue = self._queues.get((topic, queue_id))
         return b"" if queue is None else queue.read(first, count)
 
+    def keys(self) -> list[tuple[str, int]]:
+        """All queues that have or had messages."""
+        return list(self._queues)
+
+    def remove_files(self, topic: str, queue_id: int, kept_position: int) -> None:
+        """Remove the files of a queue that hold nothing at or behind a position of the log.
+
+        Raises:
+            DiskFailed: a file could not be read or removed.
+        """
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            return
+        for path in queue.remove_files(queue.begin(kept_position)):
+            self._close_file(path)
+            try:
+                os.unlink(path)
+            except FileNotFoundError:
+                continue  # removed before the last stop
+            except OSError as error:
+                raise DiskFailed("unlink", path, error) from error
+
+    def put_back(self, key: tuple[str, int], first: int, units: bytes) -> None:
+        """Write units of a damaged queue again. Raises DiskFailed."""
+        self._queues[key].put_back(first, units)
+
+    def mended(self, key: tuple[str, int], first: int) -> None:
+        """A damaged queue is whole again, from the unit `first` on."""
+        self.damaged.discard(key)
+        self._queues[key].begins_with(first)
+
     def delete_topic(self, topic: str) -> None:
         """Forget the queues of a topic and remove their files.
 
@@ -75,8 +151,9 @@ class ConsumeQueues:
         folder = os.path.join(self._folder, topic)
         for key in [key for key in self._queues if key[0] == topic]:
             del self._queues[key]
+            self.damaged.discard(key)
         for path in [path for path in self._files if path.startswith(folder + os.sep)]:
-            os.close(self._files.pop(path))
+            self._close_file(path)
         try:
             shutil.rmtree(folder)
         except FileNotFoundError:
@@ -89,13 +166,28 @@ class ConsumeQueues:
         while self._files:
             os.close(self._files.popitem()[1])
 
-    def _open_file(self, path: str) -> int:
+    def _made(self, key: tuple[str, int]) -> ConsumeQueue:
+        topic, queue_id = key
+        folder = os.path.join(self._folder, topic, str(queue_id))
+        queue = ConsumeQueue(folder, self._open_file, self._units_per_file)
+        self._queues[key] = queue
+        return queue
+
+    def _open_file(self, path: str, to_write: bool) -> int:
+        if to_write:
+            self._written.add(path)
         descriptor = self._files.get(path)
         if descriptor is not None:
             self._files.move_to_end(path)
             return descriptor
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if to_write else 0)
+        descriptor = os.open(path, flags, 0o644)
         self._files[path] = descriptor
         if len(self._files) > self._max_open_files:
             os.close(self._files.popitem(last=False)[1])
         return descriptor
+
+    def _close_file(self, path: str) -> None:
+        descriptor = self._files.pop(path, None)
+        if descriptor is not None:
+            os.close(descriptor)

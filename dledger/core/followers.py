@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dledger.core.catch_up import CatchUp
 from dledger.core.entry_dispatcher import BatchSizer, EntryDispatcher
 from dledger.core.ledger_view import LedgerView
@@ -21,7 +23,9 @@ class Followers:
     """
 
     __slots__ = (
+        "_announced",
         "_batches",
+        "_leave_by",
         "_leaving",
         "_state",
         "_timeout_s",
@@ -38,6 +42,8 @@ class Followers:
         self._view = view
         self._batches = batches
         self._timeout_s = timeout_s
+        self._announced = 0
+        self._leave_by = 0.0
         self._leaving: dict[str, float] = {}  # until when
         self.dispatchers: dict[str, EntryDispatcher] = {}
         self.voters: dict[str, EntryDispatcher] = {}
@@ -70,9 +76,32 @@ class Followers:
             for peer in [peer for peer, until in self._leaving.items() if now >= until]:
                 del self._leaving[peer], self.dispatchers[peer]
 
+    def announced(self, round_number: int, now: float) -> None:
+        """The heartbeats of this round told everybody that the last change is committed."""
+        self._announced = round_number
+        self._leave_by = now + self._timeout_s
+
+    def know(self, confirmed: Mapping[str, int]) -> bool:
+        """Whether a quorum knows which configuration is in force: it has the entry, and answered a
+        heartbeat that said that it is committed. `confirmed` is the last round of each member.
+        """
+        membership = self._state.membership
+        known = {
+            peer: confirmed.get(peer, 0)
+            for peer, dispatcher in self.voters.items()
+            if dispatcher.match_index >= membership.index
+        }
+        known[self._state.self_id] = self._announced
+        return membership.quorum.reached(known, 0) >= self._announced
+
+    def can_do_without(self, confirmed: Mapping[str, int], now: float) -> bool:
+        """Whether a leader that votes no more may go: they know it, or it waited long enough."""
+        return now >= self._leave_by or self.know(confirmed)
+
     def clear(self) -> None:
         """This member leads no more."""
         self.dispatchers.clear()
         self.voters = {}
         self.catch_ups = {}
         self._leaving.clear()
+        self._announced = 0

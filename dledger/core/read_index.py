@@ -8,7 +8,7 @@ read never rides on a round that was sent before it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from typing import NamedTuple
 
 from dledger.core.quorum import Quorum
@@ -73,6 +73,11 @@ class ReadIndex:
         self._confirmed = {
             name: number for name, number in self._confirmed.items() if name in members
         }
+
+    @property
+    def confirmed(self) -> Mapping[str, int]:
+        """The last round that each member answered."""
+        return self._confirmed
 
     def next_round(self) -> int:
         """The number of the heartbeat broadcast about to be sent."""

@@ -24,7 +24,7 @@ from dledger.core.configuration_codec import NumberedConfiguration, encode_confi
 from dledger.core.entry_dispatcher import BatchSizer
 from dledger.core.entry_handler import ConfigurationEntry, NoopEntry
 from dledger.core.followers import Followers
-from dledger.core.freshness import Freshness
+from dledger.core.following_member import FollowingMember
 from dledger.core.handover import Handover
 from dledger.core.hard_state import HardState
 from dledger.core.leader_lease import LeaderLease
@@ -33,7 +33,6 @@ from dledger.core.ledger_view import LedgerView
 from dledger.core.member_reads import MemberReads
 from dledger.core.member_state import Role, RoleEvent
 from dledger.core.membership import Membership
-from dledger.core.proving_member import ProvingMember
 from dledger.core.quorum_ack_checker import QuorumAckChecker
 from dledger.core.read_index import ReadIndex
 from dledger.core.replica_config import ReplicaConfig
@@ -50,7 +49,6 @@ from dledger.messages import (
     Message,
     ReadRequest,
     ReadResponse,
-    Reminder,
     TimeoutNow,
     ToLeader,
     VoteRequest,
@@ -60,7 +58,7 @@ from dledger.messages import (
 __all__ = ["Messages", "Outgoing", "Replica", "ReplicaConfig", "Writes"]
 
 
-class Replica(ProvingMember):
+class Replica(FollowingMember):
     """The protocol of one member. Holds indexes, terms and ranges; never a body, never a clock.
 
     `membership` is what the log and a snapshot say about the group; without it the log says
@@ -85,8 +83,8 @@ class Replica(ProvingMember):
         self.acks: QuorumAckChecker | None = None
         self.handover = Handover(config, self.state, view)
         self._reads = MemberReads(config, random)
-        self._freshness = Freshness(view)
         self._heartbeat_at = now
+        self._configuration = membership.index  # what a leader goes by
 
     # --- inputs -------------------------------------------------------------------------------
 
@@ -162,8 +160,7 @@ class Replica(ProvingMember):
     ) -> int:
         """Append a change of the group; its index. What became of it comes with `take_messages`.
 
-        `expected` is the index of the configuration that the changes were made for, None for the
-        one in force. Raises NotLeader, LeadershipMoving or one of ChangeRefused.
+        `expected`: as in Membership. Raises NotLeader, LeadershipMoving or one of ChangeRefused.
         """
         self.check_proposable()
         membership = self.state.membership
@@ -290,11 +287,6 @@ class Replica(ProvingMember):
         return self._reads.lease
 
     @property
-    def fresh_as_of(self) -> float:
-        """The applied state includes all that was committed then: see Freshness."""
-        return self._freshness.as_of(self.state.applied)
-
-    @property
     def _committed_for_reads(self) -> int | None:
         return self.state.committed if self.commits_in_own_term else None
 
@@ -322,45 +314,6 @@ class Replica(ProvingMember):
         self.acks = None
         self.elector.postpone(now)
 
-    # --- following ----------------------------------------------------------------------------
-
-    def _receive_from_leader(self, sender: str, message: FromLeader, now: float) -> None:
-        state = self.state
-        if message.term < state.term:
-            # A deposed leader, or one that our higher term keeps out: let it know.
-            self._promise(sender, HeartbeatResponse(state.term, 0))
-            return
-        if state.role is Role.LEADER:
-            raise InvariantBroken(f"{sender} leads term {state.term} as well as {state.self_id}")
-        if state.leader is None:
-            self._change_role(RoleEvent.LEADER_SEEN, now)
-            state.leader = sender
-        elif state.leader != sender:
-            raise InvariantBroken(f"{sender} and {state.leader} both lead term {state.term}")
-        if isinstance(message, TimeoutNow):
-            if state.votes and state.proven:
-                self._stand(RoleEvent.HANDED_OVER, now)
-            return
-        self.elector.heard_leader(now)
-        if isinstance(message, Reminder):
-            self._take_reminder(message, now)
-            return
-        if isinstance(message, Heartbeat):
-            self.handler.commit(message.committed)
-            self._freshness.heard(message.committed, state.term, state.applied, now)
-            self._confirm_leader(sender, message.round)
-            return
-        answer = self.handler.handle(message)
-        if answer is not None:
-            self._promise(sender, answer)
-
-    def _acknowledge_to_leader(self) -> None:
-        if self.state.leader is None:
-            return
-        answer = self.handler.acknowledgement()
-        if answer is not None:
-            self._promise(self.state.leader, answer)
-
     # --- leading ------------------------------------------------------------------------------
 
     def _receive_as_leader(self, sender: str, message: ToLeader, now: float) -> None:
@@ -372,6 +325,8 @@ class Replica(ProvingMember):
         if isinstance(message, HeartbeatResponse):
             dispatcher.last_answer_at = now
             self._reads.confirm(sender, message)
+            if self.reads is not None:
+                self._leave_if_removed(self.reads, now)
             return
         dispatcher.receive(message, now)
         if message.proven:
@@ -398,12 +353,23 @@ class Replica(ProvingMember):
         acks.follow(membership.quorum, membership.members)
         self._reads.follow(membership)
         self.followers.follow(now)
-        if self.state.votes:
-            self._advance_commit(acks, now)  # others decide now, and may have decided already
+        self.followers.announced(self._broadcast_heartbeat(now), now)
+        self._advance_commit(acks, now)  # others decide now, and may have decided already
+
+    @property
+    def change_is_known(self) -> bool:
+        """Whether, as far as this leader can tell, a quorum knows which configuration is in force.
+
+        From then on who was removed may stop: the others can elect a leader without it.
+        """
+        return self.reads is not None and self.followers.know(self.reads.confirmed)
+
+    def _leave_if_removed(self, reads: ReadIndex, now: float) -> None:
+        """A leader that votes no more must not go on (thesis 4.2.2). It sees to it first that the
+        others know that it is gone, for an election timeout at most; the best of them is to stand.
+        """
+        if self.state.votes or not self.followers.can_do_without(reads.confirmed, now):
             return
-        # It votes no more, so it must not lead (thesis 4.2.2). The others learn first what is
-        # committed, the best of them that it is to stand.
-        self._broadcast_heartbeat(now)
         if (successor := self.handover.successor(self.followers.voters, now)) is not None:
             self._send_timeout_now(successor)
         self._change_role(RoleEvent.REMOVED, now)
@@ -428,6 +394,10 @@ class Replica(ProvingMember):
                 self._send_timeout_now(successor)
             self._change_role(RoleEvent.DISK_STALLED, now)
             return
+        if self.reads is not None:
+            self._leave_if_removed(self.reads, now)
+        if self.state.role is not Role.LEADER:
+            return
         self.handover.tick(voters, self.commits_in_own_term, now)
         self.followers.observe(now)
         membership, committed = self.state.membership, self.state.committed
@@ -438,10 +408,13 @@ class Replica(ProvingMember):
             self._freshness.heard(state.committed, state.term, state.applied, heard_at)
             self._broadcast_heartbeat(now)
 
-    def _broadcast_heartbeat(self, now: float) -> None:
+    def _broadcast_heartbeat(self, now: float) -> int:
+        """Send one to everybody; the number of the round."""
         self._heartbeat_at = now + self.config.heartbeat_interval_s
-        beat = Heartbeat(self.state.term, self.state.committed, self._reads.next_round(now))
+        number = self._reads.next_round(now)
+        beat = Heartbeat(self.state.term, self.state.committed, number)
         self._outgoing.extend(Outgoing(peer, beat) for peer in self.dispatchers)
+        return number
 
     def _send_timeout_now(self, target: str) -> None:
         # From now on votes for the target are free, whenever the message arrives.

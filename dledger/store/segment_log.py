@@ -273,10 +273,26 @@ class SegmentLog:
             return
         if index > self._committed or index > self.last_index:
             raise InvariantBroken(f"discard before {index}, but {self._committed} is committed")
+        pos, first = self.segment_begin(index)
+        if first == self.first_index:
+            return
+        self._before_begin_chain = self.chain_at(first - 1)
+        self._view.discard_before(first)
+        self._begin_pos = pos
+        while len(self._segments) > 1 and self._segments[0].pos < pos:
+            self._segments.pop(0)
+        self._configurations = [found for found in self._configurations if found >= first]
+
+    def segment_begin(self, index: int) -> SegmentBegin:
+        """The segment that an entry lies in: where it begins, and with which entry.
+
+        Raises OutsideLog, DiskFailed.
+        """
+        self._check_usable()
         pos = self._unit(index).pos
         pos -= pos % self._data.segment_bytes
         if pos <= self._begin_pos:
-            return
+            return SegmentBegin(self._begin_pos, self.first_index)
         low, high = self.first_index, index  # low lies before pos, high does not
         while high - low > 1:
             middle = (low + high) // 2
@@ -284,12 +300,7 @@ class SegmentLog:
                 low = middle
             else:
                 high = middle
-        self._before_begin_chain = self.chain_at(low)
-        self._view.discard_before(high)
-        self._begin_pos = pos
-        while len(self._segments) > 1 and self._segments[0].pos < pos:
-            self._segments.pop(0)
-        self._configurations = [found for found in self._configurations if found >= high]
+        return SegmentBegin(pos, high)
 
     def _truncate_index(self, index: int) -> None:
         """Zero the units behind `index`. No sync: recovery compares them with the data."""

@@ -132,8 +132,14 @@ async def running_broker(
     nameservers: tuple[str, ...] = (),
     auto_create_topics: bool = True,
     limits: BrokerLimits | None = None,
+    hour_of: Callable[[int], int] = lambda _time_ms: 12,
+    used_percent: Callable[[Path], float] = lambda _directory: 10.0,
+    **settings: Any,
 ) -> AsyncIterator[tuple[Broker, trio.Nursery]]:
-    """A broker that leads its group of one, and a nursery that ends with it."""
+    """A broker that leads its group of one, and a nursery that ends with it.
+
+    It is noon and the disk is nearly empty, unless a test says otherwise.
+    """
     config = BrokerConfig(
         group="broker-a",
         node_id="n0",
@@ -143,6 +149,7 @@ async def running_broker(
         directory=directory,
         auto_create_topics=auto_create_topics,
         limits=limits or BrokerLimits(),
+        **settings,
     )
     async with trio.open_nursery() as nursery:
         broker: Broker = await nursery.start(
@@ -152,6 +159,8 @@ async def running_broker(
                 wall_clock_ms=clock or Clock(),
                 process_id=1,
                 report=lambda _line: None,
+                hour_of=hour_of,
+                used_percent=used_percent,
             )
         )
         await until_leading(broker)

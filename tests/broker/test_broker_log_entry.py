@@ -16,6 +16,8 @@ from broker.log_entry import (
     DeleteGroup,
     DeleteTopic,
     EntryKind,
+    KeepLogFrom,
+    LockQueues,
     LogCommand,
     PutGroup,
     PutTopic,
@@ -47,6 +49,15 @@ commands: st.SearchStrategy[LogCommand] = st.one_of(
     st.builds(PutGroup, st.builds(ConsumerGroup, names, st.booleans()), st.booleans()),
     st.builds(DeleteGroup, names, st.booleans()),
     st.builds(CommitOffsets, st.lists(offsets, max_size=5)),
+    st.builds(KeepLogFrom, numbers, numbers, numbers),
+    st.builds(
+        LockQueues,
+        names,
+        names,
+        st.booleans(),
+        numbers,
+        st.lists(st.tuples(names, st.integers(0, 1000)), max_size=5),
+    ),
 )
 
 

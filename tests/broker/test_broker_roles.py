@@ -1,86 +1,19 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
 import trio
 
-from broker.config import BrokerConfig
-from broker.server import Broker, run_broker
 from nameserver.server import serve_nameserver
-from remoting.address import Address
 from remoting.client import RemotingClient
 from remoting.codes import ResponseCode
 from remoting.command import Command
 from remoting.message import decode_records
 from remoting.route import TopicRoute, decode_route
 from remoting.server import serve
-from tests.broker.one_broker import Client, Clock, free_port, running_broker, until
-
-
-class Group:
-    """Three brokers in one loop, each in a scope of its own."""
-
-    def __init__(
-        self, directory: Path, nursery: trio.Nursery, nameservers: tuple[str, ...]
-    ) -> None:
-        self.nursery = nursery
-        self.brokers: dict[str, Broker] = {}
-        self.scopes: dict[str, trio.CancelScope] = {}
-        peers = {f"n{number}": f"127.0.0.1:{free_port()}" for number in range(3)}
-        self.configs = {
-            node_id: BrokerConfig(
-                group="broker-a",
-                node_id=node_id,
-                peers=peers,
-                listen=Address("127.0.0.1", free_port()),
-                nameservers=nameservers,
-                directory=directory / node_id,
-            )
-            for node_id in peers
-        }
-
-    async def start(self, node_id: str) -> None:
-        self.brokers[node_id] = await self.nursery.start(self._run, node_id)
-
-    async def _run(self, node_id: str, task_status: trio.TaskStatus[Broker]) -> None:
-        with trio.CancelScope() as self.scopes[node_id]:
-            await run_broker(
-                self.configs[node_id],
-                wall_clock_ms=Clock(),
-                process_id=1,
-                report=lambda _line: None,
-                task_status=task_status,
-            )
-
-    def stop(self, node_id: str) -> None:
-        self.scopes[node_id].cancel()
-        del self.brokers[node_id]
-
-    async def leader(self) -> tuple[str, Client]:
-        """Who leads and serves, and a new client of it."""
-        found: list[str] = []
-
-        async def is_found() -> bool:
-            found[:] = [n for n, b in self.brokers.items() if b.requests.led_term is not None]
-            return len(found) == 1
-
-        await until(is_found)
-        return found[0], Client(self.nursery, str(self.configs[found[0]].address))
-
-
-@asynccontextmanager
-async def group_of_three(
-    directory: Path, nameservers: tuple[str, ...] = ()
-) -> AsyncIterator[Group]:
-    async with trio.open_nursery() as nursery:
-        group = Group(directory, nursery, nameservers)
-        for node_id in group.configs:
-            await group.start(node_id)
-        yield group
-        nursery.cancel_scope.cancel()
+from tests.broker.one_broker import Client, free_port, running_broker, until
+from tests.broker.three_brokers import group_of_three
 
 
 async def test_a_new_leader_goes_on_with_the_messages_and_offsets_of_the_old_one(

@@ -1,4 +1,4 @@
-"""Held pulls, locks, members and sends without a network or a clock."""
+"""Held pulls, members and sends without a network or a clock."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from broker.limits import BrokerLimits
 from broker.log_changes import OffsetCommits
 from broker.log_entry import CommitOffsets, CommittedOffset, decode_log_command
 from broker.pull_request import PullRequest
-from broker.queue_locks import LOCK_SECONDS, QueueLocks
 from broker.sends import PendingSend, Sends
 from broker.state import BrokerState
 from broker.tag_filter import MAX_TAGS, TagFilter, tag_filter
@@ -33,10 +32,8 @@ from dledger.pending import Appended
 from remoting.address import Address
 from remoting.codes import ResponseCode
 from remoting.command import Command
-from remoting.consumer_group_body import QueueLock
 from remoting.heartbeat import ConsumerData
 from remoting.message import MessageRecord
-from remoting.message_queue import MessageQueue
 from remoting.tags import tags_code
 
 
@@ -61,6 +58,7 @@ class FakeLog:
 
     is_ready_leader = True
     term = 1
+    begin_position = 0
 
     def __init__(self) -> None:
         self.refusal: DLedgerError | None = None
@@ -165,24 +163,6 @@ def test_no_tag_or_too_many_are_refused(expression: str) -> None:
 
 
 # --- locks and members ----------------------------------------------------------------------------
-
-
-def test_a_lock_is_another_clients_only_after_a_minute_of_silence() -> None:
-    locks = QueueLocks(10)
-    queues = [MessageQueue("T", "b", 0)]
-    assert locks.lock(QueueLock("g", "c1", queues), 0) == queues
-    assert locks.lock(QueueLock("g", "c2", queues), LOCK_SECONDS) == []
-    assert locks.lock(QueueLock("g", "c1", queues), LOCK_SECONDS) == queues
-    assert locks.lock(QueueLock("g", "c2", queues), 2 * LOCK_SECONDS + 1) == queues
-    assert locks.lock(QueueLock("other", "c3", queues), 0) == queues
-
-
-def test_locks_are_bounded_and_expired_ones_make_room() -> None:
-    locks = QueueLocks(2)
-    queues = [MessageQueue("T", "b", number) for number in range(3)]
-    assert locks.lock(QueueLock("g", "c1", queues), 0) == queues[:2]
-    assert locks.lock(QueueLock("g", "c2", queues[2:]), LOCK_SECONDS + 1) == queues[2:]
-    assert len(locks) == 1
 
 
 def test_a_member_without_heartbeats_for_two_minutes_is_gone() -> None:

@@ -363,6 +363,30 @@ def taking_over() -> Group:
     return group
 
 
+def test_a_removed_leader_stays_until_the_others_know_that_it_was_removed() -> None:
+    group = led_by_n0(2)
+    index = propose(group, Remove("n0"))
+    group.run(dropped=lambda _, __, message: isinstance(message, Heartbeat))
+    assert group["n0"].committed == index
+    assert group["n0"].role is Role.LEADER
+    assert not group["n0"].replica.change_is_known
+    group.pass_time(2 * HEARTBEAT_S)
+    assert in_force(group["n1"]) == configuration(["n1"])
+    assert group["n1"].role is Role.LEADER
+    assert group["n0"].role is Role.FOLLOWER
+
+
+def test_a_removed_leader_that_nobody_answers_leaves_all_the_same() -> None:
+    group = led_by_n0(2)
+    propose(group, Remove("n0"))
+    group.run(dropped=lambda _, __, message: isinstance(message, Heartbeat))
+    group.silent = {"n1"}
+    group.pass_time(TIMEOUT_S * 0.9)
+    assert group["n0"].role is Role.LEADER
+    group.pass_time(TIMEOUT_S * 0.2)
+    assert group["n0"].role is Role.FOLLOWER
+
+
 def test_who_was_removed_tells_those_who_ask_for_its_vote_what_is_committed() -> None:
     group = taking_over()
     assert in_force(group["n0"]) == configuration(["n2", "n3"])

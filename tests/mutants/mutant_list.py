@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 LIST = Path(__file__).parent / "mutants.toml"
+SCENARIOS = Path(__file__).parent / "scenarios.toml"
+PLAYER = "tests/dledger/test_scenarios.py::test_a_scenario_goes_as_it_says"
 
 
 class MutantUnusable(Exception):
@@ -75,19 +77,31 @@ def functions_of(path: Path) -> set[str]:
     }
 
 
-def read_mutants(path: Path = LIST) -> list[Mutant]:
-    """The list, in the order of the file. Raises MutantUnusable for a line that is none."""
-    tables = tomllib.loads(path.read_text(encoding="utf-8")).get("mutant", [])
-    mutants = []
-    for table in tables:
+def read_mutants(path: Path = LIST, scenarios: Path = SCENARIOS) -> list[Mutant]:
+    """The list, in the order of the file, with the scenarios that must notice each mutant.
+
+    Raises MutantUnusable for a line that is none.
+    """
+    files = [tomllib.loads(file.read_text(encoding="utf-8")) for file in (path, scenarios)]
+    mutants: dict[str, Mutant] = {}
+    for table in [table for file in files for table in file.get("mutant", [])]:
         if set(table) != set(Mutant._fields):
             wrong = sorted(set(table) ^ set(Mutant._fields))
             raise MutantUnusable(f"{table.get('name', '?')}: missing or unknown: {wrong}")
-        mutants.append(
-            Mutant(**{**table, "traps": tuple(table["traps"]), "tests": tuple(table["tests"])})
-        )
-    names = [mutant.name for mutant in mutants]
-    for name in names:
-        if names.count(name) > 1:
-            raise MutantUnusable(f"{name}: two mutants have this name")
-    return mutants
+        mutant = Mutant(**{**table, "traps": tuple(table["traps"]), "tests": tuple(table["tests"])})
+        if mutant.name in mutants:
+            raise MutantUnusable(f"{mutant.name}: two mutants have this name")
+        mutants[mutant.name] = mutant
+    for scenario, names in files[1]["notices"].items():
+        for name in names:
+            if name not in mutants:
+                raise MutantUnusable(f"{scenario}: it shall notice {name}, which is no mutant")
+            tests = (*mutants[name].tests, f"{PLAYER}[{scenario}]")
+            mutants[name] = mutants[name]._replace(tests=tests)
+    return list(mutants.values())
+
+
+def read_notices(path: Path = SCENARIOS) -> dict[str, list[str]]:
+    """For each scenario the mutants that it must notice."""
+    notices: dict[str, list[str]] = tomllib.loads(path.read_text(encoding="utf-8"))["notices"]
+    return notices

@@ -11,7 +11,13 @@ import pytest
 from click.testing import CliRunner
 
 from tests.mutants import outcome_recorder
-from tests.mutants.mutant_list import Mutant, MutantUnusable, functions_of, read_mutants
+from tests.mutants.mutant_list import (
+    Mutant,
+    MutantUnusable,
+    functions_of,
+    read_mutants,
+    read_notices,
+)
 from tests.mutants.run import main
 from tests.mutants.trial import Verdict, Workshop
 
@@ -25,6 +31,13 @@ def test_each_mutant_changes_one_place_and_names_tests_that_exist(mutant: Mutant
     mutant.check_tests(PROJECT)
     ast.parse(mutant.mutated(PROJECT))
     assert mutant.what.endswith(".")
+
+
+def test_every_scenario_must_notice_some_mutant() -> None:
+    scenarios = (PROJECT / "tests" / "dledger" / "scenarios").glob("*.scenario")
+    notices = read_notices()
+    assert notices.keys() == {path.stem for path in scenarios}
+    assert all(notices.values())
 
 
 # --- docs/traps.md --------------------------------------------------------------------------------
@@ -147,6 +160,16 @@ def test_the_runner_lists_mutants_and_refuses_an_unknown_name() -> None:
     ],
 )
 def test_a_list_that_is_none_is_refused(tmp_path: Path, text: str, problem: str) -> None:
-    (tmp_path / "mutants.toml").write_text(text, encoding="utf-8")
+    lists = (tmp_path / "mutants.toml", tmp_path / "scenarios.toml")
+    lists[0].write_text(text, encoding="utf-8")
+    lists[1].write_text("[notices]\n", encoding="utf-8")
     with pytest.raises(MutantUnusable, match=problem):
-        read_mutants(tmp_path / "mutants.toml")
+        read_mutants(*lists)
+
+
+def test_a_scenario_that_shall_notice_what_is_no_mutant_is_refused(tmp_path: Path) -> None:
+    lists = (tmp_path / "mutants.toml", tmp_path / "scenarios.toml")
+    lists[0].write_text("", encoding="utf-8")
+    lists[1].write_text('[notices]\nstory = ["nothing"]\n', encoding="utf-8")
+    with pytest.raises(MutantUnusable, match="story: it shall notice nothing"):
+        read_mutants(*lists)

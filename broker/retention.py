@@ -1,0 +1,90 @@
+"""When messages are dropped: RocketMQ's rules about age, hour of the day and the disk. Pure."""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from broker.errors import SettingInvalid
+
+_MS_PER_HOUR: Final = 60 * 60 * 1000
+_HOURS_PER_DAY: Final = 24
+
+# RocketMQ's bounds of the first disk rule.
+_LEAST_PERCENT: Final = 10
+_MOST_PERCENT: Final = 95
+
+
+class Drop(Enum):
+    """What may go now."""
+
+    NOTHING = "nothing"
+    EXPIRED = "expired"  # segments whose messages are all old enough
+    OLDEST = "oldest"  # the first segment, however old
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RetentionPolicy:
+    """How long messages are kept; defaults are RocketMQ's. Raises SettingInvalid.
+
+    Consumed or not makes no difference. Only whole segments go, and the last one stays.
+
+    Attributes:
+        keep_hours: a message is kept for so many hours at least, unless the disk is too full.
+        at_hours: the hours of the day (0 to 23, local time) in which expired ones are dropped.
+        clean_percent: when more of the disk is used, expired ones are dropped at any hour.
+        force_percent: when more is used, the oldest segment is dropped whatever its age.
+        refuse_percent: when more is used, no message is taken until it is less.
+    """
+
+    keep_hours: int = 72
+    at_hours: frozenset[int] = frozenset({4})
+    clean_percent: int = 75
+    force_percent: int = 85
+    refuse_percent: int = 90
+
+    def __post_init__(self) -> None:
+        """Judge the settings."""
+        if self.keep_hours < 1:
+            raise SettingInvalid("--keep-hours", f"{self.keep_hours}: give 1 or more")
+        if not all(0 <= hour < _HOURS_PER_DAY for hour in self.at_hours):
+            raise SettingInvalid("--delete-at-hours", "give hours of the day from 0 to 23, as 4;16")
+        if not _LEAST_PERCENT <= self.clean_percent <= _MOST_PERCENT:
+            raise SettingInvalid(
+                "--disk-clean-percent",
+                f"{self.clean_percent}: give {_LEAST_PERCENT} to {_MOST_PERCENT}",
+            )
+        if not self.clean_percent <= self.force_percent <= self.refuse_percent <= 100:
+            raise SettingInvalid(
+                "--disk-force-percent",
+                f"{self.clean_percent}, {self.force_percent}, {self.refuse_percent}: the percents "
+                "of cleaning, forcing and refusing must not fall, nor exceed 100",
+            )
+
+    def due(self, used_percent: float, hour: int) -> Drop:
+        """What may go at this hour of the day with so much of the disk used."""
+        if used_percent > self.force_percent:
+            return Drop.OLDEST
+        if used_percent > self.clean_percent or hour in self.at_hours:
+            return Drop.EXPIRED
+        return Drop.NOTHING
+
+    def refuses(self, used_percent: float) -> bool:
+        """Whether messages are refused with so much of the disk used."""
+        return used_percent > self.refuse_percent
+
+    def expired_at_ms(self, now_ms: int) -> int:
+        """Messages of this time or earlier are old enough to go. Milliseconds since 1970."""
+        return now_ms - self.keep_hours * _MS_PER_HOUR
+
+
+def read_hours(text: str) -> frozenset[int]:
+    """Read "4" or "4;16", as RocketMQ writes hours of the day. Raises SettingInvalid."""
+    parts = [part.strip() for part in text.split(";") if part.strip()]
+    if not all(part.isascii() and part.isdecimal() for part in parts):
+        raise SettingInvalid("--delete-at-hours", f"{text!r:.40}: give hours, as 4 or 4;16")
+    return frozenset(map(int, parts))
+
+
+def utc_hour(time_ms: int) -> int:
+    """The hour of the day in UTC at a time in milliseconds since 1970."""
+    return time_ms // _MS_PER_HOUR % _HOURS_PER_DAY

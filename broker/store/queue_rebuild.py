@@ -1,0 +1,109 @@
+"""Makes damaged consume queues again from what is left of the log.
+
+A state that was restored from a snapshot says where its queues end, and the replay begins behind
+it. If their files are not there any more, the log before the snapshot is read once again.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from broker.errors import CommandMalformed
+from broker.fold import UNIT
+from broker.log_entry import DeleteTopic, EntryKind, decode_log_command, kind_of
+from broker.record_facts import read_record_facts
+from broker.store.consume_queues import ConsumeQueues
+from dledger.entry import Entry, Magic
+from dledger.errors import DiskFailed
+
+# Units of one queue that are gathered before they are written.
+_GATHERED: Final = 4096
+
+_NORMAL: Final = int(Magic.NORMAL)
+
+
+class QueueRebuild:
+    """Takes the entries from the log's beginning to the snapshot's last one or later, in order.
+
+    Args:
+        queues: what is to be mended.
+        ends: by topic and queue id: the end of each queue in the snapshot.
+        is_whole: whether the log has its beginning, so that every queue has to be found whole.
+    """
+
+    def __init__(
+        self, queues: ConsumeQueues, ends: dict[tuple[str, int], int], is_whole: bool
+    ) -> None:
+        self._is_whole = is_whole
+        self._queues = queues
+        self._ends = ends
+        self._found: dict[tuple[str, int], _Found] = {}
+        self._made_anew: set[str] = set()  # topics whose queues begin at 0
+
+    def take(self, entries: Sequence[Entry]) -> None:
+        """The next entries of the log. Raises DiskFailed."""
+        for entry in entries:
+            if entry.magic != _NORMAL:
+                continue
+            kind = kind_of(entry.body)
+            if kind is EntryKind.RECORD:
+                self._take_record(entry)
+            elif kind is EntryKind.COMMAND:
+                self._take_command(entry)
+
+    def finish(self) -> None:
+        """All entries were taken. Raises DiskFailed for a queue that the log does not give back."""
+        for key in list(self._queues.damaged):
+            end = self._ends[key]
+            # Without a message in the log that is left, the queue begins where it ends.
+            found = self._found.get(key) or _Found(0 if self._is_whole else end)
+            self._flush(key, found)
+            if found.next_offset != end or (self._is_whole and found.first):
+                problem = f"the log has {found.first} to {found.next_offset}, the snapshot to {end}"
+                raise DiskFailed("rebuild", f"{key[0]}/{key[1]}", OSError(problem))
+            self._queues.mended(key, found.first)
+
+    def _take_record(self, entry: Entry) -> None:
+        facts = read_record_facts(entry.body)
+        if facts is None or facts.physical_offset != entry.body_pos:
+            return
+        key = (facts.topic, facts.queue_id)
+        if key not in self._queues.damaged:
+            return
+        found = self._found.get(key)
+        if found is None:
+            # In the midst of a queue whose beginning was dropped, the first one that is there.
+            if facts.topic in self._made_anew and facts.queue_offset != 0:
+                return
+            found = self._found[key] = _Found(facts.queue_offset)
+        if facts.queue_offset != found.next_offset or found.next_offset == self._ends[key]:
+            return  # one that the fold has passed over, or one behind the snapshot
+        found.units.append(UNIT.pack(facts.physical_offset, facts.size, facts.tags_code))
+        found.next_offset += 1
+        if len(found.units) >= _GATHERED:
+            self._flush(key, found)
+
+    def _take_command(self, entry: Entry) -> None:
+        try:
+            command = decode_log_command(entry.body)
+        except CommandMalformed:
+            return
+        if isinstance(command, DeleteTopic):
+            self._made_anew.add(command.topic)
+            for key in [key for key in self._found if key[0] == command.topic]:
+                del self._found[key]
+
+    def _flush(self, key: tuple[str, int], found: "_Found") -> None:
+        if found.units:
+            first = found.next_offset - len(found.units)
+            self._queues.put_back(key, first, b"".join(found.units))
+            found.units.clear()
+
+
+class _Found:
+    """What the log has of one queue so far."""
+
+    __slots__ = ("first", "next_offset", "units")
+
+    def __init__(self, first: int) -> None:
+        self.first = self.next_offset = first
+        self.units: list[bytes] = []

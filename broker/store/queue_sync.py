@@ -1,0 +1,51 @@
+"""Makes consume queue files durable, beside the thread that writes them."""
+
+import errno
+import os
+from collections.abc import Iterable
+
+
+class QueueSync:
+    """Files and folders that have to be durable before a snapshot may stand for them.
+
+    Args:
+        paths: files that were written to.
+        folders: folders that have new files or folders in them.
+    """
+
+    def __init__(self, paths: Iterable[str], folders: Iterable[str]) -> None:
+        self.paths = frozenset(paths)
+        self.folders = frozenset(folders)
+        self.is_done = False
+        self.has_failed = False
+
+    def run(self) -> None:
+        """Sync all, in any thread. What was removed meanwhile belongs to a deleted topic.
+
+        Raises:
+            OSError: something is not durable. The system may have forgotten what it could not
+                write, so nothing here is to be believed until a replay has written it again.
+        """
+        if self.has_failed:
+            raise OSError(errno.EIO, "an earlier sync failed: start the broker again")
+        try:
+            for path in (*self.paths, *self.folders):
+                _sync(path)
+        except OSError:
+            self.has_failed = True
+            raise
+        self.is_done = True
+
+
+def _sync(path: str) -> None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        error.filename = path
+        raise
+    finally:
+        os.close(descriptor)

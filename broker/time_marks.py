@@ -1,0 +1,47 @@
+"""When which part of the log was written: enough to drop by age, without looking into the log."""
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import Final
+
+# Age is judged to this; retention is in hours.
+MARK_EVERY_MS: Final = 10 * 60 * 1000
+
+# A month of marks. Beyond it every second one goes, and so on: old parts need no finer ones.
+MAX_MARKS: Final = 4096
+
+
+@dataclass(slots=True)
+class TimeMarks:
+    """Marks (time, index): the newest message in the entries before `index` is of `time`.
+
+    Only the fold adds to them, so they are the same on every member. Times are those of the
+    messages, which never go back; milliseconds since 1970.
+
+    Attributes:
+        times_ms: of the marks, rising.
+        indexes: of the marks, rising.
+        next_ms: a message of this time or later makes the next mark.
+    """
+
+    times_ms: list[int] = field(default_factory=list)
+    indexes: list[int] = field(default_factory=list)
+    next_ms: int = 0
+
+    def add(self, before_ms: int, index: int, time_ms: int) -> None:
+        """A message of `time_ms` lies in entry `index`; the newest one before is of `before_ms`."""
+        self.times_ms.append(before_ms)
+        self.indexes.append(index)
+        self.next_ms = time_ms + MARK_EVERY_MS
+        if len(self.indexes) > MAX_MARKS:
+            del self.times_ms[1:-1:2], self.indexes[1:-1:2]
+
+    def first_since(self, time_ms: int) -> int:
+        """An entry before which every message was stored at `time_ms` or earlier; 0 for none."""
+        at = bisect_right(self.times_ms, time_ms)
+        return self.indexes[at - 1] if at else 0
+
+    def drop_before(self, index: int) -> None:
+        """Entries before `index` are kept no more."""
+        at = max(0, bisect_right(self.indexes, index) - 1)
+        del self.times_ms[:at], self.indexes[:at]

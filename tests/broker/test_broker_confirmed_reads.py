@@ -1,0 +1,126 @@
+"""Offsets are answered only by a leader that the group confirms."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from broker.confirmed_reads import ConfirmedReads
+from broker.errors import RequestRefused
+from broker.requests import _CONFIRMED
+from dledger.errors import ReadUnavailable
+from remoting.codes import RequestCode, ResponseCode
+from tests.broker.one_broker import Client, running_broker, served
+from tests.broker.three_brokers import group_of_three
+
+Answers = list[RequestRefused | None]
+
+
+class Group:
+    """Confirms when it is told to."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.confirm = trio.Event()
+        self.problem: ReadUnavailable | None = None
+
+    async def read(self) -> int:
+        self.asked += 1
+        await self.confirm.wait()
+        if self.problem is not None:
+            raise self.problem
+        return 7
+
+
+async def test_answers_that_gather_share_one_question() -> None:
+    group, answers = Group(), list[RequestRefused | None]()
+    reads = ConfirmedReads(group.read, 100)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(reads.run)
+        reads.add(answers.append)
+        await trio.testing.wait_all_tasks_blocked()
+        for _ in range(50):
+            # The question under way was asked before these came: they need one of their own.
+            reads.add(answers.append)
+        assert (group.asked, answers) == (1, [])
+        group.confirm.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert (group.asked, answers) == (2, [None] * 51)
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_is_not_confirmed_is_refused_and_the_next_one_is_asked_for_again() -> None:
+    group, answers = Group(), list[RequestRefused | None]()
+    reads = ConfirmedReads(group.read, 100)
+    group.confirm.set()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(reads.run)
+        group.problem = ReadUnavailable("no leader")
+        reads.add(answers.append)
+        await trio.testing.wait_all_tasks_blocked()
+        assert answers[0] is not None
+        assert answers[0].code == ResponseCode.SERVICE_NOT_AVAILABLE
+        group.problem = None
+        reads.add(answers.append)
+        await trio.testing.wait_all_tasks_blocked()
+        assert answers[1] is None
+        nursery.cancel_scope.cancel()
+
+
+async def test_too_many_that_wait_are_refused() -> None:
+    reads = ConfirmedReads(Group().read, 2)
+    answers: Answers = []
+    reads.add(answers.append)
+    reads.add(answers.append)
+    with pytest.raises(RequestRefused) as refused:
+        reads.add(answers.append)
+    assert refused.value.code == ResponseCode.SYSTEM_BUSY
+    assert answers == []
+
+
+@pytest.mark.parametrize("code", sorted(_CONFIRMED))
+async def test_a_leader_without_its_quorum_answers_no_offset(tmp_path: Path, code: int) -> None:
+    async with group_of_three(tmp_path) as group:
+        leader, client = await group.leader()
+        await client.send("T", b"x")
+        await client.heartbeat("c", "g", "T")
+        fields: dict[str, Any] = {"consumerGroup": "g", "topic": "T", "queueId": 0, "timestamp": 0}
+        assert (await client.ask(code, **fields)).code == 0
+        for node_id in list(group.brokers):
+            if node_id != leader:
+                group.stop(node_id)
+        # It still takes itself for the leader: nobody told it otherwise yet.
+        assert group.brokers[leader].requests.led_term is not None
+        reply = await client.ask(code, **fields)
+        assert reply.code == ResponseCode.SERVICE_NOT_AVAILABLE
+
+
+async def test_an_offset_that_is_committed_already_is_confirmed_and_not_written_again(
+    tmp_path: Path,
+) -> None:
+    async with running_broker(tmp_path) as (broker, nursery):
+        client = Client(nursery, str(broker.config.address))
+        await client.send("T", b"x")
+        await client.heartbeat("c", "g", "T")
+        fields: dict[str, Any] = {
+            "consumerGroup": "g",
+            "topic": "T",
+            "queueId": 0,
+            "commitOffset": 1,
+        }
+        assert (await client.ask(15, **fields)).code == 0
+        written = broker.node.status().last_index
+        assert (await client.ask(15, **fields)).code == 0
+        assert broker.node.status().last_index == written
+
+
+async def test_an_error_in_one_confirmed_answer_does_not_touch_the_others(tmp_path: Path) -> None:
+    async with served(tmp_path) as client:
+        await client.send("T", b"x")
+        broken = await client.ask(RequestCode.GET_MAX_OFFSET, topic="T")
+        assert broken.code == ResponseCode.SYSTEM_ERROR
+        assert (await client.ask(RequestCode.GET_MAX_OFFSET, topic="T", queueId=0)).code == 0

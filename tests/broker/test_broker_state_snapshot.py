@@ -1,0 +1,147 @@
+"""The folded state as bytes: what is restored is what was captured, at any place of any log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgpack
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker import time_marks
+from broker.errors import SnapshotUnreadable
+from broker.fold import EntryRefused, fold
+from broker.log_entry import (
+    CommitOffsets,
+    CommittedOffset,
+    KeepLogFrom,
+    PutTopic,
+    encode_log_command,
+)
+from broker.state import BrokerState
+from broker.state_snapshot import captured, restored
+from broker.time_marks import MARK_EVERY_MS, TimeMarks
+from dledger.entry import HEADER_BYTES, Entry
+from remoting.message import MessageRecord, encode_record
+from remoting.topic_config import TopicConfig
+from tests.broker.test_broker_fold import Log, actions, build, with_topic
+
+
+@given(actions, st.data())
+@settings(max_examples=100)
+def test_a_restored_state_goes_on_like_the_one_that_was_captured(
+    script: Sequence[tuple[str, str, int]], data: st.DataObject
+) -> None:
+    log = build(script)
+    cut = data.draw(st.integers(0, len(log.entries)))
+    state = BrokerState()
+    fold(state, log.entries[:cut])
+    chunks = captured(state)
+    whole = BrokerState()
+    fold(whole, log.entries[:cut])
+    # What is folded after the call does not get into the snapshot.
+    rest = fold(state, log.entries[cut:])
+    again = restored(chunks)
+    assert again == whole
+    assert fold(again, log.entries[cut:]).results == rest.results
+    assert again == state
+
+
+def test_large_states_are_cut_into_chunks() -> None:
+    log, state = Log(), BrokerState()
+    for number in range(1200):
+        name = f"topic-{number}"
+        log.append(encode_log_command(PutTopic(TopicConfig(name, attributes={"a": "b"}), number)))
+        log.append(encode_log_command(CommitOffsets([CommittedOffset("g", name, 7, number)])))
+    fold(state, log.entries)
+    chunks = list(captured(state))
+    assert len(chunks) > 5
+    assert restored(chunks) == state
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        b"",
+        b"\xc1",
+        msgpack.packb(["numbers", [["kept_form", 1]]]),
+        msgpack.packb(["topics", [["T"]]]),
+        msgpack.packb(["groups", [{"name": 1}]]),
+        msgpack.packb(["something", []]),
+        msgpack.packb(7),
+    ],
+)
+def test_a_chunk_of_another_shape_is_refused(chunk: bytes) -> None:
+    with pytest.raises(SnapshotUnreadable):
+        restored([chunk])
+
+
+# --- retention in the fold ------------------------------------------------------------------------
+
+
+def keep(log: Log, index: int, position: int) -> Entry:
+    return log.append(encode_log_command(KeepLogFrom(index, position, 9)))
+
+
+def test_retention_is_folded_and_never_goes_back() -> None:
+    log, state = Log(), BrokerState()
+    with_topic(log)
+    entries = [log.append_record("A", 0, number) for number in range(5)]
+    keep(log, entries[2].index, entries[2].pos)
+    assert fold(state, log.entries).results[-1] is None
+    assert (state.kept_from, state.kept_position) == (entries[2].index, entries[2].pos)
+    for index, position in (
+        (entries[1].index, entries[1].pos),
+        (entries[2].index, entries[2].pos),
+        (entries[3].index, entries[1].pos),
+        (entries[1].index, entries[3].pos),
+        (1000, entries[3].pos),
+        (entries[3].index, 1_000_000),
+    ):
+        (result,) = fold(state, [keep(log, index, position)]).results
+        assert isinstance(result, EntryRefused)
+    assert (state.kept_from, state.kept_position) == (entries[2].index, entries[2].pos)
+    assert restored(captured(state)) == state
+
+
+def record_at(log: Log, time_ms: int, offset: int) -> Entry:
+    record = MessageRecord(
+        "A",
+        b"x",
+        queue_offset=offset,
+        store_timestamp=time_ms,
+        physical_offset=sum(HEADER_BYTES + len(entry.body) for entry in log.entries) + HEADER_BYTES,
+    )
+    return log.append(encode_record(record))
+
+
+@given(st.lists(st.integers(0, 3 * MARK_EVERY_MS), min_size=1, max_size=60), st.data())
+def test_what_is_told_to_be_old_enough_is_old_enough_and_little_else_is_kept(
+    steps: list[int], data: st.DataObject
+) -> None:
+    log, state = Log(), BrokerState()
+    with_topic(log)
+    times: dict[int, int] = {}
+    now = 1
+    for offset, step in enumerate(steps):
+        now += step
+        times[record_at(log, now, offset).index] = now
+    fold(state, log.entries)
+    asked = data.draw(st.integers(0, now + MARK_EVERY_MS))
+    first = state.time_marks.first_since(asked)
+    assert all(time <= asked for index, time in times.items() if index < first)
+    late = [time for index, time in times.items() if index >= first and time <= asked]
+    assert not late or max(late) - min(late) <= MARK_EVERY_MS
+
+
+def test_marks_are_thinned_out_where_they_are_old(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time_marks, "MAX_MARKS", 8)
+    marks = TimeMarks()
+    for number in range(1000):
+        marks.add(number * MARK_EVERY_MS, number, number * MARK_EVERY_MS)
+        assert len(marks.indexes) <= 8
+    assert marks.times_ms == [index * MARK_EVERY_MS for index in marks.indexes]
+    assert (marks.indexes[0], marks.indexes[-1]) == (0, 999)
+    marks.drop_before(990)
+    assert marks.indexes[0] <= 990

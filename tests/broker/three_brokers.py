@@ -1,0 +1,90 @@
+"""Three real brokers in this process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from broker.config import BrokerConfig
+from broker.server import Broker, run_broker
+from remoting.address import Address
+from tests.broker.one_broker import Client, Clock, free_port, until
+
+
+class Group:
+    """Three brokers in one loop, each in a scope of its own."""
+
+    def __init__(
+        self,
+        directory: Path,
+        nursery: trio.Nursery,
+        nameservers: tuple[str, ...],
+        clock: Clock,
+        settings: dict[str, Any],
+    ) -> None:
+        self.nursery = nursery
+        self.clock = clock
+        self.brokers: dict[str, Broker] = {}
+        self.scopes: dict[str, trio.CancelScope] = {}
+        peers = {f"n{number}": f"127.0.0.1:{free_port()}" for number in range(3)}
+        self.configs = {
+            node_id: BrokerConfig(
+                group="broker-a",
+                node_id=node_id,
+                peers=peers,
+                listen=Address("127.0.0.1", free_port()),
+                nameservers=nameservers,
+                directory=directory / node_id,
+                **settings,
+            )
+            for node_id in peers
+        }
+
+    async def start(self, node_id: str) -> None:
+        self.brokers[node_id] = await self.nursery.start(self._run, node_id)
+
+    async def _run(self, node_id: str, task_status: trio.TaskStatus[Broker]) -> None:
+        with trio.CancelScope() as self.scopes[node_id]:
+            await run_broker(
+                self.configs[node_id],
+                wall_clock_ms=self.clock,
+                process_id=1,
+                report=lambda _line: None,
+                hour_of=lambda _time_ms: 4,
+                used_percent=lambda _directory: 10.0,
+                task_status=task_status,
+            )
+
+    def stop(self, node_id: str) -> None:
+        self.scopes[node_id].cancel()
+        del self.brokers[node_id]
+
+    async def leader(self) -> tuple[str, Client]:
+        """Who leads and serves, and a new client of it."""
+        found: list[str] = []
+
+        async def is_found() -> bool:
+            found[:] = [n for n, b in self.brokers.items() if b.requests.led_term is not None]
+            return len(found) == 1
+
+        await until(is_found)
+        return found[0], Client(self.nursery, str(self.configs[found[0]].address))
+
+
+@asynccontextmanager
+async def group_of_three(
+    directory: Path,
+    nameservers: tuple[str, ...] = (),
+    clock: Clock | None = None,
+    **settings: Any,
+) -> AsyncIterator[Group]:
+    async with trio.open_nursery() as nursery:
+        group = Group(directory, nursery, nameservers, clock or Clock(), settings)
+        for node_id in group.configs:
+            await group.start(node_id)
+        yield group
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,422 @@
+"""The group that scenarios are played on: cores, their imagined disks, one network, one clock.
+
+Nothing happens by itself. A member that got an input (a message, a tick, the end of a sync, a call)
+ends its turn at once: its writes are carried out, and what may leave is on its way. Times are in
+milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from dledger.core.hard_state import HardState
+from dledger.core.ledger_view import LedgerView, TermRun
+from dledger.core.replica import Replica, ReplicaConfig
+from tests.dledger.core_group import EntriesAtOnce
+from tests.dledger.raft_promises import Promises
+from tests.dledger.scenario_messages import Pattern, Sent
+
+# A group that still moves after so many rounds of syncs and messages will move for ever.
+MAX_ROUNDS = 300
+
+# `run` lets time pass in steps of this size.
+STEP_MS = 25
+
+
+class Impossible(Exception):
+    """A line asks for what cannot be: a message that is not there, a member that is down."""
+
+
+@dataclass
+class Settings:
+    """What the lines before the first event say. A field of a member that is absent is as told."""
+
+    names: list[str] = field(default_factory=list)
+    logs: dict[str, list[int]] = field(default_factory=dict)
+    records: dict[str, HardState] = field(default_factory=dict)
+    patience: dict[str, float] = field(default_factory=dict)  # default: by its place in the group
+    batch: int = 100  # entries in one push
+    timeout_ms: int = 500
+    heartbeat_ms: int = 100
+    drift: float | None = None
+    preferred: str | None = None
+
+    def patience_of(self, name: str) -> float:
+        """How much longer than one election timeout a member waits, in election timeouts."""
+        position = self.names.index(name) / len(self.names)
+        return self.patience.get(name, position)
+
+
+class Image(NamedTuple):
+    """A log as it lies on a disk."""
+
+    before_begin: int
+    before_begin_term: int
+    terms: tuple[int, ...]
+
+    @property
+    def last_index(self) -> int:
+        """The last entry's index."""
+        return self.before_begin + len(self.terms)
+
+    def term_at(self, index: int) -> int | None:
+        """The term of an entry that is there, or was discarded; None: there is none."""
+        if index < self.before_begin:
+            return None
+        if index == self.before_begin:
+            return self.before_begin_term
+        at = index - self.before_begin - 1
+        return self.terms[at] if at < len(self.terms) else None
+
+    def view(self) -> LedgerView:
+        """What a core sees that starts with this log."""
+        runs: list[TermRun] = []
+        for index, term in enumerate(self.terms, self.before_begin + 1):
+            if not runs or runs[-1].term != term:
+                runs.append(TermRun(term, index))
+        return LedgerView(
+            runs,
+            last_index=self.last_index,
+            before_begin=self.before_begin,
+            before_begin_term=self.before_begin_term,
+        )
+
+
+def image_of(view: LedgerView) -> Image:
+    """A core's log, as its store would hold it."""
+    kept = range(view.before_begin + 1, view.last_index + 1)
+    terms = tuple(view.term_at(index) for index in kept)
+    return Image(view.before_begin, view.before_begin_term, terms)
+
+
+class Sync(NamedTuple):
+    """A sync that has begun, and what it will have saved."""
+
+    image: Image
+    epoch: int
+    record: HardState | None
+
+
+class ScenarioMember:
+    """One replica, which may be down, and its disk."""
+
+    def __init__(self, name: str, image: Image, record: HardState) -> None:
+        self.name = name
+        self.image = image
+        self.record = record
+        self.record_written = record
+        self.syncs: deque[Sync] = deque()
+        self.core: Replica | None = None
+        self.seen_at = 0.0  # when it last looked at the clock, in seconds
+
+    @property
+    def up(self) -> Replica:
+        """The running core. Raises Impossible."""
+        if self.core is None:
+            raise Impossible(f"{self.name} is down")
+        return self.core
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a sync would make anything durable."""
+        core = self.up
+        state = core.state
+        return bool(
+            self.syncs or self.record_written != self.record or state.durable < core.view.last_index
+        )
+
+
+class Proposal(NamedTuple):
+    """Entries that a leader took."""
+
+    first: int
+    last: int
+    term: int
+
+
+@dataclass
+class Read:
+    """A read, and how it ended: the index it may be served from, or that it is lost."""
+
+    member: str
+    committed_before: int
+    index: int | None = None
+    lost: bool = False
+
+
+class ScenarioGroup:
+    """All of it. Raises Impossible, the product's errors, and PromiseBroken after any step."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.now_ms = 0
+        self.flight: list[Sent] = []
+        self.sent: list[Sent] = []  # everything that ever left
+        self.cuts: set[tuple[str, str]] = set()
+        self.holds: list[Pattern] = []
+        self.proposals: dict[str, Proposal] = {}
+        self.reads: dict[str, Read] = {}
+        self.members: dict[str, ScenarioMember] = {}
+        for name in settings.names:
+            terms = tuple(settings.logs.get(name, ()))
+            record = settings.records.get(name, HardState(terms[-1] if terms else 0))
+            self.members[name] = ScenarioMember(name, Image(-1, -1, terms), record)
+        self.promises = Promises(self)
+        for member in self.members.values():
+            self._start(member)
+
+    @property
+    def now(self) -> float:
+        """Seconds, for the core."""
+        return self.now_ms / 1000
+
+    @property
+    def running(self) -> list[ScenarioMember]:
+        """The members that are up."""
+        return [member for member in self.members.values() if member.core is not None]
+
+    def member(self, name: str) -> ScenarioMember:
+        """A member by its name. Raises Impossible."""
+        if name not in self.members:
+            raise Impossible(f"there is no member {name}")
+        return self.members[name]
+
+    # --- a member's turn ----------------------------------------------------------------------
+
+    def turn(self, member: ScenarioMember) -> None:
+        """Carry out its writes, and put on its way what may leave."""
+        core = member.up
+        member.seen_at = self.now
+        self._write(member)
+        outgoing, ready, lost = core.take_messages(self.now)
+        for receiver, message in outgoing:
+            sent = Sent(member.name, receiver, message)
+            self.promises.leaves(member, sent)
+            self.sent.append(sent)
+            if (member.name, receiver) not in self.cuts:
+                self.flight.append(sent)
+        reads = list(self.reads.values())
+        for read in ready:
+            reads[read.ticket].index = read.index
+            self.promises.served(reads[read.ticket])
+        for ticket in lost:
+            reads[ticket].lost = True
+        self.promises.check(member)
+
+    def _write(self, member: ScenarioMember) -> None:
+        _, record = member.up.take_writes()
+        if record is not None:
+            member.record_written = record
+
+    def _start(self, member: ScenarioMember) -> None:
+        settings = self.settings
+        member.core = Replica(
+            ReplicaConfig(
+                member.name,
+                settings.names,
+                settings.timeout_ms / 1000,
+                settings.heartbeat_ms / 1000,
+                settings.drift,
+                settings.preferred,
+            ),
+            member.image.view(),
+            member.record,
+            EntriesAtOnce(settings.batch),
+            lambda: settings.patience_of(member.name),
+            self.now,
+        )
+
+    # --- disks --------------------------------------------------------------------------------
+
+    def begin_sync(self, member: ScenarioMember) -> None:
+        """Begin to save what is written now."""
+        core = member.up
+        self._write(member)
+        record = member.record_written
+        before = member.syncs[-1].record or member.record if member.syncs else member.record
+        wanted = record if record != before else None
+        member.syncs.append(Sync(image_of(core.view), core.handler.epoch, wanted))
+
+    def end_sync(self, member: ScenarioMember) -> None:
+        """The oldest sync that began is over."""
+        core = member.up
+        if not member.syncs:
+            raise Impossible(f"no sync of {member.name} has begun")
+        image, epoch, record = member.syncs.popleft()
+        member.image = image
+        member.record = record or member.record
+        core.persisted(image.last_index, epoch, record, self.now)
+        self.turn(member)
+
+    def sync(self, member: ScenarioMember) -> None:
+        """End every sync that has begun, and make one more, from beginning to end."""
+        while member.syncs:
+            self.end_sync(member)
+        self.begin_sync(member)
+        self.end_sync(member)
+
+    def stop(self, member: ScenarioMember, *, written_survives: bool) -> None:
+        """The end of a process; without `written_survives`, of its machine's power. Its connections
+        break, and the others are told.
+        """
+        core = member.up
+        if written_survives:
+            member.image = image_of(core.view)
+            member.record = member.record_written
+        member.record_written = member.record
+        member.syncs.clear()
+        member.core = None
+        for read in self.reads.values():
+            if read.member == member.name and read.index is None:
+                read.lost = True
+        for other in self.running:
+            self.call(other, lambda core: core.unreachable(member.name, self.now))
+
+    def restart(self, member: ScenarioMember) -> None:
+        """Start again with what the disk holds."""
+        if member.core is not None:
+            raise Impossible(f"{member.name} is running")
+        self._start(member)
+        self.turn(member)
+        for other in self.running:
+            self.call(other, lambda core: core.reachable(member.name, self.now))
+
+    def lose(self, member: ScenarioMember, last_index: int) -> None:
+        """The disk of a member that is down lost entries that it had synced: it lied."""
+        if member.core is not None:
+            raise Impossible(f"{member.name} is running")
+        image = member.image
+        if last_index >= image.last_index:
+            raise Impossible(f"the disk of {member.name} ends at {image.last_index}")
+        kept = image.terms[: max(last_index - image.before_begin, 0)]
+        member.image = image._replace(terms=kept)
+        # Recovery refuses a log that lacks what its record calls committed.
+        member.record = member.record._replace(committed=-1)
+
+    def discard(self, member: ScenarioMember, first_index: int) -> None:
+        """Drop the head of a log, durably."""
+        member.up.view.discard_before(first_index)
+        member.image = image_of(member.up.view)
+        self.turn(member)
+
+    def apply(self, member: ScenarioMember) -> None:
+        """Let the state machine take everything that it may."""
+        core = member.up
+        core.applied_to(max(core.appliable, core.state.applied))
+        self.turn(member)
+
+    # --- time ---------------------------------------------------------------------------------
+
+    def tick(self, members: Iterable[ScenarioMember]) -> None:
+        """These members look at the clock."""
+        for member in members:
+            member.up.tick(self.now)
+            self.turn(member)
+
+    def time_out(self, member: ScenarioMember) -> None:
+        """Time passes until this member's election timer fires; only it looks at the clock."""
+        deadline_ms = -int(-member.up.elector.deadline * 1000 // 1)
+        self.now_ms = max(self.now_ms, deadline_ms)
+        self.tick([member])
+
+    def run(self, milliseconds: int) -> None:
+        """Let time pass, and all that is possible happen meanwhile."""
+        end_ms = self.now_ms + milliseconds
+        while self.now_ms < end_ms:
+            self.now_ms = min(end_ms, self.now_ms + STEP_MS)
+            self.tick(self.running)
+            self.settle(self.running)
+
+    # --- the network --------------------------------------------------------------------------
+
+    def matching(self, pattern: Pattern) -> list[Sent]:
+        """The messages on their way that a pattern means. Raises Impossible if there is none."""
+        found = [sent for sent in self.flight if pattern.matches(sent)]
+        if pattern.which == "first":
+            found = found[:1]
+        elif pattern.which == "last":
+            found = found[-1:]
+        if not found:
+            there = [f"{sent.text} {sent.sender} > {sent.receiver}" for sent in self.flight]
+            raise Impossible(f"no such message is on its way, only: {', '.join(there) or 'none'}")
+        return found
+
+    def take(self, messages: Sequence[Sent]) -> None:
+        """These are not on their way any more."""
+        gone = {id(sent) for sent in messages}
+        self.flight = [sent for sent in self.flight if id(sent) not in gone]
+
+    def deliver(self, messages: Sequence[Sent]) -> None:
+        """These arrive; what is sent to a member that is down is lost."""
+        self.take(messages)
+        for sent in messages:
+            member = self.member(sent.receiver)
+            if member.core is not None:
+                member.core.receive(sent.sender, sent.message, self.now)
+                self.turn(member)
+
+    def cut(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """What these send to one another is lost from now on, and what is on its way too."""
+        self.cuts |= set(pairs)
+        self.flight = [s for s in self.flight if (s.sender, s.receiver) not in self.cuts]
+
+    def settle(self, members: Sequence[ScenarioMember]) -> None:
+        """Sync, deliver and apply among these members until nothing moves any more."""
+        for member in members:
+            self.turn(member)
+        names = {member.name for member in members}
+        for _ in range(MAX_ROUNDS):
+            moving = False
+            for member in members:
+                if member.has_work:
+                    self.sync(member)
+                    moving = True
+                if member.up.appliable > member.up.state.applied:
+                    self.apply(member)
+                    moving = True
+            arriving = [sent for sent in self.flight if self._free(sent, names)]
+            self.deliver(arriving)
+            if not moving and not arriving:
+                return
+        raise Impossible(f"still moving after {MAX_ROUNDS} rounds")
+
+    def _free(self, sent: Sent, names: set[str]) -> bool:
+        held = any(pattern.matches(sent) for pattern in self.holds)
+        down = self.member(sent.receiver).core is None
+        return sent.sender in names and (sent.receiver in names or down) and not held
+
+    # --- what clients and operators ask ---------------------------------------------------------
+
+    def propose(self, member: ScenarioMember, count: int, name: str | None) -> None:
+        """Entries for a leader. Raises NotLeader or LeadershipMoving."""
+        self._write(member)
+        first, term = member.up.propose(count)
+        if name is not None:
+            self.proposals[name] = Proposal(first, first + count - 1, term)
+        self.turn(member)
+
+    def outcome(self, proposal: Proposal) -> str:
+        """`committed`, `lost` or `open`, by what is committed anywhere."""
+        known = self.promises.committed
+        indexes = range(proposal.first, proposal.last + 1)
+        terms = {known[index] for index in indexes if index < len(known)}
+        # Terms never decrease along a log: nothing older follows what is committed.
+        if terms - {proposal.term} or (known and known[-1] > proposal.term > 0 and not terms):
+            return "lost"
+        return "committed" if proposal.last < len(known) else "open"
+
+    def read(self, member: ScenarioMember, name: str) -> None:
+        """A linearizable read."""
+        core = member.up
+        ticket = len(self.reads)
+        self.reads[name] = Read(member.name, len(self.promises.committed) - 1)
+        core.request_read(ticket)
+        self.turn(member)
+
+    def call(self, member: ScenarioMember, act: Callable[[Replica], object]) -> None:
+        """Any other call of the core, as a turn of its own."""
+        act(member.up)
+        self.turn(member)
