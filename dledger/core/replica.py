@@ -171,7 +171,10 @@ class Replica(FollowingMember):
             problem = f"{size} bytes, and a segment has room for {self.config.max_change_bytes}"
             raise ConfigurationInvalid(problem)
         known = {peer: d.match_index for peer, d in self.dispatchers.items()}
-        check_caught_up(membership.configuration, entry.configuration, known, self.view.last_index)
+        in_doubt = [peer for peer, d in self.dispatchers.items() if not d.proven]
+        check_caught_up(
+            membership.configuration, entry.configuration, known, self.view.last_index, in_doubt
+        )
         return self._append_change(entry)
 
     def propose_leave(self) -> int:

@@ -11,7 +11,8 @@ from jepsen_like.simulation.virtual_node import VirtualNode
 class Wipes:
     """Wipes one member after the other until `end_s`, a minority at most before they are proven.
 
-    Of two members one: the other has everything.
+    Of two members one: the other has everything. Groups that change are left alone: their settings
+    do not name their members, and a minority of one configuration may be all of the next one.
     """
 
     def __init__(self, nodes: list[VirtualNode], around: Surroundings, end_s: float) -> None:
@@ -23,7 +24,7 @@ class Wipes:
     def start(self) -> None:
         """Draw the time of the first one."""
         every_s = self._around.swarm.wipe_every_s
-        if every_s == NEVER:
+        if every_s == NEVER or self._around.swarm.churn.change_every_s != NEVER:
             return
         at_s = self._around.loop.now + self._chance.wait_s(every_s)
         if at_s < self._end_s:

@@ -8,12 +8,15 @@ from typing import NamedTuple
 from dledger.messages import (
     Heartbeat,
     HeartbeatResponse,
+    Inquiry,
+    InquiryAnswer,
     Message,
     Phase,
     PushRequest,
     PushResponse,
     ReadRequest,
     ReadResponse,
+    Reminder,
     TimeoutNow,
     VoteRequest,
     VoteResponse,
@@ -23,6 +26,7 @@ ANYBODY = "*"
 
 KINDS = frozenset(
     {"pre-vote", "pre-vote-answer", "vote", "vote-answer", "stand"}
+    | {"inquiry", "inquiry-answer", "reminder"}
     | {"heartbeat", "heartbeat-answer", "read", "read-answer"}
     | {phase.name.lower() for phase in Phase}
     | {f"{phase.name.lower()}-answer" for phase in Phase}
