@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager
 import outcome
 import trio
 
+from dledger.admission_log import AdmissionLog
 from dledger.applier import Applier
 from dledger.batches import Batches
 from dledger.channel import Identity
@@ -28,6 +29,7 @@ from dledger.entry import (
 from dledger.errors import (
     DLedgerError,
     EntryTooLarge,
+    Fatal,
     LogFull,
     NodeClosing,
     ReadUnavailable,
@@ -78,6 +80,7 @@ class Node:
         self._batches = Batches(store, config.max_batch_bytes)
         source = NodeSnapshots(store)
         self._replica = member_replica(config, opened, self._batches, source)
+        self._admission_log = AdmissionLog(config.node_id, self._replica)
         self._turned = trio.lowlevel.ParkingLot()
         self._progress = trio.lowlevel.ParkingLot()
         self._role_watchers = trio.lowlevel.ParkingLot()
@@ -264,13 +267,17 @@ class Node:
 
     def entries(self, first: int, max_bytes: int) -> list[Entry]:
         """Committed entries from `first`, as many as fit into `max_bytes` (at least one, if there
-        is one).
+        is one). Raises LogCorrupt or DiskFailed, with which the node then stops.
         """
         last = self._replica.appliable
         first = max(first, self._store.first_index)
         if first > last:
             return []
-        return decode_entries(self._store.read(first, last, max_bytes))
+        try:
+            return decode_entries(self._store.read(first, last, max_bytes))
+        except Fatal as error:
+            self._driver.fail(error)
+            raise
 
     def read_bytes(self, pos: int, size: int) -> bytes:
         """`size` bytes of the log at `pos`; for those who keep positions of committed entries."""
@@ -398,6 +405,7 @@ class Node:
             node_id=self.config.node_id,
             role=role_name(state),
             ready=self.is_ready_leader,
+            proven=state.proven,
             term=state.term,
             leader=state.leader,
             first_index=self._store.first_index,
@@ -455,6 +463,7 @@ class Node:
         self._reads.after_turn(messages.reads_ready, messages.reads_lost)
         self._turned.unpark_all()
         self._group_links.follow()
+        self._admission_log.after_turn()
         if self._replica.appliable > self._replica.state.applied:
             # The first run at once: waiting for the applier's turn costs every append a wake-up.
             self._applier.apply_some()
