@@ -20,8 +20,8 @@ from dledger.core.snapshot_offer import SnapshotOffer
 from dledger.errors import SnapshotCorrupt
 from dledger.links import Links
 from dledger.messages import InstallSnapshot
+from dledger.peer_status import LACKS_SNAPSHOT
 from dledger.snapshot_source import Identity, NodeSnapshots
-from dledger.status import LACKS_SNAPSHOT
 from dledger.store.incoming_snapshot import IncomingSnapshot, Received, SnapshotUnwanted
 from dledger.store.snapshot_folder import Snapshot, SnapshotFolder
 

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from dledger.core.entry_dispatcher import EntryDispatcher
 from dledger.core.member_state import MemberState, Role
 from dledger.core.replica import Replica
 
 # What a follower is that does not vote.
 LEARNER, REMOVED, JOINING = "learner", "removed", "joining"
-
-# Why a member cannot catch up, and what to do.
-LACKS_SNAPSHOT = (
-    "is behind the beginning of this log, and there is no snapshot to send it: have a state "
-    "machine with snapshot() and restore(), or copy another member's folder while both are down"
-)
-REFUSES_SNAPSHOT = "does not take the snapshot that it needs: its own log says why"
 
 
 def role_name(state: MemberState) -> str:
@@ -86,32 +78,9 @@ class PeerStatus:
     phase: str | None
     match_index: int | None
     next_index: int | None
+    proven: bool | None  # False: it lost its data, and does not count until it has them again
     problem: str | None  # why there is no connection, or why the peer cannot catch up
     installing: InstallStatus | None = None  # the snapshot that it is being sent
-
-
-def peer_status(
-    connected: bool, problem: str | None, dispatcher: EntryDispatcher | None
-) -> PeerStatus:
-    """One other member, as the link to it and (on a leader) the dispatcher of its log know it."""
-    if dispatcher is None:
-        return PeerStatus(connected, None, None, None, problem)
-    installing = None
-    if (sender := dispatcher.sender) is not None:
-        offer = sender.offer
-        installing = InstallStatus(offer.index, sender.received or 0, offer.size)
-        if sender.refused:
-            problem = REFUSES_SNAPSHOT
-    elif dispatcher.lacks_snapshot:
-        problem = LACKS_SNAPSHOT
-    return PeerStatus(
-        connected=connected,
-        phase=dispatcher.phase.name,
-        match_index=dispatcher.match_index,
-        next_index=dispatcher.next_index,
-        problem=problem,
-        installing=installing,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +91,7 @@ class Status:
     node_id: str
     role: str
     ready: bool  # a leader that has applied an entry of its own term: it may serve
+    proven: bool  # False: its folder is new or lost something, so it neither votes nor counts yet
     term: int
     leader: str | None
     first_index: int

@@ -114,6 +114,11 @@ class Membership:
         """How far the log must be committed, by the changes in it: see the text of the module."""
         return max((entry.index for _, entry in self._uncommitted), default=self.index)
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether this member's log holds no change that may be in force elsewhere already."""
+        return not self._uncommitted and not self.configuration.is_joint
+
     def _decide(self, index: int, entry: NumberedConfiguration) -> ChangeOutcome:
         if entry.index != self.index:
             return ChangeOutcome(index, ConfigurationMoved(entry.index, self.index))

@@ -61,6 +61,7 @@ def hear_again(
         state.leader != sender
         or state.term != beat.term
         or state.role is not Role.FOLLOWER
+        or not state.proven
         or state.committed < beat.committed
     ):
         return None

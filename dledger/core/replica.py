@@ -37,29 +37,27 @@ from dledger.core.quorum_ack_checker import QuorumAckChecker
 from dledger.core.read_index import ReadIndex
 from dledger.core.replica_config import ReplicaConfig
 from dledger.core.snapshot_offer import NO_SNAPSHOTS, SnapshotSource
+from dledger.core.standing import Standing
 from dledger.core.turn_output import Messages, Outgoing, Writes
 from dledger.errors import InvariantBroken, LeadershipMoving, NotLeader
 from dledger.messages import (
-    FollowerMessage,
+    Answer,
+    FromLeader,
     Heartbeat,
     HeartbeatResponse,
+    Inquiry,
+    InquiryAnswer,
     InstallSnapshotResponse,
-    LeaderMessage,
     Message,
-    PushResponse,
     ReadRequest,
     ReadResponse,
     TimeoutNow,
+    ToLeader,
     VoteRequest,
     VoteResponse,
 )
 
 __all__ = ["Messages", "Outgoing", "Replica", "ReplicaConfig", "Writes"]
-
-
-# What counts only from members; requests are taken from anybody, for whoever asks may know of a
-# newer configuration than this member does.
-_ANSWERS = (VoteResponse, PushResponse, HeartbeatResponse, InstallSnapshotResponse)
 
 
 class Replica(FollowingMember):
@@ -79,9 +77,10 @@ class Replica(FollowingMember):
         now: float,
         membership: Membership | None = None,
         snapshots: SnapshotSource = NO_SNAPSHOTS,
+        standing: Standing = Standing.PROVEN,
     ) -> None:
         membership = membership or Membership(config.began_with)
-        super().__init__(config, view, hard_state, membership, random, now)
+        super().__init__(config, view, hard_state, membership, random, now, standing)
         self.followers = Followers(self.state, view, batches, config.election_timeout_s, snapshots)
         self.dispatchers = self.followers.dispatchers
         self.acks: QuorumAckChecker | None = None
@@ -93,12 +92,14 @@ class Replica(FollowingMember):
     # --- inputs -------------------------------------------------------------------------------
 
     def receive(self, sender: str, message: Message, now: float) -> None:
-        """Take one message: a request of anybody, an answer of a member."""
+        """Take one message: a request of anybody (for whoever asks may know of a newer
+        configuration than this member does), an answer of a member.
+        """
         if sender == self.state.self_id:
             return
         if (
             sender not in self.state.membership.members
-            and isinstance(message, _ANSWERS)
+            and isinstance(message, Answer)
             # Who was removed may still show that it learns so, and no more.
             and (message.term != self.state.term or sender not in self.dispatchers)
         ):
@@ -106,14 +107,19 @@ class Replica(FollowingMember):
         if isinstance(message, VoteRequest):
             self._receive_vote_request(sender, message, now)
             return
+        if isinstance(message, Inquiry):
+            self._receive_inquiry(sender, message, now)
+            return
         if message.term > self.state.term and not self._is_granted_pre_vote(message):
             self._follow_term(message.term, now)
-        if isinstance(message, LeaderMessage):
+        if isinstance(message, FromLeader):
             self._receive_from_leader(sender, message, now)
         elif isinstance(message, VoteResponse):
             self._receive_vote_response(sender, message, now)
         elif isinstance(message, ReadResponse):
             self._reads.answered(message, self.state.applied)
+        elif isinstance(message, InquiryAnswer):
+            self.admission.answered(sender, message)
         elif message.term == self.state.term and self.state.role is Role.LEADER:
             self._receive_as_leader(sender, message, now)
 
@@ -121,10 +127,11 @@ class Replica(FollowingMember):
         """Let time pass: elections, heartbeats, the check that a quorum still answers."""
         self.handover.observe(now)
         self._reads.expire(now)
+        self.admission.tick(self._durable_promise, now)
         if self.state.role is Role.LEADER:
             self._tick_leader(now)
         elif now >= self.elector.deadline:
-            if not self.state.votes or self.handover.disk_stalled(now):
+            if not (self.state.votes and self.state.proven) or self.handover.disk_stalled(now):
                 # It may not lead, or it could keep neither a vote nor an entry.
                 self.elector.postpone(now)
             else:
@@ -167,7 +174,10 @@ class Replica(FollowingMember):
             problem = f"{size} bytes, and a segment has room for {self.config.max_change_bytes}"
             raise ConfigurationInvalid(problem)
         known = {peer: d.match_index for peer, d in self.dispatchers.items()}
-        check_caught_up(membership.configuration, entry.configuration, known, self.view.last_index)
+        in_doubt = [peer for peer, d in self.dispatchers.items() if not d.proven]
+        check_caught_up(
+            membership.configuration, entry.configuration, known, self.view.last_index, in_doubt
+        )
         return self._append_change(entry)
 
     def propose_leave(self) -> int:
@@ -215,6 +225,7 @@ class Replica(FollowingMember):
 
     def reachable(self, peer: str, now: float) -> None:
         """There is a connection to `peer` again."""
+        self.admission.reachable(now)
         if (dispatcher := self.dispatchers.get(peer)) is not None:
             dispatcher.reachable(now)
 
@@ -249,6 +260,7 @@ class Replica(FollowingMember):
             self._outgoing += [Outgoing(peer, p) for p in dispatcher.pump_snapshot(now)]
         if (successor := self.handover.tell(self.followers.voters, now)) is not None:
             self._send_timeout_now(successor)
+        self._ask_what_was_forgotten(now)
         outgoing, self._outgoing = self._outgoing, []
         decided, state.decided = state.decided, []
         return Messages(outgoing, *reads.take_outcomes(), decided)
@@ -256,7 +268,8 @@ class Replica(FollowingMember):
     def next_deadline(self) -> float:
         """When `tick` must be called at the latest."""
         if self.state.role is not Role.LEADER:
-            return min(self.elector.deadline, self._reads.next_deadline)
+            waits = (self.elector.deadline, self._reads.next_deadline)
+            return min(*waits, self.admission.next_deadline)
         deadlines = [self.heartbeat_at, self._reads.next_deadline]
         deadlines += (d.next_deadline(self.state.committed) for d in self.dispatchers.values())
         return min(deadlines)
@@ -304,6 +317,7 @@ class Replica(FollowingMember):
 
     def _leave_office(self, now: float) -> None:
         self._reads.leave_office()
+        self.admission.leave_office()
         self.handover.give_up("the leader stepped down")
         self.state.leader = None
         self.followers.clear()
@@ -312,7 +326,7 @@ class Replica(FollowingMember):
 
     # --- leading ------------------------------------------------------------------------------
 
-    def _receive_as_leader(self, sender: str, message: FollowerMessage, now: float) -> None:
+    def _receive_as_leader(self, sender: str, message: ToLeader, now: float) -> None:
         if (dispatcher := self.dispatchers.get(sender)) is None:
             return  # it is no member yet, or no more
         if isinstance(message, ReadRequest):
@@ -328,7 +342,9 @@ class Replica(FollowingMember):
             dispatcher.receive_install(message, now)
             return
         dispatcher.receive(message, now)
-        self._acknowledge(sender, message.match, now)
+        if message.proven:
+            self._acknowledge(sender, message.match, now)
+        self._remind(dispatcher)
 
     def _acknowledge(self, member: str, index: int, now: float) -> None:
         if self.acks is not None and self.acks.acknowledge(member, index):

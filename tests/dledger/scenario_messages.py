@@ -8,6 +8,8 @@ from typing import NamedTuple
 from dledger.messages import (
     Heartbeat,
     HeartbeatResponse,
+    Inquiry,
+    InquiryAnswer,
     InstallSnapshot,
     InstallSnapshotResponse,
     Message,
@@ -16,6 +18,7 @@ from dledger.messages import (
     PushResponse,
     ReadRequest,
     ReadResponse,
+    Reminder,
     TimeoutNow,
     VoteRequest,
     VoteResponse,
@@ -25,6 +28,7 @@ ANYBODY = "*"
 
 KINDS = frozenset(
     {"pre-vote", "pre-vote-answer", "vote", "vote-answer", "stand"}
+    | {"inquiry", "inquiry-answer", "reminder"}
     | {"heartbeat", "heartbeat-answer", "read", "read-answer"}
     | {phase.name.lower() for phase in Phase}
     | {f"{phase.name.lower()}-answer" for phase in Phase}
@@ -114,6 +118,12 @@ def kind_of(message: Message) -> str:
             return "install_snapshot"
         case InstallSnapshotResponse():
             return "install_snapshot-answer"
+        case Inquiry():
+            return "inquiry"
+        case InquiryAnswer():
+            return "inquiry-answer"
+        case Reminder():
+            return "reminder"
 
 
 def detail_of(message: Message) -> str:

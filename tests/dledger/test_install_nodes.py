@@ -13,9 +13,10 @@ import trio
 import dledger
 from dledger.core.entry_dispatcher import EntryDispatcher
 from dledger.errors import OutsideLog, SnapshotLost
+from dledger.peer_status import peer_status
 from dledger.restoring import open_and_restore
 from dledger.snapshot_notes import snapshot_notes
-from dledger.status import InstallStatus, PeerStatus, peer_status
+from dledger.status import InstallStatus, PeerStatus
 from dledger.store.disk import OsDisk
 from dledger.store.open_store import open_store
 from dledger.store.scan import scan_folder
@@ -257,11 +258,15 @@ def test_a_log_without_a_beginning_and_without_any_snapshot_is_refused(tmp_path:
         open_and_restore(OsDisk(), group.config("n2"), Words())
 
 
+class Connected:
+    peer, connected, last_problem = "n1", True, None
+
+
 def test_a_peer_that_needs_what_nobody_has_is_named_in_the_status() -> None:
     dispatcher = EntryDispatcher("n1", 1, view_of([1] * 9), EntriesAtOnce(9), 0.0)
-    assert peer_status(True, None, dispatcher).problem is None
+    assert peer_status(Connected(), dispatcher).problem is None  # type: ignore[arg-type]
     dispatcher.lacks_snapshot = True
-    status = peer_status(True, None, dispatcher)
+    status = peer_status(Connected(), dispatcher)  # type: ignore[arg-type]
     assert status.problem is not None
     assert "no snapshot to send" in status.problem
     [note] = snapshot_notes({"n0": {"role": "leader", "peers": {"n1": asdict(status)}}})
@@ -269,7 +274,7 @@ def test_a_peer_that_needs_what_nobody_has_is_named_in_the_status() -> None:
 
 
 def test_the_status_says_how_far_a_snapshot_has_come() -> None:
-    status = PeerStatus(True, "INSTALL_SNAPSHOT", -1, 7, None, InstallStatus(300, 5, 80))
+    status = PeerStatus(True, "INSTALL_SNAPSHOT", -1, 7, True, None, InstallStatus(300, 5, 80))
     peers = {"n1": asdict(status)}
     notes = snapshot_notes({"n0": {"role": "leader", "peers": peers}, "n2": {"problem": "down"}})
     assert notes == ["n0 sends n1 the snapshot of entry 300: 5 of 80 bytes"]

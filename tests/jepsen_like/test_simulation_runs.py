@@ -41,6 +41,8 @@ FOUND_WITHIN = {
     "log-check-skipped": 30,
     "log-cut-before-the-snapshot": 20,
     "many-voters-at-once": 60,
+    "mark-lost-in-a-power-cut": 10,
+    "proof-without-a-commit": 10,
     "pieces-in-any-order": 20,
     "pushes-of-any-term": 100,
     "read-before-own-commit": 40,
@@ -56,6 +58,8 @@ FOUND_WITHIN = {
     "vote-not-durable": 5,
     "vote-twice": 10,
     "votes-counted-not-voters": 150,
+    "wiped-member-counts": 20,
+    "wiped-member-votes": 30,
 }
 
 

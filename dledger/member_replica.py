@@ -1,4 +1,4 @@
-"""Makes the protocol of a node that starts: from its settings, its log and its snapshot."""
+"""Makes a node's replica of its settings and of what was found on disk."""
 
 from __future__ import annotations
 
@@ -16,13 +16,10 @@ from dledger.recovered_membership import recovered_membership
 from dledger.restoring import Opened
 
 
-def started_replica(
+def member_replica(
     config: NodeConfig, opened: Opened, batches: Batches, snapshots: SnapshotSource
 ) -> Replica:
-    """The replica over an open store. Raises ConfigurationLost.
-
-    `snapshots` are those that it can send.
-    """
+    """The replica of the member that `config` describes. Raises ConfigurationLost."""
     store = opened.store
     replica = Replica(
         ReplicaConfig(
@@ -42,6 +39,7 @@ def started_replica(
         trio.current_time(),
         recovered_membership(store, config.began_with, opened.configuration),
         snapshots,
+        store.standing,
     )
     if opened.restored is not None:
         replica.applied_to(opened.restored.header.index)
