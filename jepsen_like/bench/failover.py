@@ -110,6 +110,7 @@ def failover(
     toolchain = Toolchain(build, building=lambda what: err.print(f"building {what}", markup=False))
     workload = Workload(in_flight=clients)
     folder.mkdir(parents=True, exist_ok=True)
+    machine = this_machine(folder)
     base = Path(tempfile.mkdtemp(prefix="run-", dir=folder))
     outcomes: list[Outcome] = []
     notes: list[str] = []
@@ -135,7 +136,6 @@ def failover(
     whose = "; ".join(f"{each.name}: {each.clients}" for each in shown)
     how = f"{HOW.format(clients=clients)} Clients: {whose}."
     show_tables(tables, how)
-    machine = this_machine(folder)
     if kept is not None:
         rows = [
             {"system": o.watched.key, "gaps_ms": o.gaps_ms, "verdict": o.verdict} for o in outcomes

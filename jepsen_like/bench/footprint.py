@@ -198,7 +198,6 @@ async def _leader(peers: Mapping[str, str]) -> str:
 
 @contextmanager
 def _scratch(folder: Path) -> Iterator[Path]:
-    folder.mkdir(parents=True, exist_ok=True)
     base = Path(tempfile.mkdtemp(prefix="run-", dir=folder))
     try:
         yield base
@@ -225,13 +224,14 @@ def footprint(
     """Measure start, recovery, memory, and what three idle members use."""
     err = Console(stderr=True)
     cells: list[list[str]] = []
+    folder.mkdir(parents=True, exist_ok=True)
+    machine = this_machine(folder)
     with _scratch(folder) as base:
         for what, figure in main_rows(base, idle_seconds, log_mib * 2**20):
             cells.append([what, figure])
             err.print(f"{what}: {figure}", markup=False, highlight=False, soft_wrap=True)
     tables = [Rows("start, memory and rest", ["what", "figure"], cells)]
     show_tables(tables, HOW)
-    machine = this_machine(folder)
     if kept is not None:
         content = {"machine": asdict(machine), "figures": dict(cells)}
         kept.write_text(json.dumps(content, indent=1) + "\n")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One machine and one disk of it."""
+    """One machine, one disk of it, and how busy others kept it."""
 
     cpu: str
     cores: int
@@ -19,12 +19,13 @@ class Machine:
     disk: str
     kernel: str
     python: str
+    load: float  # of the last minute, before anything was measured
 
     def in_words(self) -> str:
         """One sentence."""
         return (
             f"{self.cores} x {self.cpu}, {self.memory_gib:.0f} GiB of memory, {self.disk}, "
-            f"{self.kernel}, Python {self.python}"
+            f"{self.kernel}, Python {self.python}; its load before was {self.load:.1f}"
         )
 
 
@@ -37,6 +38,7 @@ def this_machine(folder: Path) -> Machine:
         disk=_disk(folder),
         kernel=f"{platform.system()} {platform.release()}",
         python=platform.python_version(),
+        load=os.getloadavg()[0],
     )
 
 

@@ -68,12 +68,20 @@ def numbers(text: str) -> list[int]:
 
 def chosen(text: str, contenders: Sequence[Contender]) -> list[Contender]:
     """Ours and those that `text` names: `all`, `none`, or keys with commas. Raises PlanInvalid."""
-    optional = {each.key: each for each in contenders if not each.ours}
-    keys = {"all": list(optional), "none": []}.get(text, text.split(","))
-    if unknown := [key for key in keys if key not in optional]:
-        known = ", ".join(["all", "none", *optional])
-        raise PlanInvalid(f"{unknown[0]!r} is not one of {known}")
-    return [each for each in contenders if each.ours or each.key in keys]
+    known = choices(contenders)
+    wanted = {"all": known, "none": []}.get(text, text.split(","))
+    if unknown := [word for word in wanted if word not in known]:
+        raise PlanInvalid(f"{unknown[0]!r} is not one of {', '.join(['all', 'none', *known])}")
+    return [each for each in contenders if each.ours or _word(each) in wanted]
+
+
+def choices(contenders: Sequence[Contender]) -> list[str]:
+    """What `chosen` knows. The limit has several ways, and one word."""
+    return list(dict.fromkeys(_word(each) for each in contenders if not each.ours))
+
+
+def _word(contender: Contender) -> str:
+    return "limit" if contender.limit else contender.key
 
 
 def plan(rounds: int, points: Sequence[Point], contenders: Sequence[Contender]) -> list[Run]:

@@ -22,6 +22,7 @@ from jepsen_like.bench.plan import (
     PlanInvalid,
     Point,
     Run,
+    choices,
     chosen,
     numbers,
     plan,
@@ -35,6 +36,7 @@ from jepsen_like.bench.toolchain import BUILD, Toolchain, Unavailable
 from jepsen_like.bench.workload import Measured, Workload
 
 BODIES, IN_FLIGHT, ROUNDS, SECONDS = "16,256,4096", "1,16,256,1000,4096", 3, 5.0
+PEERS = choices([each.contender for each in SYSTEMS])
 QUICK_BODIES, QUICK_IN_FLIGHT = "256", "1000"
 
 HOW = (
@@ -159,15 +161,13 @@ def carry_out(
     "--peers",
     default="all",
     show_default=True,
-    help="Beside ours: all, none, or names of "
-    + ", ".join(each.contender.key for each in SYSTEMS if not each.contender.ours)
-    + ", with commas.",
+    help=f"Beside ours: all, none, or with commas: {', '.join(PEERS)}.",
 )
 @click.option("--bodies", default=BODIES, show_default=True, help="Sizes of bodies, bytes.")
 @click.option("--in-flight", default=IN_FLIGHT, show_default=True, help="Entries in flight.")
 @click.option("--rounds", default=ROUNDS, show_default=True, type=click.IntRange(1))
 @click.option("--seconds", default=SECONDS, show_default=True, help="Measured time of each run.")
-@click.option("--warm-up", "warm_up_s", type=float, help="Seconds before; default 2, for Java 10.")
+@click.option("--warm-up", "warm_up_s", type=float, help="Seconds before; default 2, for Java 15.")
 @click.option("--quick", is_flag=True, help="256 bytes, 1000 in flight, everyone, one round.")
 @click.option(
     "--dir",
@@ -214,9 +214,8 @@ def throughput(
     grid = Grid(wanted, points, this_machine(folder))
     err = Console(stderr=True)
     toolchain = Toolchain(build, building=lambda what: err.print(f"building {what}", markup=False))
-    prepared = prepare(
-        [s for s in SYSTEMS if s.contender.key in {each.key for each in wanted}], toolchain, grid
-    )
+    keys = {each.key for each in wanted}
+    prepared = prepare([s for s in SYSTEMS if s.contender.key in keys], toolchain, grid)
     for note in grid.notes:
         err.print(note, markup=False, soft_wrap=True)
     runs = plan(rounds, points, [each for each in wanted if each.key in prepared])

@@ -45,7 +45,7 @@ def test_what_is_no_list_of_numbers_is_refused(text: str) -> None:
 def test_ours_are_always_among_those_that_are_chosen() -> None:
     assert chosen("all", ALL) == ALL
     assert chosen("none", ALL) == [OURS, MANY]
-    assert chosen("careless,limit", ALL) == [OURS, MANY, CARELESS, DISK]
+    assert chosen("careless,limit", ALL) == [OURS, MANY, CARELESS, DISK, ONE_TRIP, TWO_TRIPS]
 
 
 @pytest.mark.parametrize("text", ["etcdd", "append", "quick,nobody", ""])

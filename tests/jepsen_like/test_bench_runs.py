@@ -128,18 +128,28 @@ def test_options_that_make_no_sense_are_refused(words: list[str]) -> None:
 # --- the limit --------------------------------------------------------------------------------
 
 
-def test_the_limit_writes_what_could_be_in_flight(
+def test_the_limit_overwrites_the_same_file_with_what_could_be_in_flight(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(disk_limit, "FILE_BYTES", 1024 * 1024)
-    workload = Workload(in_flight=100, body_bytes=16, warm_up_s=0.0, seconds=0.05)
-    assert disk_limit.bytes_a_sync(workload) == 100 * (16 + 48)
+    monkeypatch.setattr(disk_limit, "FILE_BYTES", 32 * 1024)
+    workload = Workload(in_flight=100, body_bytes=16, warm_up_s=0.0, seconds=0.3)
+    offsets: list[int] = []
+    real_write = os.pwrite
+
+    def pwrite(fd: int, data: bytes, offset: int) -> int:
+        if len(data) == 100 * (16 + 48):
+            offsets.append(offset)
+        return real_write(fd, data, offset)
+
+    monkeypatch.setattr("jepsen_like.bench.disk_limit.os.pwrite", pwrite)
     started: list[bool] = []
-    path = tmp_path / "file"
-    latencies = disk_limit.write_and_sync(path, workload, lambda: started.append(True))
+    latencies_s = disk_limit.write_and_sync(
+        tmp_path / "file", workload, lambda: started.append(True)
+    )
     assert started == [True]
-    assert len(latencies) > 0
-    assert path.stat().st_size == 1024 * 1024  # overwritten, never longer
+    assert len(latencies_s) == len(offsets) > 0
+    # Five fit into the file; then it is overwritten from its beginning.
+    assert offsets == [(at % 5) * 6400 for at in range(len(offsets))]
 
 
 def test_the_limit_of_one_in_flight_has_its_round_trips(

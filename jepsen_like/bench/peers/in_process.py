@@ -14,7 +14,7 @@ from jepsen_like.bench.toolchain import Toolchain, Unavailable, go_version
 from jepsen_like.bench.workload import APPEND_MANY, MANY, SUBMIT, Workload
 
 # A Java virtual machine compiles what it runs often in its first seconds.
-JAVA_WARM_UP_S = 10.0
+JAVA_WARM_UP_S = 15.0
 
 
 def members(program: Command, place: Place, workload: Workload) -> list[Command]:

@@ -3,13 +3,15 @@ import com.alibaba.fastjson.JSONObject;
 import io.openmessaging.storage.dledger.DLedgerConfig;
 import io.openmessaging.storage.dledger.DLedgerServer;
 import io.openmessaging.storage.dledger.protocol.AppendEntryRequest;
-import io.openmessaging.storage.dledger.protocol.AppendEntryResponse;
 import io.openmessaging.storage.dledger.protocol.DLedgerResponseCode;
 import java.io.IOException;
 import java.util.Arrays;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.Semaphore;
+import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 import org.apache.rocketmq.remoting.netty.NettyClientConfig;
 import org.apache.rocketmq.remoting.netty.NettyServerConfig;
@@ -23,10 +25,14 @@ public final class Member {
     /** So long one must lead before the load begins: the first elections of a new group may be two. */
     private static final int SETTLED_MS = 1_000;
     private static final long CHECK_MS = 20;
+    /** With thousands in flight at once, a cold virtual machine lets all of them time out, and then the next. */
+    private static final int AT_FIRST = 256;
+    private static final long AFTER_FAILURE_MS = 100;
 
     private final DLedgerServer server;
     private final JSONObject work;
     private final Took took = new Took();
+    private final ScheduledExecutorService later = Executors.newSingleThreadScheduledExecutor();
 
     private Member(DLedgerServer server, JSONObject work) {
         this.server = server;
@@ -85,7 +91,8 @@ public final class Member {
 
     private void load() throws InterruptedException {
         byte[] body = new byte[work.getIntValue("body_bytes")];
-        Semaphore room = new Semaphore(work.getIntValue("in_flight"));
+        int inFlight = work.getIntValue("in_flight");
+        Semaphore room = new Semaphore(Math.min(inFlight, AT_FIRST));
         Thread appending = new Thread(() -> {
             while (true) {
                 room.acquireUninterruptibly();
@@ -94,11 +101,18 @@ public final class Member {
         });
         appending.setDaemon(true);
         appending.start();
-        Thread.sleep((long) (work.getDoubleValue("warm_up_s") * 1_000));
-        took.begin();
+        long warmUpMs = (long) (work.getDoubleValue("warm_up_s") * 1_000);
         long began = System.nanoTime();
+        for (int there = AT_FIRST; there < inFlight; there += AT_FIRST) {
+            Thread.sleep(warmUpMs / 2 * AT_FIRST / inFlight);
+            room.release(Math.min(AT_FIRST, inFlight - there));
+        }
+        Thread.sleep(Math.max(0, warmUpMs - (System.nanoTime() - began) / 1_000_000));
+        took.begin();
+        long measuredFrom = System.nanoTime();
         Thread.sleep((long) (work.getDoubleValue("seconds") * 1_000));
-        JSONObject result = took.end((System.nanoTime() - began) / 1e9);
+        JSONObject result = took.end((System.nanoTime() - measuredFrom) / 1e9);
+        System.err.println("failed, by code: " + took.codes());
         System.out.println(result.toJSONString());
         System.out.flush();
     }
@@ -111,17 +125,22 @@ public final class Member {
         long began = System.nanoTime();
         try {
             server.handleAppend(request).whenComplete((answer, error) -> {
-                took.answered(began, error == null && acknowledged(answer));
-                room.release();
+                answered(began, error == null ? answer.getCode() : DLedgerResponseCode.UNKNOWN.getCode(), room);
             });
         } catch (IOException | RuntimeException error) {
-            took.answered(began, false);
-            room.release();
+            answered(began, DLedgerResponseCode.UNKNOWN.getCode(), room);
         }
     }
 
-    private static boolean acknowledged(AppendEntryResponse answer) {
-        return answer.getCode() == DLedgerResponseCode.SUCCESS.getCode();
+    private void answered(long began, int code, Semaphore room) {
+        if (code == DLedgerResponseCode.SUCCESS.getCode()) {
+            took.acknowledged(began);
+            room.release();
+        } else {
+            took.failed(code);
+            // What timed out still waits inside: more at once would only make that longer.
+            later.schedule(() -> room.release(), AFTER_FAILURE_MS, TimeUnit.MILLISECONDS);
+        }
     }
 
     /** How long appends took, in the measured time alone. */
@@ -130,23 +149,29 @@ public final class Member {
         private long[] nanoseconds = new long[1 << 20];
         private int count;
         private long failed;
+        private final Map<Integer, Long> codes = new TreeMap<>();
 
         synchronized void begin() {
             open = true;
         }
 
-        synchronized void answered(long began, boolean acknowledged) {
+        synchronized void acknowledged(long began) {
             if (!open) {
-                return;
-            }
-            if (!acknowledged) {
-                failed++;
                 return;
             }
             if (count == nanoseconds.length) {
                 nanoseconds = Arrays.copyOf(nanoseconds, 2 * count);
             }
             nanoseconds[count++] = System.nanoTime() - began;
+        }
+
+        synchronized void failed(int code) {
+            codes.merge(code, 1L, Long::sum);
+            failed += open ? 1 : 0;
+        }
+
+        synchronized String codes() {
+            return codes.toString();
         }
 
         synchronized JSONObject end(double seconds) {
