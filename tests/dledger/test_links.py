@@ -466,9 +466,7 @@ async def test_a_message_on_a_channel_that_is_not_open_is_ignored() -> None:
         (Opening(0, "g", "", "n0"), "not another member"),
     ],
 )
-async def test_a_node_talks_only_to_its_own_group(
-    opening: Opening, reason: str
-) -> None:
+async def test_a_node_talks_only_to_its_own_group(opening: Opening, reason: str) -> None:
     n0 = Member("n0")
     async with members(n0), await trio.open_tcp_stream(*n0.address) as stream:
         hello = encode_hello(Hello(Caller.PEER, address=Address("127.0.0.1", 1)))
