@@ -65,7 +65,7 @@ def _change_while_one_is_pending() -> list[Replacement]:
         transition: Transition = Transition.AUTO,
         expected: int | None = None,
     ) -> NumberedConfiguration:
-        latest = self._uncommitted[-1] if self._uncommitted else None
+        latest = self.uncommitted[-1] if self.uncommitted else None
         index, group = self.index, self.configuration
         if latest is not None:
             index, group = latest.index, latest.entry.configuration
