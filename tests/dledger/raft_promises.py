@@ -13,7 +13,8 @@ from dledger.messages import PushResponse, VoteRequest, VoteResponse
 from tests.dledger.configurations import is_quorum
 
 if TYPE_CHECKING:
-    from tests.dledger.scenario_group import Read, ScenarioGroup, ScenarioMember
+    from tests.dledger.scenario_group import Read, ScenarioGroup
+    from tests.dledger.scenario_member import ScenarioMember
     from tests.dledger.scenario_messages import Sent
 
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable
 
 from dledger.core.entry_dispatcher import EntryDispatcher
-from tests.dledger.scenario_group import Impossible, ScenarioGroup, ScenarioMember, image_of
+from tests.dledger.scenario_group import ScenarioGroup
+from tests.dledger.scenario_member import Impossible, ScenarioMember, image_of
 from tests.dledger.scenario_messages import ANYBODY, index_text, parse_pattern
 
 NOBODY = "nobody"

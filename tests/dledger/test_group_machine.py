@@ -24,8 +24,9 @@ from hypothesis.stateful import (
 from dledger.core.member_state import Role
 from dledger.core.quorum_ack_checker import QuorumAckChecker
 from dledger.errors import Rejected
-from tests.dledger.scenario_group import ScenarioGroup, ScenarioMember
+from tests.dledger.scenario_group import ScenarioGroup
 from tests.dledger.scenario_language import Scenario, ScenarioFailed
+from tests.dledger.scenario_member import ScenarioMember
 
 # Enough for every election timeout, lease and read that is open to end, and for an election or two.
 CALM_MS = 4_000
