@@ -6,12 +6,37 @@
 See docs/ for the guide; `dledger --help` for the command.
 """
 
+from dledger.change_errors import (
+    AlreadyJoint,
+    ChangePending,
+    ChangeRefused,
+    ConfigurationInvalid,
+    ConfigurationMoved,
+    LearnerBehind,
+    LearnerStalled,
+    MemberUnknown,
+    NotJoint,
+    NoVoters,
+)
 from dledger.client import GroupClient
 from dledger.config import NodeConfig
+from dledger.core.configuration import Configuration
+from dledger.core.configuration_change import (
+    AddLearner,
+    AddVoter,
+    Change,
+    Demote,
+    Promote,
+    Remove,
+    Transition,
+    UpdateAddress,
+)
+from dledger.core.configuration_codec import NumberedConfiguration
 from dledger.entry import Entry, Magic, PositionedBody
 from dledger.errors import (
     AddressInUse,
     ConfigInvalid,
+    ConfigurationLost,
     DataFolderLocked,
     DataFolderMismatch,
     Discarded,
@@ -37,6 +62,7 @@ from dledger.errors import (
     SnapshotUnavailable,
     TransferFailed,
 )
+from dledger.host import Host, HostConfig, open_host
 from dledger.node import Node
 from dledger.open_node import open_node
 from dledger.pending import Appended
@@ -56,44 +82,67 @@ from dledger.state_machine import (
     SnapshottingMachine,
     StateMachine,
 )
-from dledger.status import PeerStatus, RoleChange, Status
+from dledger.status import GroupStatus, LearnerStatus, PeerStatus, RoleChange, Status
 from dledger.store.snapshot_folder import Snapshot
 from dledger.store.store_config import StoreConfig
 from dledger.with_sessions import WithSessions
 
 __all__ = [
+    "AddLearner",
+    "AddVoter",
     "AddressInUse",
+    "AlreadyJoint",
     "Appended",
+    "Change",
+    "ChangePending",
+    "ChangeRefused",
     "ConfigInvalid",
+    "Configuration",
+    "ConfigurationInvalid",
+    "ConfigurationLost",
+    "ConfigurationMoved",
     "DLedgerError",
     "DataFolderLocked",
     "DataFolderMismatch",
+    "Demote",
     "Discarded",
     "DiskFailed",
     "Entry",
     "EntryTooLarge",
     "Fatal",
     "GroupClient",
+    "GroupStatus",
+    "Host",
+    "HostConfig",
     "InvariantBroken",
     "LeaderKept",
     "LeadershipLost",
     "LeadershipMoving",
+    "LearnerBehind",
+    "LearnerStalled",
+    "LearnerStatus",
     "LogCorrupt",
     "LogFull",
     "LogOnly",
     "MachineFailed",
     "Magic",
+    "MemberUnknown",
+    "NoVoters",
     "Node",
     "NodeClosed",
     "NodeClosing",
     "NodeConfig",
     "NotAppendedInTime",
+    "NotJoint",
     "NotLeader",
+    "NumberedConfiguration",
     "OutcomeUnknown",
     "PeerStatus",
     "PositionedBody",
+    "Promote",
     "ReadUnavailable",
     "Rejected",
+    "Remove",
     "RestoreFailed",
     "ResultNotKept",
     "RetainingMachine",
@@ -114,7 +163,10 @@ __all__ = [
     "Status",
     "StoreConfig",
     "TransferFailed",
+    "Transition",
+    "UpdateAddress",
     "WithSessions",
+    "open_host",
     "open_node",
 ]
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import trio
 
+from dledger.awaited_snapshot import AwaitedSnapshot
 from dledger.core.replica import Replica
 from dledger.entry import Entry, Magic
 from dledger.entry_cache import EntryCache
@@ -26,12 +27,14 @@ class Applier:
         machine: StateMachine,
         pending: PendingAppends,
         applied: Callable[[], None],
+        awaited: AwaitedSnapshot,
     ) -> None:
         self._replica = replica
         self._entries = entries
         self._machine = machine
         self._pending = pending
         self._applied = applied
+        self._awaited = awaited
         self._wake = trio.lowlevel.ParkingLot()
 
     def wake(self) -> None:
@@ -43,7 +46,10 @@ class Applier:
         while True:
             while self.apply_some():
                 await trio.lowlevel.checkpoint()
-            await self._wake.park()
+            if await self._awaited.restore_if_due():
+                self._applied()
+            else:
+                await self._wake.park()
 
     def apply_some(self) -> bool:
         """Apply one run of entries; whether there was one. Raises MachineFailed."""
@@ -51,7 +57,7 @@ class Applier:
         first = replica.state.applied + 1
         first = max(first, replica.view.before_begin + 1)
         last = replica.appliable
-        if first > last:
+        if first > last or self._awaited.snapshot is not None:
             return False
         entries = self._entries.take(first, last)
         results = self._apply(entries)

@@ -98,6 +98,18 @@ class NotAStep(ChangeRefused):
         )
 
 
+class LearnerStalled(ChangeRefused):
+    """A learner that was to become a voter takes nothing of the log any more."""
+
+    def __init__(self, member: str, lag_entries: int) -> None:
+        self.member = member
+        self.lag_entries = lag_entries
+        super().__init__(
+            f"{member} takes nothing any more and lacks {lag_entries} entries: check that it runs "
+            "and can be reached at its address, then try again"
+        )
+
+
 class LearnerBehind(ChangeRefused):
     """A learner that lacks too much of the log would be a voter who holds up every commit."""
 

@@ -6,10 +6,10 @@ import json
 import logging
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 import trio
@@ -18,6 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from dledger import __version__
+from dledger.cli_group import group_options, members_of
+from dledger.cli_members import members
 from dledger.cli_offline import dump, verify
 from dledger.cli_repair import repair
 from dledger.client import GroupClient, GroupUnreachable
@@ -25,11 +27,10 @@ from dledger.collector import collect_seldom
 from dledger.config import NodeConfig, parse_peers
 from dledger.entry import Entry, Magic
 from dledger.errors import ConfigInvalid
-from dledger.local_group import load_group, load_or_make_group, run_group
+from dledger.local_group import load_or_make_group, run_group
 from dledger.open_node import open_node
+from dledger.snapshot_notes import snapshot_notes
 from dledger.state_machine import LogOnly
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _MAGICS = {int(magic): magic.name.lower() for magic in Magic}
 
@@ -52,34 +53,9 @@ def commands() -> None:
       dledger status --dir /tmp/log                 who leads, how far everyone is
       dledger transfer --dir /tmp/log --to n1       let another member lead
       dledger snapshot --dir /tmp/log --node n1     save a member's state now
+      dledger members --dir /tmp/log --remove n2    who belongs to the group
       dledger verify /tmp/log                       check the files, nodes running or not
     """
-
-
-def group_options(function: F) -> F:
-    """The options that say which group to talk to."""
-    for option in (
-        click.option(
-            "--dir",
-            "folder",
-            type=click.Path(path_type=Path),
-            help="A folder made by `dledger group`.",
-        ),
-        click.option("--peers", help="Members, as n0=127.0.0.1:20911,n1=..."),
-        click.option("--group", default="group", show_default=True, help="Name of the group."),
-    ):
-        function = option(function)
-    return function
-
-
-def _members(folder: Path | None, peers: str | None, group: str) -> tuple[str, Mapping[str, str]]:
-    if folder is not None:
-        return load_group(folder)
-    if peers:
-        return group, parse_peers("--peers", peers)
-    raise ConfigInvalid(
-        "--dir or --peers", "say which group: a folder of `dledger group`, or its members"
-    )
 
 
 @commands.command()
@@ -94,9 +70,17 @@ def _members(folder: Path | None, peers: str | None, group: str) -> tuple[str, M
     help="Where the data goes; made if missing.",
 )
 @click.option(
+    "--join",
+    "joining",
+    is_flag=True,
+    help="The group is there, and adds this node: see `dledger members`.",
+)
+@click.option(
     "--exit-with-stdin", is_flag=True, help="Stop when standard input ends (for supervisors)."
 )
-def serve(group: str, node_id: str, peers: str, folder: Path, exit_with_stdin: bool) -> None:
+def serve(
+    group: str, node_id: str, peers: str, folder: Path, joining: bool, exit_with_stdin: bool
+) -> None:
     """Run one member of a group until Ctrl-C or SIGTERM.
 
     The member keeps a log without a state machine of its own. Applications with one open a node
@@ -104,7 +88,11 @@ def serve(group: str, node_id: str, peers: str, folder: Path, exit_with_stdin: b
     """
     logging.basicConfig(level=logging.INFO, format=f"{node_id} %(levelname)s %(message)s")
     config = NodeConfig(
-        group=group, node_id=node_id, peers=parse_peers("--peers", peers), data_dir=folder
+        group=group,
+        node_id=node_id,
+        peers=parse_peers("--peers", peers),
+        data_dir=folder,
+        joining=joining,
     )
     collect_seldom()
     trio.run(_serve, config, exit_with_stdin)
@@ -189,11 +177,11 @@ def append(
 
     Returns once all are on a quorum's disks, and prints index, term and position of each.
     """
-    name, members = _members(folder, peers, group)
+    name, known = members_of(folder, peers, group)
     texts = bodies or tuple(line.rstrip("\n") for line in sys.stdin)
     if not texts:
         return
-    client = GroupClient(name, members)
+    client = GroupClient(name, known)
     rows = trio.run(client.append, [text.encode() for text in texts], timeout)
     for index, term, pos in rows:
         if as_json:
@@ -208,8 +196,8 @@ def append(
 @click.argument("index", type=click.IntRange(0))
 def get(folder: Path | None, peers: str | None, group: str, as_json: bool, index: int) -> None:
     """Print the committed entry at INDEX."""
-    name, members = _members(folder, peers, group)
-    entries = trio.run(GroupClient(name, members).entries, index)
+    name, known = members_of(folder, peers, group)
+    entries = trio.run(GroupClient(name, known).entries, index)
     if not entries or entries[0].index != index:
         raise ConfigInvalid("INDEX", f"no committed entry {index}")
     _print_entry(entries[0], as_json)
@@ -226,9 +214,9 @@ def tail(
     folder: Path | None, peers: str | None, group: str, first: int, follow: bool, as_json: bool
 ) -> None:
     """Print the committed entries, one line each: index, term, kind, body."""
-    name, members = _members(folder, peers, group)
+    name, known = members_of(folder, peers, group)
     try:
-        trio.run(_tail, GroupClient(name, members), first, follow, as_json)
+        trio.run(_tail, GroupClient(name, known), first, follow, as_json)
     except KeyboardInterrupt:
         return
 
@@ -270,24 +258,27 @@ def _print_entry(entry: Entry, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object with every node.")
 def status(folder: Path | None, peers: str | None, group: str, as_json: bool) -> None:
     """Show every member: role, term, and how far its log is."""
-    name, members = _members(folder, peers, group)
-    found = trio.run(_statuses, GroupClient(name, members), list(members))
+    name, known = members_of(folder, peers, group)
+    found = trio.run(_statuses, GroupClient(name, known), list(known))
     if as_json:
         click.echo(json.dumps(found))
         return
     table = Table(title=f"group {name}", box=SIMPLE)
-    for column in ("node", "address", "role", "term", "last", "durable", "committed", "applied"):
-        table.add_column(
-            column, justify="left" if column in ("node", "address", "role") else "right"
-        )
+    words = ("node", "address", "role")
+    for column in (*words, "term", "last", "durable", "committed", "applied", "snapshot"):
+        table.add_column(column, justify="left" if column in words else "right")
     for node_id, node in found.items():
         if "problem" in node:
-            table.add_row(node_id, members[node_id], "unreachable", *[""] * 5)
+            table.add_row(node_id, known[node_id], "unreachable", *[""] * 6)
             continue
         role = f"{node['role']}{' (ready)' if node['ready'] else ''}"
         numbers = ("term", "last_index", "durable", "committed", "applied")
-        table.add_row(node_id, members[node_id], role, *(str(node[key]) for key in numbers))
+        snapshot = node.get("newest_snapshot", -1)
+        row = [str(node[key]) for key in numbers] + ["" if snapshot == -1 else str(snapshot)]
+        table.add_row(node_id, known[node_id], role, *row)
     Console().print(table)
+    for note in snapshot_notes(found):
+        click.echo(note)
     if not any(node.get("ready") for node in found.values()):
         raise GroupUnreachable("no member leads")
 
@@ -314,10 +305,10 @@ def transfer(
     Appends are refused for a moment. If the member does not take over within an election timeout,
     the old leader goes on, and the exit status says so.
     """
-    name, members = _members(folder, peers, group)
-    if target is not None and target not in members:
-        raise ConfigInvalid("--to", f"{target} is not one of {', '.join(members)}")
-    click.echo(f"{trio.run(GroupClient(name, members).transfer, target, timeout)} leads {name}")
+    name, known = members_of(folder, peers, group)
+    if target is not None and target not in known:
+        raise ConfigInvalid("--to", f"{target} is not one of {', '.join(known)}")
+    click.echo(f"{trio.run(GroupClient(name, known).transfer, target, timeout)} leads {name}")
 
 
 @commands.command()
@@ -331,11 +322,11 @@ def snapshot(
 
     Prints the last entry in it, its size in bytes and its path, once it is on the member's disk.
     """
-    name, members = _members(folder, peers, group)
-    if node_id is not None and node_id not in members:
-        raise ConfigInvalid("--node", f"{node_id} is not one of {', '.join(members)}")
-    client = GroupClient(name, members)
-    for member in [node_id] if node_id is not None else members:
+    name, known = members_of(folder, peers, group)
+    if node_id is not None and node_id not in known:
+        raise ConfigInvalid("--node", f"{node_id} is not one of {', '.join(known)}")
+    client = GroupClient(name, known)
+    for member in [node_id] if node_id is not None else known:
         written = trio.run(client.snapshot, member)
         if as_json:
             click.echo(json.dumps({"node": member, **written._asdict()}))
@@ -343,6 +334,7 @@ def snapshot(
             click.echo(f"{member}\t{written.index}\t{written.size}\t{written.path}")
 
 
+commands.add_command(members)
 commands.add_command(dump)
 commands.add_command(verify)
 commands.add_command(repair)

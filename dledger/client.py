@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import trio
 
+from dledger.change_protocol import ChangeRequest, encode_change
 from dledger.client_protocol import (
     MAX_WAIT_MS,
     Operation,
@@ -16,7 +17,9 @@ from dledger.client_protocol import (
     encode_request,
 )
 from dledger.config import Address, parse_address
-from dledger.entry import Entry
+from dledger.core.configuration_change import Change, Transition
+from dledger.core.configuration_codec import NumberedConfiguration, decode_configuration
+from dledger.entry import BEFORE_FIRST_INDEX, Entry
 from dledger.errors import (
     DLedgerError,
     EntryTooLarge,
@@ -26,7 +29,7 @@ from dledger.errors import (
 )
 from dledger.frame import Frame, FrameDecoder
 from dledger.handshake import Caller, Hello, check_welcome, encode_hello
-from dledger.links import RECEIVE_BYTES
+from dledger.host_connection import RECEIVE_BYTES
 from dledger.network_way import NetworkWay
 from dledger.session_errors import SessionsOff
 from dledger.sessions import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, Session, open_session
@@ -83,7 +86,7 @@ class NodeConnection:
 
     async def hello(self, group: str) -> None:
         """Introduce ourselves. Raises MessageMalformed when the node does not want us."""
-        await self._stream.send_all(encode_hello(Hello(Caller.CLIENT, group, "", self.node_id)))
+        await self._stream.send_all(encode_hello(Hello(Caller.CLIENT, group, self.node_id)))
         check_welcome(await self._frame())
 
     async def ask(
@@ -137,11 +140,26 @@ class WrittenSnapshot(NamedTuple):
 
 
 class GroupClient:
-    """Talks to a group whose members' addresses are known."""
+    """Talks to a group of which some members' addresses are known.
+
+    It learns the others from them, so all that it was told at first may leave while it lives.
+    """
 
     def __init__(self, group: str, peers: Mapping[str, str]) -> None:
         self._group = group
-        self._addresses = {p: parse_address(f"peers.{p}", a) for p, a in peers.items()}
+        self._first = {p: parse_address(f"peers.{p}", a) for p, a in peers.items()}
+        self._addresses = self._first
+        self._configuration = BEFORE_FIRST_INDEX  # the one that the addresses are of
+
+    def learn(self, index: int, addresses: Mapping[str, str]) -> None:
+        """Entry `index` says that these are the members."""
+        if index > self._configuration and addresses:
+            self._configuration = index
+            members = {p: parse_address(f"peers.{p}", a) for p, a in addresses.items()}
+            # Those named at first are asked last: one of them may run though it left.
+            self._addresses = members | {
+                peer: address for peer, address in self._first.items() if peer not in members
+            }
 
     async def status(self, node_id: str) -> dict[str, object]:
         """One node's status. Raises GroupUnreachable."""
@@ -149,7 +167,21 @@ class GroupClient:
             value, _ = await connection.ask(Operation.STATUS)
             if not isinstance(value, dict):
                 raise MessageMalformed("a status of another shape")
+            self._learn_from(value.get("members"))
             return value
+
+    def _learn_from(self, members: object) -> None:
+        match members:
+            case {"index": int(index), "addresses": dict(addresses)}:
+                self.learn(index, addresses)
+            case _:
+                return  # of a node that says nothing about it
+
+    async def leader_status(self, timeout_s: float) -> dict[str, object]:
+        """The status of whoever leads. Raises GroupUnreachable."""
+        async with self._leader(timeout_s) as connection:
+            node_id = connection.node_id
+        return await self.status(node_id)
 
     async def ready_leader(self) -> str | None:
         """The member that leads and may serve, if one does now."""
@@ -211,10 +243,33 @@ class GroupClient:
             raise MessageMalformed("a snapshot's answer of another shape")
         return WrittenSnapshot._make(row)
 
+    async def change(
+        self,
+        changes: Sequence[Change],
+        transition: Transition = Transition.AUTO,
+        expected: int | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> NumberedConfiguration:
+        """Change who belongs to the group, see `Node.change`; the configuration in force then.
+
+        Waits `timeout_s` for a leader, and then for as long as the leader needs to bring new
+        voters up to date. Raises GroupUnreachable, ConnectionLost (unknown), RemoteError (its
+        name is the class of the leader's error).
+        """
+        request = encode_change(ChangeRequest(changes, transition, expected))
+        async with self._leader(timeout_s) as connection:
+            try:
+                _, payload = await connection.ask(*request)
+            except (OSError, trio.BrokenResourceError) as error:
+                raise ConnectionLost(connection.node_id) from error
+        numbered = decode_configuration(payload)
+        self.learn(numbered.index, numbered.configuration.addresses)
+        return numbered
+
     async def entries(self, first: int, *, wait_ms: int = 0) -> list[Entry]:
         """Committed entries from `first`, from any node that answers. Raises GroupUnreachable."""
         problems = []
-        for node_id in self._addresses:
+        for node_id in list(self._addresses):
             try:
                 async with self._connect(node_id) as connection:
                     rows, payload = await connection.ask(
@@ -244,7 +299,7 @@ class GroupClient:
 
     async def _ready_leader(self) -> tuple[str | None, list[str]]:
         problems = []
-        for node_id in self._addresses:
+        for node_id in list(self._addresses):
             try:
                 status = await self.status(node_id)
             except (GroupUnreachable, OSError, trio.BrokenResourceError) as error:

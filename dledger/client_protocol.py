@@ -28,6 +28,7 @@ class Operation(StrEnum):
     ENTRIES = "entries"
     TRANSFER = "transfer"
     SNAPSHOT = "snapshot"
+    CHANGE = "change"
     SESSION_OPEN = "session_open"
     SESSION_APPEND = "session_append"
     SESSION_KEEP_ALIVE = "session_keep_alive"
@@ -38,7 +39,8 @@ class Request(NamedTuple):
     """One question. `numbers` are body sizes (APPEND), or first index and wait (ENTRIES); the
     payload holds bodies (APPEND), or the new leader's name or nothing (TRANSFER).
 
-    For those of sessions see `dledger.session_protocol`.
+    For those of sessions see `dledger.session_protocol`, for changes of the group
+    `dledger.change_protocol`.
     """
 
     request_id: int

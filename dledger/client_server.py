@@ -1,4 +1,4 @@
-"""Answers clients of a node: status, append, entries, transfer, snapshot. One at a time."""
+"""Answers clients of a node: status, append, entries, transfer, change, snapshot. One at a time."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Protocol
 
 import trio
 
+from dledger.change_protocol import decode_change
 from dledger.client_protocol import (
     MAX_ENTRIES_BYTES,
     MAX_WAIT_MS,
@@ -18,9 +19,11 @@ from dledger.client_protocol import (
     encode_error,
     split_bodies,
 )
+from dledger.conversation import Conversation
+from dledger.core.configuration_change import Change, Transition
+from dledger.core.configuration_codec import NumberedConfiguration, encode_configuration
 from dledger.entry import Body, Entry
 from dledger.errors import DLedgerError, MessageMalformed
-from dledger.listener import Conversation
 from dledger.pending import Appended
 from dledger.session_errors import SessionsOff
 from dledger.session_gate import SessionGate
@@ -57,6 +60,16 @@ class ServedNode(Protocol):
         """As in Node."""
         ...
 
+    async def change(
+        self,
+        changes: Sequence[Change],
+        *,
+        expected: int | None = None,
+        transition: Transition = Transition.AUTO,
+    ) -> NumberedConfiguration:
+        """As in Node."""
+        ...
+
     def entries(self, first: int, max_bytes: int) -> list[Entry]:
         """As in Node."""
         ...
@@ -87,6 +100,8 @@ class ClientServer:
                 return await self._append(request)
             if request.operation in SESSION_OPERATIONS:
                 return await self._session(request)
+            if request.operation is Operation.CHANGE:
+                return await self._change(request)
             if request.operation is Operation.TRANSFER:
                 return await self._transfer(request)
             if request.operation is Operation.SNAPSHOT:
@@ -111,6 +126,11 @@ class ClientServer:
             raise SessionsOff
         answers = await self._node.sessions.carry_out(decode_session_request(request))
         return encode_session_answers(request.request_id, answers)
+
+    async def _change(self, request: Request) -> bytes:
+        changes, transition, expected = decode_change(request)
+        numbered = await self._node.change(changes, expected=expected, transition=transition)
+        return encode_answer(request.request_id, None, encode_configuration(*numbered))
 
     async def _transfer(self, request: Request) -> bytes:
         target = request.payload.decode("utf-8", "backslashreplace") or None

@@ -1,16 +1,27 @@
-"""Peer messages to frame headers and back. What arrives is checked field by field."""
+"""Peer messages to frame headers and back. What arrives is checked field by field.
+
+The first number of a header is 16 times the channel (which two members of which group talk, see
+`dledger.channel_protocol`) plus the kind of message. Kinds from 10 on hold heartbeats, or answers
+to them, of many channels at once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
+from typing import cast
+from zlib import crc32
 
 from dledger.core.ledger_view import TermRun
+from dledger.core.snapshot_offer import PIECE_BYTES, LogBegin, SnapshotOffer
 from dledger.errors import MessageMalformed
 from dledger.frame import Frame, encode_frame
 from dledger.messages import (
     Heartbeat,
     HeartbeatResponse,
+    InstallOutcome,
+    InstallSnapshot,
+    InstallSnapshotResponse,
     Message,
     Phase,
     PushRequest,
@@ -22,24 +33,35 @@ from dledger.messages import (
     VoteResponse,
 )
 
-# 2: a peer says where it listens.
+# 2: a peer says where it listens, and what members of many groups say goes over one connection.
 PROTOCOL_VERSION = 2
 
 _VOTE_REQUEST, _VOTE_RESPONSE, _PUSH_REQUEST, _PUSH_RESPONSE, _HEARTBEAT, _HEARTBEAT_RESPONSE = (
     range(1, 7)
 )
 _TIMEOUT_NOW, _READ_REQUEST, _READ_RESPONSE = range(7, 10)
+SHARED_HEARTBEATS, SHARED_RESPONSES = range(10, 12)
+_INSTALL_SNAPSHOT, _INSTALL_SNAPSHOT_RESPONSE = range(12, 14)
+
+# How far the channel stands to the left of the kind.
+CHANNEL_SHIFT = 5
+_KIND_MASK = (1 << CHANNEL_SHIFT) - 1
 
 # Indexes and terms are 64-bit in the file format, and -1 stands for "none".
 _LOWEST, _HIGHEST = -1, 2**63 - 1
 
 
-def encode_message(message: Message, payload: bytes = b"") -> bytes:
+def encode_message(message: Message, payload: bytes = b"", channel: int = 0) -> bytes:
     """The frame of one message. `payload` is a push's raw entries."""
+    number = channel << CHANNEL_SHIFT
     if isinstance(message, PushRequest):
-        runs = [number for run in message.runs for number in run]
-        return encode_frame([_PUSH_REQUEST, *message[:7], runs], payload)
-    return encode_frame([_KINDS[type(message)], *message])
+        runs = [part for run in message.runs for part in run]
+        return encode_frame([number | _PUSH_REQUEST, *message[:7], runs], payload)
+    if isinstance(message, InstallSnapshot):
+        term, (*place, begin), offset, length, crc, piece = message
+        numbers = (number | _INSTALL_SNAPSHOT, term, *place, *begin, offset, length, crc)
+        return encode_frame(list(numbers), piece)
+    return encode_frame([number | _KINDS[type(message)], *message])
 
 
 _KINDS: dict[type, int] = {
@@ -51,16 +73,45 @@ _KINDS: dict[type, int] = {
     TimeoutNow: _TIMEOUT_NOW,
     ReadRequest: _READ_REQUEST,
     ReadResponse: _READ_RESPONSE,
+    InstallSnapshotResponse: _INSTALL_SNAPSHOT_RESPONSE,
 }
 
 
 def decode_message(frame: Frame) -> Message:
     """The message in a frame. Raises MessageMalformed."""
-    kind, *fields = frame.header
-    decode = _DECODERS.get(kind) if isinstance(kind, int) else None
+    number, *fields = frame.header
+    decode = _DECODERS.get(number & _KIND_MASK) if isinstance(number, int) else None
     if decode is None:
-        raise MessageMalformed(f"unknown kind {kind!r}")
+        raise MessageMalformed(f"unknown kind {number!r}")
     return decode(fields, frame.payload)
+
+
+def encode_shared(kind: int, numbers: Sequence[int]) -> bytes:
+    """The frame of many heartbeats, or many answers: of each the channel, then its fields."""
+    return encode_frame([kind, *numbers])
+
+
+def decode_shared_heartbeats(frame: Frame) -> list[tuple[int, Heartbeat]]:
+    """Heartbeats and their channels. Raises MessageMalformed."""
+    rows = _rows(frame, len(Heartbeat._fields))
+    return [(channel, Heartbeat(*fields)) for channel, *fields in rows]
+
+
+def decode_shared_responses(frame: Frame) -> list[tuple[int, HeartbeatResponse]]:
+    """Answers to heartbeats and their channels. Raises MessageMalformed."""
+    rows = _rows(frame, len(HeartbeatResponse._fields))
+    return [(channel, HeartbeatResponse(*fields)) for channel, *fields in rows]
+
+
+def _rows(frame: Frame, fields: int) -> Iterable[tuple[int, ...]]:
+    if not set(map(type, frame.header)) <= {int}:
+        raise MessageMalformed("heartbeats with something else than numbers")
+    numbers, columns = cast("list[int]", frame.header[1:]), fields + 1
+    if not numbers or len(numbers) % columns:
+        raise MessageMalformed("heartbeats that are not whole")
+    if min(numbers) < _LOWEST or max(numbers) > _HIGHEST:
+        raise MessageMalformed("heartbeats with numbers that cannot be")
+    return zip(*(numbers[column::columns] for column in range(columns)), strict=True)
 
 
 def _numbers(fields: Sequence[object], count: int) -> list[int]:
@@ -111,6 +162,8 @@ def _push_request(fields: list[object], payload: bytes) -> PushRequest:
         [fields[0], *fields[2:7]], 6
     )
     phase = _phase(fields[1])
+    if phase is Phase.INSTALL_SNAPSHOT:
+        raise MessageMalformed("a push cannot install a snapshot")
     runs = _runs(fields[7], prev_index, last_index)
     if (phase is Phase.APPEND) != bool(payload) or (phase is not Phase.APPEND and runs):
         raise MessageMalformed(f"a {phase.name} push with {len(payload)} bytes of entries")
@@ -165,6 +218,31 @@ def _read_response(fields: list[object], _: bytes) -> ReadResponse:
     return ReadResponse(*_numbers(fields, 3))
 
 
+def _install_snapshot(fields: list[object], payload: bytes) -> InstallSnapshot:
+    term, index, snapshot_term, chain, size, *place, offset, length, crc = _numbers(fields, 12)
+    begin = LogBegin(*place)
+    offer = SnapshotOffer(index, snapshot_term, chain, size, begin)
+    if min(term, begin.before_index, begin.before_term, begin.pos, offer.term, offer.chain) < 0:
+        raise MessageMalformed("a snapshot with a place that cannot be")
+    if offer.index < begin.before_index or offer.term < begin.before_term or offer.size < 1:
+        raise MessageMalformed("a snapshot of an entry before the log that it comes with")
+    if not 0 <= offset <= offset + length <= offer.size or length > PIECE_BYTES:
+        raise MessageMalformed(f"bytes {offset}+{length} of a snapshot of {offer.size}")
+    if len(payload) != length or (length and crc32(payload) != crc):
+        raise MessageMalformed("a piece of a snapshot that does not match its length or its CRC")
+    return InstallSnapshot(term, offer, offset, length, crc, payload)
+
+
+def _install_snapshot_response(fields: list[object], _: bytes) -> InstallSnapshotResponse:
+    term, outcome, *numbers = _numbers(fields, 6)
+    if numbers[-1] < 0:
+        raise MessageMalformed(f"{numbers[-1]} bytes of a snapshot received")
+    try:
+        return InstallSnapshotResponse(term, InstallOutcome(outcome), *numbers)
+    except ValueError as error:
+        raise MessageMalformed(f"unknown outcome {outcome} of a snapshot") from error
+
+
 _DECODERS: dict[int, Callable[[list[object], bytes], Message]] = {
     _VOTE_REQUEST: _vote_request,
     _VOTE_RESPONSE: _vote_response,
@@ -175,4 +253,6 @@ _DECODERS: dict[int, Callable[[list[object], bytes], Message]] = {
     _TIMEOUT_NOW: _timeout_now,
     _READ_REQUEST: _read_request,
     _READ_RESPONSE: _read_response,
+    _INSTALL_SNAPSHOT: _install_snapshot,
+    _INSTALL_SNAPSHOT_RESPONSE: _install_snapshot_response,
 }

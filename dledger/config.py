@@ -61,6 +61,9 @@ class NodeConfig:
     node_id: str
     peers: Mapping[str, str]  # every member, this one included: id -> host:port
     data_dir: Path
+    # A node that joins a group which is there knows nobody until a leader tells it; of `peers` it
+    # needs only itself. Once it was told, its log says who belongs to the group.
+    joining: bool = False
     store: StoreConfig = field(default_factory=StoreConfig)
     snapshots: SnapshotPolicy = field(default_factory=SnapshotPolicy)
 
@@ -124,7 +127,12 @@ class NodeConfig:
 
     @property
     def began_with(self) -> Configuration:
-        """The configuration that the group begins with: every peer votes."""
+        """The configuration that the group begins with: every peer votes.
+
+        Nobody is in it for a node that joins a group.
+        """
+        if self.joining:
+            return Configuration()
         try:
             return Configuration(voters=frozenset(self.peers), addresses=self.peers)
         except ConfigurationInvalid as error:

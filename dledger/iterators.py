@@ -34,8 +34,10 @@ class CommittedEntries:
             await trio.lowlevel.checkpoint()
             await self._wait(self._next)
             entries = self._fetch(self._next)
-            if entries[0].index != self._next:  # the log's beginning overtook this reader
-                raise OutsideLog("entry", self._next, entries[0].index, entries[-1].index)
+            if not entries or entries[0].index != self._next:
+                # The log's beginning overtook this reader.
+                first, last = (entries[0].index, entries[-1].index) if entries else (-1, -1)
+                raise OutsideLog("entry", self._next, first, last)
             self._ready.extend(entries)
         entry = self._ready.popleft()
         self._next = entry.index + 1

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from dledger.client import GroupClient, LeaderConnection
 from dledger.config import NodeConfig
+from dledger.core.configuration_codec import NumberedConfiguration
 from dledger.errors import NotLeader
 from dledger.network_way import NetworkWay
 from dledger.session_entry import SessionCommand
@@ -22,6 +23,11 @@ class Member(Protocol):
         ...
 
     @property
+    def configuration(self) -> NumberedConfiguration:
+        """As in Node."""
+        ...
+
+    @property
     def is_ready_leader(self) -> bool:
         """As in Node."""
         ...
@@ -33,13 +39,13 @@ class LocalWay:
     def __init__(self, node: Member, gate: SessionGate) -> None:
         self._node = node
         self._gate = gate
-        self._network = NetworkWay(
-            LeaderConnection(GroupClient(node.config.group, node.config.peers))
-        )
+        self._client = GroupClient(node.config.group, node.config.peers)
+        self._network = NetworkWay(LeaderConnection(self._client))
 
     async def reach(self) -> None:
         """As in SessionWay."""
         if not self._node.is_ready_leader:
+            self._follow()
             await self._network.reach()
 
     async def carry_out(self, command: SessionCommand) -> list[SessionAnswer]:
@@ -48,8 +54,13 @@ class LocalWay:
             try:
                 return await self._gate.carry_out(command)
             except NotLeader:
+                self._follow()
                 await self._network.reach()
         return await self._network.carry_out(command)
+
+    def _follow(self) -> None:
+        index, configuration = self._node.configuration
+        self._client.learn(index, configuration.addresses)
 
     async def close(self) -> None:
         """As in SessionWay."""

@@ -9,6 +9,7 @@ from dledger.core.entry_handler import (
     Accepted,
     ConfigurationEntry,
     NoopEntry,
+    Restart,
     Truncation,
     Write,
 )
@@ -35,10 +36,13 @@ class LogWriter:
         """Do one write. Raises DiskFailed, or InvariantBroken where it contradicts the log."""
         if isinstance(write, Accepted):
             self._push(write.push, write.first)
-        elif isinstance(write, Truncation):
+        elif isinstance(write, Truncation | Restart):
             self._batches.forget()
             self.cache.forget()
-            self._store.truncate_after(write.index)
+            if isinstance(write, Truncation):
+                self._store.truncate_after(write.index)
+            else:
+                self._store.restart(write.begin)
         elif isinstance(write, NoopEntry):
             self.append(write.term, Magic.NOOP, (b"",), write.index)
         elif isinstance(write, ConfigurationEntry):

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from dledger.core.configuration_codec import NumberedConfiguration
 from dledger.core.ledger_view import TermRun
+from dledger.core.snapshot_offer import SnapshotOffer
 from dledger.entry import BEFORE_FIRST_INDEX, NO_TERM
 
 
@@ -21,6 +22,15 @@ class Phase(IntEnum):
     TRUNCATE = 2  # having the peer drop what it has beyond that point
     APPEND = 3  # streaming entries
     COMMIT = 4  # nothing to stream: only the commit index moves
+    INSTALL_SNAPSHOT = 5  # sending a snapshot: what the peer lacks is no longer in the log
+
+
+class InstallOutcome(IntEnum):
+    """How far a member is with a snapshot that its leader offers."""
+
+    RECEIVING = 1  # it has the file up to `received`
+    AGREES = 2  # its log agrees with the offer's beginning, installed or not: append from there
+    REFUSED = 3  # it cannot take it; its log says why
 
 
 class VoteRequest(NamedTuple):
@@ -130,6 +140,40 @@ class ReadResponse(NamedTuple):
     index: int  # type: ignore[assignment]  # hides tuple.index
 
 
+class InstallSnapshot(NamedTuple):
+    """A leader sends `length` bytes of a snapshot's file from `offset` on; 0: it only asks.
+
+    The core says which bytes; the node fills in `payload` and its CRC-32.
+    """
+
+    term: int
+    offer: SnapshotOffer
+    offset: int
+    length: int
+    crc: int = 0
+    payload: bytes = b""
+
+
+class InstallSnapshotResponse(NamedTuple):
+    """What became of the offer of the snapshot (`index`, `snapshot_term`, `chain`)."""
+
+    term: int
+    outcome: InstallOutcome
+    index: int  # type: ignore[assignment]  # hides tuple.index
+    snapshot_term: int
+    chain: int
+    received: int = 0
+
+    @property
+    def identity(self) -> tuple[int, int, int]:
+        """That of the offer."""
+        return self.index, self.snapshot_term, self.chain
+
+
+# What only a leader sends, and what is sent to one.
+LeaderMessage = PushRequest | Heartbeat | TimeoutNow | InstallSnapshot
+FollowerMessage = PushResponse | HeartbeatResponse | ReadRequest | InstallSnapshotResponse
+
 Message = (
     VoteRequest
     | VoteResponse
@@ -140,4 +184,6 @@ Message = (
     | TimeoutNow
     | ReadRequest
     | ReadResponse
+    | InstallSnapshot
+    | InstallSnapshotResponse
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
@@ -12,15 +11,15 @@ import trio
 
 from dledger.applier import Applier
 from dledger.batches import Batches
+from dledger.channel import Identity
 from dledger.client_server import ClientServer
-from dledger.config import NodeConfig, parse_address
-from dledger.core.configuration_codec import MAX_CONFIGURATION_BYTES
+from dledger.config import NodeConfig
+from dledger.core.configuration_change import Change, Transition
+from dledger.core.configuration_codec import NumberedConfiguration
 from dledger.core.member_state import Role
-from dledger.core.replica import Messages, Replica, ReplicaConfig
+from dledger.core.replica import Messages
 from dledger.driver import Driver
 from dledger.entry import (
-    BLANK_BYTES,
-    HEADER_BYTES,
     Body,
     Entry,
     body_bytes,
@@ -33,22 +32,27 @@ from dledger.errors import (
     NodeClosing,
     ReadUnavailable,
 )
+from dledger.group_changes import GroupChanges
+from dledger.group_links import GroupLinks
+from dledger.group_port import GroupPort
+from dledger.host_parts import HostParts
 from dledger.housekeeping import Housekeeper
 from dledger.iterators import CommittedEntries, RoleChanges
-from dledger.links import Identity, Link, Links
-from dledger.listener import Listener
+from dledger.links import Links
 from dledger.local_way import LocalWay
 from dledger.log_writer import LogWriter
+from dledger.member_replica import member_replica
+from dledger.peer_status import peer_status
 from dledger.pending import Appended, Done, Outcome, PendingAppends
 from dledger.push_check import PushCheck
-from dledger.recovered_membership import recovered_membership
 from dledger.restoring import Opened
 from dledger.session_errors import SessionsOff
 from dledger.session_gate import SessionGate
 from dledger.sessions import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, Session, open_session
-from dledger.snapshotter import Snapshotter
+from dledger.snapshot_source import NodeSnapshots
+from dledger.snapshots import Snapshots
 from dledger.state_machine import StateMachine
-from dledger.status import PeerStatus, RoleChange, Status
+from dledger.status import REMOVED, RoleChange, Status, group_status, role_name
 from dledger.store.recovery import SegmentBegin
 from dledger.store.snapshot_folder import Snapshot
 from dledger.transfer_wait import wait_transferred
@@ -64,39 +68,35 @@ _ITERATE_BYTES = 256 * 1024
 class Node:
     """A running member. Made by `open_node`; every method is for the node's own trio thread."""
 
-    def __init__(self, config: NodeConfig, opened: Opened, machine: StateMachine) -> None:
+    def __init__(
+        self, config: NodeConfig, opened: Opened, machine: StateMachine, host: HostParts
+    ) -> None:
         self.config = config
         self._store = store = opened.store
         self._closing = False
         self._pending = PendingAppends()
         self._batches = Batches(store, config.max_batch_bytes)
-        self._replica = Replica(
-            ReplicaConfig(
-                config.node_id,
-                config.began_with,
-                config.election_timeout_ms / 1000,
-                config.heartbeat_interval_ms / 1000,
-                config.max_clock_drift,
-                config.preferred_leader,
-                min(MAX_CONFIGURATION_BYTES, store.segment_bytes - HEADER_BYTES - BLANK_BYTES),
-            ),
-            store.view(),
-            opened.hard_state,
-            self._batches,
-            random.Random().random,
-            trio.current_time(),
-            recovered_membership(store, config.began_with, opened.configuration),
-        )
+        source = NodeSnapshots(store)
+        self._replica = member_replica(config, opened, self._batches, source)
         self._turned = trio.lowlevel.ParkingLot()
         self._progress = trio.lowlevel.ParkingLot()
         self._role_watchers = trio.lowlevel.ParkingLot()
         self._role = self._role_now()
         identity = Identity(config.group, config.node_id, config.address)
-        self._links = Links(identity, self._link_changed)
-        self._links.set_members(
-            {peer: parse_address("peers", address) for peer, address in config.peers.items()}
-        )
+        self._links = Links(identity, host.connections, self._link_changed)
+        self._group_links = GroupLinks(self._replica, self._links)
+        self._group_links.follow()
         writer = LogWriter(store, self._batches)
+        self._snapshots = Snapshots(
+            config,
+            opened,
+            machine,
+            source,
+            self._replica,
+            self._links,
+            self._pending,
+            self._wake_driver,
+        )
         self._driver = Driver(
             self._replica,
             store,
@@ -104,27 +104,28 @@ class Node:
             self._batches,
             self._pending,
             self._links,
+            host.timer,
+            host.threads,
             self._after_turn,
+            self._snapshots.transfer,
         )
+        self._changes = GroupChanges(self._replica, self._driver.wake, self._turned)
         self._reads = WaitingReads(self._driver.request_read, self._replica.config.read_wait_s)
         self._applier = Applier(
-            self._replica, writer.cache, machine, self._pending, self._after_apply
+            self._replica,
+            writer.cache,
+            machine,
+            self._pending,
+            self._after_apply,
+            self._snapshots.awaited,
         )
         self._housekeeper = Housekeeper(
             store, lambda: self._replica.appliable, config.scrub_period_hours * 3600
         )
-        if opened.restored is not None:
-            self._replica.applied_to(opened.restored.header.index)
-        self._snapshotter = Snapshotter(
-            config.group, config.snapshots, machine, opened, self._replica, self._driver.wake
-        )
         self.sessions = SessionGate(self, machine) if isinstance(machine, WithSessions) else None
-        self._listener = Listener(
-            identity,
-            self._links,
-            self._driver.received,
-            lambda: PushCheck(store),
-            ClientServer(self).serve,
+        self._ports = host.ports
+        self._port = GroupPort(
+            identity, self._links, self._driver, lambda: PushCheck(store), ClientServer(self).serve
         )
 
     # --- appending ----------------------------------------------------------------------------
@@ -245,6 +246,8 @@ class Node:
         Raises ReadUnavailable: ask again later, or use `read`.
         """
         self._check_open()
+        if self._snapshots.awaited.is_restoring:
+            raise ReadUnavailable("the state is being replaced by a snapshot of the leader")
         lag_s = trio.current_time() - self._replica.fresh_as_of
         if lag_s > max_lag_s:
             raise ReadUnavailable(
@@ -301,7 +304,7 @@ class Node:
         Appends go on meanwhile. Older snapshots and the log before them are dropped as
         `config.snapshots` says. Raises SnapshotUnavailable (the node serves on), NodeClosing.
         """
-        return await self._snapshotter.take()
+        return await self._snapshots.take()
 
     # --- leading ------------------------------------------------------------------------------
 
@@ -333,6 +336,38 @@ class Node:
         self._replica.forget_leader()
         self._driver.wake()
 
+    # --- the group ----------------------------------------------------------------------------
+
+    @property
+    def configuration(self) -> NumberedConfiguration:
+        """Who belongs to the group, as far as this node knows, and which entry says so (or -1)."""
+        membership = self._replica.state.membership
+        return NumberedConfiguration(membership.index, membership.configuration)
+
+    async def change(
+        self,
+        changes: Sequence[Change],
+        *,
+        expected: int | None = None,
+        transition: Transition = Transition.AUTO,
+    ) -> NumberedConfiguration:
+        """Change who belongs to the group; on the leader. The configuration that is in force then.
+
+        A new voter gets the log as a learner first, and votes when it has it. If more than one
+        voter changes, the change goes by way of a joint configuration. On return a quorum of those
+        who stay knows about it, so members that left may be stopped. `expected` is the index of the
+        configuration that the changes are for. No changes: the end of a joint phase that was begun
+        with Transition.JOINT_MANUAL. Cancelling gives up the wait only.
+
+        Raises NotLeader, LeadershipMoving, NodeClosing, ChangeRefused (why is its class; of
+        LearnerBehind and LearnerStalled a learner stays), Discarded, LeadershipLost (unknown).
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self._check_open()
+        if not changes:
+            return await self._changes.leave_joint()
+        return await self._changes.carry_out(changes, transition, expected)
+
     # --- looking ------------------------------------------------------------------------------
 
     @property
@@ -361,7 +396,7 @@ class Node:
         return Status(
             group=self.config.group,
             node_id=self.config.node_id,
-            role=state.role.value,
+            role=role_name(state),
             ready=self.is_ready_leader,
             term=state.term,
             leader=state.leader,
@@ -372,41 +407,38 @@ class Node:
             applied=state.applied,
             pending_entries=self._pending.entries + self._driver.queued_entries,
             pending_bytes=self._pending.body_bytes + self._driver.queued_bytes,
+            newest_snapshot=self._snapshots.newest,
+            installing=self._snapshots.installing,
             scrubbed_through=scrub.checked_through,
             scrub_passes=scrub.passes,
             scrub_damage=scrub.damage,
             transfer_target=transfer.target if transfer is not None else None,
-            peers={peer: self._peer_status(link) for peer, link in self._links.members.items()},
-        )
-
-    def _peer_status(self, link: Link) -> PeerStatus:
-        dispatcher = self._replica.dispatchers.get(link.peer)
-        return PeerStatus(
-            connected=link.connected,
-            phase=dispatcher.phase.name if dispatcher else None,
-            match_index=dispatcher.match_index if dispatcher else None,
-            next_index=dispatcher.next_index if dispatcher else None,
-            problem=link.last_problem,
+            peers={
+                peer: peer_status(link, replica.dispatchers.get(peer))
+                for peer, link in self._links.members.items()
+            },
+            members=group_status(replica),
         )
 
     # --- the node's own tasks -----------------------------------------------------------------
 
-    async def start(self, nursery: trio.Nursery) -> None:
-        """Listen, and start the tasks. For `open_node` alone."""
-        listeners = await self._listener.open(self.config.address)
-        nursery.start_soon(self._listener.serve, listeners)
-        nursery.start_soon(self._links.run)
+    def start(self, nursery: trio.Nursery) -> None:
+        """Start the tasks, and take in what others say. For the host alone."""
+        self._ports[self.config.group] = self._port
         nursery.start_soon(self._driver.run)
         nursery.start_soon(self._applier.run)
         nursery.start_soon(self._housekeeper.run)
-        nursery.start_soon(self._snapshotter.run)
+        nursery.start_soon(self._snapshots.run)
         if self.sessions is not None:
             nursery.start_soon(self.sessions.run)
 
     def stop(self) -> None:
-        """Take nothing more, and answer everybody who waits. For `open_node` alone."""
+        """Take nothing more, and answer everybody who waits. For the host alone."""
         self._closing = True
-        self._snapshotter.close()
+        self._port.closed = True
+        self._ports.pop(self.config.group, None)
+        self._links.close()
+        self._snapshots.close()
         self._driver.close()
         self._pending.close()
         self._reads.close()
@@ -416,9 +448,13 @@ class Node:
     def _link_changed(self, peer: str, connected: bool) -> None:
         self._driver.link_changed(peer, connected)
 
+    def _wake_driver(self) -> None:
+        self._driver.wake()
+
     def _after_turn(self, messages: Messages) -> None:
         self._reads.after_turn(messages.reads_ready, messages.reads_lost)
         self._turned.unpark_all()
+        self._group_links.follow()
         if self._replica.appliable > self._replica.state.applied:
             # The first run at once: waiting for the applier's turn costs every append a wake-up.
             self._applier.apply_some()
@@ -434,10 +470,12 @@ class Node:
 
     def _role_now(self) -> RoleChange:
         state = self._replica.state
-        return RoleChange(state.role.value, state.term, state.leader, self.is_ready_leader)
+        return RoleChange(role_name(state), state.term, state.leader, self.is_ready_leader)
 
     def _publish_role(self) -> None:
         role = self._role_now()
         if role != self._role:
+            if role.role == REMOVED and self._role.role != REMOVED:
+                logger.warning("this node belongs to group %s no more", self.config.group)
             self._role = role
             self._role_watchers.unpark_all()

@@ -105,6 +105,16 @@ class PendingAppends:
 
         self._answer_all(verdict)
 
+    def never_applied(self, before: int, leader: str | None) -> None:
+        """The entries up to `before` will not be applied here one by one: a snapshot stands for
+        them. Nobody here can tell what became of those who still wait for one.
+        """
+        self._answer_all(
+            lambda open_: (
+                LeadershipLost(open_.first, open_.term, leader) if open_.first <= before else None
+            )
+        )
+
     def close(self) -> None:
         """Answer every submission: the node stops."""
         self._answer_all(lambda submission: NodeClosed(submission.first))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import NamedTuple
 
 from dledger.config import NodeConfig
@@ -12,6 +13,7 @@ from dledger.errors import ConfigInvalid, ConfigurationMalformed, RestoreFailed,
 from dledger.state_machine import SnapshottingMachine, StateMachine, snapshot_format
 from dledger.store.disk import Disk
 from dledger.store.folder import node_folder
+from dledger.store.incoming_snapshot import IncomingSnapshot
 from dledger.store.log_store import LogStore
 from dledger.store.open_store import open_store
 from dledger.store.segment_store import SegmentStore
@@ -22,11 +24,16 @@ logger = logging.getLogger(__name__)
 
 
 class Opened(NamedTuple):
-    """A node's folder, open. `restored` is what the state machine begins with, if anything."""
+    """A node's folder, open. `restored` is what the state machine begins with, if anything.
+
+    `awaited`: the node stopped while it installed a leader's snapshot, and the log does not reach
+    that one's last entry yet. The state machine begins with it when it does.
+    """
 
     store: SegmentStore
     folder: SnapshotFolder
     restored: Snapshot | None
+    awaited: Snapshot | None = None
 
     @property
     def hard_state(self) -> HardState:
@@ -39,7 +46,8 @@ class Opened(NamedTuple):
     @property
     def configuration(self) -> bytes:
         """Who belonged to the group where the log is begun with; empty: who did at first."""
-        return b"" if self.restored is None else self.restored.header.configuration
+        snapshot = self.restored or self.awaited
+        return b"" if snapshot is None else snapshot.header.configuration
 
 
 def open_and_restore(disk: Disk, config: NodeConfig, machine: StateMachine) -> Opened:
@@ -57,19 +65,29 @@ def open_and_restore(disk: Disk, config: NodeConfig, machine: StateMachine) -> O
         )
     store = open_store(disk, str(config.data_dir), config.store, config.group, config.node_id)
     try:
+        restored = awaited = None
         folder = SnapshotFolder(disk, node_folder(str(config.data_dir), config.node_id))
         if isinstance(machine, SnapshottingMachine):
             folder.open()
-            restored = restore_newest(folder, store, machine, config.group)
-        else:
-            restored = None
-            if store.first_index > 0 and folder.indexes():
-                problem = "the state machine has no method restore()"
-                raise SnapshotLost(folder.path, store.first_index, [problem])
+            try:
+                restored = restore_newest(folder, store, machine, config.group)
+            except SnapshotLost:
+                if (awaited := find_awaited(folder, store, machine, config.group)) is None:
+                    raise
+        elif store.first_index > 0 and folder.indexes():
+            problem = "the state machine has no method restore()"
+            raise SnapshotLost(folder.path, store.first_index, [problem])
     except BaseException:
         store.close()
         raise
-    return Opened(store, folder, restored)
+    return Opened(store, folder, restored, awaited)
+
+
+def incoming_for(opened: Opened, group: str, machine: StateMachine) -> IncomingSnapshot | None:
+    """What takes a leader's snapshot into the folder; None if the machine cannot be given one."""
+    if not isinstance(machine, SnapshottingMachine):
+        return None
+    return IncomingSnapshot(opened.folder, group, snapshot_format(machine))
 
 
 def configuration_problem(content: bytes) -> str | None:
@@ -82,6 +100,59 @@ def configuration_problem(content: bytes) -> str | None:
     return None
 
 
+def find_awaited(
+    folder: SnapshotFolder, store: LogStore, machine: SnapshottingMachine, group: str
+) -> Snapshot | None:
+    """A snapshot of an entry that the log does not reach yet, where none serves that it reaches:
+    the node stopped while it installed one. Every sum of it is right.
+    """
+    named = _names_of(snapshot_format(machine), group)
+    folder.look_at_all_again()
+    newest = folder.find_newest(
+        lambda header: named(header) if header.index > store.last_index else "it is of no use"
+    ).newest
+    if newest is None:
+        return None
+    index = newest.header.index
+    logger.warning("the log ends before entry %d, of which the snapshot is: it is awaited", index)
+    return Snapshot(newest.header, newest.path, newest.size)
+
+
+Judge = Callable[[SnapshotHeader], str | None]
+
+
+def _names_of(wanted: str, group: str) -> Judge:
+    """Finds out whether a snapshot is of this group, and one that the state machine can read."""
+
+    def judge(header: SnapshotHeader) -> str | None:
+        if header.group != group:
+            return f"it is of group {header.group}"
+        if header.machine != wanted:
+            return f"it has the format {header.machine!r}, the state machine reads {wanted!r}"
+        return configuration_problem(header.configuration)
+
+    return judge
+
+
+def _judge_of(store: LogStore, wanted: str, group: str) -> Judge:
+    """Finds out whether a snapshot is one to begin with, the log being what it is."""
+    named = _names_of(wanted, group)
+
+    def judge(header: SnapshotHeader) -> str | None:
+        if (problem := named(header)) is not None:
+            return problem
+        if header.index > store.last_index:
+            return f"it is of entry {header.index}, the log ends with entry {store.last_index}"
+        if header.index < store.first_index - 1:
+            return f"it is of entry {header.index}, the log begins with entry {store.first_index}"
+        here = (store.term_at(header.index), store.chain_at(header.index))
+        if here != (header.term, header.chain_crc):
+            return f"entry {header.index} of this log is another one"
+        return None
+
+    return judge
+
+
 def restore_newest(
     folder: SnapshotFolder, store: LogStore, machine: SnapshottingMachine, group: str
 ) -> Snapshot | None:
@@ -89,24 +160,7 @@ def restore_newest(
 
     Every sum is checked before the machine sees a byte. Raises SnapshotLost, RestoreFailed.
     """
-    wanted = snapshot_format(machine)
-
-    def judge(header: SnapshotHeader) -> str | None:
-        if header.group != group:
-            return f"it is of group {header.group}"
-        if header.machine != wanted:
-            return f"it has the format {header.machine!r}, the state machine reads {wanted!r}"
-        if header.index > store.last_index:
-            return f"it is of entry {header.index}, the log ends with entry {store.last_index}"
-        if header.index < store.first_index - 1:
-            return f"it is of entry {header.index}, the log begins with entry {store.first_index}"
-        if (problem := configuration_problem(header.configuration)) is not None:
-            return problem
-        here = (store.term_at(header.index), store.chain_at(header.index))
-        if here != (header.term, header.chain_crc):
-            return f"entry {header.index} of this log is another one"
-        return None
-
+    judge = _judge_of(store, snapshot_format(machine), group)
     newest, problems = folder.find_newest(judge)
     for problem in problems:
         logger.warning("a snapshot cannot be used: %s", problem)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import trio
 
 from dledger.core.configuration_codec import encode_configuration
+from dledger.core.entry_dispatcher import needed_snapshots
 from dledger.core.replica import Replica
+from dledger.core.snapshot_offer import SnapshotOffer
 from dledger.errors import (
     DiskFailed,
     DLedgerError,
@@ -19,6 +21,7 @@ from dledger.errors import (
 from dledger.log_retention import first_kept, kept_with_new_snapshots, log_kept_from
 from dledger.restoring import Opened
 from dledger.snapshot_policy import SnapshotPolicy
+from dledger.snapshot_source import NodeSnapshots
 from dledger.state_machine import SnapshottingMachine, StateMachine, snapshot_format
 from dledger.store.snapshot_folder import Snapshot
 from dledger.store.snapshot_format import SnapshotHeader
@@ -42,6 +45,7 @@ class Snapshotter:
         opened: the store and the folder.
         replica: knows what is applied, and is told where the log begins.
         log_cut: called when the log has a new beginning, which a sync must record.
+        snapshots: is told which there are.
     """
 
     def __init__(
@@ -52,11 +56,15 @@ class Snapshotter:
         opened: Opened,
         replica: Replica,
         log_cut: Callable[[], None],
+        snapshots: NodeSnapshots,
     ) -> None:
         self._group = group
         self._policy = policy
         self._machine = machine if isinstance(machine, SnapshottingMachine) else None
-        self._store, self._folder, self._last = opened
+        self._store, self._folder = opened.store, opened.folder
+        self._snapshots = snapshots
+        if opened.restored is not None:
+            snapshots.add(opened.restored)
         self._replica = replica
         self._log_cut = log_cut
         self._retention = log_kept_from(machine)
@@ -117,9 +125,15 @@ class Snapshotter:
 
     def _is_due(self) -> bool:
         policy, applied = self._policy, self._replica.state.applied
-        last = self._last.header if self._last else None
+        last = self._snapshots.last.header if self._snapshots.last else None
         since = applied - (last.index if last else -1)
-        if not policy.is_on or since <= 0 or trio.current_time() < self._retry_at:
+        if since <= 0 or trio.current_time() < self._retry_at:
+            return False
+        if applied < self._store.first_index:
+            return False  # the state is older than the log, which has to reach a snapshot first
+        if any(d.lacks_snapshot for d in self._replica.dispatchers.values()):
+            return True  # somebody needs one, and there is none that would serve
+        if not policy.is_on:
             return False
         if policy.every_entries and since >= policy.every_entries:
             return True
@@ -141,17 +155,24 @@ class Snapshotter:
             return error
         if snapshot is None:
             return NodeClosing()
-        self._last = snapshot
+        self._snapshots.add(snapshot)
         self._replica.state.membership.forget_before(snapshot.header.index)
         await self._drop_what_is_covered()
         return snapshot
 
+    def installed(self, snapshot: Snapshot) -> None:
+        """The state machine was given a leader's snapshot, for whose sake the log was dropped."""
+        self._snapshots.add(snapshot)
+        self._cut = True
+        self._wanted.set()
+
     async def _write(self, machine: SnapshottingMachine) -> Snapshot | None:
         applied = self._replica.state.applied
-        if self._last is not None and self._last.header.index == applied:
-            return self._last
+        last = self._snapshots.last
+        if last is not None and last.header.index == applied:
+            return last
         if applied < self._store.first_index:
-            raise SnapshotUnavailable("nothing is applied yet")
+            raise SnapshotUnavailable("nothing is applied of the log that there is")
         header = self._header(applied, snapshot_format(machine))
         try:
             # Between two applies, as this is one turn of the loop: the state is of `applied`.
@@ -191,9 +212,10 @@ class Snapshotter:
         The log is kept from the oldest snapshot on, so that each of them can be begun with.
         """
         kept, folder = self._policy.kept, self._folder
+        needed = self._needed()
 
         def tidy() -> list[int]:
-            folder.keep_newest(kept)
+            folder.keep_newest(kept, [offer.index for offer in needed])
             return folder.indexes()
 
         try:
@@ -201,8 +223,13 @@ class Snapshotter:
         except OSError as error:
             logger.warning("old snapshots stay: %s", error)
             return
+        self._snapshots.keep(indexes)
         self._indexes = indexes
         self._drop()
+
+    def _needed(self) -> Sequence[SnapshotOffer]:
+        """What members that are behind are being sent."""
+        return needed_snapshots(self._replica.dispatchers.values(), trio.current_time())
 
     async def _find_snapshots(self) -> None:
         """See which there are, as retention may go on with them before a new one is written."""
@@ -212,10 +239,11 @@ class Snapshotter:
             logger.warning("the log is kept until the next snapshot: %s", error)
 
     def _drop(self) -> None:
-        """Drop what policy, snapshots and state machine leave to be dropped."""
+        """Drop what policy, snapshots, state machine and members that are behind leave."""
         applied, kept_from = self._replica.state.applied, self._kept_from()
         snapshots = None if self._machine is None else self._indexes or ()
         before = first_kept(self._policy, applied, snapshots, kept_from)
+        before = min([before, *(offer.begin.before_index + 1 for offer in self._needed())])
         first = self._store.first_index
         if not first < before <= self._store.last_index:
             return

@@ -4,6 +4,71 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from dledger.core.member_state import MemberState, Role
+from dledger.core.replica import Replica
+
+# What a follower is that does not vote.
+LEARNER, REMOVED, JOINING = "learner", "removed", "joining"
+
+
+def role_name(state: MemberState) -> str:
+    """The role of a member, for people: that of Raft, or why it can have none of those."""
+    if state.role is not Role.FOLLOWER or state.votes:
+        return state.role.value
+    if state.self_id in state.membership.members:
+        return LEARNER
+    return REMOVED if state.membership.members else JOINING
+
+
+@dataclass(frozen=True, slots=True)
+class LearnerStatus:
+    """How far a learner has come, as its leader sees it; nothing is known on other members."""
+
+    lag_entries: int | None
+    verdict: str | None  # of its catching up, see `dledger.core.catch_up`
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """Who belongs to the group, as far as a node knows."""
+
+    index: int  # of the entry that says so; -1 for what the group began with
+    voters: list[str]
+    outgoing: list[str]  # voters of before, while a joint phase lasts
+    learners: dict[str, LearnerStatus]
+    addresses: dict[str, str]
+
+
+def group_status(replica: Replica) -> GroupStatus:
+    """The configuration in force on a member."""
+    membership = replica.state.membership
+    configuration = membership.configuration
+    return GroupStatus(
+        membership.index,
+        sorted(configuration.voters),
+        sorted(configuration.outgoing),
+        {learner: _learner(replica, learner) for learner in sorted(configuration.learners)},
+        dict(configuration.addresses),
+    )
+
+
+def _learner(replica: Replica, learner: str) -> LearnerStatus:
+    dispatcher = replica.dispatchers.get(learner)
+    catch_up = replica.followers.catch_ups.get(learner)
+    if dispatcher is None or catch_up is None:
+        return LearnerStatus(None, None)
+    lag = replica.view.last_index - dispatcher.match_index
+    return LearnerStatus(lag, catch_up.verdict.value)
+
+
+@dataclass(frozen=True, slots=True)
+class InstallStatus:
+    """A snapshot on its way: of which entry, and how much of its file has arrived."""
+
+    index: int
+    bytes_received: int
+    bytes_total: int
+
 
 @dataclass(frozen=True, slots=True)
 class PeerStatus:
@@ -13,7 +78,8 @@ class PeerStatus:
     phase: str | None
     match_index: int | None
     next_index: int | None
-    problem: str | None  # why there is no connection
+    problem: str | None  # why there is no connection, or why the peer cannot catch up
+    installing: InstallStatus | None = None  # the snapshot that it is being sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +104,9 @@ class Status:
     scrub_damage: str | None  # what it found wrong first
     transfer_target: str | None  # whom leadership is being handed to
     peers: dict[str, PeerStatus]
+    members: GroupStatus
+    newest_snapshot: int = -1  # the last entry in it
+    installing: InstallStatus | None = None  # the leader's snapshot that this node receives
 
     def as_dict(self) -> dict[str, object]:
         """Plain values, for JSON and msgpack."""

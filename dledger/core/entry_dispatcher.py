@@ -2,18 +2,30 @@
 
 A dispatcher first COMPAREs (one probe in flight, backing off a whole term run at a time), has the
 peer TRUNCATE what contradicts the leader, then streams APPENDs with a window of batches in flight,
-and when nothing is left to stream tells the COMMIT index. Pure: time comes in, pushes come out.
+and when nothing is left to stream tells the COMMIT index. A peer that is behind the beginning of
+the leader's log is first sent a snapshot (INSTALL_SNAPSHOT), then compared again. Pure: time comes
+in, pushes come out.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from enum import Enum
 from typing import Protocol
 
 from dledger.core.ledger_view import LedgerView
+from dledger.core.snapshot_offer import NO_SNAPSHOTS, SnapshotOffer, SnapshotSource
+from dledger.core.snapshot_sender import SnapshotSender
 from dledger.errors import InvariantBroken
-from dledger.messages import Phase, PushRequest, PushResponse
+from dledger.messages import (
+    InstallOutcome,
+    InstallSnapshot,
+    InstallSnapshotResponse,
+    Phase,
+    PushRequest,
+    PushResponse,
+)
 
 # Batches on their way to one peer. A round trip with a sync takes about 1 ms and a batch is what
 # one driver turn gathered, so a handful keeps the pipe full; the rest is room for a slow disk.
@@ -39,13 +51,16 @@ class PhaseEvent(Enum):
     CAUGHT_UP = "everything has been sent"
     NEW_ENTRIES = "there are entries to send"
     LOST = "no answer in time, or the connection broke"
+    BEHIND = "the peer lacks what this log begins behind"
+    AGREES = "the peer's log agrees with where the snapshot's log begins"
 
 
-_COMPARE, _TRUNCATE, _APPEND, _COMMIT = (
+_COMPARE, _TRUNCATE, _APPEND, _COMMIT, _INSTALL = (
     Phase.COMPARE,
     Phase.TRUNCATE,
     Phase.APPEND,
     Phase.COMMIT,
+    Phase.INSTALL_SNAPSHOT,
 )
 
 PHASE_CHANGES: dict[tuple[Phase, PhaseEvent], Phase] = {
@@ -53,6 +68,9 @@ PHASE_CHANGES: dict[tuple[Phase, PhaseEvent], Phase] = {
     (_COMPARE, PhaseEvent.LONGER): _TRUNCATE,
     (_COMPARE, PhaseEvent.MISMATCHED): _COMPARE,
     (_COMPARE, PhaseEvent.LOST): _COMPARE,
+    (_COMPARE, PhaseEvent.BEHIND): _INSTALL,
+    (_INSTALL, PhaseEvent.AGREES): _COMPARE,
+    (_INSTALL, PhaseEvent.LOST): _COMPARE,
     (_TRUNCATE, PhaseEvent.TRUNCATED): _APPEND,
     (_TRUNCATE, PhaseEvent.MISMATCHED): _COMPARE,
     (_TRUNCATE, PhaseEvent.LOST): _COMPARE,
@@ -75,6 +93,11 @@ class BatchSizer(Protocol):
         ...
 
 
+# A peer that installs a snapshot keeps the leader's log from being dropped. Not for ever: one that
+# is gone for longer than this begins again with a newer snapshot when it comes back.
+MAX_SILENCE_S = 30.0
+
+
 class EntryDispatcher:
     """One peer's progress, as its leader knows it."""
 
@@ -83,10 +106,13 @@ class EntryDispatcher:
         "_in_flight",
         "_probe_deadline",
         "_progress_deadline",
+        "_sender",
         "_sent_committed",
+        "_snapshots",
         "_term",
         "_view",
         "commit_notice_at",
+        "lacks_snapshot",
         "last_answer_at",
         "match_index",
         "next_index",
@@ -95,7 +121,13 @@ class EntryDispatcher:
     )
 
     def __init__(
-        self, peer: str, term: int, view: LedgerView, batches: BatchSizer, now: float
+        self,
+        peer: str,
+        term: int,
+        view: LedgerView,
+        batches: BatchSizer,
+        now: float,
+        snapshots: SnapshotSource = NO_SNAPSHOTS,
     ) -> None:
         self.peer = peer
         self.phase = Phase.COMPARE
@@ -111,11 +143,17 @@ class EntryDispatcher:
         self._probe_deadline = now
         self._progress_deadline = now
         self._sent_committed = -1
+        # Whether the peer needs a snapshot, and this leader has none to send.
+        self.lacks_snapshot = False
+        self._snapshots = snapshots
+        self._sender: SnapshotSender | None = None  # kept until the peer has caught up
 
     # --- what to send -------------------------------------------------------------------------
 
     def pump(self, committed: int, now: float) -> list[PushRequest]:
-        """Everything that may be sent now."""
+        """Everything that may be sent now, but for a snapshot: see `pump_snapshot`."""
+        if self.phase is Phase.INSTALL_SNAPSHOT:
+            return []
         # What was discarded cannot be sent, and its terms are not known any more.
         self.next_index = max(self.next_index, self._view.before_begin + 1)
         if self._stuck(now):
@@ -134,6 +172,8 @@ class EntryDispatcher:
         """When `pump` may have something to send though nothing arrived."""
         if self.phase in (Phase.COMPARE, Phase.TRUNCATE):
             return self._probe_deadline
+        if self.phase is Phase.INSTALL_SNAPSHOT and self._sender is not None:
+            return self._sender.next_deadline()
         deadline = float("inf")
         if self.match_index < self.next_index - 1:
             deadline = self._progress_deadline
@@ -187,6 +227,7 @@ class EntryDispatcher:
             self.commit_notice_at = now + COMMIT_NOTICE_INTERVAL_S
         if self.next_index > last:
             self._change(PhaseEvent.CAUGHT_UP)
+            self._sender = None
         return pushes
 
     def _commit_notice(self, committed: int, now: float) -> list[PushRequest]:
@@ -238,6 +279,8 @@ class EntryDispatcher:
         self._progress_deadline = now + ANSWER_TIMEOUT_S
 
     def _refused(self, response: PushResponse, now: float) -> None:
+        if self.phase is Phase.INSTALL_SNAPSHOT:
+            return  # late: the peer will say what it has when it answers the offer
         if self.phase in (Phase.COMPARE, Phase.TRUNCATE):
             if response.index != self.next_index - 1:
                 return  # an answer to a probe that is no longer of interest
@@ -250,6 +293,10 @@ class EntryDispatcher:
             refused = self.next_index
             self._back_off(response)
             self._change(PhaseEvent.MISMATCHED)
+            if self._is_behind(refused - 1) and (sender := self._present_sender(now)) is not None:
+                sender.ask_again(now)
+                self._change(PhaseEvent.BEHIND)
+                return
             if self.next_index == refused:
                 return  # it refuses what it once acknowledged: ask again, but not at once
         self._probe_deadline = now
@@ -261,6 +308,65 @@ class EntryDispatcher:
         agreed = min(agreed, response.index - 1)
         self.next_index = max(agreed, self.match_index, self._view.before_begin) + 1
 
+    # --- snapshots ----------------------------------------------------------------------------
+
+    @property
+    def sender(self) -> SnapshotSender | None:
+        """The snapshot on its way, while it is; for those who want to know how far it is."""
+        return self._sender if self.phase is Phase.INSTALL_SNAPSHOT else None
+
+    @property
+    def needed(self) -> SnapshotOffer | None:
+        """The snapshot that is being sent, or that the peer catches up from: this leader should
+        keep it, and the log from its beginning on.
+        """
+        return self._sender.offer if self._sender is not None else None
+
+    def pump_snapshot(self, now: float) -> list[InstallSnapshot]:
+        """What may be sent now of a snapshot that the peer needs."""
+        if self.phase is not Phase.INSTALL_SNAPSHOT:
+            return []
+        if (sender := self._present_sender(now)) is not None:
+            return sender.pump(now)
+        self._change(PhaseEvent.LOST)
+        self._probe_deadline = now + ANSWER_TIMEOUT_S
+        return []
+
+    def receive_install(self, response: InstallSnapshotResponse, now: float) -> None:
+        """Take one answer about a snapshot, however late or repeated."""
+        self.last_answer_at = now
+        sender = self.sender
+        if sender is None or response.identity != sender.offer.identity:
+            return
+        if response.outcome is not InstallOutcome.AGREES:
+            sender.receive(response, now)
+            return
+        before = sender.offer.begin.before_index
+        self.next_index = max(before, self.match_index, self._view.before_begin) + 1
+        self._change(PhaseEvent.AGREES)
+        self._probe_deadline = now
+
+    def _is_behind(self, refused: int) -> bool:
+        """Whether the peer refused to build on the very beginning of this log."""
+        before = self._view.before_begin
+        behind = before >= 0 and refused <= before and self.match_index < before
+        self.lacks_snapshot = behind
+        return behind
+
+    def _present_sender(self, now: float) -> SnapshotSender | None:
+        """The one under way if its snapshot still serves, else one of the newest; None without."""
+        sender = self._sender
+        if sender is None or not self._snapshots.holds(sender.offer) or sender.is_over(now):
+            newest = self._snapshots.newest()
+            if newest is None:
+                sender = None
+            elif sender is None or newest != sender.offer:
+                piece_bytes = self._snapshots.piece_bytes
+                sender = SnapshotSender(newest, self._term, now, piece_bytes)
+        self._sender = sender
+        self.lacks_snapshot = sender is None
+        return sender
+
     def _change(self, event: PhaseEvent) -> None:
         phase = PHASE_CHANGES.get((self.phase, event))
         if phase is None:
@@ -268,3 +374,15 @@ class EntryDispatcher:
         if phase in (Phase.COMPARE, Phase.TRUNCATE):
             self._in_flight.clear()
         self.phase = phase
+
+
+def needed_snapshots(dispatchers: Iterable[EntryDispatcher], now: float) -> list[SnapshotOffer]:
+    """What peers are being sent, or catch up from: to be kept, with the log from the beginning of
+    each on.
+    """
+    return [
+        offer
+        for dispatcher in dispatchers
+        if (offer := dispatcher.needed) is not None
+        and now - dispatcher.last_answer_at < MAX_SILENCE_S
+    ]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from dledger.core.configuration_codec import NumberedConfiguration
 from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import MemberState
+from dledger.core.snapshot_offer import LogBegin
 from dledger.errors import InvariantBroken
 from dledger.messages import Phase, PushRequest, PushResponse
 
@@ -38,7 +40,13 @@ class ConfigurationEntry(NamedTuple):
     body: bytes
 
 
-Write = Accepted | Truncation | NoopEntry | ConfigurationEntry
+class Restart(NamedTuple):
+    """Drop the whole log, and begin an empty one: a snapshot stands for what was before."""
+
+    begin: LogBegin
+
+
+Write = Accepted | Truncation | NoopEntry | ConfigurationEntry | Restart
 
 
 class EntryHandler:
@@ -55,7 +63,7 @@ class EntryHandler:
         self._view = view
         self.verified = -1
         self.ack_due = False
-        self.epoch = 0  # truncations so far: what a sync saw before one says nothing after it
+        self.epoch = 0  # cuts of the log so far: what a sync saw before one says nothing after it
         self.writes: list[Write] = []
 
     def enter_term(self) -> None:
@@ -82,6 +90,21 @@ class EntryHandler:
     def commit(self, committed: int) -> None:
         """Follow the leader's commit index, as far as the logs are known to agree."""
         self._state.commit(min(committed, self.verified))
+
+    def restart_log(self, begin: LogBegin, group: NumberedConfiguration | None) -> None:
+        """Drop the log for a snapshot's sake; SnapshotReceiver says when that is safe.
+
+        `group` is in force at the snapshot's last entry: None for what the group began with.
+        """
+        before = begin.before_index
+        self._state.membership.restarted(group)
+        self._view.restart(before, begin.before_term)
+        self._state.durable = before
+        self.verified = before
+        self.ack_due = False
+        self.epoch += 1
+        self.writes.append(Restart(begin))
+        self.commit(before)
 
     def learn_committed(self, index: int) -> None:
         """This entry is known to be committed, from another than the leader: whoever leads has it,
@@ -121,7 +144,8 @@ class EntryHandler:
             self._extend(push, first_new)
             self.writes.append(Accepted(push, first_new))
             for index, change in push.changes:
-                if index >= first_new:
+                # A snapshot may have told of changes that the log reaches only now.
+                if index >= first_new and index > self._state.membership.index:
                     self._state.membership.appended(index, change)
         self.verified = max(self.verified, push.last_index)
         self.commit(push.committed)

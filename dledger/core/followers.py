@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dledger.core.catch_up import CatchUp
+from dledger.core.catch_up import CatchUp, Verdict
 from dledger.core.entry_dispatcher import BatchSizer, EntryDispatcher
 from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import MemberState
+from dledger.core.snapshot_offer import NO_SNAPSHOTS, SnapshotSource
 
 
 class Followers:
@@ -27,6 +28,7 @@ class Followers:
         "_batches",
         "_leave_by",
         "_leaving",
+        "_snapshots",
         "_state",
         "_timeout_s",
         "_view",
@@ -36,11 +38,17 @@ class Followers:
     )
 
     def __init__(
-        self, state: MemberState, view: LedgerView, batches: BatchSizer, timeout_s: float
+        self,
+        state: MemberState,
+        view: LedgerView,
+        batches: BatchSizer,
+        timeout_s: float,
+        snapshots: SnapshotSource = NO_SNAPSHOTS,
     ) -> None:
         self._state = state
         self._view = view
         self._batches = batches
+        self._snapshots = snapshots
         self._timeout_s = timeout_s
         self._announced = 0
         self._leave_by = 0.0
@@ -57,7 +65,9 @@ class Followers:
         for peer in sorted(members):
             # Who comes back may have another disk: what it once acknowledged says nothing.
             if peer not in self.dispatchers or self._leaving.pop(peer, None) is not None:
-                self.dispatchers[peer] = EntryDispatcher(peer, state.term, view, self._batches, now)
+                self.dispatchers[peer] = EntryDispatcher(
+                    peer, state.term, view, self._batches, now, self._snapshots
+                )
         for peer in sorted(self.dispatchers.keys() - members):
             self._leaving.setdefault(peer, now + self._timeout_s)
         voting = membership.voting_members
@@ -67,6 +77,12 @@ class Followers:
             peer: self.catch_ups.get(peer) or CatchUp(view.last_index, self._timeout_s, now)
             for peer in sorted(learners)
         }
+
+    def watch(self, learner: str, now: float) -> None:
+        """Judge a learner anew, from what it has now on; not one that is on its way."""
+        catch_up = self.catch_ups.get(learner)
+        if catch_up is not None and catch_up.verdict is not Verdict.CATCHING_UP:
+            self.catch_ups[learner] = CatchUp(self._view.last_index, self._timeout_s, now)
 
     def observe(self, now: float) -> None:
         """Time passes: learners are judged, and who was removed is left alone at last."""

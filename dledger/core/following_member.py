@@ -11,8 +11,15 @@ from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import Role, RoleEvent
 from dledger.core.membership import Membership
 from dledger.core.replica_config import ReplicaConfig
+from dledger.core.snapshot_receiver import SnapshotReceiver
 from dledger.errors import InvariantBroken
-from dledger.messages import Heartbeat, HeartbeatResponse, PushRequest, TimeoutNow
+from dledger.messages import (
+    Heartbeat,
+    HeartbeatResponse,
+    InstallSnapshot,
+    LeaderMessage,
+    TimeoutNow,
+)
 
 
 class FollowingMember(ElectingMember):
@@ -28,16 +35,15 @@ class FollowingMember(ElectingMember):
         now: float,
     ) -> None:
         super().__init__(config, view, hard_state, membership, random, now)
-        self._freshness = Freshness(view)
+        self.receiver = SnapshotReceiver(self.state, view, self.handler)
+        self.freshness = Freshness(view)
 
     @property
     def fresh_as_of(self) -> float:
         """The applied state includes all that was committed then: see Freshness."""
-        return self._freshness.as_of(self.state.applied)
+        return self.freshness.as_of(self.state.applied)
 
-    def _receive_from_leader(
-        self, sender: str, message: PushRequest | Heartbeat | TimeoutNow, now: float
-    ) -> None:
+    def _receive_from_leader(self, sender: str, message: LeaderMessage, now: float) -> None:
         state = self.state
         if message.term < state.term:
             # A deposed leader, or one that our higher term keeps out: let it know.
@@ -57,9 +63,12 @@ class FollowingMember(ElectingMember):
         self.elector.heard_leader(now)
         if isinstance(message, Heartbeat):
             self.handler.commit(message.committed)
-            self._freshness.heard(message.committed, state.term, state.applied, now)
+            self.freshness.heard(message.committed, state.term, state.applied, now)
             promised_ms = self.elector.promised_ms
             self._promise(sender, HeartbeatResponse(state.term, message.round, promised_ms))
+            return
+        if isinstance(message, InstallSnapshot):
+            self.receiver.handle(message)
             return
         answer = self.handler.handle(message)
         if answer is not None:

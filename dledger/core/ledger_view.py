@@ -115,6 +115,13 @@ class LedgerView:
         del self._firsts[:passed], self._terms[:passed]
         self._firsts[0] = first_index
 
+    def restart(self, before_begin: int, before_begin_term: int) -> None:
+        """Forget everything: the log is empty, and begins behind an entry that others have."""
+        self._terms.clear()
+        self._firsts.clear()
+        self.before_begin = self.last_index = before_begin
+        self.before_begin_term = before_begin_term
+
     def truncate_after(self, index: int) -> None:
         """Forget every entry behind `index`."""
         if index < self.before_begin:

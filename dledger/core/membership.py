@@ -197,6 +197,18 @@ class Membership:
         keep = bisect_right(self._history, index, key=lambda numbered: numbered.index) - 1
         del self._history[: max(keep, 0)]
 
+    def restarted(self, group: NumberedConfiguration | None) -> None:
+        """The log is dropped for a snapshot's sake: `group` is in force at its last entry.
+
+        None for the one that the group began with. Changes that the log held and nobody decided
+        are forgotten: those of them that are the leader's as well are in `group`, or come again.
+        """
+        began = group is None or group.index == BEFORE_FIRST_INDEX
+        if group is None or (began and self.configuration.voters):
+            self._uncommitted.clear()  # of what a group began with, the settings know best
+        else:
+            self.install(group)
+
     def install(self, snapshot: NumberedConfiguration) -> None:
         """Go on from a snapshot that replaces the whole log."""
         if snapshot.index < self.index:

@@ -36,13 +36,16 @@ from dledger.core.membership import Membership
 from dledger.core.quorum_ack_checker import QuorumAckChecker
 from dledger.core.read_index import ReadIndex
 from dledger.core.replica_config import ReplicaConfig
+from dledger.core.snapshot_offer import NO_SNAPSHOTS, SnapshotSource
 from dledger.core.turn_output import Messages, Outgoing, Writes
 from dledger.errors import InvariantBroken, LeadershipMoving, NotLeader
 from dledger.messages import (
+    FollowerMessage,
     Heartbeat,
     HeartbeatResponse,
+    InstallSnapshotResponse,
+    LeaderMessage,
     Message,
-    PushRequest,
     PushResponse,
     ReadRequest,
     ReadResponse,
@@ -56,7 +59,7 @@ __all__ = ["Messages", "Outgoing", "Replica", "ReplicaConfig", "Writes"]
 
 # What counts only from members; requests are taken from anybody, for whoever asks may know of a
 # newer configuration than this member does.
-_ANSWERS = (VoteResponse, PushResponse, HeartbeatResponse)
+_ANSWERS = (VoteResponse, PushResponse, HeartbeatResponse, InstallSnapshotResponse)
 
 
 class Replica(FollowingMember):
@@ -75,15 +78,16 @@ class Replica(FollowingMember):
         random: Callable[[], float],
         now: float,
         membership: Membership | None = None,
+        snapshots: SnapshotSource = NO_SNAPSHOTS,
     ) -> None:
         membership = membership or Membership(config.began_with)
         super().__init__(config, view, hard_state, membership, random, now)
-        self.followers = Followers(self.state, view, batches, config.election_timeout_s)
+        self.followers = Followers(self.state, view, batches, config.election_timeout_s, snapshots)
         self.dispatchers = self.followers.dispatchers
         self.acks: QuorumAckChecker | None = None
         self.handover = Handover(config, self.state, view)
         self._reads = MemberReads(config, random)
-        self._heartbeat_at = now
+        self.heartbeat_at = now
         self._configuration = membership.index  # what a leader goes by
 
     # --- inputs -------------------------------------------------------------------------------
@@ -104,7 +108,7 @@ class Replica(FollowingMember):
             return
         if message.term > self.state.term and not self._is_granted_pre_vote(message):
             self._follow_term(message.term, now)
-        if isinstance(message, PushRequest | Heartbeat | TimeoutNow):
+        if isinstance(message, LeaderMessage):
             self._receive_from_leader(sender, message, now)
         elif isinstance(message, VoteResponse):
             self._receive_vote_response(sender, message, now)
@@ -236,9 +240,13 @@ class Replica(FollowingMember):
         if state.leader is not None and question is not None:
             self._promise(state.leader, question)
         self._outgoing.extend(Outgoing(*a) for a in reads.answers(state.term, state.applied))
+        if state.leader is not None:
+            for answer in self.receiver.take_answers():
+                self._promise(state.leader, answer)
         for peer, dispatcher in self.dispatchers.items():
             for push in dispatcher.pump(state.committed, now):
                 self._outgoing.append(Outgoing(peer, push))
+            self._outgoing += [Outgoing(peer, p) for p in dispatcher.pump_snapshot(now)]
         if (successor := self.handover.tell(self.followers.voters, now)) is not None:
             self._send_timeout_now(successor)
         outgoing, self._outgoing = self._outgoing, []
@@ -249,7 +257,7 @@ class Replica(FollowingMember):
         """When `tick` must be called at the latest."""
         if self.state.role is not Role.LEADER:
             return min(self.elector.deadline, self._reads.next_deadline)
-        deadlines = [self._heartbeat_at, self._reads.next_deadline]
+        deadlines = [self.heartbeat_at, self._reads.next_deadline]
         deadlines += (d.next_deadline(self.state.committed) for d in self.dispatchers.values())
         return min(deadlines)
 
@@ -304,19 +312,20 @@ class Replica(FollowingMember):
 
     # --- leading ------------------------------------------------------------------------------
 
-    def _receive_as_leader(
-        self, sender: str, message: PushResponse | HeartbeatResponse | ReadRequest, now: float
-    ) -> None:
+    def _receive_as_leader(self, sender: str, message: FollowerMessage, now: float) -> None:
+        if (dispatcher := self.dispatchers.get(sender)) is None:
+            return  # it is no member yet, or no more
         if isinstance(message, ReadRequest):
             self._reads.request_of(sender, message, self._committed_for_reads)
             return
-        if (dispatcher := self.dispatchers.get(sender)) is None:
-            return  # it joins, and is no member yet
         if isinstance(message, HeartbeatResponse):
             dispatcher.last_answer_at = now
             self._reads.confirm(sender, message)
             if self.reads is not None:
                 self._leave_if_removed(self.reads, now)
+            return
+        if isinstance(message, InstallSnapshotResponse):
+            dispatcher.receive_install(message, now)
             return
         dispatcher.receive(message, now)
         self._acknowledge(sender, message.match, now)
@@ -391,14 +400,14 @@ class Replica(FollowingMember):
         membership, committed = self.state.membership, self.state.committed
         if membership.leave_due(committed):
             self._append_change(membership.propose_leave(committed))
-        if now >= self._heartbeat_at:
+        if now >= self.heartbeat_at:
             state = self.state
-            self._freshness.heard(state.committed, state.term, state.applied, heard_at)
+            self.freshness.heard(state.committed, state.term, state.applied, heard_at)
             self._broadcast_heartbeat(now)
 
     def _broadcast_heartbeat(self, now: float) -> int:
         """Send one to everybody; the number of the round."""
-        self._heartbeat_at = now + self.config.heartbeat_interval_s
+        self.heartbeat_at = self.config.next_heartbeat_at(now)
         number = self._reads.next_round(now)
         beat = Heartbeat(self.state.term, self.state.committed, number)
         self._outgoing.extend(Outgoing(peer, beat) for peer in self.dispatchers)

@@ -7,6 +7,9 @@ from typing import NamedTuple
 from dledger.core.configuration import Configuration
 from dledger.core.configuration_codec import MAX_CONFIGURATION_BYTES
 
+# A heartbeat that would follow the last one sooner than this share of the interval is left out.
+LEAST_HEARTBEAT_GAP = 0.1
+
 # How long a read may take, in election timeouts: a leader's end may go unnoticed for two of them,
 # an election takes a fraction of one, and a split vote another two.
 READ_WAIT_TIMEOUTS = 4.0
@@ -18,8 +21,10 @@ class ReplicaConfig(NamedTuple):
     `began_with` is the configuration that the group began with; a member that is still to join a
     group knows the empty one. What is in force comes from the log.
 
-    `max_clock_drift` is the share by which any member's clock may run faster or slower than true
-    time; None: no leader serves reads by lease, and no voter promises anything.
+    With `aligned_heartbeats` all leaders of a process send theirs at the same moments: at multiples
+    of the interval, by their common clock. `max_clock_drift` is the share by which any member's
+    clock may run faster or slower than true time; None: no leader serves reads by lease, and no
+    voter promises anything.
     """
 
     self_id: str
@@ -29,6 +34,15 @@ class ReplicaConfig(NamedTuple):
     max_clock_drift: float | None = None
     preferred_leader: str | None = None
     max_change_bytes: int = MAX_CONFIGURATION_BYTES  # what a segment of the log has room for
+    aligned_heartbeats: bool = False
+
+    def next_heartbeat_at(self, now: float) -> float:
+        """When a leader that sends heartbeats now sends the next ones."""
+        interval_s = self.heartbeat_interval_s
+        if not self.aligned_heartbeats:
+            return now + interval_s
+        due = (now // interval_s + 1.0) * interval_s
+        return due if due - now >= LEAST_HEARTBEAT_GAP * interval_s else due + interval_s
 
     @property
     def read_wait_s(self) -> float:

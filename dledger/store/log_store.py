@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import LedgerView, TermRun
+from dledger.core.snapshot_offer import LogBegin
 from dledger.entry import Body, Entry, Header
 from dledger.store.batch import BatchFacts
 
@@ -73,7 +74,7 @@ class LogStore(Protocol):
 
     @property
     def epoch(self) -> int:
-        """Grows by one with every truncation."""
+        """Grows by one with every truncation and restart."""
         ...
 
     @property
@@ -141,6 +142,23 @@ class LogStore(Protocol):
         `index` must be committed. Reads of what was dropped raise OutsideLog from now on; the
         first entry kept stays where it is. Durable with the next record that is synced, see
         `record_due`; until then a crash may bring the dropped entries back.
+        """
+        ...
+
+    def begin_for(self, index: int) -> LogBegin:
+        """Where the log of a member begins that is given the state after entry `index`.
+
+        Where the segment with that entry begins, or else this log: so equal entries stay at equal
+        positions. OutsideLog unless `index` or the entry behind it is in this log.
+        """
+        ...
+
+    def restart(self, begin: LogBegin) -> None:
+        """Drop the whole log and begin an empty one there, for good: durable when it returns.
+
+        For a snapshot that stands for everything before. The log must not hold the entry that the
+        new one begins behind (else there is nothing to drop), and no sync may run. At every moment
+        of a crash there is the old log, maybe without what contradicts the new one, or the new.
         """
         ...
 

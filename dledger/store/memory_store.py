@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import LedgerView, TermRun
+from dledger.core.snapshot_offer import LogBegin
 from dledger.entry import BLANK_BYTES, Body, Header, Magic, decode_header
 from dledger.errors import InvariantBroken, OutsideLog
 from dledger.store.batch import BatchFacts
@@ -234,6 +235,33 @@ class MemoryStore:
         self._view.discard_before(first)
         self._begin_pos = pos
         del self._units[:passed], self._entries[:passed]
+
+    def begin_for(self, index: int) -> LogBegin:
+        """Where the log of a member begins that is given the state after entry `index`."""
+        before, pos = self.first_index - 1, self._begin_pos
+        if index != before:
+            segment_pos = self._unit(index).pos // self._config.segment_bytes
+            segment_pos *= self._config.segment_bytes
+            if segment_pos > pos:
+                before += sum(unit.pos < segment_pos for unit in self._units)
+                pos = segment_pos
+        return LogBegin(before, self.term_at(before), self.chain_at(before), pos)
+
+    def restart(self, begin: LogBegin) -> None:
+        """Drop everything and begin an empty log; InvariantBroken if that is not needed."""
+        self._check_usable()
+        before = begin.before_index
+        if before <= self._committed or self.term_at(before) == begin.before_term:
+            raise InvariantBroken(f"restart behind entry {before}, committed is {self._committed}")
+        if self._work is not None and not self._work.done:
+            raise InvariantBroken("the log is begun anew while a sync runs")
+        self._view.restart(before, begin.before_term)
+        self._units.clear()
+        self._entries.clear()
+        self._before_begin_chain = self._last_chain = begin.before_chain
+        self._begin_pos = self._end_pos = begin.pos
+        self._committed = before
+        self.epoch += 1
 
     @property
     def record_due(self) -> bool:

@@ -10,6 +10,7 @@ for a vote in that term would have been in the record.
 from __future__ import annotations
 
 from dledger.core.hard_state import HardState
+from dledger.core.snapshot_offer import LogBegin
 from dledger.entry import BEFORE_FIRST_INDEX
 from dledger.errors import DiskFailed, InvariantBroken
 from dledger.store.discarded_files import DiscardedFiles
@@ -42,6 +43,7 @@ class SegmentStore(SegmentLog):
         self._index_synced_through = recovered.last_index
         self._record_wanted = False
         self._work: SegmentSyncWork | None = None
+        self._dropped: list[str] = []  # files of a log that was begun anew
 
     @property
     def hard_state(self) -> HardState:
@@ -72,6 +74,27 @@ class SegmentStore(SegmentLog):
             raise InvariantBroken(f"discard before {index}, but {self._synced_index} is durable")
         super().discard_before(index)
 
+    def restart(self, begin: LogBegin) -> None:
+        """Drop the whole log and begin an empty one; durable when it returns. See LogStore.
+
+        The record decides: until the new one is durable a start finds the old log, from then on
+        the new one, and whatever is left of the old files is removed: `take_discarded`.
+
+        Raises InvariantBroken also while a sync runs: it would write a record of the old log.
+        """
+        self._check_usable()
+        self._settle()
+        if self._work is not None:
+            raise InvariantBroken("the log is begun anew while a sync runs")
+        dropped = self._begin_anew(begin)
+        before = begin.before_index
+        self._synced_index = self._index_synced_through = self._committed = before
+        record = self._next_record(None, before, True)
+        with self._disk_work("record the new log of"):
+            self._hard_state_file.write(record, durable=True)
+        self._record = record
+        self._dropped += dropped
+
     @property
     def record_due(self) -> bool:
         """Whether the record on disk still names an older beginning than the log has."""
@@ -85,9 +108,10 @@ class SegmentStore(SegmentLog):
         self._settle()
         data = self._data.forget_before(self._record.begin_pos)
         index = self._index.forget_before((self._record.before_begin + 1) * UNIT_BYTES)
-        if not data and not index:
+        dropped, self._dropped = self._dropped, []
+        if not data and not index and not dropped:
             return None
-        return DiscardedFiles(self._files.disk, (*data, *index))
+        return DiscardedFiles(self._files.disk, (*dropped, *data, *index))
 
     # --- durability ---------------------------------------------------------------------------
 

@@ -8,9 +8,10 @@ later is found by its sums. Names are the index in 20 digits.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
+from dledger.core.configuration_codec import NumberedConfiguration, decode_configuration
 from dledger.errors import SnapshotCorrupt
 from dledger.store.disk import Disk
 from dledger.store.segment import NAME_DIGITS, start_of
@@ -29,6 +30,15 @@ class Snapshot(NamedTuple):
     path: str
     size: int
 
+    @property
+    def group(self) -> NumberedConfiguration | None:
+        """Who belongs to the group at that entry; None: whoever did when it began.
+
+        Raises ConfigurationMalformed.
+        """
+        content = self.header.configuration
+        return decode_configuration(content) if content else None
+
 
 class Found(NamedTuple):
     """The newest snapshot that serves, and why newer ones do not."""
@@ -42,20 +52,23 @@ class SnapshotFolder:
 
     def __init__(self, disk: Disk, node_folder: str) -> None:
         self.path = f"{node_folder}/{SNAPSHOTS}"
-        self._disk = disk
+        self.disk = disk
         self._useless: set[int] = set()
 
     def open(self) -> None:
-        """Create the folder, and remove what was being written when the process stopped."""
-        self._disk.make_folder(self.path)
-        for name in self._disk.list(self.path):
+        """Create the folder, and remove what was being written when the process stopped.
+
+        The part of a snapshot that was being received stays: see IncomingSnapshot.
+        """
+        self.disk.make_folder(self.path)
+        for name in self.disk.list(self.path):
             if name.endswith(_NEW_SUFFIX):
-                self._disk.remove(f"{self.path}/{name}")
+                self.disk.remove(f"{self.path}/{name}")
 
     def indexes(self) -> list[int]:
         """The last index of each snapshot, the newest first; those found useless are left out."""
         found = []
-        for name in self._disk.list(self.path):
+        for name in self.disk.list(self.path):
             if name.endswith(_SUFFIX):
                 index = start_of(name[: -len(_SUFFIX)])
                 if index is not None and index not in self._useless:
@@ -69,9 +82,9 @@ class SnapshotFolder:
         """
         problems: list[str] = []
         for index in self.indexes():
-            path = self._file(index)
+            path = self.file(index)
             try:
-                reader = SnapshotReader(self._disk, path)
+                reader = SnapshotReader(self.disk, path)
                 problem = judge(reader.header)
                 if reader.header.index != index:
                     problem = f"it is of entry {reader.header.index}"
@@ -91,7 +104,7 @@ class SnapshotFolder:
         found = []
         for index in self.indexes():
             try:
-                SnapshotReader(self._disk, self._file(index)).verify()
+                SnapshotReader(self.disk, self.file(index)).verify()
             except SnapshotCorrupt as error:
                 found.append(str(error))
         return found
@@ -106,38 +119,63 @@ class SnapshotFolder:
         """
         new, path = (
             f"{self.path}/{header.index:0{NAME_DIGITS}d}{_NEW_SUFFIX}",
-            self._file(header.index),
+            self.file(header.index),
         )
-        if new.rpartition("/")[2] in self._disk.list(self.path):
-            self._disk.remove(new)  # an attempt that failed could not be removed
-        writer = SnapshotWriter(self._disk, new, header)
+        if new.rpartition("/")[2] in self.disk.list(self.path):
+            self.disk.remove(new)  # an attempt that failed could not be removed
+        writer = SnapshotWriter(self.disk, new, header)
         try:
             for chunk in chunks:
                 if stop():
                     writer.close()
-                    self._disk.remove(new)
+                    self.disk.remove(new)
                     return None
                 writer.add(chunk)
             size = writer.finish()
-            self._disk.rename(new, path)
+            self.disk.rename(new, path)
         except Exception:
             writer.close()
             with contextlib.suppress(OSError):
-                self._disk.remove(new)  # a full disk needs the space
+                self.disk.remove(new)  # a full disk needs the space
             raise
-        self._disk.sync_folder(self.path)
+        self.disk.sync_folder(self.path)
         self._useless.discard(header.index)
         return Snapshot(header, path, size)
 
-    def keep_newest(self, count: int) -> None:
-        """Remove the useless ones, and of the others all but the newest `count`."""
-        kept = set(self.indexes()[:count])
-        for name in self._disk.list(self.path):
+    def adopt(self, part: str, header: SnapshotHeader, size: int) -> Snapshot:
+        """Make a file of this folder, which is whole and synced, a snapshot; durable on return."""
+        path = self.file(header.index)
+        self.disk.rename(part, path)
+        self.disk.sync_folder(self.path)
+        self._useless.discard(header.index)
+        return Snapshot(header, path, size)
+
+    def read_piece(self, snapshot: Snapshot, offset: int, size: int) -> bytes:
+        """These bytes of a snapshot's file."""
+        file = self.disk.open(snapshot.path, writable=False)
+        try:
+            return file.read(size, offset)
+        finally:
+            file.close()
+
+    def reader(self, snapshot: Snapshot) -> SnapshotReader:
+        """Reads the file. Raises SnapshotCorrupt."""
+        return SnapshotReader(self.disk, snapshot.path)
+
+    def look_at_all_again(self) -> None:
+        """What was useless may serve another end."""
+        self._useless.clear()
+
+    def keep_newest(self, count: int, needed: Collection[int] = ()) -> None:
+        """Remove the useless ones, and of the others all but the newest `count` and the needed."""
+        kept = {*self.indexes()[:count], *needed}
+        for name in self.disk.list(self.path):
             if name.endswith(_SUFFIX):
                 index = start_of(name[: -len(_SUFFIX)])
                 if index is not None and index not in kept:
-                    self._disk.remove(f"{self.path}/{name}")
+                    self.disk.remove(f"{self.path}/{name}")
                     self._useless.discard(index)
 
-    def _file(self, index: int) -> str:
+    def file(self, index: int) -> str:
+        """The path of the snapshot of entry `index`."""
         return f"{self.path}/{index:0{NAME_DIGITS}d}{_SUFFIX}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +14,9 @@ from jepsen_like.simulation.seeded_bugs import planted
 from jepsen_like.simulation.simulation import Failure, Simulation
 from jepsen_like.simulation.swarm import swarm_of
 from jepsen_like.simulation.trace import LineSink, Trace
+
+# Members of a simulated group say nothing to whoever runs it.
+logging.getLogger("dledger").addHandler(logging.NullHandler())
 
 # Seeds handed to a worker at once: a second of work, so that the hand-over costs nothing and a
 # failure is still told soon.

@@ -32,6 +32,7 @@ class History:
         self._tickets = 0
         self.reads_done = 0
         self.sessions = SessionHistory()
+        self.entries: list[Entry] = []  # all that any member applied, by index
 
     @property
     def acknowledged(self) -> int:
@@ -79,6 +80,14 @@ class History:
                 "reads are linearizable",
                 f"a read saw entry {index}, begun after entry {floor} was acknowledged",
             )
+
+    # --- the log ------------------------------------------------------------------------------
+
+    def applied(self, entries: Sequence[Entry]) -> None:
+        """A member applied these: whoever is first tells what the log holds, though all drop it."""
+        known = len(self.entries)
+        if entries[-1].index >= known:
+            self.entries += entries[max(0, known - entries[0].index) :]
 
     # --- the end --------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from dledger.core.configuration_codec import NumberedConfiguration
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
 from dledger.core.replica import Replica
+from dledger.core.snapshot_offer import LogBegin
 from dledger.messages import Message, PushRequest, PushResponse, VoteRequest, VoteResponse
 from jepsen_like.simulation.group_history import GroupHistory, founding, is_quorum
 
@@ -37,16 +38,21 @@ class Witness:
         "committed",
         "name",
         "released_term",
+        "restart",
         "role",
         "synced_index",
         "synced_promise",
         "term",
+        "told",
         "votes",
     )
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.chains: list[int] = []  # chain sum of every entry of its log, by index
+        # Chain sum of every entry of its log, by index; where its log has no beginning, of those
+        # that the group has committed, which it must be equal to.
+        self.chains: list[int] = []
+        self.restart: LogBegin | None = None  # what its log is being replaced by
         self.synced_index = -1  # entries that are on its disk, whatever it says itself
         self.synced_promise = HardState()
         self.released_term = 0  # highest term that a promise of it carried
@@ -55,6 +61,7 @@ class Witness:
         self.role = Role.FOLLOWER
         self.committed = -1
         self.applied = -1
+        self.told = -1  # of which entry a snapshot is that its log has not reached yet
 
 
 class Invariants:
@@ -164,6 +171,52 @@ class Invariants:
         del witness.chains[lost:]
         witness.synced_index = min(witness.synced_index, index)
 
+    def restarting(self, name: str, begin: LogBegin, snapshot: int) -> None:
+        """The whole log is dropped for a snapshot's sake: nothing of what is behind its beginning
+        may be committed, and what is before it must be. `snapshot` is its last entry.
+        """
+        witness, committed, before = self.witnesses[name], self.committed, begin.before_index
+        if before >= len(committed) or committed[before] != begin.before_chain:
+            raise InvariantViolated(
+                "logs begin behind committed entries",
+                f"{name} is to begin behind entry {before}, which is another one or not committed",
+            )
+        agreed = 0
+        for mine, ours in zip(witness.chains, committed, strict=False):
+            if mine != ours:
+                break
+            agreed += 1
+        if agreed > before:
+            raise InvariantViolated(
+                "committed entries stay",
+                f"{name} drops a log that is right up to {agreed - 1} for one behind {before}",
+            )
+        witness.restart = begin
+        witness.told = snapshot
+        # From here on a crash may leave the old log without what is wrong in it, or the new one.
+        witness.synced_index = min(witness.synced_index, agreed - 1)
+
+    def restarted(self, name: str) -> None:
+        """The new log is on disk."""
+        witness = self.witnesses[name]
+        if (begin := witness.restart) is not None:
+            witness.chains = self.committed[: begin.before_index + 1]
+            witness.synced_index = begin.before_index
+            witness.restart = None
+
+    def restored(self, name: str, index: int, state: int) -> None:
+        """A machine was given the snapshot of entry `index`, and has this sum since."""
+        witness = self.witnesses[name]
+        if index <= witness.applied:
+            raise InvariantViolated(
+                "applied in order", f"{name} goes back from {witness.applied} to snapshot {index}"
+            )
+        if index >= len(self._sums) or self._sums[index] != state:
+            raise InvariantViolated(
+                "machines agree", f"the snapshot of {index} gave {name} another state"
+            )
+        witness.applied = index
+
     def synced(self, name: str, index: int, promise: HardState | None) -> None:
         """The disk has this now."""
         witness = self.witnesses[name]
@@ -177,12 +230,25 @@ class Invariants:
         term_chains: Sequence[tuple[int, int]],
         promise: HardState,
         changes: Sequence[tuple[int, NumberedConfiguration]] = (),
+        first: int = 0,
+        told: int = -1,
     ) -> None:
         """A node came back after a crash: (term, chain sum) of all its entries, its record, and
         the changes of the group in its log.
+
+        `first` is where its log begins: what is before it must be committed. `told` is the last
+        entry of a snapshot that the log does not reach yet.
         """
         witness = self.witnesses[name]
-        for index, (term, chain) in enumerate(term_chains):
+        if first > len(self.committed):
+            raise InvariantViolated(
+                "logs begin behind committed entries",
+                f"{name} recovers a log that begins at {first}",
+            )
+        if witness.restart is not None and first == witness.restart.before_index + 1:
+            self.restarted(name)
+        witness.restart = None
+        for index, (term, chain) in enumerate(term_chains, first):
             # An entry may be new: the power went right behind its write.
             if not chain or self._entries.setdefault((term, index), chain) != chain:
                 raise InvariantViolated(
@@ -190,7 +256,7 @@ class Invariants:
                     f"{name} recovers entry {index} of term {term} with sum {chain}, "
                     "that nobody wrote",
                 )
-        chains = [chain for _, chain in term_chains]
+        chains = self.committed[:first] + [chain for _, chain in term_chains]
         for index, change in changes:
             self.groups.seen(index, chains[index], change)
         kept = witness.synced_index
@@ -219,6 +285,7 @@ class Invariants:
         witness.term = promise.term
         witness.role = Role.FOLLOWER
         witness.committed = witness.applied = -1
+        witness.told = told
 
     # --- a turn of a node -------------------------------------------------------------------------
 
@@ -258,7 +325,9 @@ class Invariants:
                 f"{name} counts {state.durable}, its disk has {witness.synced_index}",
             )
         self.check_committed(name, state.committed)
-        in_force = self.groups.in_force(witness.chains, state.committed).index
+        # A snapshot tells who belongs to the group at its last entry, before the log is there.
+        known, log = max(state.committed, witness.told), witness.chains
+        in_force = self.groups.in_force(log if known < len(log) else self.committed, known).index
         if state.membership.index != in_force:
             raise InvariantViolated(
                 "committed configurations are in force",

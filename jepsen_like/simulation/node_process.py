@@ -18,6 +18,7 @@ from dledger.core.entry_handler import (
     Accepted,
     ConfigurationEntry,
     NoopEntry,
+    Restart,
     Truncation,
     Write,
 )
@@ -27,18 +28,18 @@ from dledger.core.replica import Messages, Outgoing, Replica
 from dledger.entry import Body, Magic
 from dledger.errors import Discarded, InvariantBroken, LeaderKept, Rejected
 from dledger.log_writer import LogWriter
-from dledger.messages import Message, Phase, PushRequest, PushResponse
+from dledger.messages import InstallSnapshot, Message, Phase, PushRequest, PushResponse
 from dledger.pending import Done, Outcome, PendingAppends
 from dledger.push_check import PushCheck
 from dledger.session_clock import SessionClock
 from dledger.store.log_store import SyncWork
 from dledger.store.segment_store import SegmentStore
+from dledger.store.snapshot_folder import Snapshot
 from jepsen_like.simulation.clients import History
 from jepsen_like.simulation.coverage import Coverage
 from jepsen_like.simulation.event_loop import EventLoop
 from jepsen_like.simulation.invariants import Invariants, InvariantViolated
-from jepsen_like.simulation.machine import SumMachine
-from jepsen_like.simulation.session_history import SessionFold
+from jepsen_like.simulation.snapshots import MemberSnapshots
 from jepsen_like.simulation.swarm import Swarm
 from jepsen_like.simulation.trace import Trace
 from jepsen_like.simulation.virtual_network import VirtualNetwork
@@ -103,12 +104,13 @@ class NodeProcess:
         replica: Replica,
         batches: Batches,
         around: Surroundings,
+        snapshots: MemberSnapshots,
     ) -> None:
         self.name = name
         self.store = store
         self.replica = replica
-        self.machine = SumMachine()
-        self.sessions = SessionFold()
+        self.snapshots = snapshots
+        self.machine = snapshots.machine
         self._session_clock = SessionClock()
         self.work: SyncWork | None = None  # the sync that runs
         self._batches = batches
@@ -146,9 +148,15 @@ class NodeProcess:
             self._forget_leader()
         for change in arrivals.changes:
             self._change(change)
+        snapshots, invariants = self.snapshots, self._around.invariants
+        snapshots.take_pieces(replica)
+        runs = self.work is not None
+        snapshots.tell(replica, invariants, self._log_replaced, sync_runs=runs)
         replica.tick(now)
         self._carry_out_writes()
+        snapshots.restore_if_due(replica, invariants)
         self._apply()
+        snapshots.write_if_due(replica, now)
         for numbers, bodies in arrivals.appends:
             self._propose(numbers, bodies)
         for call in arrivals.session_calls:
@@ -160,7 +168,8 @@ class NodeProcess:
         self._around.invariants.reads_end(
             self.name, self._open_reads.values(), now, replica.config.read_wait_s
         )
-        outgoing = [Outgoing(peer, self._filled(message)) for peer, message in messages.outgoing]
+        outgoing = self._filled_all(messages)
+        snapshots.remove_discarded()
         self._fail_lost_appends()
         self._note_changes()
         return outgoing
@@ -173,7 +182,16 @@ class NodeProcess:
             self._around.coverage.count("conflicts" if conflict else "refused probes")
         self.replica.receive(sender, message, now)
 
-    def _filled(self, message: Message) -> Message:
+    def _filled_all(self, messages: Messages) -> list[Outgoing]:
+        found = []
+        for peer, message in messages.outgoing:
+            if (filled := self._filled(message)) is not None:
+                found.append(Outgoing(peer, filled))
+        return found
+
+    def _filled(self, message: Message) -> Message | None:
+        if isinstance(message, InstallSnapshot):
+            return self.snapshots.filled(message)
         if isinstance(message, PushRequest) and message.phase is Phase.APPEND:
             payload = self._batches.payload(message.prev_index + 1, message.last_index)
             return message._replace(payload=payload)
@@ -201,14 +219,19 @@ class NodeProcess:
         if isinstance(write, ConfigurationEntry):
             self._append(write.term, Magic.CONFIGURATION, [write.body], write.index)
             return
-        if isinstance(write, Truncation):
+        if isinstance(write, Restart):
+            # A sync that runs saw the old log: none does, or the store refuses.
+            self._sync_limit = write.begin.before_index
+        elif isinstance(write, Truncation):
             self._around.coverage.count("truncations")
             invariants.truncated(self.name, write.index)
             self._sync_limit = min(self._sync_limit, write.index)
         elif write.first > write.push.prev_index + 1:
             self._around.coverage.count("resent pushes cut")
         self._writer.carry_out(write)
-        if isinstance(write, Accepted):
+        if isinstance(write, Restart):
+            invariants.restarted(self.name)
+        elif isinstance(write, Accepted):
             self._tell_written(write.first, self.store.last_index)
 
     def _tell_written(self, first: int, last: int) -> None:
@@ -230,7 +253,8 @@ class NodeProcess:
         store = self.store
         if self.work is not None:
             return
-        if (store.last_index, store.epoch) == self._synced and self._hard_state_due is None:
+        written = (store.last_index, store.epoch)
+        if written == self._synced and self._hard_state_due is None and not store.record_due:
             return
         store.note_committed(self.replica.appliable)
         hard_state, self._hard_state_due = self._hard_state_due, None
@@ -251,7 +275,8 @@ class NodeProcess:
     @property
     def has_to_apply(self) -> bool:
         """Whether there is more to apply than a turn takes."""
-        return self.replica.state.applied < self.replica.appliable
+        replica = self.replica
+        return replica.state.applied < replica.appliable and self.snapshots.awaited is None
 
     def _apply(self) -> None:
         replica, around = self.replica, self._around
@@ -259,16 +284,20 @@ class NodeProcess:
         last = replica.appliable
         if around.loop.now < around.swarm.fault_seconds:
             last = min(last, first + around.swarm.apply_at_once - 1)
-        if first > last:
+        if first > last or self.snapshots.awaited is not None:
             return
         entries = self._writer.cache.take(first, last)
-        sums = self.machine.apply(entries)
-        answers = self.sessions.apply(entries)
+        sums = self.machine.sums.apply(entries)
+        answers = self.machine.apply(entries)
+        around.history.applied(entries)
         around.history.sessions.applied(self.name, entries, answers)
         around.invariants.check_committed(self.name, replica.state.committed)
         around.invariants.applied(self.name, first, sums)
         replica.applied_to(entries[-1].index)
         self._pending.applied(entries, answers)
+
+    def _log_replaced(self, snapshot: Snapshot) -> None:
+        self._pending.never_applied(snapshot.header.index, self.replica.state.leader)
 
     # --- clients --------------------------------------------------------------------------------
 
@@ -308,11 +337,11 @@ class NodeProcess:
 
     def session_expiry_is_due(self, now: float) -> bool:
         """Whether a leader would end a session now."""
-        due_ms = self.sessions.machine.table.next_expiry_ms()
+        due_ms = self.machine.sessions.machine.table.next_expiry_ms()
         return due_ms is not None and due_ms <= self._session_now_ms(now)
 
     def _session_now_ms(self, now: float) -> int:
-        applied_ms = self.sessions.machine.table.time_ms
+        applied_ms = self.machine.sessions.machine.table.time_ms
         return self._session_clock.now_ms(now, self.replica.state.term, applied_ms)
 
     def _fail_lost_appends(self) -> None:

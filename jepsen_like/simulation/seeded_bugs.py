@@ -41,10 +41,11 @@ from dledger.store.segment_store import SegmentStore
 from dledger.store.sync_work import SegmentSyncWork
 from jepsen_like.simulation.membership_bugs import MEMBERSHIP_BUGS
 from jepsen_like.simulation.seeded_bug import Replacement, SeededBug
+from jepsen_like.simulation.snapshot_bugs import SNAPSHOT_BUGS
 from jepsen_like.simulation.virtual_clock import ROUNDING_S, VirtualClock
 from jepsen_like.simulation.virtual_disk import VirtualDisk
 
-_BUGS: dict[str, SeededBug] = {bug.name: bug for bug in MEMBERSHIP_BUGS}
+_BUGS: dict[str, SeededBug] = {bug.name: bug for bug in (*MEMBERSHIP_BUGS, *SNAPSHOT_BUGS)}
 
 
 def _bug(name: str, what: str) -> Callable[[Callable[[], list[Replacement]]], None]:
@@ -183,7 +184,7 @@ def _leader_counts_its_cache() -> list[Replacement]:
 
     def propose(self: Replica, count: int) -> tuple[int, int]:
         first, term = extended(self, count)
-        self._acknowledge(self.state.self_id, first + count - 1, self._heartbeat_at)
+        self._acknowledge(self.state.self_id, first + count - 1, self.heartbeat_at)
         return first, term
 
     return [Replacement(Replica, "propose", propose)]

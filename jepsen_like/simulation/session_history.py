@@ -81,7 +81,10 @@ class SessionFold:
         return results
 
     def _restart_from_snapshot(self) -> None:
-        state = self.state()
+        self.restore(self.state())
+
+    def restore(self, state: bytes) -> None:
+        """Begin again with what `state` gave, here or on another member."""
         self.machine = WithSessions(TokenMachine())
         assert isinstance(self.machine, SnapshottingMachine)
         self.machine.restore(

@@ -73,6 +73,16 @@ class LeadershipStyle:
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotStyle:
+    """When members write snapshots (0: never), what they keep, and how they are cut on the way."""
+
+    every_entries: int
+    kept: int
+    trailing_entries: int
+    piece_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class ChurnStyle:
     """How the group changes."""
 
@@ -94,6 +104,7 @@ class Swarm:
     load: LoadStyle
     leadership: LeadershipStyle
     churn: ChurnStyle
+    snapshots: SnapshotStyle
     turn_mean_s: float  # from the arrival of something to the turn that looks at it
     sync_mean_s: float
     slow_sync: float  # share of the syncs that take longer than an election
@@ -126,6 +137,7 @@ def swarm_of(seed: int, nodes: int | None = None, fault_seconds: float | None = 
         ),
         leadership=_leadership(Chance(seed, "leadership")),
         churn=_churn(Chance(seed, "churn")),
+        snapshots=_snapshots(Chance(seed, "snapshots")),
         turn_mean_s=chance.choice((0.000_05, 0.000_5, 0.005)),
         sync_mean_s=chance.choice((0.000_3, 0.003, 0.03)),
         slow_sync=chance.choice((0.0, 0.0, 0.02, 0.3)),
@@ -151,6 +163,15 @@ def _leadership(chance: Chance) -> LeadershipStyle:
         max_clock_drift=drift,
         clock_spread=drift if drift is not None else 0.2,
         member_reads=chance.choice((0.0, 0.3, 0.9)),
+    )
+
+
+def _snapshots(chance: Chance) -> SnapshotStyle:
+    return SnapshotStyle(
+        every_entries=chance.choice((0, 3, 10, 40)),
+        kept=chance.choice((1, 1, 2)),
+        trailing_entries=chance.choice((0, 0, 10)),
+        piece_bytes=chance.choice((20, 60, 4_096)),
     )
 
 

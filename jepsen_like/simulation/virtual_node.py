@@ -21,6 +21,7 @@ from jepsen_like.simulation.node_process import (
     SessionCall,
     Surroundings,
 )
+from jepsen_like.simulation.snapshots import MemberSnapshots
 from jepsen_like.simulation.virtual_clock import VirtualClock
 from jepsen_like.simulation.virtual_disk import PowerCut, VirtualDisk
 from jepsen_like.simulation.written_log import log_chains, log_changes
@@ -89,6 +90,16 @@ class VirtualNode:
         around, now = self._around, self.clock.reads(self._loop.now)
         try:
             store = open_store(self.disk, FOLDER, self._store_config, GROUP, self.name)
+            snapshots = MemberSnapshots(
+                self.name,
+                self.disk,
+                FOLDER,
+                GROUP,
+                store,
+                around.swarm.snapshots,
+                around.coverage,
+            )
+            snapshots.open()
         except PowerCut:
             around.coverage.count("power cuts during recovery")
             self.crash(power=True)
@@ -97,15 +108,26 @@ class VirtualNode:
             around.coverage.count("failed syncs")
             self.crash(power=True)
             return
-        changes = log_changes(store, 0, store.last_index)
-        around.invariants.recovered(self.name, log_chains(store), store.hard_state, changes)
+        first = store.first_index
+        changes = log_changes(store, first, store.last_index)
+        told = snapshots.awaited.header.index if snapshots.awaited is not None else -1
+        around.invariants.recovered(
+            self.name, log_chains(store), store.hard_state, changes, first, told
+        )
         batches = Batches(store, around.swarm.batch_bytes)
         random = self._elections.random
-        membership = recovered_membership(store, self._config.began_with)
-        replica = Replica(
-            self._config, store.view(), store.hard_state, batches, random, now, membership
+        membership = recovered_membership(
+            store, self._config.began_with, snapshots.opened.configuration
         )
-        self.process = NodeProcess(self.name, store, replica, batches, around)
+        hard_state, source = snapshots.opened.hard_state, snapshots.source
+        replica = Replica(
+            self._config, store.view(), hard_state, batches, random, now, membership, source
+        )
+        self.process = NodeProcess(self.name, store, replica, batches, around, snapshots)
+        if (restored := snapshots.opened.restored) is not None:
+            index = restored.header.index
+            replica.applied_to(index)
+            around.invariants.restored(self.name, index, snapshots.machine.sums.sum)
         self.is_paused = False
         self._life += 1
         self._timer_at = float("inf")

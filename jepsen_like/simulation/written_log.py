@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dledger.core.configuration_codec import NumberedConfiguration, decode_configuration
-from dledger.entry import NO_TERM, Magic, decode_entries, decode_header
+from dledger.entry import Magic, decode_entries, decode_header
 from dledger.store.batch import verify_batch
 from dledger.store.segment_store import SegmentStore
 
@@ -25,11 +25,13 @@ def term_chains(raw: bytes) -> list[tuple[int, int]]:
 def log_chains(store: SegmentStore) -> list[tuple[int, int]]:
     """Term and chain sum of every entry of a store. Raises BatchInvalid if one is broken."""
     found: list[tuple[int, int]] = []
-    while (first := len(found)) <= store.last_index:
+    begin = store.first_index
+    term, chain = store.term_at(begin - 1), store.chain_at(begin - 1)
+    while (first := begin + len(found)) <= store.last_index:
         raw = store.read(first, store.last_index, READ_BYTES)
-        term, chain = found[-1] if found else (NO_TERM, 0)
         verify_batch(raw, first, chain, term)
         found += term_chains(raw)
+        term, chain = found[-1]
     return found
 
 

@@ -8,6 +8,8 @@ from typing import NamedTuple
 from dledger.messages import (
     Heartbeat,
     HeartbeatResponse,
+    InstallSnapshot,
+    InstallSnapshotResponse,
     Message,
     Phase,
     PushRequest,
@@ -108,6 +110,10 @@ def kind_of(message: Message) -> str:
             return "read"
         case ReadResponse():
             return "read-answer"
+        case InstallSnapshot():
+            return "install_snapshot"
+        case InstallSnapshotResponse():
+            return "install_snapshot-answer"
 
 
 def detail_of(message: Message) -> str:

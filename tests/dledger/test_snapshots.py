@@ -508,22 +508,6 @@ async def append_until_compacted(nodes: Sequence[dledger.Node]) -> None:
         await trio.sleep(0.05)
 
 
-async def test_a_member_behind_the_logs_beginning_harms_nobody(tmp_path: Path) -> None:
-    group = Trio(tmp_path)
-    async with group.running({"n0": Words(), "n1": Words()}) as nodes:
-        await append_until_compacted(nodes)
-        empty = Words()
-        async with dledger.open_node(group.config("n2"), empty) as behind:
-            await until(lambda: nodes[0].status().peers["n2"].next_index is not None)
-            for number in range(20):
-                await nodes[0].append(b"%d" % number)
-                await trio.sleep(0.02)
-            await until(lambda: behind.status().leader == nodes[0].config.node_id)
-            assert nodes[0].is_ready_leader
-            assert (behind.status().last_index, empty.bodies) == (-1, [])
-            assert nodes[0].status().peers["n2"].next_index == nodes[0].status().first_index
-
-
 async def test_members_compact_on_their_own_and_fail_over(tmp_path: Path) -> None:
     group = Trio(tmp_path)
     machines = {name: Words() for name in group.peers}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
 import pytest
@@ -13,10 +14,15 @@ from dledger.core.member_state import Role
 from dledger.driver import Driver
 from dledger.entry import Magic, decode_entries
 from dledger.errors import DiskFailed, LeadershipLost, MessageMalformed
+from dledger.host_timer import HostTimer
 from dledger.links import Links
 from dledger.messages import Heartbeat, Message, PushResponse, VoteRequest, VoteResponse
 from dledger.pending import Outcome, PendingAppends
+from dledger.snapshot_source import NodeSnapshots
+from dledger.snapshot_transfer import SnapshotTransfer
 from dledger.store.log_store import SyncWork
+from dledger.store.snapshot_folder import SnapshotFolder
+from dledger.syncer import sync_threads
 from jepsen_like.simulation.virtual_disk import PowerCut
 from tests.dledger.core_group import TIMEOUT_S
 from tests.dledger.stored_member import StoredMember
@@ -131,10 +137,37 @@ class DeafLink:
     connected = True
 
     def __init__(self) -> None:
-        self.frames: list[bytes] = []
+        self.messages: list[Message] = []
 
-    def send(self, frame: bytes) -> None:
-        self.frames.append(frame)
+    def send(self, message: Message, payload: bytes = b"") -> None:
+        self.messages.append(message)
+
+
+class NothingShared:
+    """There are no other groups whose heartbeats could leave together with ours."""
+
+    collecting = False
+
+    def flush(self) -> None:
+        self.collecting = False
+
+
+def no_host() -> tuple[HostTimer, ThreadPoolExecutor]:
+    """A timer that does not run, and threads for the disk."""
+    return HostTimer(NothingShared()), sync_threads()
+
+
+def no_transfer(member: StoredMember) -> SnapshotTransfer:
+    """Nobody sends or takes a snapshot."""
+    folder = SnapshotFolder(member.disk, "/none")
+    return SnapshotTransfer(
+        folder,
+        None,
+        NodeSnapshots(member.store),
+        cast("Links", DeafLinks()),
+        lambda: None,
+        lambda snapshot: None,
+    )
 
 
 class DeafLinks(dict[str, DeafLink]):
@@ -155,7 +188,9 @@ async def test_a_failed_sync_ends_the_driver_and_lets_no_promise_out() -> None:
         member.batches,
         PendingAppends(),
         cast("Links", links),
+        *no_host(),
         lambda messages: None,
+        no_transfer(member),
     )
     member.disk.sync_fails = True
     question: Message = VoteRequest(1, -1, -1, pre=False)
@@ -165,7 +200,7 @@ async def test_a_failed_sync_ends_the_driver_and_lets_no_promise_out() -> None:
             await driver.run()
     finally:
         driver.close()
-    assert [link.frames for link in links.values()] == [[], []]
+    assert [link.messages for link in links.values()] == [[], []]
 
 
 def test_bytes_that_rot_on_the_leaders_disk_are_not_taken_by_a_follower() -> None:
@@ -204,7 +239,9 @@ async def test_a_leader_that_steps_down_tells_those_who_wait_that_it_does_not_kn
         member.batches,
         PendingAppends(),
         cast("Links", links),
+        *no_host(),
         lambda messages: leads.set() if state.role is Role.LEADER else None,
+        no_transfer(member),
     )
     try:
         driver.received("n1", [])  # its election timeout ran out long ago

@@ -9,6 +9,7 @@ from dledger.core.configuration_codec import NumberedConfiguration
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
 from dledger.core.replica import Replica, ReplicaConfig
+from dledger.core.snapshot_offer import LogBegin
 from dledger.entry import Entry, Magic
 from dledger.messages import Phase, PushResponse, VoteRequest, VoteResponse
 from jepsen_like.simulation.clients import History
@@ -272,6 +273,76 @@ def applies_to_another_state(checks: Invariants) -> None:
     checks.check_committed("a", 1)
     checks.applied("a", 0, [5, 6])
     checks.applied("b", 0, [5, 7])
+
+
+@breaks("committed entries stay")
+def drops_a_log_that_holds_what_the_new_one_begins_behind(checks: Invariants) -> None:
+    checks.check_committed("a", 1)
+    checks.restarting("b", LogBegin(0, 1, 10, 100), 1)
+
+
+@breaks("logs begin behind committed entries")
+def begins_a_log_behind_what_nobody_committed(checks: Invariants) -> None:
+    checks.check_committed("a", 0)
+    checks.restarting("c", LogBegin(1, 1, 11, 100), 1)
+
+
+@breaks("logs begin behind committed entries")
+def begins_a_log_behind_another_entry(checks: Invariants) -> None:
+    checks.check_committed("a", 1)
+    checks.restarting("c", LogBegin(1, 1, 99, 100), 1)
+
+
+@breaks("logs begin behind committed entries")
+def recovers_a_log_that_begins_behind_what_nobody_committed(checks: Invariants) -> None:
+    checks.check_committed("a", 0)
+    checks.recovered("c", [], HardState(1, "a"), first=5)
+
+
+@breaks("machines agree")
+def restores_another_state(checks: Invariants) -> None:
+    checks.check_committed("a", 1)
+    checks.applied("a", 0, [5, 6])
+    checks.restored("c", 1, 7)
+
+
+@breaks("applied in order")
+def restores_an_older_state(checks: Invariants) -> None:
+    checks.check_committed("a", 1)
+    checks.applied("a", 0, [5, 6])
+    checks.restored("a", 0, 5)
+
+
+@breaks("applied in order")
+def applies_what_is_in_the_snapshot(checks: Invariants) -> None:
+    checks.check_committed("a", 1)
+    checks.applied("a", 0, [5, 6])
+    checks.restored("b", 0, 5)
+    checks.applied("b", 0, [5, 6])
+
+
+def test_a_log_may_begin_behind_a_committed_entry() -> None:
+    checks = lived()
+    checks.check_committed("a", 1)
+    checks.restarting("c", LogBegin(1, 1, 11, 100), 1)
+    checks.restarted("c")
+    assert checks.witnesses["c"].chains == [10, 11]
+    checks.written("c", 2, [(1, 12)])
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_a_crash_within_a_new_beginning_leaves_either_log(begun: bool) -> None:
+    checks = lived()
+    checks.check_committed("a", 1)
+    checks.written("c", 1, [(2, 99)])
+    checks.synced("c", 1, None)
+    checks.restarting("c", LogBegin(1, 1, 11, 100), 1)
+    if begun:
+        checks.recovered("c", [], HardState(1, "a"), first=2)
+        assert checks.witnesses["c"].chains == [10, 11]
+    else:
+        checks.recovered("c", [(1, 10)], HardState(1, "a"))
+        assert checks.witnesses["c"].chains == [10]
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
