@@ -80,7 +80,7 @@ def _expect_messages(group: ScenarioGroup, pattern: str, claims: str) -> None:
 # --- a leader's view of one peer ------------------------------------------------------------------
 
 _DISPATCHER: dict[str, Callable[[EntryDispatcher], str]] = {
-    "phase": lambda dispatcher: dispatcher.phase.name.lower(),
+    "phase": lambda dispatcher: dispatcher.phase.name.lower().replace("install_", ""),
     "match": lambda dispatcher: index_text(dispatcher.match_index),
     "next": lambda dispatcher: str(dispatcher.next_index),
 }

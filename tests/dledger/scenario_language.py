@@ -74,6 +74,7 @@ class Scenario:
             "restart": self._restart,
             "lose": self._lose,
             "discard": self._discard,
+            "snapshot": self._snapshot,
             "propose": self._propose,
             "read": self._read,
             "join": self._join,
@@ -266,6 +267,10 @@ class Scenario:
     def _discard(self, rest: str) -> None:
         name, index = matched(rest, r"(\w+) before (\d+)", "discard NAME before INDEX")
         self.group.discard(self._one(name), int(index))
+
+    def _snapshot(self, rest: str) -> None:
+        name, begin = matched(rest, r"(\w+)(?: from (\d+))?", "snapshot NAME [from INDEX]")
+        self.group.snapshot(self._one(name), int(begin) if begin else None)
 
     # --- clients and operators ----------------------------------------------------------------
 

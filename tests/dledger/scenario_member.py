@@ -12,6 +12,12 @@ from dledger.core.configuration_codec import NumberedConfiguration
 from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import LedgerView, TermRun
 from dledger.core.replica import Replica
+from dledger.core.snapshot_offer import SnapshotOffer
+from dledger.messages import InstallSnapshot
+
+# A snapshot's file in a scenario, in bytes, and what is sent of it at once.
+SNAPSHOT_BYTES = 250
+PIECE_BYTES = 100
 
 
 class Impossible(Exception):
@@ -84,6 +90,21 @@ def image_of(view: LedgerView, changes: Iterable[tuple[int, NumberedConfiguratio
     return Image(view.before_begin, view.before_begin_term, terms, tuple(sorted(changes)))
 
 
+class Shelf:
+    """The snapshots that a member can send: a SnapshotSource."""
+
+    piece_bytes = PIECE_BYTES
+
+    def __init__(self) -> None:
+        self.offers: list[SnapshotOffer] = []
+
+    def newest(self) -> SnapshotOffer | None:
+        return self.offers[-1] if self.offers else None
+
+    def holds(self, offer: SnapshotOffer) -> bool:
+        return offer in self.offers
+
+
 class Sync(NamedTuple):
     """A sync that has begun, and what it will have saved."""
 
@@ -106,6 +127,10 @@ class ScenarioMember:
         self.record = record
         self.record_written = record
         self.syncs: deque[Sync] = deque()
+        self.shelf = Shelf()
+        self.parts: dict[tuple[int, int, int], int] = {}  # bytes received, by snapshot
+        self.arrived: InstallSnapshot | None = None  # whole, and to be installed after the syncs
+        self.to_restore: SnapshotOffer | None = None  # once the log has reached it
         self.core: Replica | None = None
         self.seen_at = 0.0  # when it last looked at the clock, in seconds
 
