@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable
 
 from dledger.core.entry_dispatcher import EntryDispatcher
-from tests.dledger.scenario_group import Impossible, ScenarioGroup, ScenarioMember, image_of
+from tests.dledger.scenario_group import ScenarioGroup
+from tests.dledger.scenario_member import Impossible, ScenarioMember, image_of
 from tests.dledger.scenario_messages import ANYBODY, index_text, parse_pattern
 
 NOBODY = "nobody"
@@ -79,7 +80,7 @@ def _expect_messages(group: ScenarioGroup, pattern: str, claims: str) -> None:
 # --- a leader's view of one peer ------------------------------------------------------------------
 
 _DISPATCHER: dict[str, Callable[[EntryDispatcher], str]] = {
-    "phase": lambda dispatcher: dispatcher.phase.name.lower(),
+    "phase": lambda dispatcher: dispatcher.phase.name.lower().replace("install_", ""),
     "match": lambda dispatcher: index_text(dispatcher.match_index),
     "next": lambda dispatcher: str(dispatcher.next_index),
 }
