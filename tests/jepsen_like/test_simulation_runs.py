@@ -42,7 +42,6 @@ FOUND_WITHIN = {
     "read-without-round": 20,
     "reads-never-end": 5,
     "removal-kept-secret": 30,
-    "removed-leader-stays": 60,
     "session-results-not-in-snapshots": 20,
     "session-table-not-consulted": 10,
     "torn-tail-kept": 100,
@@ -70,10 +69,8 @@ def test_a_group_of_a_given_size_keeps_its_promises(nodes: int) -> None:
 
 # Rare ones are looked for where they show: they need a deposed leader with a reader at the moment.
 FIRST_SEED = {
-    "removal-kept-secret": 80,
     "lease-from-answer": 250,
     "read-without-round": 530,
-    "removed-leader-stays": 60,
 }
 
 
