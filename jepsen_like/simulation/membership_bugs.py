@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from dledger.core import membership
 from dledger.core.configuration import Configuration
@@ -18,7 +18,6 @@ from dledger.core.electing_member import ElectingMember
 from dledger.core.followers import Followers
 from dledger.core.membership import Membership
 from dledger.core.quorum import JointQuorum, Quorum, VoteOutcome, quorum_of
-from dledger.core.replica import Replica
 from jepsen_like.simulation.seeded_bug import Replacement, SeededBug
 
 
@@ -103,17 +102,6 @@ def _joint_phase_never_ends() -> list[Replacement]:
     return [Replacement(Membership, "leave_due", lambda self, committed: False)]
 
 
-def _removed_leader_stays() -> list[Replacement]:
-    followed: Callable[..., None] = Replica._configuration_changed
-
-    def changed(self: Replica, acks: object, now: float) -> None:
-        members = self.state.membership.voting_members
-        self.state.membership.voting_members = members | {self.state.self_id}
-        followed(self, acks, now)
-
-    return [Replacement(Replica, "_configuration_changed", changed)]
-
-
 MEMBERSHIP_BUGS = (
     SeededBug(
         "many-voters-at-once", "many voters change without a joint phase", _many_voters_at_once
@@ -145,7 +133,4 @@ MEMBERSHIP_BUGS = (
         _removal_kept_secret,
     ),
     SeededBug("joint-phase-never-ends", "no leader ends a joint phase", _joint_phase_never_ends),
-    SeededBug(
-        "removed-leader-stays", "a leader that was removed goes on leading", _removed_leader_stays
-    ),
 )

@@ -48,7 +48,6 @@ FOUND_WITHIN = {
     "read-without-round": 20,
     "reads-never-end": 5,
     "removal-kept-secret": 30,
-    "removed-leader-stays": 60,
     "session-results-not-in-snapshots": 20,
     "session-table-not-consulted": 10,
     "snapshot-applied-from-the-log": 5,
@@ -80,11 +79,9 @@ def test_a_group_of_a_given_size_keeps_its_promises(nodes: int) -> None:
 # Rare ones are looked for where they show: they need a deposed leader with a reader at the moment.
 FIRST_SEED = {
     "install-answer-lost-pins": 15,
-    "removal-kept-secret": 80,
     "lease-from-answer": 250,
     "pieces-in-any-order": 90,
     "read-without-round": 530,
-    "removed-leader-stays": 60,
 }
 
 
