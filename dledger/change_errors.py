@@ -110,6 +110,14 @@ class LearnerStalled(ChangeRefused):
         )
 
 
+class VoterInDoubt(ChangeRefused):
+    """A group would depend on a member that lost its data, and does not count until it has them."""
+
+    def __init__(self, member: str) -> None:
+        self.member = member
+        super().__init__(f"{member} lost its data: let it catch up, then change the group")
+
+
 class LearnerBehind(ChangeRefused):
     """A learner that lacks too much of the log would be a voter who holds up every commit."""
 

@@ -21,6 +21,7 @@ from dledger import __version__
 from dledger.cli_group import group_options, members_of
 from dledger.cli_members import members
 from dledger.cli_offline import dump, verify
+from dledger.cli_rejoin import rejoin
 from dledger.cli_repair import repair
 from dledger.client import GroupClient, GroupUnreachable
 from dledger.collector import collect_seldom
@@ -271,7 +272,8 @@ def status(folder: Path | None, peers: str | None, group: str, as_json: bool) ->
         if "problem" in node:
             table.add_row(node_id, known[node_id], "unreachable", *[""] * 6)
             continue
-        role = f"{node['role']}{' (ready)' if node['ready'] else ''}"
+        doubt = "" if node["proven"] else " (unproven)"
+        role = f"{node['role']}{' (ready)' if node['ready'] else doubt}"
         numbers = ("term", "last_index", "durable", "committed", "applied")
         snapshot = node.get("newest_snapshot", -1)
         row = [str(node[key]) for key in numbers] + ["" if snapshot == -1 else str(snapshot)]
@@ -338,3 +340,4 @@ commands.add_command(members)
 commands.add_command(dump)
 commands.add_command(verify)
 commands.add_command(repair)
+commands.add_command(rejoin)

@@ -13,7 +13,7 @@ from dledger.store.repair import Repaired, repair_folder
 
 _UNCERTAIN = (
     "the damage reached the end of the log: entries that only this node and failed ones held may "
-    "be gone; start it while the other members have a leader, so that it catches up before it votes"
+    "be gone; it will not vote or count until it has caught up with a leader of the others"
 )
 
 

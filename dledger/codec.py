@@ -19,6 +19,8 @@ from dledger.frame import Frame, encode_frame
 from dledger.messages import (
     Heartbeat,
     HeartbeatResponse,
+    Inquiry,
+    InquiryAnswer,
     InstallOutcome,
     InstallSnapshot,
     InstallSnapshotResponse,
@@ -28,6 +30,7 @@ from dledger.messages import (
     PushResponse,
     ReadRequest,
     ReadResponse,
+    Reminder,
     TimeoutNow,
     VoteRequest,
     VoteResponse,
@@ -42,6 +45,7 @@ _VOTE_REQUEST, _VOTE_RESPONSE, _PUSH_REQUEST, _PUSH_RESPONSE, _HEARTBEAT, _HEART
 _TIMEOUT_NOW, _READ_REQUEST, _READ_RESPONSE = range(7, 10)
 SHARED_HEARTBEATS, SHARED_RESPONSES = range(10, 12)
 _INSTALL_SNAPSHOT, _INSTALL_SNAPSHOT_RESPONSE = range(12, 14)
+_INQUIRY, _INQUIRY_ANSWER, _REMINDER = range(14, 17)
 
 # How far the channel stands to the left of the kind.
 CHANNEL_SHIFT = 5
@@ -74,6 +78,9 @@ _KINDS: dict[type, int] = {
     ReadRequest: _READ_REQUEST,
     ReadResponse: _READ_RESPONSE,
     InstallSnapshotResponse: _INSTALL_SNAPSHOT_RESPONSE,
+    Inquiry: _INQUIRY,
+    InquiryAnswer: _INQUIRY_ANSWER,
+    Reminder: _REMINDER,
 }
 
 
@@ -194,8 +201,13 @@ def _runs(field: list[object], prev_index: int, last_index: int) -> tuple[TermRu
 def _push_response(fields: list[object], _: bytes) -> PushResponse:
     if len(fields) != len(PushResponse._fields):
         raise MessageMalformed("a push response of another shape")
-    numbers = _numbers([fields[0], *fields[3:]], 7)
-    return PushResponse(numbers[0], _phase(fields[1]), _flag(fields[2]), *numbers[1:])
+    term, index, match, verified, last, hint_index, hint_term = _numbers(
+        [fields[0], *fields[3:-1]], 7
+    )
+    phase, ok, proven = _phase(fields[1]), _flag(fields[2]), _flag(fields[9])
+    return PushResponse(
+        term, phase, ok, index, match, verified, last, hint_index, hint_term, proven
+    )
 
 
 def _heartbeat(fields: list[object], _: bytes) -> Heartbeat:
@@ -243,6 +255,22 @@ def _install_snapshot_response(fields: list[object], _: bytes) -> InstallSnapsho
         raise MessageMalformed(f"unknown outcome {outcome} of a snapshot") from error
 
 
+def _inquiry(fields: list[object], _: bytes) -> Inquiry:
+    return Inquiry(*_numbers(fields, 2))
+
+
+def _inquiry_answer(fields: list[object], _: bytes) -> InquiryAnswer:
+    if len(fields) != len(InquiryAnswer._fields):
+        raise MessageMalformed("an answer to an inquiry of another shape")
+    term, number, last_index, voters = _numbers([*fields[:3], fields[6]], 4)
+    is_new, proven, leads = map(_flag, fields[3:6])
+    return InquiryAnswer(term, number, last_index, is_new, proven, leads, voters)
+
+
+def _reminder(fields: list[object], _: bytes) -> Reminder:
+    return Reminder(*_numbers(fields, 2))
+
+
 _DECODERS: dict[int, Callable[[list[object], bytes], Message]] = {
     _VOTE_REQUEST: _vote_request,
     _VOTE_RESPONSE: _vote_response,
@@ -255,4 +283,7 @@ _DECODERS: dict[int, Callable[[list[object], bytes], Message]] = {
     _READ_RESPONSE: _read_response,
     _INSTALL_SNAPSHOT: _install_snapshot,
     _INSTALL_SNAPSHOT_RESPONSE: _install_snapshot_response,
+    _INQUIRY: _inquiry,
+    _INQUIRY_ANSWER: _inquiry_answer,
+    _REMINDER: _reminder,
 }

@@ -139,6 +139,11 @@ class Driver:
         self._woken = True
         self._wake.unpark()
 
+    def fail(self, error: Exception) -> None:
+        """The store is of no use any more: end the driver, and with it the node."""
+        self._failure = self._failure or error
+        self.wake()
+
     def _sync_ended(self, work: SyncWork, error: DLedgerError | None) -> None:
         self._ended_syncs.append((work, error))
         self.turn()
@@ -252,6 +257,8 @@ class Driver:
             self._writer.carry_out(write)
         if hard_state is not None:
             self._hard_state_due = hard_state
+        if (standing := self._replica.admission.standing) is not self._store.standing:
+            self._store.set_standing(standing)
 
     def _propose(self) -> None:
         if not self._submissions:

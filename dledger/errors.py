@@ -250,7 +250,8 @@ class LogCorrupt(Fatal):
         self.problem = problem
         super().__init__(
             f"{path} at byte {offset}: {problem}; the log was left as it is: "
-            "stop the node and run `dledger repair` with the folder of a member that is intact"
+            "stop the node and run `dledger repair` with the folder of a member that is intact, "
+            "or `dledger rejoin` to have it begin anew"
         )
 
 
@@ -317,7 +318,7 @@ class HardStateLost(Fatal):
         self.path = path
         super().__init__(
             f"{path} is missing or unreadable beside a log that holds entries: restore this file "
-            "from a copy made since the node last voted"
+            "from a copy made since the node last voted, or run `dledger rejoin`"
         )
 
 

@@ -39,6 +39,7 @@ def member_replica(
         trio.current_time(),
         recovered_membership(store, config.began_with, opened.configuration),
         snapshots,
+        store.standing,
     )
     if opened.restored is not None:
         replica.applied_to(opened.restored.header.index)

@@ -98,6 +98,7 @@ class PushResponse(NamedTuple):
     last_index: int = BEFORE_FIRST_INDEX
     hint_index: int = BEFORE_FIRST_INDEX
     hint_term: int = NO_TERM
+    proven: bool = True  # else `match` tells how far it is, and counts for nothing
 
 
 class Heartbeat(NamedTuple):
@@ -170,9 +171,44 @@ class InstallSnapshotResponse(NamedTuple):
         return self.index, self.snapshot_term, self.chain
 
 
-# What only a leader sends, and what is sent to one.
-LeaderMessage = PushRequest | Heartbeat | TimeoutNow | InstallSnapshot
-FollowerMessage = PushResponse | HeartbeatResponse | ReadRequest | InstallSnapshotResponse
+class Inquiry(NamedTuple):
+    """A member whose folder is new or was emptied asks what it may have forgotten: see Admission.
+
+    `number` is drawn anew in each life of the asking process, and repeated by the answer.
+    """
+
+    term: int
+    number: int
+
+
+class InquiryAnswer(NamedTuple):
+    """What another member is: new itself, proven, the leader; and how many voters there are (0: it
+    cannot tell).
+
+    `last_index` is where the log ended; a leader's (`leads`) when it was first asked under that
+    number, and it has appended an entry since.
+    """
+
+    term: int
+    number: int
+    last_index: int
+    is_new: bool
+    proven: bool
+    leads: bool
+    voters: int
+
+
+class Reminder(NamedTuple):
+    """A leader tells a member how far that one has acknowledged the log in this term."""
+
+    term: int
+    acknowledged: int
+
+
+# What only a leader says, what only a leader is told, and what counts only from members.
+FromLeader = PushRequest | Heartbeat | TimeoutNow | InstallSnapshot | Reminder
+ToLeader = PushResponse | HeartbeatResponse | ReadRequest | InstallSnapshotResponse
+Answer = VoteResponse | PushResponse | HeartbeatResponse | InstallSnapshotResponse | InquiryAnswer
 
 Message = (
     VoteRequest
@@ -186,4 +222,7 @@ Message = (
     | ReadResponse
     | InstallSnapshot
     | InstallSnapshotResponse
+    | Inquiry
+    | InquiryAnswer
+    | Reminder
 )

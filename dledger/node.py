@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
 import outcome
 import trio
 
+from dledger.admission_log import AdmissionLog
 from dledger.applier import Applier
 from dledger.batches import Batches
 from dledger.channel import Identity
@@ -16,7 +16,6 @@ from dledger.client_server import ClientServer
 from dledger.config import NodeConfig
 from dledger.core.configuration_change import Change, Transition
 from dledger.core.configuration_codec import NumberedConfiguration
-from dledger.core.member_state import Role
 from dledger.core.replica import Messages
 from dledger.driver import Driver
 from dledger.entry import (
@@ -28,6 +27,7 @@ from dledger.entry import (
 from dledger.errors import (
     DLedgerError,
     EntryTooLarge,
+    Fatal,
     LogFull,
     NodeClosing,
     ReadUnavailable,
@@ -38,11 +38,12 @@ from dledger.group_port import GroupPort
 from dledger.host_parts import HostParts
 from dledger.housekeeping import Housekeeper
 from dledger.iterators import CommittedEntries, RoleChanges
+from dledger.leadership_watch import LeadershipWatch
 from dledger.links import Links
 from dledger.local_way import LocalWay
 from dledger.log_writer import LogWriter
 from dledger.member_replica import member_replica
-from dledger.peer_status import peer_status
+from dledger.node_status import node_status
 from dledger.pending import Appended, Done, Outcome, PendingAppends
 from dledger.push_check import PushCheck
 from dledger.restoring import Opened
@@ -52,14 +53,12 @@ from dledger.sessions import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, Session, open_ses
 from dledger.snapshot_source import NodeSnapshots
 from dledger.snapshots import Snapshots
 from dledger.state_machine import StateMachine
-from dledger.status import REMOVED, RoleChange, Status, group_status, role_name
+from dledger.status import Status
 from dledger.store.recovery import SegmentBegin
 from dledger.store.snapshot_folder import Snapshot
 from dledger.transfer_wait import wait_transferred
 from dledger.waiting_reads import WaitingReads
 from dledger.with_sessions import WithSessions
-
-logger = logging.getLogger(__name__)
 
 # What `committed` hands out between two checkpoints.
 _ITERATE_BYTES = 256 * 1024
@@ -78,10 +77,10 @@ class Node:
         self._batches = Batches(store, config.max_batch_bytes)
         source = NodeSnapshots(store)
         self._replica = member_replica(config, opened, self._batches, source)
+        self._admission_log = AdmissionLog(config.node_id, self._replica)
         self._turned = trio.lowlevel.ParkingLot()
         self._progress = trio.lowlevel.ParkingLot()
-        self._role_watchers = trio.lowlevel.ParkingLot()
-        self._role = self._role_now()
+        self._leadership = LeadershipWatch(config.group, self._replica)
         identity = Identity(config.group, config.node_id, config.address)
         self._links = Links(identity, host.connections, self._link_changed)
         self._group_links = GroupLinks(self._replica, self._links)
@@ -264,13 +263,17 @@ class Node:
 
     def entries(self, first: int, max_bytes: int) -> list[Entry]:
         """Committed entries from `first`, as many as fit into `max_bytes` (at least one, if there
-        is one).
+        is one). Raises LogCorrupt or DiskFailed, with which the node then stops.
         """
         last = self._replica.appliable
         first = max(first, self._store.first_index)
         if first > last:
             return []
-        return decode_entries(self._store.read(first, last, max_bytes))
+        try:
+            return decode_entries(self._store.read(first, last, max_bytes))
+        except Fatal as error:
+            self._driver.fail(error)
+            raise
 
     def read_bytes(self, pos: int, size: int) -> bytes:
         """`size` bytes of the log at `pos`; for those who keep positions of committed entries."""
@@ -378,46 +381,24 @@ class Node:
     @property
     def is_ready_leader(self) -> bool:
         """Whether this node leads and has applied an entry of its own term: it may serve."""
-        replica = self._replica
-        return (
-            replica.state.role is Role.LEADER
-            and replica.view.term_at(replica.state.applied) == replica.state.term
-        )
+        return self._leadership.is_ready_leader
 
     def role_changes(self) -> RoleChanges:
         """Who leads, now and after each change. A slow reader sees the latest, not every one."""
-        return RoleChanges(lambda: self._role, self._role_watchers)
+        return self._leadership.changes()
 
     def status(self) -> Status:
         """What this node knows about itself and the others."""
-        replica, state = self._replica, self._replica.state
-        scrub = self._housekeeper.scrub
-        transfer = replica.handover.transfer
-        return Status(
-            group=self.config.group,
-            node_id=self.config.node_id,
-            role=role_name(state),
+        return node_status(
+            self.config,
+            self._store,
+            self._replica,
+            self._links,
+            self._snapshots,
+            self._housekeeper.scrub,
             ready=self.is_ready_leader,
-            term=state.term,
-            leader=state.leader,
-            first_index=self._store.first_index,
-            last_index=replica.view.last_index,
-            durable=state.durable,
-            committed=state.committed,
-            applied=state.applied,
             pending_entries=self._pending.entries + self._driver.queued_entries,
             pending_bytes=self._pending.body_bytes + self._driver.queued_bytes,
-            newest_snapshot=self._snapshots.newest,
-            installing=self._snapshots.installing,
-            scrubbed_through=scrub.checked_through,
-            scrub_passes=scrub.passes,
-            scrub_damage=scrub.damage,
-            transfer_target=transfer.target if transfer is not None else None,
-            peers={
-                peer: peer_status(link, replica.dispatchers.get(peer))
-                for peer, link in self._links.members.items()
-            },
-            members=group_status(replica),
         )
 
     # --- the node's own tasks -----------------------------------------------------------------
@@ -455,27 +436,16 @@ class Node:
         self._reads.after_turn(messages.reads_ready, messages.reads_lost)
         self._turned.unpark_all()
         self._group_links.follow()
+        self._admission_log.after_turn()
         if self._replica.appliable > self._replica.state.applied:
             # The first run at once: waiting for the applier's turn costs every append a wake-up.
             self._applier.apply_some()
             self._applier.wake()
             self._progress.unpark_all()
         self._reads.applied_to(self._replica.state.applied)
-        self._publish_role()
+        self._leadership.look()
 
     def _after_apply(self) -> None:
         self._reads.applied_to(self._replica.state.applied)
         self._progress.unpark_all()
-        self._publish_role()
-
-    def _role_now(self) -> RoleChange:
-        state = self._replica.state
-        return RoleChange(role_name(state), state.term, state.leader, self.is_ready_leader)
-
-    def _publish_role(self) -> None:
-        role = self._role_now()
-        if role != self._role:
-            if role.role == REMOVED and self._role.role != REMOVED:
-                logger.warning("this node belongs to group %s no more", self.config.group)
-            self._role = role
-            self._role_watchers.unpark_all()
+        self._leadership.look()

@@ -16,7 +16,7 @@ REFUSES_SNAPSHOT = "does not take the snapshot that it needs: its own log says w
 def peer_status(link: Channel, dispatcher: EntryDispatcher | None) -> PeerStatus:
     """The status of the member behind `link`; without a dispatcher, as a follower knows it."""
     if dispatcher is None:
-        return PeerStatus(link.connected, None, None, None, link.last_problem)
+        return PeerStatus(link.connected, None, None, None, None, link.last_problem)
     problem, installing = link.last_problem, None
     if (sender := dispatcher.sender) is not None:
         offer = sender.offer
@@ -30,6 +30,7 @@ def peer_status(link: Channel, dispatcher: EntryDispatcher | None) -> PeerStatus
         phase=dispatcher.phase.name,
         match_index=dispatcher.match_index,
         next_index=dispatcher.next_index,
+        proven=dispatcher.proven,
         problem=problem,
         installing=installing,
     )

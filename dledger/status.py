@@ -78,6 +78,7 @@ class PeerStatus:
     phase: str | None
     match_index: int | None
     next_index: int | None
+    proven: bool | None  # False: it lost its data, and does not count until it has them again
     problem: str | None  # why there is no connection, or why the peer cannot catch up
     installing: InstallStatus | None = None  # the snapshot that it is being sent
 
@@ -90,6 +91,7 @@ class Status:
     node_id: str
     role: str
     ready: bool  # a leader that has applied an entry of its own term: it may serve
+    proven: bool  # False: its folder is new or lost something, so it neither votes nor counts yet
     term: int
     leader: str | None
     first_index: int

@@ -9,11 +9,12 @@ learner lacks no more than what the group would lose to an election anyway, and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 
 from dledger.change_errors import (
     LearnerBehind,
+    VoterInDoubt,
 )
 from dledger.core.configuration import Configuration
 from dledger.core.configuration_change import AddLearner, AddVoter, Change
@@ -113,12 +114,16 @@ def check_caught_up(
     after: Configuration,
     match_indexes: Mapping[str, int],
     last_index: int,
+    in_doubt: Collection[str] = (),
 ) -> None:
-    """Raise LearnerBehind if the change would let somebody vote who lacks more than a little.
+    """Raise LearnerBehind if the change would let somebody vote who lacks more than a little, and
+    VoterInDoubt if a voter is in doubt: without the others it might never be proven.
 
     For changes that nobody watched over with CatchUp. `match_indexes` is how far the log of each
     member agrees with the leader's, which ends at `last_index`; who is not in it has nothing.
     """
+    for member in sorted(after.voting_members.intersection(in_doubt)):
+        raise VoterInDoubt(member)
     for member in sorted(new_voters(before, after)):
         lag = last_index - match_indexes.get(member, BEFORE_FIRST_INDEX)
         if lag > NEARLY_NONE_ENTRIES:

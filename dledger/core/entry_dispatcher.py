@@ -118,6 +118,8 @@ class EntryDispatcher:
         "next_index",
         "peer",
         "phase",
+        "proven",
+        "regressed",
     )
 
     def __init__(
@@ -134,6 +136,8 @@ class EntryDispatcher:
         # The no-op that opens the term is already the last entry: begin right before it.
         self.next_index = view.last_index
         self.match_index = -1
+        self.proven = True  # as the peer says of itself: see Admission
+        self.regressed = False  # it seems to have lost what it had acknowledged
         self.last_answer_at = now
         self.commit_notice_at = now
         self._term = term
@@ -241,6 +245,7 @@ class EntryDispatcher:
     def receive(self, response: PushResponse, now: float) -> None:
         """Take one answer, however late or repeated."""
         self.last_answer_at = now
+        self.proven = response.proven
         if response.match > self._view.last_index:
             raise InvariantBroken(
                 f"{self.peer} acknowledges {response.match}, the log ends at "
@@ -265,6 +270,19 @@ class EntryDispatcher:
         """The connection is there again: probe at once."""
         self._change(PhaseEvent.LOST)
         self._probe_deadline = now
+
+    def start_over(self, now: float) -> None:
+        """The peer has lost its log, or a part of it: what it acknowledged says nothing now."""
+        self._change(PhaseEvent.LOST)
+        self.next_index = self._view.last_index
+        self.match_index = -1
+        self.proven = self.regressed = False
+        self._probe_deadline = now
+
+    def take_regression(self) -> bool:
+        """Whether the peer refused what it had acknowledged; True once for each refusal."""
+        regressed, self.regressed = self.regressed, False
+        return regressed
 
     def _accepted(self, response: PushResponse, now: float) -> None:
         answers_probe = response.phase is self.phase and response.index == self.next_index - 1
@@ -298,6 +316,7 @@ class EntryDispatcher:
                 self._change(PhaseEvent.BEHIND)
                 return
             if self.next_index == refused:
+                self.regressed = self.next_index == self.match_index + 1
                 return  # it refuses what it once acknowledged: ask again, but not at once
         self._probe_deadline = now
 

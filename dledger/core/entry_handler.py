@@ -208,6 +208,7 @@ class EntryHandler:
             match=min(self.verified, self._state.durable),
             verified=self.verified,
             last_index=self._view.last_index,
+            proven=self._state.proven,
         )
 
     def _refusal(self, push: PushRequest) -> PushResponse:

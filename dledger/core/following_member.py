@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dledger.core.electing_member import ElectingMember
 from dledger.core.freshness import Freshness
 from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import Role, RoleEvent
 from dledger.core.membership import Membership
+from dledger.core.proving_member import ProvingMember
 from dledger.core.replica_config import ReplicaConfig
 from dledger.core.snapshot_receiver import SnapshotReceiver
+from dledger.core.standing import Standing
 from dledger.errors import InvariantBroken
 from dledger.messages import (
+    FromLeader,
     Heartbeat,
     HeartbeatResponse,
     InstallSnapshot,
-    LeaderMessage,
+    Reminder,
     TimeoutNow,
 )
 
 
-class FollowingMember(ElectingMember):
+class FollowingMember(ProvingMember):
     """Takes what the leader of the present term says, and answers it."""
 
     def __init__(
@@ -33,8 +35,9 @@ class FollowingMember(ElectingMember):
         membership: Membership,
         random: Callable[[], float],
         now: float,
+        standing: Standing,
     ) -> None:
-        super().__init__(config, view, hard_state, membership, random, now)
+        super().__init__(config, view, hard_state, membership, random, now, standing)
         self.receiver = SnapshotReceiver(self.state, view, self.handler)
         self.freshness = Freshness(view)
 
@@ -43,7 +46,7 @@ class FollowingMember(ElectingMember):
         """The applied state includes all that was committed then: see Freshness."""
         return self.freshness.as_of(self.state.applied)
 
-    def _receive_from_leader(self, sender: str, message: LeaderMessage, now: float) -> None:
+    def _receive_from_leader(self, sender: str, message: FromLeader, now: float) -> None:
         state = self.state
         if message.term < state.term:
             # A deposed leader, or one that our higher term keeps out: let it know.
@@ -57,15 +60,17 @@ class FollowingMember(ElectingMember):
         elif state.leader != sender:
             raise InvariantBroken(f"{sender} and {state.leader} both lead term {state.term}")
         if isinstance(message, TimeoutNow):
-            if state.votes:
+            if state.votes and state.proven:
                 self._stand(RoleEvent.HANDED_OVER, now)
             return
         self.elector.heard_leader(now)
+        if isinstance(message, Reminder):
+            self._take_reminder(message, now)
+            return
         if isinstance(message, Heartbeat):
             self.handler.commit(message.committed)
             self.freshness.heard(message.committed, state.term, state.applied, now)
-            promised_ms = self.elector.promised_ms
-            self._promise(sender, HeartbeatResponse(state.term, message.round, promised_ms))
+            self._confirm_leader(sender, message.round)
             return
         if isinstance(message, InstallSnapshot):
             self.receiver.handle(message)

@@ -85,6 +85,7 @@ class Handover:
             return
         healthy = (
             serves
+            and preferred.proven
             and now - preferred.last_answer_at < self._config.election_timeout_s / 2
             and self._view.last_index - preferred.match_index <= NEARLY_CAUGHT_UP_ENTRIES
         )

@@ -79,7 +79,7 @@ class LeaderElector:
     @property
     def promised_ms(self) -> int:
         """What a heartbeat may be answered with: how long no other candidate gets a vote."""
-        return int(self.timeout_s * 1000) if self._promises else 0
+        return int(self.timeout_s * 1000) if self._promises and self._state.proven else 0
 
     def forget_leader(self) -> None:
         """Take the leader for lost, because something outside knows so: this member votes for
@@ -126,7 +126,8 @@ class LeaderElector:
     def pre_vote(self, request: VoteRequest, now: float) -> VoteResponse:
         """Would we vote for this candidate? Changes nothing here."""
         granted = (
-            request.term > self._state.term
+            (self._state.proven or self._state.sole_other is not None)
+            and request.term > self._state.term
             and self.log_is_current(request)
             and not self.follows_a_leader(now)
         )
@@ -137,7 +138,8 @@ class LeaderElector:
     def vote(self, candidate: str, request: VoteRequest, now: float) -> VoteResponse:
         """Vote in the present term, at most once, never for a log less complete than ours."""
         granted = (
-            request.term == self._state.term
+            (self._state.proven or self._state.sole_other == candidate)
+            and request.term == self._state.term
             and self._state.voted_for in (None, candidate)
             and self._state.leader is None
             and self.log_is_current(request)

@@ -60,8 +60,10 @@ def choose_target(
     if wanted is not None:
         if wanted not in dispatchers:
             raise TransferFailed(wanted, f"it is not one of the other voters {list(dispatchers)}")
+        if not dispatchers[wanted].proven:
+            raise TransferFailed(wanted, "it lost its data and has not caught up yet")
         return wanted
-    alive = [d for d in dispatchers.values() if now - d.last_answer_at < timeout_s]
+    alive = [d for d in dispatchers.values() if d.proven and now - d.last_answer_at < timeout_s]
     if not alive:
         raise TransferFailed(None, "no other voter answers")
     return max(alive, key=lambda d: (d.match_index, d.last_answer_at, d.peer)).peer

@@ -69,8 +69,10 @@ class MemberState:
         "durable",
         "leader",
         "membership",
+        "proven",
         "role",
         "self_id",
+        "sole_other",
         "term",
         "voted_for",
     )
@@ -90,6 +92,8 @@ class MemberState:
         self.applied = -1
         self.decided: list[ChangeOutcome] = []
         membership.committed_to(self.committed)
+        self.proven = True  # else it neither votes nor counts: see Admission
+        self.sole_other: str | None = None  # whom it votes for all the same
 
     @property
     def hard_state(self) -> HardState:
@@ -132,7 +136,8 @@ class MemberState:
         if index <= self.committed:
             return False
         self.committed = index
-        self.decided += self.membership.committed_to(index)
+        if self.membership.uncommitted:
+            self.decided += self.membership.committed_to(index)
         return True
 
     def apply(self, index: int) -> None:

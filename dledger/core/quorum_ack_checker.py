@@ -35,6 +35,10 @@ class QuorumAckChecker:
         self._acked[member] = index
         return True
 
+    def forget(self, member: str) -> None:
+        """`member` may have lost what it acknowledged: it counts again when it says so again."""
+        self._acked.pop(member, None)
+
     def committed(self, view: LedgerView) -> int | None:
         """The highest index this tally commits, or None if it commits nothing."""
         index = self._quorum.committed_index(self._acked)

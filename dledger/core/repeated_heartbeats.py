@@ -29,7 +29,7 @@ def beat_again(replica: Replica, now: float) -> Heartbeat | None:
         or reads.waits
         or replica.lease is not None
         or replica.handover.transfer is not None
-        or not state.votes
+        or replica.followers.changing
         or not state.committed == state.durable == last_index
         or now < replica.heartbeat_at
     ):
@@ -61,6 +61,7 @@ def hear_again(
         state.leader != sender
         or state.term != beat.term
         or state.role is not Role.FOLLOWER
+        or not state.proven
         or state.committed < beat.committed
     ):
         return None

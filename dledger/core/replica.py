@@ -37,19 +37,22 @@ from dledger.core.quorum_ack_checker import QuorumAckChecker
 from dledger.core.read_index import ReadIndex
 from dledger.core.replica_config import ReplicaConfig
 from dledger.core.snapshot_offer import NO_SNAPSHOTS, SnapshotSource
+from dledger.core.standing import Standing
 from dledger.core.turn_output import Messages, Outgoing, Writes
 from dledger.errors import InvariantBroken, LeadershipMoving, NotLeader
 from dledger.messages import (
-    FollowerMessage,
+    Answer,
+    FromLeader,
     Heartbeat,
     HeartbeatResponse,
+    Inquiry,
+    InquiryAnswer,
     InstallSnapshotResponse,
-    LeaderMessage,
     Message,
-    PushResponse,
     ReadRequest,
     ReadResponse,
     TimeoutNow,
+    ToLeader,
     VoteRequest,
     VoteResponse,
 )
@@ -57,9 +60,7 @@ from dledger.messages import (
 __all__ = ["Messages", "Outgoing", "Replica", "ReplicaConfig", "Writes"]
 
 
-# What counts only from members; requests are taken from anybody, for whoever asks may know of a
-# newer configuration than this member does.
-_ANSWERS = (VoteResponse, PushResponse, HeartbeatResponse, InstallSnapshotResponse)
+NEVER = float("-inf")
 
 
 class Replica(FollowingMember):
@@ -79,9 +80,10 @@ class Replica(FollowingMember):
         now: float,
         membership: Membership | None = None,
         snapshots: SnapshotSource = NO_SNAPSHOTS,
+        standing: Standing = Standing.PROVEN,
     ) -> None:
         membership = membership or Membership(config.began_with)
-        super().__init__(config, view, hard_state, membership, random, now)
+        super().__init__(config, view, hard_state, membership, random, now, standing)
         self.followers = Followers(self.state, view, batches, config.election_timeout_s, snapshots)
         self.dispatchers = self.followers.dispatchers
         self.acks: QuorumAckChecker | None = None
@@ -89,16 +91,19 @@ class Replica(FollowingMember):
         self._reads = MemberReads(config, random)
         self.heartbeat_at = now
         self._configuration = membership.index  # what a leader goes by
+        self._heard_at = NEVER  # when a leader was last heard by a quorum, as of the last look
 
     # --- inputs -------------------------------------------------------------------------------
 
     def receive(self, sender: str, message: Message, now: float) -> None:
-        """Take one message: a request of anybody, an answer of a member."""
+        """Take one message: a request of anybody (for whoever asks may know of a newer
+        configuration than this member does), an answer of a member.
+        """
         if sender == self.state.self_id:
             return
         if (
             sender not in self.state.membership.members
-            and isinstance(message, _ANSWERS)
+            and isinstance(message, Answer)
             # Who was removed may still show that it learns so, and no more.
             and (message.term != self.state.term or sender not in self.dispatchers)
         ):
@@ -106,14 +111,19 @@ class Replica(FollowingMember):
         if isinstance(message, VoteRequest):
             self._receive_vote_request(sender, message, now)
             return
+        if isinstance(message, Inquiry):
+            self._receive_inquiry(sender, message, now)
+            return
         if message.term > self.state.term and not self._is_granted_pre_vote(message):
             self._follow_term(message.term, now)
-        if isinstance(message, LeaderMessage):
+        if isinstance(message, FromLeader):
             self._receive_from_leader(sender, message, now)
         elif isinstance(message, VoteResponse):
             self._receive_vote_response(sender, message, now)
         elif isinstance(message, ReadResponse):
             self._reads.answered(message, self.state.applied)
+        elif isinstance(message, InquiryAnswer):
+            self.admission.answered(sender, message)
         elif message.term == self.state.term and self.state.role is Role.LEADER:
             self._receive_as_leader(sender, message, now)
 
@@ -121,10 +131,11 @@ class Replica(FollowingMember):
         """Let time pass: elections, heartbeats, the check that a quorum still answers."""
         self.handover.observe(now)
         self._reads.expire(now)
+        self.admission.tick(self._durable_promise, now)
         if self.state.role is Role.LEADER:
             self._tick_leader(now)
         elif now >= self.elector.deadline:
-            if not self.state.votes or self.handover.disk_stalled(now):
+            if not (self.state.votes and self.state.proven) or self.handover.disk_stalled(now):
                 # It may not lead, or it could keep neither a vote nor an entry.
                 self.elector.postpone(now)
             else:
@@ -167,7 +178,10 @@ class Replica(FollowingMember):
             problem = f"{size} bytes, and a segment has room for {self.config.max_change_bytes}"
             raise ConfigurationInvalid(problem)
         known = {peer: d.match_index for peer, d in self.dispatchers.items()}
-        check_caught_up(membership.configuration, entry.configuration, known, self.view.last_index)
+        in_doubt = [peer for peer, d in self.dispatchers.items() if not d.proven]
+        check_caught_up(
+            membership.configuration, entry.configuration, known, self.view.last_index, in_doubt
+        )
         return self._append_change(entry)
 
     def propose_leave(self) -> int:
@@ -215,6 +229,7 @@ class Replica(FollowingMember):
 
     def reachable(self, peer: str, now: float) -> None:
         """There is a connection to `peer` again."""
+        self.admission.reachable(now)
         if (dispatcher := self.dispatchers.get(peer)) is not None:
             dispatcher.reachable(now)
 
@@ -249,14 +264,18 @@ class Replica(FollowingMember):
             self._outgoing += [Outgoing(peer, p) for p in dispatcher.pump_snapshot(now)]
         if (successor := self.handover.tell(self.followers.voters, now)) is not None:
             self._send_timeout_now(successor)
+        self._ask_what_was_forgotten(now)
         outgoing, self._outgoing = self._outgoing, []
+        if not state.decided:
+            return Messages(outgoing, *reads.take_outcomes())
         decided, state.decided = state.decided, []
         return Messages(outgoing, *reads.take_outcomes(), decided)
 
     def next_deadline(self) -> float:
         """When `tick` must be called at the latest."""
         if self.state.role is not Role.LEADER:
-            return min(self.elector.deadline, self._reads.next_deadline)
+            waits = (self.elector.deadline, self._reads.next_deadline)
+            return min(*waits, self.admission.next_deadline)
         deadlines = [self.heartbeat_at, self._reads.next_deadline]
         deadlines += (d.next_deadline(self.state.committed) for d in self.dispatchers.values())
         return min(deadlines)
@@ -297,6 +316,7 @@ class Replica(FollowingMember):
         self.handler.writes.append(NoopEntry(index, state.term))
         state.membership.elected(index)
         self._configuration = state.membership.index
+        self._heard_at = NEVER
         self.acks = QuorumAckChecker(state.membership.quorum, state.term)
         self._reads.lead(state)
         self.followers.follow(now)
@@ -304,6 +324,7 @@ class Replica(FollowingMember):
 
     def _leave_office(self, now: float) -> None:
         self._reads.leave_office()
+        self.admission.leave_office()
         self.handover.give_up("the leader stepped down")
         self.state.leader = None
         self.followers.clear()
@@ -312,7 +333,7 @@ class Replica(FollowingMember):
 
     # --- leading ------------------------------------------------------------------------------
 
-    def _receive_as_leader(self, sender: str, message: FollowerMessage, now: float) -> None:
+    def _receive_as_leader(self, sender: str, message: ToLeader, now: float) -> None:
         if (dispatcher := self.dispatchers.get(sender)) is None:
             return  # it is no member yet, or no more
         if isinstance(message, ReadRequest):
@@ -328,7 +349,9 @@ class Replica(FollowingMember):
             dispatcher.receive_install(message, now)
             return
         dispatcher.receive(message, now)
-        self._acknowledge(sender, message.match, now)
+        if message.proven:
+            self._acknowledge(sender, message.match, now)
+        self._remind(dispatcher)
 
     def _acknowledge(self, member: str, index: int, now: float) -> None:
         if self.acks is not None and self.acks.acknowledge(member, index):
@@ -347,6 +370,7 @@ class Replica(FollowingMember):
         """Another configuration is in force, from the next thing that is counted on."""
         membership = self.state.membership
         self._configuration = membership.index
+        self._heard_at = NEVER
         acks.follow(membership.quorum, membership.members)
         self._reads.follow(membership)
         self.followers.follow(now)
@@ -380,30 +404,37 @@ class Replica(FollowingMember):
 
     def _tick_leader(self, now: float) -> None:
         voters = self.followers.voters
-        answers = {peer: dispatcher.last_answer_at for peer, dispatcher in voters.items()}
-        heard_at = self.elector.quorum_heard_at(answers, now)
-        if now - heard_at >= self.config.election_timeout_s:
-            self._change_role(RoleEvent.QUORUM_LOST, now)
-            return
+        timeout_s = self.config.election_timeout_s
+        # Answers only get newer, so this is looked up no more often than somebody needs it.
+        if now >= self._heartbeat_at or now - self._heard_at >= timeout_s:
+            answers = {peer: dispatcher.last_answer_at for peer, dispatcher in voters.items()}
+            self._heard_at = self.elector.quorum_heard_at(answers, now)
+            if now - self._heard_at >= timeout_s:
+                self._change_role(RoleEvent.QUORUM_LOST, now)
+                return
         if self.handover.disk_stalled(now) and voters:
             # Nothing becomes durable here any more: let the best of the others lead at once.
             if (successor := self.handover.successor(voters, now)) is not None:
                 self._send_timeout_now(successor)
             self._change_role(RoleEvent.DISK_STALLED, now)
             return
-        if self.reads is not None:
-            self._leave_if_removed(self.reads, now)
-        if self.state.role is not Role.LEADER:
-            return
+        if self.followers.changing:
+            self._tick_change(now)
+            if self.state.role is not Role.LEADER:
+                return
         self.handover.tick(voters, self.commits_in_own_term, now)
-        self.followers.observe(now)
-        membership, committed = self.state.membership, self.state.committed
-        if membership.leave_due(committed):
-            self._append_change(membership.propose_leave(committed))
         if now >= self.heartbeat_at:
             state = self.state
-            self.freshness.heard(state.committed, state.term, state.applied, heard_at)
+            self.freshness.heard(state.committed, state.term, state.applied, self._heard_at)
             self._broadcast_heartbeat(now)
+
+    def _tick_change(self, now: float) -> None:
+        if self.reads is not None:
+            self._leave_if_removed(self.reads, now)
+        self.followers.observe(now)
+        membership, committed = self.state.membership, self.state.committed
+        if self.state.role is Role.LEADER and membership.leave_due(committed):
+            self._append_change(membership.propose_leave(committed))
 
     def _broadcast_heartbeat(self, now: float) -> int:
         """Send one to everybody; the number of the round."""

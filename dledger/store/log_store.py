@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import LedgerView, TermRun
 from dledger.core.snapshot_offer import LogBegin
+from dledger.core.standing import Standing
 from dledger.entry import Body, Entry, Header
 from dledger.store.batch import BatchFacts
 
@@ -83,6 +84,15 @@ class LogStore(Protocol):
         ...
 
     @property
+    def standing(self) -> Standing:
+        """Whether the store is known to hold all that was promised from it."""
+        ...
+
+    def set_standing(self, standing: Standing) -> None:
+        """Record that; durable when it returns."""
+        ...
+
+    @property
     def configuration_indexes(self) -> list[int]:
         """Entries of magic 3, ascending: the last one before what an open walks through, and all
         behind it. Each names the one it was made for, which may lie before them.
@@ -120,12 +130,17 @@ class LogStore(Protocol):
     def read(self, first: int, last: int, max_bytes: int) -> bytes:
         """Whole adjacent entries from `first`, not beyond `last`, of one segment.
 
-        At least one entry, then as many as fit into `max_bytes`.
+        At least one entry, then as many as fit into `max_bytes`. LogCorrupt, and terminal, if the
+        disk gives back something else than was written.
         """
         ...
 
     def read_run(self, first: int, last: int, max_bytes: int) -> tuple[int, bytes]:
         """What `read` reads, and the index of the last entry in it."""
+        ...
+
+    def read_unchecked(self, first: int, last: int, max_bytes: int) -> tuple[int, bytes]:
+        """As `read_run`, without a look at the sums."""
         ...
 
     def read_bytes(self, pos: int, size: int) -> bytes:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import LedgerView, TermRun
 from dledger.core.snapshot_offer import LogBegin
+from dledger.core.standing import Standing
 from dledger.entry import BLANK_BYTES, Body, Header, Magic, decode_header
 from dledger.errors import InvariantBroken, OutsideLog
 from dledger.store.batch import BatchFacts
@@ -46,6 +47,7 @@ class MemoryStore:
     def __init__(self, config: StoreConfig | None = None) -> None:
         self._config = config or StoreConfig()
         self.hard_state = HardState()
+        self.standing = Standing.PROVEN
         self.epoch = 0
         self._view = LedgerView()
         self._units: list[IndexUnit] = []
@@ -57,6 +59,10 @@ class MemoryStore:
         self._committed = -1
         self._work: MemorySyncWork | None = None
         self._closed = False
+
+    def set_standing(self, standing: Standing) -> None:
+        """Note whether the store holds all that was promised from it."""
+        self.standing = standing
 
     @property
     def first_index(self) -> int:
@@ -175,6 +181,10 @@ class MemoryStore:
     def read(self, first: int, last: int, max_bytes: int) -> bytes:
         """Whole adjacent entries of one segment; at least one, then what fits `max_bytes`."""
         return self.read_run(first, last, max_bytes)[1]
+
+    def read_unchecked(self, first: int, last: int, max_bytes: int) -> tuple[int, bytes]:
+        """As `read_run`: memory does not rot."""
+        return self.read_run(first, last, max_bytes)
 
     def read_run(self, first: int, last: int, max_bytes: int) -> tuple[int, bytes]:
         """What `read` reads, and the index of the last entry in it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+from dledger.core.standing import Standing
 from dledger.entry import BEFORE_FIRST_INDEX, BLANK_BYTES, HEADER_BYTES
 from dledger.errors import DataFolderMismatch, DiskFailed, HardStateLost, HardStateOutdated
 from dledger.store.disk import Disk, DiskLock
@@ -28,6 +29,7 @@ from dledger.store.recovery import Recovered, Recovery
 from dledger.store.segment import SegmentFiles
 from dledger.store.segment_store import SegmentStore
 from dledger.store.spare_segments import SpareSegments
+from dledger.store.standing_file import StandingFile
 from dledger.store.store_config import StoreConfig
 from dledger.store.store_files import StoreFiles
 from dledger.store.walk import ALL_UNCHECKED
@@ -75,11 +77,14 @@ def _open_locked(
     lock: DiskLock,
 ) -> SegmentStore:
     opened = HardStateFile.open(disk, path)
+    standing = StandingFile(disk, path)
     data_found = find_files(disk, f"{path}/{DATA}")
     index_found = find_files(disk, f"{path}/{INDEX}")
     if opened is None:
         hard_state_file = None
         record = _first_record(disk, path, config, identity, data_found, index_found)
+        if not data_found.sizes and not record.term and standing.standing is Standing.PROVEN:
+            standing.set(Standing.FRESH)  # before the record: an empty folder is never believed
     else:
         hard_state_file, record = opened
         undo.callback(hard_state_file.close)
@@ -106,7 +111,7 @@ def _open_locked(
     spares.open()
     data.use_spares(spares)
     return SegmentStore(
-        StoreFiles(disk, data, index, hard_state_file, spares, lock),
+        StoreFiles(disk, data, index, hard_state_file, standing, spares, lock),
         complete,
         recovered,
         min(config.max_body_bytes, record.segment_bytes - HEADER_BYTES - BLANK_BYTES),

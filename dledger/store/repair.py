@@ -4,14 +4,17 @@ The files of all members hold the same bytes wherever their histories are equal,
 chain sum says that everything before it is equal. So a broken stretch is replaced by the bytes at
 the same place in another member's files, if they follow, by their sums, what is intact before and
 lead to what is intact behind. Damage that reaches the log's end has nothing intact behind it: then
-the log is continued with all that the other one has, and the caller is told.
+the log is continued with all that the other one has, and the caller is told. Such a folder is
+marked before it is written to: its member does not vote or count until it is proven.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import NamedTuple
 
+from dledger.core.standing import Standing
 from dledger.errors import ConfigInvalid, DiskFailed, RepairFailed
 from dledger.store.disk import Disk, OsDisk
 from dledger.store.folder import DATA, INDEX, LOCK, find_files, open_data, open_index
@@ -19,6 +22,7 @@ from dledger.store.index_unit import UNIT, UNIT_BYTES
 from dledger.store.recovery import intact_behind
 from dledger.store.scan import StoreScan, scan_folder
 from dledger.store.segment import SegmentFiles, file_name
+from dledger.store.standing_file import StandingFile
 from dledger.store.walk import WINDOW_BYTES, LogWalker, RawHeader, Stop
 
 # Read first at each step: a long stretch of damage is mended in many small steps.
@@ -105,7 +109,9 @@ def _mend(
     found = find_files(disk, index_folder)
     index = open_index(disk, index_folder, found.segment_bytes or UNIT_BYTES, found)
     stack.callback(index.close)
-    repair = _Repair(data, source, index, max(broken.committed, copy.committed))
+    standing = StandingFile(disk, broken.folder)
+    committed = max(broken.committed, copy.committed)
+    repair = _Repair(data, source, index, committed, lambda: standing.set(Standing.LOST))
     repair.run(broken.walker(check_sums=True), broken.log_begin())
     data.sync_dirty()
     index.sync_dirty()
@@ -132,13 +138,19 @@ class _Repair:
     """One walk through the broken log."""
 
     def __init__(
-        self, data: SegmentFiles, source: SegmentFiles, index: SegmentFiles, committed: int
+        self,
+        data: SegmentFiles,
+        source: SegmentFiles,
+        index: SegmentFiles,
+        committed: int,
+        doubt: Callable[[], None],
     ) -> None:
         self.repaired: list[Repaired] = []
         self._data = data
         self._source = source
         self._index = index
         self._committed = committed
+        self._doubt = doubt
 
     def run(self, walker: LogWalker, pos: int) -> None:
         """Walk to the log's end from `pos`, mending on the way."""
@@ -164,6 +176,8 @@ class _Repair:
             if not found.leads_back and intact_behind(data, pos, first, ours.term):
                 problem = "the other log does not lead to the intact entries behind the damage"
                 raise RepairFailed(data.path(pos), first, problem)
+            if not found.leads_back:
+                self._doubt()
             self._copy(pos, found.end)
             path, offset = data.path(pos), pos % data.segment_bytes
             size, last = found.end - pos, found.next_index - 1

@@ -12,8 +12,8 @@ from typing import NoReturn
 from dledger.core.ledger_view import LedgerView, TermRun
 from dledger.core.snapshot_offer import LogBegin
 from dledger.entry import BEFORE_FIRST_INDEX, BLANK_BYTES, HEADER_BYTES, Body, Header, decode_header
-from dledger.errors import DiskFailed, Fatal, InvariantBroken, LogCorrupt, OutsideLog
-from dledger.store.batch import BatchFacts
+from dledger.errors import BatchInvalid, DiskFailed, Fatal, InvariantBroken, LogCorrupt, OutsideLog
+from dledger.store.batch import BatchFacts, check_run
 from dledger.store.index_file import read_unit
 from dledger.store.index_unit import UNIT_BYTES, IndexUnit, magics
 from dledger.store.log_store import Written
@@ -49,6 +49,9 @@ class SegmentLog:
         self._configurations = list(recovered.configuration_indexes)
         self._epoch = 0
         self._committed = BEFORE_FIRST_INDEX
+        self._unchecked_through = BEFORE_FIRST_INDEX
+        # The last entry that was read back, and its chain: what is read next rests on it.
+        self._checked = (BEFORE_FIRST_INDEX, 0)
         self._failure: Fatal | None = None
         self._closed = False
 
@@ -245,6 +248,7 @@ class SegmentLog:
         with self._disk_work("truncate"):
             self._data.cut_at(end_pos, self._end_pos)
             self._truncate_index(index)
+        self._checked = (BEFORE_FIRST_INDEX, 0)
         self._view.truncate_after(index)
         self._end_pos = end_pos
         self._last_chain = chain
@@ -382,13 +386,36 @@ class SegmentLog:
     def read(self, first: int, last: int, max_bytes: int) -> bytes:
         """Whole adjacent entries from `first`, not beyond `last`, of one segment.
 
-        At least one entry, then as many as fit into `max_bytes`. The bytes are as the disk gives
-        them: whoever takes them from another node checks their sums.
+        At least one entry, then as many as fit into `max_bytes`. Every sum is checked: what the
+        disk gives back is neither applied, nor sent, nor handed out unless it is what was written.
+
+        Raises:
+            OutsideLog: there is no entry `first`.
+            LogCorrupt: terminal: the disk gave back something else.
+            DiskFailed: terminal.
         """
         return self.read_run(first, last, max_bytes)[1]
 
     def read_run(self, first: int, last: int, max_bytes: int) -> tuple[int, bytes]:
         """What `read` reads, and the index of the last entry in it."""
+        last, raw = self.read_unchecked(first, last, max_bytes)
+        before, chain = self._checked
+        if before != first - 1:
+            chain = self.chain_at(first - 1)
+        unknown = not chain and first == self.first_index > 0
+        try:
+            self._checked = (
+                last,
+                check_run(raw, first, None if unknown else chain, self._unchecked_through),
+            )
+        except BatchInvalid as error:
+            pos = self._unit(first).pos
+            offset = pos % self._data.segment_bytes
+            self._fail(LogCorrupt(self._data.path(pos), offset, f"read back: {error.problem}"))
+        return last, raw
+
+    def read_unchecked(self, first: int, last: int, max_bytes: int) -> tuple[int, bytes]:
+        """As `read_run`, but the bytes are as the disk gives them: for who checks them itself."""
         self._check_usable()
         unit = self._unit(first)
         last = min(last, self.last_index)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dledger.core.hard_state import HardState
 from dledger.core.snapshot_offer import LogBegin
+from dledger.core.standing import Standing
 from dledger.entry import BEFORE_FIRST_INDEX
 from dledger.errors import DiskFailed, InvariantBroken
 from dledger.store.discarded_files import DiscardedFiles
@@ -39,6 +40,7 @@ class SegmentStore(SegmentLog):
         self.recovered = recovered
         self._record = record  # the last one that is durable
         self._committed = record.committed
+        self._unchecked_through = record.unchecked_through
         self._synced_index = recovered.last_index
         self._index_synced_through = recovered.last_index
         self._record_wanted = False
@@ -50,6 +52,17 @@ class SegmentStore(SegmentLog):
         """The hard state that is durable now."""
         self._settle()
         return self._record.hard_state
+
+    @property
+    def standing(self) -> Standing:
+        """Whether the folder is known to hold all that was promised from it."""
+        return self._files.standing.standing
+
+    def set_standing(self, standing: Standing) -> None:
+        """Record that; durable when it returns. Raises DiskFailed."""
+        self._check_usable()
+        with self._disk_work("mark"):
+            self._files.standing.set(standing)
 
     @property
     def unchecked_through(self) -> int:

@@ -8,6 +8,7 @@ from dledger.store.disk import Disk, DiskLock
 from dledger.store.hard_state_file import HardStateFile
 from dledger.store.segment import SegmentFiles
 from dledger.store.spare_segments import SpareSegments
+from dledger.store.standing_file import StandingFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,7 @@ class StoreFiles:
     data: SegmentFiles
     index: SegmentFiles
     hard_state: HardStateFile
+    standing: StandingFile
     spares: SpareSegments
     lock: DiskLock
 

@@ -12,16 +12,18 @@ import trio
 
 import dledger
 from dledger.collector import collect_seldom
-from jepsen_like.bench.workload import Measured, Workload, measured
+from jepsen_like.bench.workload import APPEND, SUBMIT, Measured, Workload, measured
+
+GROUP = "bench"
 
 
 async def run_member(node_id: str, peers: dict[str, str], folder: Path, workload: Workload) -> None:
     """Serve until standard input ends; print what was measured, if this member leads."""
-    config = dledger.NodeConfig(group="bench", node_id=node_id, peers=peers, data_dir=folder)
+    config = dledger.NodeConfig(group=GROUP, node_id=node_id, peers=peers, data_dir=folder)
     async with dledger.open_node(config, dledger.LogOnly()) as node:
         async for change in node.role_changes():
             if change.ready:
-                result = await _load(node, workload)
+                result = await Load(node, workload).run()
                 print(json.dumps(asdict(result)), flush=True)
                 return
             if change.leader not in (None, node_id):
@@ -29,34 +31,69 @@ async def run_member(node_id: str, peers: dict[str, str], folder: Path, workload
                 return
 
 
-async def _load(node: dledger.Node, workload: Workload) -> Measured:
-    body = bytes(workload.body_bytes)
-    latencies: list[float] = []
+class Load:
+    """Keeps so many entries in flight at a leader, in its own process."""
 
-    async def one_at_a_time() -> None:
+    def __init__(self, node: dledger.Node, workload: Workload) -> None:
+        self._node = node
+        self._workload = workload
+        self._latencies_s: list[float] = []
+        self._failed = 0
+
+    async def run(self) -> Measured:
+        """Warm up, measure, stop."""
+        work = self._workload
+        async with trio.open_nursery() as nursery:
+            for _ in range(max(1, work.in_flight // work.batch)):
+                if work.call == SUBMIT:
+                    self._submit()
+                else:
+                    call = self._append if work.call == APPEND else self._append_many
+                    nursery.start_soon(call)
+            await trio.sleep(work.warm_up_s)
+            self._latencies_s.clear()
+            self._failed = 0
+            started = time.perf_counter()
+            await trio.sleep(work.seconds)
+            elapsed = time.perf_counter() - started
+            result = measured(list(self._latencies_s), work.batch, elapsed)
+            failed = self._failed
+            nursery.cancel_scope.cancel()
+        return Measured(result.entries_per_s, result.median_ms, result.p99_ms, failed)
+
+    async def _append(self) -> None:
+        body = bytes(self._workload.body_bytes)
         while True:
             started = time.perf_counter()
-            await node.append(body)
-            latencies.append(time.perf_counter() - started)
+            await self._node.append(body)
+            self._latencies_s.append(time.perf_counter() - started)
 
-    async def in_batches() -> None:
-        bodies = [body] * workload.batch
+    async def _append_many(self) -> None:
+        bodies = [bytes(self._workload.body_bytes)] * self._workload.batch
         while True:
             started = time.perf_counter()
-            await node.append_many(bodies)
-            latencies.append(time.perf_counter() - started)
+            await self._node.append_many(bodies)
+            self._latencies_s.append(time.perf_counter() - started)
 
-    async with trio.open_nursery() as nursery:
-        for _ in range(max(1, workload.in_flight // workload.batch)):
-            nursery.start_soon(one_at_a_time if workload.batch == 1 else in_batches)
-        await trio.sleep(workload.warm_up_s)
-        latencies.clear()
+    def _submit(self) -> None:
+        """Hand in one entry now, and the next each time one is acknowledged."""
+        bodies = [bytes(self._workload.body_bytes)]
         started = time.perf_counter()
-        await trio.sleep(workload.seconds)
-        elapsed = time.perf_counter() - started
-        result = measured(list(latencies), workload.batch, elapsed)
-        nursery.cancel_scope.cancel()
-    return result
+
+        def done(outcome: list[dledger.Appended] | dledger.DLedgerError) -> None:
+            nonlocal started
+            if isinstance(outcome, dledger.DLedgerError):
+                self._failed += 1  # the load is one less from here on: the run shows it
+                return
+            now = time.perf_counter()
+            self._latencies_s.append(now - started)
+            started = now
+            try:
+                self._node.submit(bodies, done)
+            except dledger.DLedgerError:
+                self._failed += 1
+
+        self._node.submit(bodies, done)
 
 
 if __name__ == "__main__":

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from typing import Any
+
+# How ours is called. Peers have one way to append, and are given one entry a call.
+APPEND, SUBMIT, APPEND_MANY = "append", "submit", "append_many"
+MANY = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
     """Appends of one size, so many at a time, for so long."""
 
-    name: str
     in_flight: int  # entries that wait for their acknowledgement at any moment
-    batch: int  # entries handed in with one call
     body_bytes: int = 256
+    call: str = APPEND
+    batch: int = 1  # entries handed in with one call
     warm_up_s: float = 2.0
     seconds: float = 5.0
 
@@ -29,11 +34,27 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What came out."""
+    """What came out of one run. `failed` counts appends that were refused or not answered."""
 
     entries_per_s: float
     median_ms: float
     p99_ms: float
+    failed: int = 0
+
+    @classmethod
+    def from_line(cls, line: str) -> Measured | None:
+        """What a member printed, None if this line is none of ours.
+
+        Raises ValueError when nothing was acknowledged in the measured time.
+        """
+        if not line.startswith("{"):
+            return None
+        found: dict[str, Any] = json.loads(line)
+        if "entries_per_s" not in found:
+            return None
+        if "median_ms" not in found or not found["entries_per_s"]:
+            raise ValueError(f"nothing was acknowledged, {found.get('failed', 0)} appends failed")
+        return cls(**found)
 
 
 def measured(latencies_s: list[float], batch: int, seconds: float) -> Measured:

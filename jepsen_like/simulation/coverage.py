@@ -23,6 +23,7 @@ EXPECTED = (
     "logs begun anew",
     "logs cut at the beginning",
     "lost messages",
+    "members proven after a loss",
     "members told to stand",
     "one-way cuts",
     "partitions",
@@ -47,6 +48,7 @@ EXPECTED = (
     "transfers",
     "truncations",
     "unknown appends",
+    "wiped disks",
 )
 
 

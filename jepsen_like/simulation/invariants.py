@@ -36,6 +36,7 @@ class Witness:
         "applied",
         "chains",
         "committed",
+        "lost_chains",
         "name",
         "released_term",
         "restart",
@@ -62,6 +63,9 @@ class Witness:
         self.committed = -1
         self.applied = -1
         self.told = -1  # of which entry a snapshot is that its log has not reached yet
+        # What its disk had when it was wiped: counts for what it had acknowledged, until it has
+        # proven that it holds it again.
+        self.lost_chains: list[int] = []
 
 
 class Invariants:
@@ -77,6 +81,8 @@ class Invariants:
         self._entries: dict[tuple[int, int], int] = {}  # (term, index) -> chain sum
         self._leases: dict[str, tuple[int, float]] = {}  # term, and until when in true time
         self._now_s = 0.0
+        self.in_doubt: set[str] = set()  # whoever has not proven that its folder is complete
+        self._proven: set[str] = set()
 
     # --- what leaves a node ---------------------------------------------------------------------
 
@@ -287,6 +293,43 @@ class Invariants:
         witness.committed = witness.applied = -1
         witness.told = told
 
+    def wiped(self, name: str) -> None:
+        """The disk of a node is empty: it knows nothing of what it promised. Others do."""
+        witness = self.witnesses[name]
+        self.in_doubt.add(name)
+        witness.lost_chains = witness.chains[: witness.synced_index + 1]
+        witness.chains = []
+        witness.synced_index = witness.committed = witness.applied = witness.told = -1
+        witness.restart = None
+        witness.synced_promise = HardState()
+        witness.released_term = witness.term = 0
+        witness.role = Role.FOLLOWER
+
+    def _check_standing(self, witness: Witness, replica: Replica) -> None:
+        """A member that lost its disk is proven only with all that was committed on it."""
+        if not replica.state.proven:
+            self.in_doubt.add(witness.name)
+            return
+        self.in_doubt.discard(witness.name)
+        lost, witness.lost_chains = witness.lost_chains, []
+        if not lost:
+            return
+        self._proven.add(witness.name)
+        held = min(len(lost), len(self.committed)) - 1
+        while held >= 0 and lost[held] != self.committed[held]:
+            held -= 1
+        if held > witness.synced_index or (held >= 0 and witness.chains[held] != lost[held]):
+            raise InvariantViolated(
+                "proven members hold what they held",
+                f"{witness.name} is proven up to {witness.synced_index}, it had {held}",
+            )
+
+    def take_proven(self, name: str) -> bool:
+        """Whether a node that had lost its disk was proven since."""
+        proven = name in self._proven
+        self._proven.discard(name)
+        return proven
+
     # --- a turn of a node -------------------------------------------------------------------------
 
     def after_turn(self, name: str, replica: Replica) -> None:
@@ -333,6 +376,7 @@ class Invariants:
                 "committed configurations are in force",
                 f"{name} goes by configuration {state.membership.index}, not by {in_force}",
             )
+        self._check_standing(witness, replica)
 
     def lease(self, name: str, term: int, until_s: float, now_s: float) -> None:
         """`name` would serve reads by its lease until `until_s` (minus infinity: it has none)."""
@@ -414,7 +458,7 @@ class Invariants:
             return [
                 other.name
                 for other in self.witnesses.values()
-                if other.synced_index >= at and other.chains[at] == witness.chains[at]
+                if self._holds(other, at, witness.chains[at])
             ]
 
         if not self.groups.decides(witness.chains, before, index, holders):
@@ -422,6 +466,14 @@ class Invariants:
                 "committed is durable on a quorum",
                 f"{witness.name} commits {index}, which is on the disks of {holders(index)}",
             )
+
+    def _holds(self, witness: Witness, index: int, chain: int) -> bool:
+        """Whether a node counts as having an entry: on its disk, or on the one it had when it
+        acknowledged it. What a member in doubt has does not count.
+        """
+        if witness.name not in self.in_doubt:
+            return witness.synced_index >= index and witness.chains[index] == chain
+        return witness.lost_chains[index : index + 1] == [chain]
 
     def applied(self, name: str, first: int, sums: Sequence[int]) -> None:
         """A node applied entries from `first` on: the machine's sum after each."""

@@ -210,6 +210,8 @@ class NodeProcess:
             self._carry_out(write)
         if hard_state is not None:
             self._hard_state_due = hard_state
+        if (standing := self.replica.admission.standing) is not self.store.standing:
+            self.store.set_standing(standing)
 
     def _carry_out(self, write: Write) -> None:
         invariants = self._around.invariants

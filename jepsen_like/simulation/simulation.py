@@ -22,6 +22,7 @@ from jepsen_like.simulation.swarm import Swarm
 from jepsen_like.simulation.trace import Trace
 from jepsen_like.simulation.virtual_network import VirtualNetwork
 from jepsen_like.simulation.virtual_node import VirtualNode
+from jepsen_like.simulation.wipes import Wipes
 from jepsen_like.simulation.workload import Workload
 from jepsen_like.simulation.written_log import READ_BYTES
 
@@ -57,6 +58,7 @@ class Simulation:
         self._around = Surroundings(
             swarm, loop, network, Invariants(names, began_with), History(), self.coverage, trace
         )
+        self._around.invariants.in_doubt.update(names)  # all begin with an empty folder
         # A spare knows nobody until it is added.
         self._nodes = [
             VirtualNode(
@@ -70,6 +72,7 @@ class Simulation:
         self._session_workload = SessionWorkload(self._nodes, self._around)
         self._churn = Churn(self._nodes, self._around)
         self._faults = Faults(self._nodes, self._around, swarm.fault_seconds)
+        self._wipes = Wipes(self._nodes, self._around, swarm.fault_seconds)
         self._loop = loop
         self._swarm = swarm
 
@@ -87,6 +90,7 @@ class Simulation:
             self._session_workload.start()
             self._churn.start()
             self._faults.start()
+            self._wipes.start()
             self._loop.run_until(self._swarm.fault_seconds)
             self._heal()
             self._converge()
@@ -163,7 +167,12 @@ class Simulation:
         processes = [node.process for node in members if node.process is not None]
         ends = {process.store.last_index for process in processes}
         applied = {process.replica.state.applied for process in processes}
-        return bool(members) and len(processes) == len(members) and applied == ends == {max(ends)}
+        return (
+            bool(members)
+            and len(processes) == len(members)
+            and applied == ends == {max(ends)}
+            and all(process.replica.state.proven for process in processes)
+        )
 
     def _compare(self) -> None:
         """The stores hold the same bytes, and clients were told the truth about them."""

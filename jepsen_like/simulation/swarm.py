@@ -112,6 +112,7 @@ class Swarm:
     segment_bytes: int
     index_segment_bytes: int
     apply_at_once: int  # entries applied in one turn
+    wipe_every_s: float  # mean time between members that lose their disk
 
 
 def swarm_of(seed: int, nodes: int | None = None, fault_seconds: float | None = None) -> Swarm:
@@ -145,6 +146,7 @@ def swarm_of(seed: int, nodes: int | None = None, fault_seconds: float | None = 
         segment_bytes=chance.choice((512, 1_024, 4_096, 16_384)),
         index_segment_bytes=chance.choice((256, 1_024, 8_192)),
         apply_at_once=chance.choice((1, 20, 1_000)),
+        wipe_every_s=Chance(seed, "wipe rate").choice((NEVER, NEVER, 1.0, 4.0)),
     )
     if nodes is not None:
         swarm = replace(swarm, nodes=nodes)

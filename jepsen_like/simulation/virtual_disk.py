@@ -211,6 +211,13 @@ class VirtualDisk:
             file.lose(self.chance, style, torn_sector)
         self._last_write = (None, -1)
 
+    def wipe(self) -> None:
+        """The process ends, and an empty disk is in the place of this one."""
+        self.end_process()
+        for names in (self._names, self._durable_names, self._changes, self._folders):
+            names.clear()
+        self._last_write = (None, -1)
+
     def _lose_names(self, changes: list[_NameChange], style: CrashStyle) -> None:
         for change in changes:
             if not self.chance.happens(style.keep):

@@ -121,7 +121,15 @@ class VirtualNode:
         )
         hard_state, source = snapshots.opened.hard_state, snapshots.source
         replica = Replica(
-            self._config, store.view(), hard_state, batches, random, now, membership, source
+            self._config,
+            store.view(),
+            hard_state,
+            batches,
+            random,
+            now,
+            membership,
+            source,
+            store.standing,
         )
         self.process = NodeProcess(self.name, store, replica, batches, around, snapshots)
         if (restored := snapshots.opened.restored) is not None:
@@ -151,6 +159,13 @@ class VirtualNode:
             process.ended()
         self._around.network.process_ended(self.name)
         self._around.coverage.count("power cuts" if power else "kills")
+
+    def wipe(self) -> None:
+        """The machine is replaced by one with an empty disk. Its process is started later."""
+        self.crash(power=True)
+        self.note("its disk is empty")
+        self.disk.wipe()
+        self._around.invariants.wiped(self.name)
 
     def crash_inside_disk_call(self) -> None:
         """Let the power go at one of the next disk calls, whatever it is part of."""
@@ -258,6 +273,8 @@ class VirtualNode:
         term = process.replica.state.term
         around.invariants.lease(self.name, term, until_s, self._loop.now)
         around.invariants.after_turn(self.name, process.replica)
+        if around.invariants.take_proven(self.name):
+            around.coverage.count("members proven after a loss")
         for peer, message in outgoing:
             around.invariants.released(self.name, peer, message)
             around.network.send(self.name, peer, message)
@@ -345,6 +362,7 @@ class VirtualNode:
             f"{state.role.name} t{state.term} vote={state.voted_for} end={view.last_index} "
             f"dur={state.durable} com={state.committed} app={state.applied} "
             f"group={state.membership.index}"
+            f"{'' if state.proven else ' unproven'}"
         )
 
 

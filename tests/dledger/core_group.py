@@ -12,6 +12,7 @@ from dledger.core.ledger_view import LedgerView, TermRun
 from dledger.core.member_state import Role
 from dledger.core.membership import ChangeOutcome, Membership
 from dledger.core.replica import Outgoing, Replica, ReplicaConfig
+from dledger.core.standing import Standing
 from dledger.messages import Message, PushRequest
 from tests.dledger.configurations import configuration
 
@@ -56,6 +57,8 @@ class Member:
         now: float = 0.0,
         began_with: Configuration | None = None,
         changes: Mapping[int, NumberedConfiguration] | None = None,
+        standing: Standing = Standing.PROVEN,
+        share: float = 0.5,
     ) -> None:
         last_term = terms[-1] if terms else 0
         self.name = name
@@ -69,9 +72,10 @@ class Member:
             view_of(terms),
             hard_state or HardState(last_term),
             EntriesAtOnce(batch),
-            lambda: 0.5,
+            lambda: share,
             now,
             membership,
+            standing=standing,
         )
         self.record_due: HardState | None = None
         self.written: list[Write] = []
@@ -216,6 +220,14 @@ class Group:
                 if name not in self.silent:
                     member.replica.tick(self.now)
             self.run()
+
+    def wipe(self, name: str, standing: Standing = Standing.FRESH, share: float = 0.25) -> Member:
+        """A member comes back with an empty folder. `share`: what it draws at random."""
+        member = Member(
+            name, self.names, batch=self.batch, now=self.now, standing=standing, share=share
+        )
+        self.members[name] = member
+        return member
 
     def propose(self, name: str, count: int) -> int:
         """Entries at the leader; the index of the last one. Nothing is sent yet."""

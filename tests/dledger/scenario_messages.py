@@ -8,6 +8,8 @@ from typing import NamedTuple
 from dledger.messages import (
     Heartbeat,
     HeartbeatResponse,
+    Inquiry,
+    InquiryAnswer,
     InstallOutcome,
     InstallSnapshot,
     InstallSnapshotResponse,
@@ -17,6 +19,7 @@ from dledger.messages import (
     PushResponse,
     ReadRequest,
     ReadResponse,
+    Reminder,
     TimeoutNow,
     VoteRequest,
     VoteResponse,
@@ -25,9 +28,9 @@ from dledger.messages import (
 ANYBODY = "*"
 
 _PUSHES = ("compare", "truncate", "append", "commit")
-_ASKED = ("pre-vote", "vote", "heartbeat", "read", "snapshot", *_PUSHES)
+_ASKED = ("pre-vote", "vote", "heartbeat", "read", "snapshot", "inquiry", *_PUSHES)
 
-KINDS = frozenset({"stand", *_ASKED, *(f"{kind}-answer" for kind in _ASKED)})
+KINDS = frozenset({"stand", "reminder", *_ASKED, *(f"{kind}-answer" for kind in _ASKED)})
 
 _DETAIL = re.compile(r"[0-9]+(?:-[0-9]+)?|none|yes|no")
 _FORM = "[first|last] [KIND [DETAIL]] [NAME > NAME]"
@@ -117,6 +120,12 @@ def kind_of(message: Message) -> str:
             return "snapshot"
         case InstallSnapshotResponse():
             return "snapshot-answer"
+        case Inquiry():
+            return "inquiry"
+        case InquiryAnswer():
+            return "inquiry-answer"
+        case Reminder():
+            return "reminder"
 
 
 def detail_of(message: Message) -> str:

@@ -79,6 +79,21 @@ def propose_and_sync_here(group: Group) -> None:
     group["n0"].sync(group.now)
 
 
+def wait_for_the_own_disk(group: Group) -> None:
+    group.propose("n0", 1)
+    for step in range(3):
+        group.now += HEARTBEAT_S / 10
+        for name in group.names:
+            if name != "n0":
+                group[name].sync(group.now)
+            for receiver, message in group[name].leaving(group.now):
+                group[receiver].replica.receive(name, message, group.now)
+        assert step == 0 or group["n0"].committed == 4
+    assert group["n0"].replica.state.durable == 3
+    assert group["n0"].replica.next_deadline() == group["n0"].replica.heartbeat_at
+    group.now = group["n0"].replica.heartbeat_at
+
+
 def ask_for_a_read(group: Group) -> None:
     group["n0"].replica.request_read(1)
 
@@ -106,8 +121,8 @@ def too_early(group: Group) -> None:
 @pytest.mark.parametrize(
     "happens",
     [
-        *(propose, propose_and_sync_here, ask_for_a_read, hand_over, lose_a_connection),
-        *(hear_of_another_term, hear_nobody, too_early),
+        *(propose, propose_and_sync_here, wait_for_the_own_disk, ask_for_a_read, hand_over),
+        *(lose_a_connection, hear_of_another_term, hear_nobody, too_early),
     ],
 )
 def test_a_leader_with_anything_else_to_do_takes_a_turn(happens: Callable[[Group], None]) -> None:

@@ -274,7 +274,7 @@ def test_a_peer_that_needs_what_nobody_has_is_named_in_the_status() -> None:
 
 
 def test_the_status_says_how_far_a_snapshot_has_come() -> None:
-    status = PeerStatus(True, "INSTALL_SNAPSHOT", -1, 7, None, InstallStatus(300, 5, 80))
+    status = PeerStatus(True, "INSTALL_SNAPSHOT", -1, 7, True, None, InstallStatus(300, 5, 80))
     peers = {"n1": asdict(status)}
     notes = snapshot_notes({"n0": {"role": "leader", "peers": peers}, "n2": {"problem": "down"}})
     assert notes == ["n0 sends n1 the snapshot of entry 300: 5 of 80 bytes"]

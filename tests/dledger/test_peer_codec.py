@@ -20,6 +20,8 @@ from dledger.handshake import Caller, Hello, decode_hello, encode_hello
 from dledger.messages import (
     Heartbeat,
     HeartbeatResponse,
+    Inquiry,
+    InquiryAnswer,
     InstallOutcome,
     InstallSnapshot,
     InstallSnapshotResponse,
@@ -29,6 +31,7 @@ from dledger.messages import (
     PushResponse,
     ReadRequest,
     ReadResponse,
+    Reminder,
     TimeoutNow,
     VoteRequest,
     VoteResponse,
@@ -75,7 +78,7 @@ messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(VoteRequest, numbers, numbers, numbers, st.booleans(), st.booleans()),
     st.builds(VoteResponse, numbers, st.booleans(), st.booleans(), numbers, numbers),
     pushes(),
-    st.builds(PushResponse, numbers, phases, st.booleans(), *[numbers] * 6),
+    st.builds(PushResponse, numbers, phases, st.booleans(), *[numbers] * 6, st.booleans()),
     st.builds(Heartbeat, numbers, numbers, numbers),
     st.builds(HeartbeatResponse, numbers, numbers, numbers),
     st.builds(TimeoutNow, numbers),
@@ -89,6 +92,9 @@ messages: st.SearchStrategy[Message] = st.one_of(
         *[numbers] * 3,
         st.integers(0, 2**63 - 1),
     ),
+    st.builds(Inquiry, numbers, numbers),
+    st.builds(InquiryAnswer, numbers, numbers, numbers, *[st.booleans()] * 3, numbers),
+    st.builds(Reminder, numbers, numbers),
 )
 
 

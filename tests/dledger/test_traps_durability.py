@@ -16,7 +16,14 @@ from dledger.entry import Magic, decode_entries
 from dledger.errors import DiskFailed, LeadershipLost, MessageMalformed
 from dledger.host_timer import HostTimer
 from dledger.links import Links
-from dledger.messages import Heartbeat, Message, PushResponse, VoteRequest, VoteResponse
+from dledger.messages import (
+    Heartbeat,
+    HeartbeatResponse,
+    Message,
+    PushResponse,
+    VoteRequest,
+    VoteResponse,
+)
 from dledger.pending import Outcome, PendingAppends
 from dledger.snapshot_source import NodeSnapshots
 from dledger.snapshot_transfer import SnapshotTransfer
@@ -201,6 +208,35 @@ async def test_a_failed_sync_ends_the_driver_and_lets_no_promise_out() -> None:
     finally:
         driver.close()
     assert [link.messages for link in links.values()] == [[], []]
+
+
+async def test_a_heartbeat_is_answered_without_a_turn_only_when_its_term_is_durable() -> None:
+    member = StoredMember("n0", THREE)
+    answered = trio.Event()
+    links = DeafLinks({peer: DeafLink() for peer in ("n1", "n2")})
+    driver = Driver(
+        member.replica,
+        member.store,
+        member.writer,
+        member.batches,
+        PendingAppends(),
+        cast("Links", links),
+        *no_host(),
+        lambda messages: answered.set() if links["n1"].messages else None,
+    )
+    try:
+        member.replica.elector.postpone(trio.current_time())
+        driver.received("n1", [Heartbeat(7, -1, 1)])  # its sync ends when this test waits
+        driver.heartbeat("n1", Heartbeat(7, -1, 2), trio.current_time())
+        assert links["n1"].messages == []
+        with trio.fail_after(5):
+            await answered.wait()
+        assert links["n1"].messages == [HeartbeatResponse(7, 1), HeartbeatResponse(7, 2)]
+        assert member.store.hard_state.term == 7
+        driver.heartbeat("n1", Heartbeat(7, -1, 3), trio.current_time())
+        assert links["n1"].messages[2:] == [HeartbeatResponse(7, 3)]
+    finally:
+        driver.close()
 
 
 def test_bytes_that_rot_on_the_leaders_disk_are_not_taken_by_a_follower() -> None:

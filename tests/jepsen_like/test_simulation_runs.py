@@ -20,7 +20,6 @@ FOUND_WITHIN = {
     "candidate-in-a-hurry": 5,
     "change-while-one-is-pending": 40,
     "clocks-beyond-bound": 140,
-    "commit-not-learnt-from-voters": 30,
     "commit-older-term": 60,
     "commit-unverified": 20,
     "configuration-on-append": 10,
@@ -41,11 +40,14 @@ FOUND_WITHIN = {
     "log-check-skipped": 30,
     "log-cut-before-the-snapshot": 20,
     "many-voters-at-once": 60,
+    "mark-lost-in-a-power-cut": 10,
+    "proof-without-a-commit": 10,
     "pieces-in-any-order": 20,
     "pushes-of-any-term": 100,
     "read-before-own-commit": 40,
     "read-without-round": 20,
     "reads-never-end": 5,
+    "removal-kept-secret": 30,
     "removed-leader-stays": 60,
     "session-results-not-in-snapshots": 20,
     "session-table-not-consulted": 10,
@@ -56,6 +58,8 @@ FOUND_WITHIN = {
     "vote-not-durable": 5,
     "vote-twice": 10,
     "votes-counted-not-voters": 150,
+    "wiped-member-counts": 20,
+    "wiped-member-votes": 30,
 }
 
 
@@ -75,7 +79,7 @@ def test_a_group_of_a_given_size_keeps_its_promises(nodes: int) -> None:
 
 # Rare ones are looked for where they show: they need a deposed leader with a reader at the moment.
 FIRST_SEED = {
-    "commit-not-learnt-from-voters": 80,
+    "removal-kept-secret": 80,
     "lease-from-answer": 250,
     "read-without-round": 530,
     "removed-leader-stays": 60,

@@ -1,0 +1,63 @@
+"""Empties the folder of a member that is known to have lost something, without deleting anything.
+
+The member comes back as one whose disk was replaced: with an empty log, and with the mark that
+keeps it from voting and counting until it holds what its group relies on.
+"""
+
+from __future__ import annotations
+
+from dledger.core.standing import Standing
+from dledger.errors import ConfigInvalid, DiskFailed
+from dledger.store.disk import Disk, OsDisk
+from dledger.store.folder import DATA, INDEX, LOCK
+from dledger.store.hard_state_file import FILE_NAME as HARD_STATE
+from dledger.store.snapshot_folder import SNAPSHOTS
+from dledger.store.standing_file import StandingFile
+
+_PARTS = (HARD_STATE, DATA, INDEX, SNAPSHOTS)
+
+
+def set_aside(folder: str, disk: Disk | None = None) -> str:
+    """Move log, record and snapshots of the node of `folder` into a new folder beside them.
+
+    `folder` is its `dledger-<id>` folder, or the one around it. What is marked first stays marked
+    if this is interrupted; a second call moves the rest. Returns where everything is now.
+
+    Raises:
+        ConfigInvalid: there is no node in the folder, or several.
+        DataFolderLocked: the node runs.
+        DiskFailed: it could not be written.
+    """
+    disk = disk or OsDisk()
+    path = _node_folder(disk, folder.rstrip("/") or "/")
+    lock = disk.lock(f"{path}/{LOCK}")
+    try:
+        StandingFile(disk, path).set(Standing.LOST)
+        names = disk.list(path)
+        number = 1
+        while f"aside-{number}" in names:
+            number += 1
+        aside = f"{path}/aside-{number}"
+        disk.make_folder(aside)
+        for part in _PARTS:
+            if part in names:
+                disk.rename(f"{path}/{part}", f"{aside}/{part}")
+        disk.sync_folder(aside)
+        disk.sync_folder(path)
+    except OSError as cause:
+        name = cause.filename if isinstance(cause.filename, str) else path
+        raise DiskFailed("set aside", name, cause) from cause
+    finally:
+        lock.close()
+    return aside
+
+
+def _node_folder(disk: Disk, folder: str) -> str:
+    names = disk.list(folder)
+    if DATA in names or HARD_STATE in names:
+        return folder
+    nodes = sorted(name for name in names if name.startswith("dledger-"))
+    if len(nodes) == 1:
+        return f"{folder}/{nodes[0]}"
+    problem = f"holds {', '.join(nodes)}: name one of them" if nodes else "holds no node"
+    raise ConfigInvalid("FOLDER", f"{folder} {problem}")

@@ -1,0 +1,83 @@
+"""What the figures are of: this machine, in words."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One machine, one disk of it, and how busy others kept it."""
+
+    cpu: str
+    cores: int
+    memory_gib: float
+    disk: str
+    kernel: str
+    python: str
+    load: float  # of the last minute, before anything was measured
+
+    def in_words(self) -> str:
+        """One sentence."""
+        return (
+            f"{self.cores} x {self.cpu}, {self.memory_gib:.0f} GiB of memory, {self.disk}, "
+            f"{self.kernel}, Python {self.python}; its load before was {self.load:.1f}"
+        )
+
+
+def this_machine(folder: Path) -> Machine:
+    """The machine this runs on, and the disk that `folder` is on."""
+    return Machine(
+        cpu=cpu_model(_read("/proc/cpuinfo")),
+        cores=len(os.sched_getaffinity(0)),
+        memory_gib=memory_gib(_read("/proc/meminfo")),
+        disk=_disk(folder),
+        kernel=f"{platform.system()} {platform.release()}",
+        python=platform.python_version(),
+        load=os.getloadavg()[0],
+    )
+
+
+def cpu_model(cpuinfo: str) -> str:
+    """The model's name in the text of /proc/cpuinfo."""
+    found = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
+    return found[1].strip() if found else platform.machine()
+
+
+def memory_gib(meminfo: str) -> float:
+    """All memory, from the text of /proc/meminfo."""
+    found = re.search(r"^MemTotal:\s+(\d+) kB", meminfo, re.MULTILINE)
+    return int(found[1]) / 1024**2 if found else 0.0
+
+
+def mount_of(path: str, mounts: str) -> tuple[str, str]:
+    """Device and file system that a path is on, from the text of /proc/mounts."""
+    best = ("", "?", "?")
+    for line in mounts.splitlines():
+        device, point, kind = line.split(" ")[:3]
+        inside = path == point or path.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best[0]):
+            best = (point, device, kind)
+    return best[1], best[2]
+
+
+def _disk(folder: Path) -> str:
+    device, kind = mount_of(str(folder.resolve()), _read("/proc/mounts"))
+    number = folder.stat().st_dev
+    block = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}").resolve()
+    queue = next((each for each in (block, block.parent) if (each / "queue").is_dir()), None)
+    if queue is None:
+        return f"{kind} on {device}"
+    cache = _read(f"{queue}/queue/write_cache").strip() or "unknown"
+    return f"{kind} on {Path(device).name} (write cache: {cache})"
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""

@@ -1,0 +1,1 @@
+"""How each system is started: ours, and the others beside it."""

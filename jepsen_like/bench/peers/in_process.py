@@ -1,0 +1,76 @@
+"""Systems whose leader makes the load in its own process, each member started in the same way."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.metadata import PackageNotFoundError, version
+
+import dledger
+from jepsen_like.bench.place import Place
+from jepsen_like.bench.plan import Contender
+from jepsen_like.bench.system import Command, Prepared, System
+from jepsen_like.bench.toolchain import Toolchain, Unavailable, go_version
+from jepsen_like.bench.workload import APPEND_MANY, MANY, SUBMIT, Workload
+
+# A Java virtual machine compiles what it runs often in its first seconds.
+JAVA_WARM_UP_S = 15.0
+
+
+def members(program: Command, place: Place, workload: Workload) -> list[Command]:
+    """The command lines of three members: ID PEERS FOLDER WORKLOAD."""
+    return [
+        [*program, each, json.dumps(place.peers), str(place.folder / each), workload.to_json()]
+        for each in place.peers
+    ]
+
+
+def _prepared(version: str, program: Command) -> Prepared:
+    return Prepared(version, lambda place, workload: members(program, place, workload))
+
+
+def _python(module: str) -> Command:
+    return [sys.executable, "-m", f"jepsen_like.bench.{module}"]
+
+
+def _dledger(_: Toolchain) -> Prepared:
+    return _prepared(f"dledger {dledger.__version__}", _python("dledger_member"))
+
+
+def _pysyncobj(_: Toolchain) -> Prepared:
+    try:
+        found = version("pysyncobj")
+    except PackageNotFoundError:
+        raise Unavailable("PySyncObj is not installed: pip install pysyncobj") from None
+    return _prepared(f"PySyncObj {found}", _python("pysyncobj_member"))
+
+
+def _dragonboat(toolchain: Toolchain) -> Prepared:
+    program = toolchain.go_program("dragonboat", "./dragonboat")
+    found = go_version("github.com/lni/dragonboat/v4")
+    return _prepared(f"Dragonboat {found}", [str(program)])
+
+
+def _java(toolchain: Toolchain) -> Prepared:
+    return _prepared("Java DLedger 0.4.0", [*toolchain.java_command(), "Member"])
+
+
+OURS = (
+    System(Contender("append", "dledger, append", ours=True), _dledger),
+    System(Contender("submit", "dledger, submit", ours=True, call=SUBMIT), _dledger),
+    System(
+        Contender(
+            *("append_many", f"dledger, append_many of {MANY}"),
+            ours=True,
+            call=APPEND_MANY,
+            batch=MANY,
+            least_in_flight=MANY,
+        ),
+        _dledger,
+    ),
+)
+PYSYNCOBJ = System(Contender("pysyncobj", "PySyncObj", syncs=False), _pysyncobj)
+DRAGONBOAT = System(Contender("dragonboat", "Dragonboat, tan"), _dragonboat)
+JAVA_DLEDGER = System(
+    Contender("java", "Java DLedger", syncs=False, warm_up_s=JAVA_WARM_UP_S), _java
+)

@@ -1,0 +1,30 @@
+"""Where a group of three processes lives: a folder, and addresses of this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from dledger.local_group import free_ports
+
+MEMBERS = 3
+
+
+class Place(NamedTuple):
+    """A folder for data, and two addresses for each member: for clients, and among members."""
+
+    folder: Path
+    peers: dict[str, str]
+    inner: dict[str, str]
+
+
+def make_place(folder: Path) -> Place:
+    """A new place in a folder that does not exist yet."""
+    folder.mkdir(parents=True)
+    ports = [f"127.0.0.1:{port}" for port in free_ports(2 * MEMBERS)]
+    ids = [f"n{each}" for each in range(MEMBERS)]
+    return Place(
+        folder.absolute(),
+        dict(zip(ids, ports[:MEMBERS], strict=True)),
+        dict(zip(ids, ports[MEMBERS:], strict=True)),
+    )

@@ -1,0 +1,37 @@
+"""What /proc says of a process."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Memory(NamedTuple):
+    """Resident memory, MiB: all of it, and the part that is no file's."""
+
+    resident: float
+    anonymous: float
+
+
+def memory_of(status: str) -> Memory:
+    """From the text of /proc/PID/status."""
+    found = dict(re.findall(r"^(VmRSS|RssAnon):\s+(\d+) kB$", status, re.MULTILINE))
+    return Memory(int(found.get("VmRSS", 0)) / 1024, int(found.get("RssAnon", 0)) / 1024)
+
+
+def processor_seconds_of(stat: str, ticks_per_s: int) -> float:
+    """User and system time from the text of /proc/PID/stat."""
+    fields = stat.rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / ticks_per_s
+
+
+def memory(pid: int) -> Memory:
+    """Of a process that runs."""
+    return memory_of(Path(f"/proc/{pid}/status").read_text())
+
+
+def processor_seconds(pid: int) -> float:
+    """Of a process that runs."""
+    return processor_seconds_of(Path(f"/proc/{pid}/stat").read_text(), os.sysconf("SC_CLK_TCK"))

@@ -1,0 +1,129 @@
+"""Programs of other projects: found on this machine, or built once into a folder."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+SOURCES = Path(__file__).parent / "peers"
+GO_MODULE = SOURCES / "go"
+JAVA = SOURCES / "java"
+
+# What is built, and the data of runs, go there unless told otherwise: git does not look at it.
+BUILD = Path("build/bench")
+
+# Fetching and compiling all of it takes two or three minutes; a line that hangs must not hang us.
+BUILD_TIMEOUT_S = 1200
+
+
+class Unavailable(Exception):
+    """A peer cannot be measured here; the text says why and what to do, in one line."""
+
+
+class Toolchain:
+    """Where programs come from.
+
+    Args:
+        folder: what is built goes there, and is found there the next time.
+        which: how a program is found; as shutil.which.
+        building: is told what is about to be built, since that takes a while.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        which: Callable[[str], str | None] = shutil.which,
+        building: Callable[[str], object] = lambda _: None,
+    ) -> None:
+        self._folder = folder.absolute()
+        self._which = which
+        self._building = building
+
+    def find(self, name: str, advice: str) -> str:
+        """The path of a program. Raises Unavailable with the advice."""
+        found = self._which(name)
+        if found is None:
+            raise Unavailable(f"{name} is not found: {advice}")
+        return found
+
+    def go_program(self, name: str, package: str) -> Path:
+        """A program built from the Go module beside this file. Raises Unavailable."""
+        go = self.find("go", "install Go (go.mod says which version)")
+        target = self._folder / "go" / _digest(GO_MODULE) / name
+        if not target.exists():
+            self._building(f"{name} (Go)")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            unfinished = target.with_suffix(".unfinished")
+            command = [*(go, "build", "-C", str(GO_MODULE), "-mod=readonly", "-buildvcs=false")]
+            run([*command, "-o", str(unfinished), package])
+            unfinished.rename(target)
+        return target
+
+    def java_command(self) -> list[str]:
+        """A Java that finds the classes of the folder `java`. Raises Unavailable."""
+        advice = "install a JDK, 11 or later"
+        java, javac = self.find("java", advice), self.find("javac", advice)
+        maven = self.find("mvn", "install Maven")
+        folder = self._folder / "java" / _digest(JAVA)
+        libraries, classes = folder / "lib", folder / "classes"
+        class_path = os.pathsep.join((str(classes), str(libraries / "*")))
+        if not classes.exists():
+            self._building("Java DLedger (Maven)")
+            copy = [
+                *(maven, "--quiet", "--batch-mode", "--file", str(JAVA / "pom.xml")),
+                *("dependency:copy-dependencies", f"-DoutputDirectory={libraries}"),
+            ]
+            try:
+                run([*copy, "--offline"])  # from the user's cache, if all is there
+            except Unavailable:
+                run(copy)
+            unfinished = folder / "classes.unfinished"
+            unfinished.mkdir(parents=True, exist_ok=True)
+            sources = sorted(str(source) for source in JAVA.glob("*.java"))
+            run([javac, "-cp", str(libraries / "*"), "-d", str(unfinished), *sources])
+            unfinished.rename(classes)
+        # Without these, DLedger wedges on Java 16 and later when it deletes a file.
+        opens = [f"--add-opens=java.base/{each}=ALL-UNNAMED" for each in ("java.nio", "sun.nio.ch")]
+        return [java, "-Xms512m", "-Xmx512m", *opens, "-cp", class_path]
+
+
+def run(command: list[str]) -> str:
+    """Run a program to its end; what it printed. Raises Unavailable."""
+    name = Path(command[0]).name
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=BUILD_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Unavailable(f"{name}: {error}") from None
+    if done.returncode:
+        lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
+        said = next((line for line in lines if "error" in line.lower()), (lines or ["failed"])[-1])
+        raise Unavailable(f"{name}: {said}")
+    return done.stdout
+
+
+def go_version(module: str) -> str:
+    """The version of a module that go.mod asks for."""
+    found = re.search(rf"{re.escape(module)} v(\S+)", (GO_MODULE / "go.mod").read_text())
+    return found[1] if found else "?"
+
+
+def _digest(folder: Path) -> str:
+    """A name for the content of a folder of sources: others are built anew."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            digest.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]

@@ -1,0 +1,76 @@
+"""Bugs planted on purpose: what goes wrong when a member whose disk was emptied is believed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dledger.core.admission import Admission
+from dledger.core.entry_handler import EntryHandler
+from dledger.core.leader_elector import LeaderElector
+from dledger.core.standing import Standing
+from dledger.messages import PushResponse, VoteRequest, VoteResponse
+from dledger.store.standing_file import StandingFile
+from jepsen_like.simulation.seeded_bug import Replacement, SeededBug
+
+
+def _wiped_member_votes() -> list[Replacement]:
+    def pre_vote(self: LeaderElector, request: VoteRequest, now: float) -> VoteResponse:
+        self._state.sole_other = "anybody"
+        return pre_voted(self, request, now)
+
+    def vote(self: LeaderElector, candidate: str, request: VoteRequest, now: float) -> VoteResponse:
+        self._state.sole_other = candidate
+        return voted(self, candidate, request, now)
+
+    pre_voted, voted = LeaderElector.pre_vote, LeaderElector.vote
+    return [
+        Replacement(LeaderElector, "pre_vote", pre_vote),
+        Replacement(LeaderElector, "vote", vote),
+    ]
+
+
+def _wiped_member_counts() -> list[Replacement]:
+    answered = EntryHandler._answer
+
+    def answer(self: EntryHandler, *arguments: Any, **named: Any) -> PushResponse:
+        return answered(self, *arguments, **named)._replace(proven=True)
+
+    return [Replacement(EntryHandler, "_answer", answer)]
+
+
+def _proof_without_a_commit() -> list[Replacement]:
+    def holds(self: Admission, goal: Any) -> bool:
+        return bool(goal.term == self._state.term and self._state.durable >= 0)
+
+    return [Replacement(Admission, "_holds", holds)]
+
+
+def _mark_lost_in_a_power_cut() -> list[Replacement]:
+    def set_standing(self: StandingFile, standing: Standing) -> None:
+        self.standing = standing
+
+    return [Replacement(StandingFile, "set", set_standing)]
+
+
+LOST_DISK_BUGS = (
+    SeededBug(
+        "wiped-member-votes",
+        "a member whose folder was emptied votes as if nothing had happened",
+        _wiped_member_votes,
+    ),
+    SeededBug(
+        "wiped-member-counts",
+        "a leader counts what a member has that may have lost promises",
+        _wiped_member_counts,
+    ),
+    SeededBug(
+        "proof-without-a-commit",
+        "a wiped member is proven by a log that no quorum has",
+        _proof_without_a_commit,
+    ),
+    SeededBug(
+        "mark-lost-in-a-power-cut",
+        "the mark of an emptied folder is written behind its record",
+        _mark_lost_in_a_power_cut,
+    ),
+)
