@@ -117,7 +117,7 @@ class Membership:
     @property
     def is_settled(self) -> bool:
         """Whether this member's log holds no change that may be in force elsewhere already."""
-        return not self._uncommitted and not self.configuration.is_joint
+        return not self.uncommitted and not self.configuration.is_joint
 
     def _decide(self, index: int, entry: NumberedConfiguration) -> ChangeOutcome:
         if entry.index != self.index:
@@ -208,7 +208,7 @@ class Membership:
         """
         began = group is None or group.index == BEFORE_FIRST_INDEX
         if group is None or (began and self.configuration.voters):
-            self._uncommitted.clear()  # of what a group began with, the settings know best
+            self.uncommitted.clear()  # of what a group began with, the settings know best
         else:
             self.install(group)
 

@@ -406,7 +406,7 @@ class Replica(FollowingMember):
         voters = self.followers.voters
         timeout_s = self.config.election_timeout_s
         # Answers only get newer, so this is looked up no more often than somebody needs it.
-        if now >= self._heartbeat_at or now - self._heard_at >= timeout_s:
+        if now >= self.heartbeat_at or now - self._heard_at >= timeout_s:
             answers = {peer: dispatcher.last_answer_at for peer, dispatcher in voters.items()}
             self._heard_at = self.elector.quorum_heard_at(answers, now)
             if now - self._heard_at >= timeout_s:
