@@ -136,6 +136,7 @@ _MEMBER: dict[str, Callable[[ScenarioMember], str]] = {
     "durable": lambda member: index_text(member.up.state.durable),
     "applied": lambda member: index_text(member.up.state.applied),
     "transfer": _transfer,
+    "proven": lambda member: "yes" if member.up.state.proven else "no",
     "configuration": lambda member: index_text(member.up.state.membership.index),
     "voters": lambda member: _names(member.up.state.membership.configuration.voters),
     "outgoing": lambda member: _names(member.up.state.membership.configuration.outgoing),

@@ -18,6 +18,7 @@ from dledger.core.hard_state import HardState
 from dledger.core.membership import Membership
 from dledger.core.replica import Replica, ReplicaConfig
 from dledger.core.snapshot_offer import LogBegin, SnapshotOffer
+from dledger.core.standing import Standing
 from dledger.messages import Message, PushRequest
 from tests.dledger.configurations import configuration
 from tests.dledger.core_group import EntriesAtOnce
@@ -114,6 +115,7 @@ class ScenarioGroup:
         member.seen_at = self.now
         self._write(member)
         self._take_pieces(member)
+        member.standing = core.admission.standing
         outgoing, ready, lost, _ = core.take_messages(self.now)
         for receiver, message in outgoing:
             sent = Sent(member.name, receiver, self._filled(member, message))
@@ -189,6 +191,7 @@ class ScenarioGroup:
         for index, change in sorted(member.changes.items()):
             if index > membership.index:
                 membership.appended(index, change)
+        member.restarts += 1
         member.core = Replica(
             ReplicaConfig(
                 member.name,
@@ -201,10 +204,11 @@ class ScenarioGroup:
             member.image.view(),
             record,
             EntriesAtOnce(settings.batch),
-            lambda: member.patience,
+            member.share,
             self.now,
             membership,
             member.shelf,
+            member.standing,
         )
 
     # --- disks --------------------------------------------------------------------------------
@@ -282,6 +286,16 @@ class ScenarioGroup:
         member.image = image._replace(terms=kept, changes=changes)
         # Recovery refuses a log that lacks what its record calls committed.
         member.record = member.record._replace(committed=-1)
+
+    def wipe(self, member: ScenarioMember) -> None:
+        """The folder of a member that is down is emptied."""
+        if member.core is not None:
+            raise Impossible(f"{member.name} is running")
+        member.image = Image(-1, -1, ())
+        member.record = member.record_written = HardState()
+        member.standing = Standing.FRESH
+        member.shelf.offers.clear()
+        member.parts.clear()
 
     def discard(self, member: ScenarioMember, first_index: int) -> None:
         """Drop the head of a log, durably."""

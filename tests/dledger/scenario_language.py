@@ -73,6 +73,7 @@ class Scenario:
             "kill": self._kill,
             "restart": self._restart,
             "lose": self._lose,
+            "wipe": self._wipe,
             "discard": self._discard,
             "snapshot": self._snapshot,
             "propose": self._propose,
@@ -263,6 +264,10 @@ class Scenario:
     def _lose(self, rest: str) -> None:
         name, index = matched(rest, r"(\w+) after (\d+|none)", "lose NAME after INDEX")
         self.group.lose(self.group.member(name), -1 if index == "none" else int(index))
+
+    def _wipe(self, rest: str) -> None:
+        for name in rest.split():
+            self.group.wipe(self.group.member(name))
 
     def _discard(self, rest: str) -> None:
         name, index = matched(rest, r"(\w+) before (\d+)", "discard NAME before INDEX")

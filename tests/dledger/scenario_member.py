@@ -13,6 +13,7 @@ from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import LedgerView, TermRun
 from dledger.core.replica import Replica
 from dledger.core.snapshot_offer import SnapshotOffer
+from dledger.core.standing import Standing
 from dledger.messages import InstallSnapshot
 
 # A snapshot's file in a scenario, in bytes, and what is sent of it at once.
@@ -128,6 +129,8 @@ class ScenarioMember:
         self.record_written = record
         self.syncs: deque[Sync] = deque()
         self.shelf = Shelf()
+        self.standing = Standing.PROVEN  # as its folder says
+        self.restarts = -1
         self.parts: dict[tuple[int, int, int], int] = {}  # bytes received, by snapshot
         self.arrived: InstallSnapshot | None = None  # whole, and to be installed after the syncs
         self.to_restore: SnapshotOffer | None = None  # once the log has reached it
@@ -140,6 +143,10 @@ class ScenarioMember:
         if self.core is None:
             raise Impossible(f"{self.name} is down")
         return self.core
+
+    def share(self) -> float:
+        """What its core draws at random: its patience, told apart in each life."""
+        return self.patience + self.restarts * 2.0**-52
 
     @property
     def written(self) -> Image:

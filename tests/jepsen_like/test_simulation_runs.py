@@ -79,6 +79,7 @@ def test_a_group_of_a_given_size_keeps_its_promises(nodes: int) -> None:
 # Rare ones are looked for where they show: they need a deposed leader with a reader at the moment.
 FIRST_SEED = {
     "install-answer-lost-pins": 15,
+    "removal-kept-secret": 80,
     "lease-from-answer": 250,
     "pieces-in-any-order": 90,
     "read-without-round": 530,
