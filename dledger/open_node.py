@@ -13,6 +13,7 @@ from dledger.node import Node
 from dledger.restoring import open_and_restore
 from dledger.state_machine import StateMachine
 from dledger.store.disk import OsDisk
+from dledger.unwrapping_nursery import unwrapping_nursery
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ async def open_node(config: NodeConfig, machine: StateMachine) -> AsyncIterator[
     if store.recovered.cut is not None:
         logger.warning("recovery cut the log's end: %s", store.recovered.cut)
     try:
-        async with _unwrapping_nursery() as nursery:
+        async with unwrapping_nursery() as nursery:
             node = Node(config, opened, machine)
             try:
                 await node.start(nursery)
@@ -44,18 +45,3 @@ async def open_node(config: NodeConfig, machine: StateMachine) -> AsyncIterator[
                 nursery.cancel_scope.cancel()
     finally:
         store.close()
-
-
-@asynccontextmanager
-async def _unwrapping_nursery() -> AsyncIterator[trio.Nursery]:
-    """A nursery that raises a lone exception as itself: one cause, one plain error."""
-    try:
-        async with trio.open_nursery() as nursery:
-            yield nursery
-    except BaseExceptionGroup as group:
-        alone: BaseException = group
-        while isinstance(alone, BaseExceptionGroup) and len(alone.exceptions) == 1:
-            alone = alone.exceptions[0]
-        if alone is group:
-            raise
-        raise alone from alone.__cause__
