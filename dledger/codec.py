@@ -22,7 +22,8 @@ from dledger.messages import (
     VoteResponse,
 )
 
-PROTOCOL_VERSION = 1
+# 2: a peer says where it listens.
+PROTOCOL_VERSION = 2
 
 _VOTE_REQUEST, _VOTE_RESPONSE, _PUSH_REQUEST, _PUSH_RESPONSE, _HEARTBEAT, _HEARTBEAT_RESPONSE = (
     range(1, 7)

@@ -18,7 +18,7 @@ from dledger.core.hard_state import HardState
 from dledger.core.replica import Messages, Replica
 from dledger.entry import Body, Magic
 from dledger.errors import DLedgerError, Rejected
-from dledger.links import Link
+from dledger.links import Links
 from dledger.log_writer import LogWriter
 from dledger.messages import Message, Phase, PushRequest
 from dledger.pending import Done, PendingAppends
@@ -38,7 +38,7 @@ class Driver:
         writer: LogWriter,
         batches: Batches,
         pending: PendingAppends,
-        links: dict[str, Link],
+        links: Links,
         after_turn: Callable[[Messages], None],
     ) -> None:
         self._replica = replica
@@ -216,8 +216,8 @@ class Driver:
 
     def _send(self, messages: Messages) -> None:
         for peer, message in messages.outgoing:
-            link = self._links[peer]
-            if not link.connected:
+            link = self._links.link_to(peer)
+            if link is None:
                 continue
             if isinstance(message, PushRequest) and message.phase is Phase.APPEND:
                 payload = self._batches.payload(message.prev_index + 1, message.last_index)

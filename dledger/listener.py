@@ -20,7 +20,7 @@ from dledger.handshake import (
     encode_welcome,
     refusal,
 )
-from dledger.links import RECEIVE_BYTES, Identity
+from dledger.links import MAX_STRANGERS, RECEIVE_BYTES, Identity, Links
 from dledger.messages import Message, PushRequest
 from dledger.push_check import PushCheck
 
@@ -72,17 +72,18 @@ class Listener:
     def __init__(
         self,
         identity: Identity,
-        members: frozenset[str],
+        links: Links,
         received: Received,
         new_check: Callable[[], PushCheck],
         serve_client: ServeClient,
     ) -> None:
         self._identity = identity
-        self._members = members
+        self._links = links
         self._received = received
         self._new_check = new_check
         self._serve_client = serve_client
         self._connections = 0
+        self._peers: list[str] = []  # whose connections are open, one name for each
 
     async def open(self, address: Address) -> list[trio.SocketListener]:
         """Bind the address. Raises AddressInUse, or ConfigInvalid where it is not ours."""
@@ -113,7 +114,7 @@ class Listener:
                     return
                 caller = hello.sender or "a client"
                 if hello.caller is Caller.PEER:
-                    await self._serve_peer(hello.sender, conversation)
+                    await self._serve_peer(hello, conversation)
                 else:
                     await self._serve_client(conversation)
         except MessageMalformed as error:
@@ -128,17 +129,45 @@ class Listener:
             frame = await conversation.first_frame()
             if frame is None:
                 return None
-            hello = decode_hello(frame)
-            identity = self._identity
-            reason = refusal(hello, identity.group, identity.node_id, self._members)
-            if reason is not None:
-                await conversation.stream.send_all(encode_refused(reason))
-                raise MessageMalformed(reason)
-            await conversation.stream.send_all(encode_welcome(identity.node_id))
+            try:
+                hello = self._admitted(frame)
+            except MessageMalformed as error:
+                await conversation.stream.send_all(encode_refused(error.problem))
+                raise
+            await conversation.stream.send_all(encode_welcome(self._identity.node_id))
             return hello
         raise MessageMalformed(f"no introduction within {HELLO_TIMEOUT_S:g} s")
 
-    async def _serve_peer(self, peer: str, conversation: Conversation) -> None:
+    def _admitted(self, frame: Frame) -> Hello:
+        """Who calls, if this node talks to them. Raises MessageMalformed with the reason."""
+        hello = decode_hello(frame)
+        reason = refusal(hello, self._identity.group, self._identity.node_id)
+        if reason is None and hello.caller is Caller.PEER:
+            reason = self._no_room_for(hello.sender)
+        if reason is not None:
+            raise MessageMalformed(reason)
+        return hello
+
+    def _no_room_for(self, peer: str) -> str | None:
+        """A member always has room; of strangers there may be a few."""
+        members = self._links.members
+        if peer in members:
+            return None
+        strangers = sum(other not in members for other in self._peers)
+        if strangers < MAX_STRANGERS:
+            return None
+        return f"{peer} is not a member, and {strangers} who are not are connected already"
+
+    async def _serve_peer(self, hello: Hello, conversation: Conversation) -> None:
+        if hello.address is not None:
+            self._links.heard_of(hello.sender, hello.address)
+        self._peers.append(hello.sender)
+        try:
+            await self._take_messages(hello.sender, conversation)
+        finally:
+            self._peers.remove(hello.sender)
+
+    async def _take_messages(self, peer: str, conversation: Conversation) -> None:
         check = self._new_check()
         while frames := await conversation.frames():
             messages = []

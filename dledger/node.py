@@ -27,7 +27,7 @@ from dledger.errors import (
 )
 from dledger.housekeeping import Housekeeper
 from dledger.iterators import CommittedEntries, RoleChanges
-from dledger.links import Identity, Link
+from dledger.links import Identity, Link, Links
 from dledger.listener import Listener
 from dledger.local_way import LocalWay
 from dledger.log_writer import LogWriter
@@ -79,12 +79,11 @@ class Node:
         self._progress = trio.lowlevel.ParkingLot()
         self._role_watchers = trio.lowlevel.ParkingLot()
         self._role = self._role_now()
-        identity = Identity(config.group, config.node_id)
-        self._links = {
-            peer: Link(identity, peer, parse_address("peers", address), self._link_changed)
-            for peer, address in config.peers.items()
-            if peer != config.node_id
-        }
+        identity = Identity(config.group, config.node_id, config.address)
+        self._links = Links(identity, self._link_changed)
+        self._links.set_members(
+            {peer: parse_address("peers", address) for peer, address in config.peers.items()}
+        )
         writer = LogWriter(store, self._batches)
         self._driver = Driver(
             self._replica,
@@ -110,7 +109,7 @@ class Node:
         self.sessions = SessionGate(self, machine) if isinstance(machine, WithSessions) else None
         self._listener = Listener(
             identity,
-            frozenset(config.peers),
+            self._links,
             self._driver.received,
             lambda: PushCheck(store),
             ClientServer(self).serve,
@@ -353,7 +352,7 @@ class Node:
             scrub_passes=scrub.passes,
             scrub_damage=scrub.damage,
             transfer_target=transfer.target if transfer is not None else None,
-            peers={peer: self._peer_status(link) for peer, link in self._links.items()},
+            peers={peer: self._peer_status(link) for peer, link in self._links.members.items()},
         )
 
     def _peer_status(self, link: Link) -> PeerStatus:
@@ -372,8 +371,7 @@ class Node:
         """Listen, and start the tasks. For `open_node` alone."""
         listeners = await self._listener.open(self.config.address)
         nursery.start_soon(self._listener.serve, listeners)
-        for link in self._links.values():
-            nursery.start_soon(link.run)
+        nursery.start_soon(self._links.run)
         nursery.start_soon(self._driver.run)
         nursery.start_soon(self._applier.run)
         nursery.start_soon(self._housekeeper.run)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger.codec import decode_message, encode_message
+from dledger.codec import PROTOCOL_VERSION, decode_message, encode_message
+from dledger.config import Address
 from dledger.core.ledger_view import TermRun
 from dledger.errors import MessageMalformed
 from dledger.frame import MAX_FRAME_BYTES, FrameDecoder, encode_frame
@@ -30,6 +31,8 @@ from dledger.messages import (
 
 numbers = st.integers(-1, 2**63 - 1)
 phases = st.sampled_from(Phase)
+
+THERE = Address("there.example", 20911)
 
 
 @st.composite
@@ -120,16 +123,35 @@ def test_an_append_without_entries_is_malformed() -> None:
 @pytest.mark.parametrize(
     ("hello", "reason"),
     [
-        (Hello(Caller.PEER, "g", "n1", "n0"), None),
+        (Hello(Caller.PEER, "g", "n1", "n0", THERE), None),
         (Hello(Caller.CLIENT, "g", "", ""), None),
-        (Hello(Caller.PEER, "other", "n1", "n0"), "not of other"),
-        (Hello(Caller.PEER, "g", "n1", "n2"), "not n2"),
-        (Hello(Caller.PEER, "g", "n9", "n0"), "not another member"),
-        (Hello(Caller.PEER, "g", "n0", "n0"), "not another member"),
+        (Hello(Caller.PEER, "other", "n1", "n0", THERE), "not of other"),
+        (Hello(Caller.PEER, "g", "n1", "n2", THERE), "not n2"),
+        (Hello(Caller.PEER, "g", "n0", "n0", THERE), "not another member"),
+        (Hello(Caller.PEER, "g", "", "n0", THERE), "not another member"),
+        (Hello(Caller.PEER, "g", "n1", "n0"), "where it listens"),
     ],
 )
 def test_a_node_talks_only_to_its_own_group(hello: Hello, reason: str | None) -> None:
     (frame,) = FrameDecoder().feed(encode_hello(hello))
     assert decode_hello(frame) == hello
-    found = refusal(hello, "g", "n0", frozenset({"n0", "n1"}))
+    found = refusal(hello, "g", "n0")
     assert (found is None) if reason is None else (found is not None and reason in found)
+
+
+@pytest.mark.parametrize(
+    ("header", "reason"),
+    [
+        (["hello", 1, "peer", "g", "n1", "n0"], "version 1"),
+        (["hello", PROTOCOL_VERSION + 1], f"speaks {PROTOCOL_VERSION}"),
+        (["hello", PROTOCOL_VERSION, "peer", "g", "n1", "n0"], "another shape"),
+        (["hello", PROTOCOL_VERSION, "peer", "g", "n1", "n0", "nowhere"], "listens at"),
+        (["hello", PROTOCOL_VERSION, "friend", "g", "n1", "n0", ""], "unknown kind"),
+        ([1, 2, 3], "not a hello"),
+        (["hello"], "not a hello"),
+    ],
+)
+def test_an_introduction_that_cannot_be_read_says_why(header: list[object], reason: str) -> None:
+    (frame,) = FrameDecoder().feed(encode_frame(header))
+    with pytest.raises(MessageMalformed, match=reason):
+        decode_hello(frame)

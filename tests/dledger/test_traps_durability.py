@@ -13,7 +13,7 @@ from dledger.core.member_state import Role
 from dledger.driver import Driver
 from dledger.entry import Magic, decode_entries
 from dledger.errors import DiskFailed, LeadershipLost, MessageMalformed
-from dledger.links import Link
+from dledger.links import Links
 from dledger.messages import Heartbeat, Message, PushResponse, VoteRequest, VoteResponse
 from dledger.pending import Outcome, PendingAppends
 from dledger.store.log_store import SyncWork
@@ -137,17 +137,24 @@ class DeafLink:
         self.frames.append(frame)
 
 
+class DeafLinks(dict[str, DeafLink]):
+    """A deaf link to each peer."""
+
+    def link_to(self, peer: str) -> DeafLink:
+        return self[peer]
+
+
 async def test_a_failed_sync_ends_the_driver_and_lets_no_promise_out() -> None:
     member = StoredMember("n0", THREE)
     member.replica.elector.postpone(trio.current_time())
-    links = {peer: DeafLink() for peer in ("n1", "n2")}
+    links = DeafLinks({peer: DeafLink() for peer in ("n1", "n2")})
     driver = Driver(
         member.replica,
         member.store,
         member.writer,
         member.batches,
         PendingAppends(),
-        cast("dict[str, Link]", links),
+        cast("Links", links),
         lambda messages: None,
     )
     member.disk.sync_fails = True
@@ -189,14 +196,14 @@ async def test_a_leader_that_steps_down_tells_those_who_wait_that_it_does_not_kn
     member = StoredMember("n0", THREE)
     state = member.replica.state
     leads = trio.Event()
-    links = {peer: DeafLink() for peer in ("n1", "n2")}
+    links = DeafLinks({peer: DeafLink() for peer in ("n1", "n2")})
     driver = Driver(
         member.replica,
         member.store,
         member.writer,
         member.batches,
         PendingAppends(),
-        cast("dict[str, Link]", links),
+        cast("Links", links),
         lambda messages: leads.set() if state.role is Role.LEADER else None,
     )
     try:

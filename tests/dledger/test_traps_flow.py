@@ -98,7 +98,7 @@ async def test_a_peer_that_does_not_read_is_cut_off_before_memory_is_full() -> N
         nursery.start_soon(trio.serve_listeners, welcome_and_read_no_more, [listener])
         port = listener.socket.getsockname()[1]
         link = Link(
-            Identity("g", "n0"),
+            Identity("g", "n0", Address("127.0.0.1", 1)),
             "n1",
             Address("127.0.0.1", port),
             note,
