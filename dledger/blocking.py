@@ -158,12 +158,16 @@ class BlockingNode:
         `look` runs in the loop's thread, where nothing is applied meanwhile; have it copy what it
         wants.
         """
+        return self.read_soon(look).result(timeout_s)
+
+    def read_soon(self, look: Callable[[], T]) -> Future[T]:
+        """The same as a future."""
 
         async def read() -> T:
             await self._node.read()
             return look()
 
-        return self._loop.submit(read).result(timeout_s)
+        return self._loop.submit(read)
 
     def look(self, look: Callable[[], T]) -> T:
         """The same without the wait: the state as it is here."""

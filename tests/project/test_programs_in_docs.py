@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 ROOT = Path(__file__).parent.parent.parent
 PROGRAM = re.compile(
@@ -23,8 +24,8 @@ PROGRAM = re.compile(
 TIMEOUT_S = 120
 
 
-def programs() -> list[object]:
-    found = []
+def programs() -> list[ParameterSet]:
+    found: list[ParameterSet] = []
     for page in sorted((ROOT / "docs").glob("*.md")):
         text = page.read_text(encoding="utf-8")
         matches = list(PROGRAM.finditer(text))
