@@ -112,7 +112,9 @@ class Host:
                     node.stop()
                     nursery.cancel_scope.cancel()
         finally:
-            opened.store.close()
+            # The last sync waits in a thread: the other groups go on meanwhile.
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(opened.store.close)
 
     async def start(self) -> None:
         """Listen. For `open_host` alone. Raises AddressInUse, ConfigInvalid."""

@@ -110,13 +110,9 @@ class Node:
         )
         self._changes = GroupChanges(self._replica, self._driver.wake, self._turned)
         self._reads = WaitingReads(self._driver.request_read, self._replica.config.read_wait_s)
+        awaited = self._snapshots.awaited
         self._applier = Applier(
-            self._replica,
-            writer.cache,
-            machine,
-            self._pending,
-            self._after_apply,
-            self._snapshots.awaited,
+            self._replica, writer.cache, machine, self._pending, self._after_apply, awaited
         )
         self._housekeeper = Housekeeper(
             store, lambda: self._replica.appliable, config.scrub_period_hours * 3600

@@ -18,6 +18,7 @@ class Followers:
     not ask for votes that nobody will give it.
 
     Attributes:
+        changing: whether anybody joins, leaves or catches up, so that time matters to it.
         dispatchers: all of them, by member.
         voters: those of members that vote.
         catch_ups: how far learners have come, by member.
@@ -33,6 +34,7 @@ class Followers:
         "_timeout_s",
         "_view",
         "catch_ups",
+        "changing",
         "dispatchers",
         "voters",
     )
@@ -56,6 +58,7 @@ class Followers:
         self.dispatchers: dict[str, EntryDispatcher] = {}
         self.voters: dict[str, EntryDispatcher] = {}
         self.catch_ups: dict[str, CatchUp] = {}
+        self.changing = False
 
     def follow(self, now: float) -> None:
         """Lead the members of the configuration in force. New ones count as heard just now."""
@@ -77,6 +80,12 @@ class Followers:
             peer: self.catch_ups.get(peer) or CatchUp(view.last_index, self._timeout_s, now)
             for peer in sorted(learners)
         }
+        self._look()
+
+    def _look(self) -> None:
+        configuration, votes = self._state.membership.configuration, self._state.votes
+        joins = bool(self.catch_ups) or configuration.is_joint
+        self.changing = joins or bool(self._leaving) or not votes
 
     def watch(self, learner: str, now: float) -> None:
         """Judge a learner anew, from what it has now on; not one that is on its way."""
@@ -91,6 +100,7 @@ class Followers:
         if self._leaving:
             for peer in [peer for peer, until in self._leaving.items() if now >= until]:
                 del self._leaving[peer], self.dispatchers[peer]
+            self._look()
 
     def announced(self, round_number: int, now: float) -> None:
         """The heartbeats of this round told everybody that the last change is committed."""
@@ -121,3 +131,4 @@ class Followers:
         self.catch_ups = {}
         self._leaving.clear()
         self._announced = 0
+        self.changing = False

@@ -136,7 +136,8 @@ class MemberState:
         if index <= self.committed:
             return False
         self.committed = index
-        self.decided += self.membership.committed_to(index)
+        if self.membership.uncommitted:
+            self.decided += self.membership.committed_to(index)
         return True
 
     def apply(self, index: int) -> None:

@@ -60,23 +60,23 @@ class Membership:
 
     `index` is that of the entry that brought `configuration`, or BEFORE_FIRST_INDEX for the one the
     group began with; a compare and set names it. `quorum`, `members` and `voting_members` are the
-    configuration's, made once.
+    configuration's, made once. `uncommitted` are the changes in the log that are not decided.
     """
 
     __slots__ = (
         "_history",
         "_term_began",
-        "_uncommitted",
         "configuration",
         "index",
         "members",
         "quorum",
+        "uncommitted",
         "voting_members",
     )
 
     def __init__(self, configuration: Configuration, index: int = BEFORE_FIRST_INDEX) -> None:
         self._history: list[NumberedConfiguration] = []
-        self._uncommitted: deque[_Uncommitted] = deque()
+        self.uncommitted: deque[_Uncommitted] = deque()
         self._term_began = BEFORE_FIRST_INDEX
         self._take(index, configuration)
 
@@ -84,17 +84,17 @@ class Membership:
 
     def appended(self, index: int, entry: NumberedConfiguration) -> None:
         """The log of this member holds a change at `index`; found there at its start, too."""
-        last = self._uncommitted[-1].index if self._uncommitted else self.index
+        last = self.uncommitted[-1].index if self.uncommitted else self.index
         if index <= last:
             raise InvariantBroken(f"a change at {index} behind the one at {last}")
-        self._uncommitted.append(_Uncommitted(index, entry))
+        self.uncommitted.append(_Uncommitted(index, entry))
 
     def truncated_after(self, index: int) -> None:
         """The log of this member was cut: no entry behind `index` is left."""
         if index < self.index:
             raise InvariantBroken(f"cut at {index}, before the configuration {self.index} in force")
-        while self._uncommitted and self._uncommitted[-1].index > index:
-            self._uncommitted.pop()
+        while self.uncommitted and self.uncommitted[-1].index > index:
+            self.uncommitted.pop()
 
     def committed_to(self, index: int) -> Sequence[ChangeOutcome]:
         """This member knows its log to be committed up to `index`: what that decides.
@@ -102,22 +102,22 @@ class Membership:
         Whether a change is void follows from the log alone, so every member comes to the same
         end. None ever is while leaders keep the rules above.
         """
-        if not self._uncommitted or self._uncommitted[0].index > index:
+        if not self.uncommitted or self.uncommitted[0].index > index:
             return ()
         outcomes = []
-        while self._uncommitted and self._uncommitted[0].index <= index:
-            outcomes.append(self._decide(*self._uncommitted.popleft()))
+        while self.uncommitted and self.uncommitted[0].index <= index:
+            outcomes.append(self._decide(*self.uncommitted.popleft()))
         return outcomes
 
     @property
     def known_committed(self) -> int:
         """How far the log must be committed, by the changes in it: see the text of the module."""
-        return max((entry.index for _, entry in self._uncommitted), default=self.index)
+        return max((entry.index for _, entry in self.uncommitted), default=self.index)
 
     @property
     def is_settled(self) -> bool:
         """Whether this member's log holds no change that may be in force elsewhere already."""
-        return not self._uncommitted and not self.configuration.is_joint
+        return not self.uncommitted and not self.configuration.is_joint
 
     def _decide(self, index: int, entry: NumberedConfiguration) -> ChangeOutcome:
         if entry.index != self.index:
@@ -177,14 +177,12 @@ class Membership:
         leader ends what its predecessor began, and nobody does it again while it is pending.
         """
         return (
-            self.configuration.auto_leave
-            and not self._uncommitted
-            and committed >= self._term_began
+            self.configuration.auto_leave and not self.uncommitted and committed >= self._term_began
         )
 
     def _check_free(self, committed: int) -> None:
-        if self._uncommitted:
-            raise ChangePending(self._uncommitted[-1].index)
+        if self.uncommitted:
+            raise ChangePending(self.uncommitted[-1].index)
         if committed < self._term_began:
             raise ChangePending(self._term_began)
 
@@ -210,7 +208,7 @@ class Membership:
         """
         began = group is None or group.index == BEFORE_FIRST_INDEX
         if group is None or (began and self.configuration.voters):
-            self._uncommitted.clear()  # of what a group began with, the settings know best
+            self.uncommitted.clear()  # of what a group began with, the settings know best
         else:
             self.install(group)
 
@@ -221,5 +219,5 @@ class Membership:
                 f"a snapshot with configuration {snapshot.index} behind {self.index}"
             )
         self._history.clear()
-        self._uncommitted.clear()
+        self.uncommitted.clear()
         self._take(*snapshot)

@@ -49,6 +49,13 @@ class Majority:
 
         BEFORE_FIRST_INDEX when there is none, EVERY_INDEX without voters.
         """
+        pick = self._values
+        if pick is not None:
+            try:
+                ascending: list[int] = sorted(pick(acked))
+                return ascending[self._place]
+            except KeyError:  # somebody has acknowledged nothing yet
+                return self._reached(acked, BEFORE_FIRST_INDEX, EVERY_INDEX)
         return self._reached(acked, BEFORE_FIRST_INDEX, EVERY_INDEX)
 
     def reached(self, values: Mapping[str, float], absent: float) -> float:

@@ -29,7 +29,7 @@ def beat_again(replica: Replica, now: float) -> Heartbeat | None:
         or reads.waits
         or replica.lease is not None
         or replica.handover.transfer is not None
-        or not state.votes
+        or replica.followers.changing
         or not state.committed == state.durable == last_index
         or now < replica.heartbeat_at
     ):

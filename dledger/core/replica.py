@@ -60,6 +60,9 @@ from dledger.messages import (
 __all__ = ["Messages", "Outgoing", "Replica", "ReplicaConfig", "Writes"]
 
 
+NEVER = float("-inf")
+
+
 class Replica(FollowingMember):
     """The protocol of one member. Holds indexes, terms and ranges; never a body, never a clock.
 
@@ -88,6 +91,7 @@ class Replica(FollowingMember):
         self._reads = MemberReads(config, random)
         self.heartbeat_at = now
         self._configuration = membership.index  # what a leader goes by
+        self._heard_at = NEVER  # when a leader was last heard by a quorum, as of the last look
 
     # --- inputs -------------------------------------------------------------------------------
 
@@ -248,12 +252,11 @@ class Replica(FollowingMember):
         if reads.needs_round(state.applied, now):
             self._broadcast_heartbeat(now)
         question = reads.question(state.leader, state.term, now)
-        if state.leader is not None and question is not None:
-            self._promise(state.leader, question)
-        self._outgoing.extend(Outgoing(*a) for a in reads.answers(state.term, state.applied))
         if state.leader is not None:
-            for answer in self.receiver.take_answers():
-                self._promise(state.leader, answer)
+            for word in (question, *self.receiver.take_answers()):
+                if word is not None:
+                    self._promise(state.leader, word)
+        self._outgoing.extend(Outgoing(*a) for a in reads.answers(state.term, state.applied))
         for peer, dispatcher in self.dispatchers.items():
             for push in dispatcher.pump(state.committed, now):
                 self._outgoing.append(Outgoing(peer, push))
@@ -262,6 +265,8 @@ class Replica(FollowingMember):
             self._send_timeout_now(successor)
         self._ask_what_was_forgotten(now)
         outgoing, self._outgoing = self._outgoing, []
+        if not state.decided:
+            return Messages(outgoing, *reads.take_outcomes())
         decided, state.decided = state.decided, []
         return Messages(outgoing, *reads.take_outcomes(), decided)
 
@@ -310,6 +315,7 @@ class Replica(FollowingMember):
         self.handler.writes.append(NoopEntry(index, state.term))
         state.membership.elected(index)
         self._configuration = state.membership.index
+        self._heard_at = NEVER
         self.acks = QuorumAckChecker(state.membership.quorum, state.term)
         self._reads.lead(state)
         self.followers.follow(now)
@@ -363,6 +369,7 @@ class Replica(FollowingMember):
         """Another configuration is in force, from the next thing that is counted on."""
         membership = self.state.membership
         self._configuration = membership.index
+        self._heard_at = NEVER
         acks.follow(membership.quorum, membership.members)
         self._reads.follow(membership)
         self.followers.follow(now)
@@ -396,30 +403,37 @@ class Replica(FollowingMember):
 
     def _tick_leader(self, now: float) -> None:
         voters = self.followers.voters
-        answers = {peer: dispatcher.last_answer_at for peer, dispatcher in voters.items()}
-        heard_at = self.elector.quorum_heard_at(answers, now)
-        if now - heard_at >= self.config.election_timeout_s:
-            self._change_role(RoleEvent.QUORUM_LOST, now)
-            return
+        timeout_s = self.config.election_timeout_s
+        # Answers only get newer, so this is looked up no more often than somebody needs it.
+        if now >= self.heartbeat_at or now - self._heard_at >= timeout_s:
+            answers = {peer: dispatcher.last_answer_at for peer, dispatcher in voters.items()}
+            self._heard_at = self.elector.quorum_heard_at(answers, now)
+            if now - self._heard_at >= timeout_s:
+                self._change_role(RoleEvent.QUORUM_LOST, now)
+                return
         if self.handover.disk_stalled(now) and voters:
             # Nothing becomes durable here any more: let the best of the others lead at once.
             if (successor := self.handover.successor(voters, now)) is not None:
                 self._send_timeout_now(successor)
             self._change_role(RoleEvent.DISK_STALLED, now)
             return
-        if self.reads is not None:
-            self._leave_if_removed(self.reads, now)
-        if self.state.role is not Role.LEADER:
-            return
+        if self.followers.changing:
+            self._tick_change(now)
+            if self.state.role is not Role.LEADER:
+                return
         self.handover.tick(voters, self.commits_in_own_term, now)
-        self.followers.observe(now)
-        membership, committed = self.state.membership, self.state.committed
-        if membership.leave_due(committed):
-            self._append_change(membership.propose_leave(committed))
         if now >= self.heartbeat_at:
             state = self.state
-            self.freshness.heard(state.committed, state.term, state.applied, heard_at)
+            self.freshness.heard(state.committed, state.term, state.applied, self._heard_at)
             self._broadcast_heartbeat(now)
+
+    def _tick_change(self, now: float) -> None:
+        if self.reads is not None:
+            self._leave_if_removed(self.reads, now)
+        self.followers.observe(now)
+        membership, committed = self.state.membership, self.state.committed
+        if self.state.role is Role.LEADER and membership.leave_due(committed):
+            self._append_change(membership.propose_leave(committed))
 
     def _broadcast_heartbeat(self, now: float) -> int:
         """Send one to everybody; the number of the round."""

@@ -17,13 +17,13 @@ from dledger.errors import DiskFailed, InvariantBroken
 from dledger.store.discarded_files import DiscardedFiles
 from dledger.store.hard_state_file import StoreRecord
 from dledger.store.index_unit import UNIT_BYTES
+from dledger.store.log_beginning import LogWithBeginning
 from dledger.store.recovery import Recovered
-from dledger.store.segment_log import SegmentLog
 from dledger.store.store_files import StoreFiles
 from dledger.store.sync_work import SegmentSyncWork
 
 
-class SegmentStore(SegmentLog):
+class SegmentStore(LogWithBeginning):
     """A `LogStore` over files; made by `open_store`.
 
     Attributes:
@@ -77,7 +77,7 @@ class SegmentStore(SegmentLog):
         self._index_synced_through = min(self._index_synced_through, self.last_index)
 
     def discard_before(self, index: int) -> None:
-        """Drop whole segments at the log's beginning; see SegmentLog.
+        """Drop whole segments at the log's beginning; see LogWithBeginning.
 
         The files go when the record of the new beginning is durable: `take_discarded`. Raises
         InvariantBroken also for an entry that no sync has made durable here.

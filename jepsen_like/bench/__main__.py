@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import click
 
 from jepsen_like.bench.failover import failover
@@ -35,4 +37,6 @@ main.add_command(failover)
 main.add_command(footprint)
 
 if __name__ == "__main__":
+    # Servers of others do not end with the pipe of their standard input: we end them.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     main()

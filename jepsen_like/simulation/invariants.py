@@ -16,56 +16,11 @@ from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
 from dledger.core.replica import Replica
 from dledger.core.snapshot_offer import LogBegin
-from dledger.messages import Message, PushRequest, PushResponse, VoteRequest, VoteResponse
+from dledger.messages import Message, PushResponse, VoteRequest, VoteResponse
 from jepsen_like.simulation.group_history import GroupHistory, founding, is_quorum
+from jepsen_like.simulation.witness import InvariantViolated, Witness
 
-
-class InvariantViolated(Exception):
-    """A promise was broken: which one, and how, in one line."""
-
-    def __init__(self, promise: str, how: str) -> None:
-        self.promise = promise
-        self.how = how
-        super().__init__(f"{promise}: {how}")
-
-
-class Witness:
-    """What one node has shown and promised so far. Outlives its crashes."""
-
-    __slots__ = (
-        "applied",
-        "chains",
-        "committed",
-        "lost_chains",
-        "name",
-        "released_term",
-        "restart",
-        "role",
-        "synced_index",
-        "synced_promise",
-        "term",
-        "told",
-        "votes",
-    )
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        # Chain sum of every entry of its log, by index; where its log has no beginning, of those
-        # that the group has committed, which it must be equal to.
-        self.chains: list[int] = []
-        self.restart: LogBegin | None = None  # what its log is being replaced by
-        self.synced_index = -1  # entries that are on its disk, whatever it says itself
-        self.synced_promise = HardState()
-        self.released_term = 0  # highest term that a promise of it carried
-        self.votes: dict[int, str] = {}  # granted votes that left it, by term
-        self.term = 0
-        self.role = Role.FOLLOWER
-        self.committed = -1
-        self.applied = -1
-        self.told = -1  # of which entry a snapshot is that its log has not reached yet
-        # What its disk had when it was wiped: counts for what it had acknowledged, until it has
-        # proven that it holds it again.
-        self.lost_chains: list[int] = []
+__all__ = ["InvariantViolated", "Invariants"]
 
 
 class Invariants:
@@ -493,10 +448,3 @@ class Invariants:
                 "machines agree", f"{name} has another state at or below {known}"
             )
         self._sums.extend(sums[max(0, len(self._sums) - first) :])
-
-    def term_of_push(self, name: str, message: PushRequest) -> None:
-        """Only the leader of a term pushes in it."""
-        if self._leaders.get(message.term) not in (None, name):
-            raise InvariantViolated(
-                "one leader a term", f"{name} pushes in term {message.term} of another leader"
-            )

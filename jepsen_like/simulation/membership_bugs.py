@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from dledger.core import membership
 from dledger.core.configuration import Configuration
@@ -15,9 +15,9 @@ from dledger.core.configuration_change import (
 )
 from dledger.core.configuration_codec import NumberedConfiguration
 from dledger.core.electing_member import ElectingMember
+from dledger.core.followers import Followers
 from dledger.core.membership import Membership
 from dledger.core.quorum import JointQuorum, Quorum, VoteOutcome, quorum_of
-from dledger.core.replica import Replica
 from jepsen_like.simulation.seeded_bug import Replacement, SeededBug
 
 
@@ -65,7 +65,7 @@ def _change_while_one_is_pending() -> list[Replacement]:
         transition: Transition = Transition.AUTO,
         expected: int | None = None,
     ) -> NumberedConfiguration:
-        latest = self._uncommitted[-1] if self._uncommitted else None
+        latest = self.uncommitted[-1] if self.uncommitted else None
         index, group = self.index, self.configuration
         if latest is not None:
             index, group = latest.index, latest.entry.configuration
@@ -91,23 +91,15 @@ def _joint_decided_by_one_half() -> list[Replacement]:
     ]
 
 
-def _commit_not_learnt_from_voters() -> list[Replacement]:
-    return [Replacement(ElectingMember, "_learn_committed", lambda self, response: None)]
+def _removal_kept_secret() -> list[Replacement]:
+    return [
+        Replacement(ElectingMember, "_learn_committed", lambda self, response: None),
+        Replacement(Followers, "can_do_without", lambda self, confirmed, now: True),
+    ]
 
 
 def _joint_phase_never_ends() -> list[Replacement]:
     return [Replacement(Membership, "leave_due", lambda self, committed: False)]
-
-
-def _removed_leader_stays() -> list[Replacement]:
-    followed: Callable[..., None] = Replica._configuration_changed
-
-    def changed(self: Replica, acks: object, now: float) -> None:
-        members = self.state.membership.voting_members
-        self.state.membership.voting_members = members | {self.state.self_id}
-        followed(self, acks, now)
-
-    return [Replacement(Replica, "_configuration_changed", changed)]
 
 
 MEMBERSHIP_BUGS = (
@@ -136,12 +128,9 @@ MEMBERSHIP_BUGS = (
         _joint_decided_by_one_half,
     ),
     SeededBug(
-        "commit-not-learnt-from-voters",
+        "removal-kept-secret",
         "who knows that it was removed lets nobody else know",
-        _commit_not_learnt_from_voters,
+        _removal_kept_secret,
     ),
     SeededBug("joint-phase-never-ends", "no leader ends a joint phase", _joint_phase_never_ends),
-    SeededBug(
-        "removed-leader-stays", "a leader that was removed goes on leading", _removed_leader_stays
-    ),
 )

@@ -10,7 +10,7 @@ from dledger.core.snapshot_receiver import SnapshotReceiver
 from dledger.core.snapshot_sender import SnapshotSender
 from dledger.messages import InstallSnapshot
 from dledger.store.incoming_snapshot import IncomingSnapshot, Received
-from dledger.store.segment_log import SegmentLog
+from dledger.store.log_beginning import LogWithBeginning
 from dledger.store.segment_store import SegmentStore
 from dledger.store.snapshot_file import SnapshotReader
 from jepsen_like.simulation.seeded_bug import Replacement, SeededBug
@@ -20,7 +20,7 @@ def _install_drops_what_agrees() -> list[Replacement]:
     def agrees(self: SnapshotReceiver, offer: SnapshotOffer) -> bool:
         return offer.begin.before_index < self._view.before_begin
 
-    def begin_anew(self: SegmentLog, *arguments: Any) -> list[str]:
+    def begin_anew(self: LogWithBeginning, *arguments: Any) -> list[str]:
         self._committed = -1
         term_at = self.term_at
         self.term_at = lambda index: -1  # type: ignore[method-assign]
@@ -29,10 +29,10 @@ def _install_drops_what_agrees() -> list[Replacement]:
         finally:
             self.term_at = term_at  # type: ignore[method-assign]
 
-    began = SegmentLog._begin_anew
+    began = LogWithBeginning._begin_anew
     return [
         Replacement(SnapshotReceiver, "_agrees", agrees),
-        Replacement(SegmentLog, "_begin_anew", begin_anew),
+        Replacement(LogWithBeginning, "_begin_anew", begin_anew),
     ]
 
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable
 
 from dledger.core.entry_dispatcher import EntryDispatcher
-from tests.dledger.scenario_group import Impossible, ScenarioGroup, ScenarioMember, image_of
+from tests.dledger.scenario_group import ScenarioGroup
+from tests.dledger.scenario_member import Impossible, ScenarioMember, image_of
 from tests.dledger.scenario_messages import ANYBODY, index_text, parse_pattern
 
 NOBODY = "nobody"
@@ -79,7 +80,7 @@ def _expect_messages(group: ScenarioGroup, pattern: str, claims: str) -> None:
 # --- a leader's view of one peer ------------------------------------------------------------------
 
 _DISPATCHER: dict[str, Callable[[EntryDispatcher], str]] = {
-    "phase": lambda dispatcher: dispatcher.phase.name.lower(),
+    "phase": lambda dispatcher: dispatcher.phase.name.lower().replace("install_", ""),
     "match": lambda dispatcher: index_text(dispatcher.match_index),
     "next": lambda dispatcher: str(dispatcher.next_index),
 }
@@ -135,6 +136,7 @@ _MEMBER: dict[str, Callable[[ScenarioMember], str]] = {
     "durable": lambda member: index_text(member.up.state.durable),
     "applied": lambda member: index_text(member.up.state.applied),
     "transfer": _transfer,
+    "proven": lambda member: "yes" if member.up.state.proven else "no",
     "configuration": lambda member: index_text(member.up.state.membership.index),
     "voters": lambda member: _names(member.up.state.membership.configuration.voters),
     "outgoing": lambda member: _names(member.up.state.membership.configuration.outgoing),

@@ -7,22 +7,30 @@ milliseconds.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from dledger.core.configuration import Configuration
 from dledger.core.configuration_codec import NumberedConfiguration, decode_configuration
-from dledger.core.entry_handler import Accepted, ConfigurationEntry, Truncation
+from dledger.core.entry_handler import Accepted, ConfigurationEntry, Restart, Truncation
 from dledger.core.hard_state import HardState
-from dledger.core.ledger_view import LedgerView, TermRun
 from dledger.core.membership import Membership
 from dledger.core.replica import Replica, ReplicaConfig
+from dledger.core.snapshot_offer import LogBegin, SnapshotOffer
+from dledger.core.standing import Standing
 from dledger.messages import Message, PushRequest
 from tests.dledger.configurations import configuration
 from tests.dledger.core_group import EntriesAtOnce
 from tests.dledger.raft_promises import Promises
+from tests.dledger.scenario_member import (
+    SNAPSHOT_BYTES,
+    Image,
+    Impossible,
+    ScenarioMember,
+    Settings,
+    Sync,
+)
 from tests.dledger.scenario_messages import Pattern, Sent
 
 # A group that still moves after so many rounds of syncs and messages will move for ever.
@@ -30,123 +38,6 @@ MAX_ROUNDS = 300
 
 # `run` lets time pass in steps of this size.
 STEP_MS = 25
-
-
-class Impossible(Exception):
-    """A line asks for what cannot be: a message that is not there, a member that is down."""
-
-
-@dataclass
-class Settings:
-    """What the lines before the first event say. A field of a member that is absent is as told."""
-
-    names: list[str] = field(default_factory=list)
-    learners: list[str] = field(default_factory=list)
-    logs: dict[str, list[int]] = field(default_factory=dict)
-    records: dict[str, HardState] = field(default_factory=dict)
-    patience: dict[str, float] = field(default_factory=dict)  # default: by its place in the group
-    batch: int = 100  # entries in one push
-    timeout_ms: int = 500
-    heartbeat_ms: int = 100
-    drift: float | None = None
-    preferred: str | None = None
-
-    def patience_of(self, name: str, place: int) -> float:
-        """How much longer than one election timeout a member waits, in election timeouts."""
-        began = len(self.names) + len(self.learners)
-        # Who joins later falls between those who were there.
-        between = place // began / (place // began + 1)
-        return self.patience.get(name, (place % began + between) / began)
-
-
-class Image(NamedTuple):
-    """A log as it lies on a disk."""
-
-    before_begin: int
-    before_begin_term: int
-    terms: tuple[int, ...]
-    changes: tuple[tuple[int, NumberedConfiguration], ...] = ()
-
-    @property
-    def last_index(self) -> int:
-        """The last entry's index."""
-        return self.before_begin + len(self.terms)
-
-    def term_at(self, index: int) -> int | None:
-        """The term of an entry that is there, or was discarded; None: there is none."""
-        if index < self.before_begin:
-            return None
-        if index == self.before_begin:
-            return self.before_begin_term
-        at = index - self.before_begin - 1
-        return self.terms[at] if at < len(self.terms) else None
-
-    def view(self) -> LedgerView:
-        """What a core sees that starts with this log."""
-        runs: list[TermRun] = []
-        for index, term in enumerate(self.terms, self.before_begin + 1):
-            if not runs or runs[-1].term != term:
-                runs.append(TermRun(term, index))
-        return LedgerView(
-            runs,
-            last_index=self.last_index,
-            before_begin=self.before_begin,
-            before_begin_term=self.before_begin_term,
-        )
-
-
-def image_of(view: LedgerView, changes: Iterable[tuple[int, NumberedConfiguration]] = ()) -> Image:
-    """A core's log, as its store would hold it, with the changes of the group in it."""
-    kept = range(view.before_begin + 1, view.last_index + 1)
-    terms = tuple(view.term_at(index) for index in kept)
-    return Image(view.before_begin, view.before_begin_term, terms, tuple(sorted(changes)))
-
-
-class Sync(NamedTuple):
-    """A sync that has begun, and what it will have saved."""
-
-    image: Image
-    epoch: int
-    record: HardState | None
-
-
-class ScenarioMember:
-    """One replica, which may be down, and its disk."""
-
-    def __init__(
-        self, name: str, began_with: Configuration, patience: float, record: HardState, image: Image
-    ) -> None:
-        self.name = name
-        self.began_with = began_with
-        self.patience = patience
-        self.changes = dict(image.changes)  # written, by index
-        self.image = image
-        self.record = record
-        self.record_written = record
-        self.syncs: deque[Sync] = deque()
-        self.core: Replica | None = None
-        self.seen_at = 0.0  # when it last looked at the clock, in seconds
-
-    @property
-    def up(self) -> Replica:
-        """The running core. Raises Impossible."""
-        if self.core is None:
-            raise Impossible(f"{self.name} is down")
-        return self.core
-
-    @property
-    def written(self) -> Image:
-        """Its log as it is written, synced or not."""
-        return image_of(self.up.view, self.changes.items())
-
-    @property
-    def has_work(self) -> bool:
-        """Whether a sync would make anything durable."""
-        core = self.up
-        state = core.state
-        return bool(
-            self.syncs or self.record_written != self.record or state.durable < core.view.last_index
-        )
 
 
 class Proposal(NamedTuple):
@@ -177,6 +68,7 @@ class ScenarioGroup:
         self.sent: list[Sent] = []  # everything that ever left
         self.cuts: set[tuple[str, str]] = set()
         self.holds: list[Pattern] = []
+        self.saved: dict[tuple[int, int, int], NumberedConfiguration] = {}  # what snapshots tell
         self.proposals: dict[str, Proposal] = {}
         self.reads: dict[str, Read] = {}
         self.members: dict[str, ScenarioMember] = {}
@@ -222,6 +114,8 @@ class ScenarioGroup:
         core = member.up
         member.seen_at = self.now
         self._write(member)
+        self._take_pieces(member)
+        member.standing = core.admission.standing
         outgoing, ready, lost, _ = core.take_messages(self.now)
         for receiver, message in outgoing:
             sent = Sent(member.name, receiver, self._filled(member, message))
@@ -241,7 +135,9 @@ class ScenarioGroup:
         writes, record = member.up.take_writes()
         changes = member.changes
         for write in writes:
-            if isinstance(write, Truncation):
+            if isinstance(write, Restart):
+                changes.clear()
+            elif isinstance(write, Truncation):
                 for index in [index for index in changes if index > write.index]:
                     del changes[index]
             elif isinstance(write, ConfigurationEntry):
@@ -250,6 +146,28 @@ class ScenarioGroup:
                 changes.update(one for one in write.push.changes if one[0] >= write.first)
         if record is not None:
             member.record_written = record
+
+    def _take_pieces(self, member: ScenarioMember) -> None:
+        """Keep what came of snapshots; install one that is whole, while no sync runs."""
+        core = member.up
+        for piece in core.receiver.take_pieces():
+            identity = piece.offer.identity
+            received = member.parts.get(identity, 0)
+            if piece.offset <= received:
+                received = max(received, piece.offset + piece.length)
+            member.parts[identity] = received
+            if received < piece.offer.size:
+                core.receiver.received(piece, received)
+            else:
+                member.arrived = piece
+        if member.arrived is None or member.syncs:
+            return
+        piece, member.arrived = member.arrived, None
+        member.shelf.offers.append(piece.offer)
+        if core.receiver.install(piece, self.saved[piece.offer.identity]):
+            member.to_restore = piece.offer
+            self._write(member)
+            member.image = member.written
 
     @staticmethod
     def _filled(member: ScenarioMember, message: Message) -> Message:
@@ -263,9 +181,17 @@ class ScenarioGroup:
     def _start(self, member: ScenarioMember) -> None:
         settings = self.settings
         member.changes = dict(member.image.changes)
-        membership = Membership(member.began_with)
+        membership, record = Membership(member.began_with), member.record
+        if (snapshot := member.shelf.newest()) is not None:
+            # It is of committed entries, and tells the configuration that was in force.
+            group = self.saved[snapshot.identity]
+            membership = Membership(group.configuration, group.index)
+            record = record._replace(committed=max(record.committed, snapshot.index))
+            member.to_restore = snapshot
         for index, change in sorted(member.changes.items()):
-            membership.appended(index, change)
+            if index > membership.index:
+                membership.appended(index, change)
+        member.restarts += 1
         member.core = Replica(
             ReplicaConfig(
                 member.name,
@@ -276,11 +202,13 @@ class ScenarioGroup:
                 settings.preferred,
             ),
             member.image.view(),
-            member.record,
+            record,
             EntriesAtOnce(settings.batch),
-            lambda: member.patience,
+            member.share,
             self.now,
             membership,
+            member.shelf,
+            member.standing,
         )
 
     # --- disks --------------------------------------------------------------------------------
@@ -329,6 +257,7 @@ class ScenarioGroup:
             member.record = member.record_written
         member.record_written = member.record
         member.syncs.clear()
+        member.arrived = member.to_restore = None
         member.core = None
         for read in self.reads.values():
             if read.member == member.name and read.index is None:
@@ -358,6 +287,16 @@ class ScenarioGroup:
         # Recovery refuses a log that lacks what its record calls committed.
         member.record = member.record._replace(committed=-1)
 
+    def wipe(self, member: ScenarioMember) -> None:
+        """The folder of a member that is down is emptied."""
+        if member.core is not None:
+            raise Impossible(f"{member.name} is running")
+        member.image = Image(-1, -1, ())
+        member.record = member.record_written = HardState()
+        member.standing = Standing.FRESH
+        member.shelf.offers.clear()
+        member.parts.clear()
+
     def discard(self, member: ScenarioMember, first_index: int) -> None:
         """Drop the head of a log, durably."""
         member.up.view.discard_before(first_index)
@@ -366,8 +305,23 @@ class ScenarioGroup:
 
     def apply(self, member: ScenarioMember) -> None:
         """Let the state machine take everything that it may."""
-        core = member.up
-        core.applied_to(max(core.appliable, core.state.applied))
+        core, snapshot = member.up, member.to_restore
+        if snapshot is None or core.appliable >= snapshot.index:
+            member.to_restore = None
+            core.applied_to(max(core.appliable, core.state.applied))
+        self.turn(member)
+
+    def snapshot(self, member: ScenarioMember, begin: int | None) -> None:
+        """Save the state as it is applied; whoever takes it begins its log at entry `begin`."""
+        view, index = member.up.view, member.up.state.applied
+        begin = index if begin is None else begin
+        if not view.before_begin < begin <= index:
+            raise Impossible(f"a snapshot of entry {index} whose log begins at {begin}")
+        term, before = view.term_at(index), begin - 1
+        log = LogBegin(before, view.term_at(before), before, before)
+        offer = SnapshotOffer(index, term, 1000 * term + index, SNAPSHOT_BYTES, log)
+        self.saved[offer.identity] = member.up.state.membership.at(index)
+        member.shelf.offers.append(offer)
         self.turn(member)
 
     # --- time ---------------------------------------------------------------------------------
@@ -436,7 +390,7 @@ class ScenarioGroup:
                 if member.has_work:
                     self.sync(member)
                     moving = True
-                if member.up.appliable > member.up.state.applied:
+                if self._can_apply(member):
                     self.apply(member)
                     moving = True
             arriving = [sent for sent in self.flight if self._free(sent, names)]
@@ -444,6 +398,12 @@ class ScenarioGroup:
             if not moving and not arriving:
                 return
         raise Impossible(f"still moving after {MAX_ROUNDS} rounds")
+
+    @staticmethod
+    def _can_apply(member: ScenarioMember) -> bool:
+        core, snapshot = member.up, member.to_restore
+        reached = snapshot is None or core.appliable >= snapshot.index
+        return reached and core.appliable > core.state.applied
 
     def _free(self, sent: Sent, names: set[str]) -> bool:
         held = any(pattern.matches(sent) for pattern in self.holds)

@@ -6,35 +6,26 @@ ScenarioFailed; both name file and line. `Scenario` can be fed line by line, too
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from dledger.core.configuration_change import (
-    AddLearner,
-    AddVoter,
-    Change,
-    Demote,
-    Promote,
-    Remove,
-    Transition,
-)
 from dledger.core.hard_state import HardState
 from dledger.core.replica import Replica
 from dledger.errors import DLedgerError, InvariantBroken
-from tests.dledger.configurations import address_of
 from tests.dledger.raft_promises import PromiseBroken
+from tests.dledger.scenario_arguments import (
+    TRANSITIONS,
+    matched,
+    new_names,
+    parse_change,
+    parse_number,
+    parse_terms,
+    two_parts,
+)
 from tests.dledger.scenario_expectations import Differs, expect
-from tests.dledger.scenario_group import Impossible, ScenarioGroup, ScenarioMember, Settings
+from tests.dledger.scenario_group import ScenarioGroup
+from tests.dledger.scenario_member import Impossible, ScenarioMember, Settings
 from tests.dledger.scenario_messages import ANYBODY, parse_pattern
-
-NAME = re.compile(r"[a-z]\w*")
-
-TRANSITIONS = {
-    "": Transition.AUTO,
-    "jointly": Transition.JOINT,
-    "manually": Transition.JOINT_MANUAL,
-}
 
 
 class ScenarioMalformed(Exception):
@@ -43,19 +34,6 @@ class ScenarioMalformed(Exception):
 
 class ScenarioFailed(AssertionError):
     """A line did not go as it says."""
-
-
-def parse_terms(text: str) -> list[int]:
-    """The terms of a log: `1x3 2` is three entries of term 1 and one of term 2."""
-    terms: list[int] = []
-    for word in text.split():
-        found = re.fullmatch(r"(\d+)(?:x(\d+))?", word)
-        if found is None:
-            raise ValueError(f"{word!r} is no term and no run of a term, as 1 or 1x3")
-        terms += [int(found[1])] * int(found[2] or 1)
-    if terms != sorted(terms):
-        raise ValueError("terms never decrease along a log")
-    return terms
 
 
 class Scenario:
@@ -95,7 +73,9 @@ class Scenario:
             "kill": self._kill,
             "restart": self._restart,
             "lose": self._lose,
+            "wipe": self._wipe,
             "discard": self._discard,
+            "snapshot": self._snapshot,
             "propose": self._propose,
             "read": self._read,
             "join": self._join,
@@ -158,19 +138,19 @@ class Scenario:
     def _members(self, rest: str) -> None:
         if self.settings.names:
             raise ValueError("members: once")
-        self.settings.names = _new_names(rest, [])
+        self.settings.names = new_names(rest, [])
 
     def _learners(self, rest: str) -> None:
         if self.settings.learners or not self.settings.names:
             raise ValueError("learners: once, and after the members")
-        self.settings.learners = _new_names(rest, self.settings.names)
+        self.settings.learners = new_names(rest, self.settings.names)
 
     def _log(self, rest: str) -> None:
-        name, terms = _two(rest, ": ", "log NAME: TERMS")
+        name, terms = two_parts(rest, ": ", "log NAME: TERMS")
         self.settings.logs[self._known(name)] = parse_terms(terms)
 
     def _record(self, rest: str) -> None:
-        found = _words(
+        found = matched(
             rest,
             r"(\w+): term (\d+)(?:, vote (\w+))?(?:, committed (\d+))?",
             "record NAME: term NUMBER[, vote NAME][, committed INDEX]",
@@ -180,14 +160,14 @@ class Scenario:
         self.settings.records[self._known(name)] = state
 
     def _patience(self, rest: str) -> None:
-        name, share = _words(rest, r"(\w+): (0\.\d+)", "patience NAME: 0.SHARE")
+        name, share = matched(rest, r"(\w+): (0\.\d+)", "patience NAME: 0.SHARE")
         self.settings.patience[self._known(name)] = float(share)
 
     def _batch(self, rest: str) -> None:
-        self.settings.batch = _number(rest)
+        self.settings.batch = parse_number(rest)
 
     def _drift(self, rest: str) -> None:
-        [share] = _words(rest, r"(0\.\d+)", "drift 0.SHARE")
+        [share] = matched(rest, r"(0\.\d+)", "drift 0.SHARE")
         self.settings.drift = float(share)
 
     def _prefer(self, rest: str) -> None:
@@ -205,11 +185,11 @@ class Scenario:
         milliseconds, _, names = rest.partition(" ")
         group = self.group
         members = self._several(names)
-        group.now_ms += _number(milliseconds)
+        group.now_ms += parse_number(milliseconds)
         group.tick(members)
 
     def _run(self, rest: str) -> None:
-        self.group.run(_number(rest))
+        self.group.run(parse_number(rest))
 
     def _time_out(self, rest: str) -> None:
         self.group.time_out(self._one(rest))
@@ -282,33 +262,41 @@ class Scenario:
             self.group.restart(self.group.member(name))
 
     def _lose(self, rest: str) -> None:
-        name, index = _words(rest, r"(\w+) after (\d+|none)", "lose NAME after INDEX")
+        name, index = matched(rest, r"(\w+) after (\d+|none)", "lose NAME after INDEX")
         self.group.lose(self.group.member(name), -1 if index == "none" else int(index))
 
+    def _wipe(self, rest: str) -> None:
+        for name in rest.split():
+            self.group.wipe(self.group.member(name))
+
     def _discard(self, rest: str) -> None:
-        name, index = _words(rest, r"(\w+) before (\d+)", "discard NAME before INDEX")
+        name, index = matched(rest, r"(\w+) before (\d+)", "discard NAME before INDEX")
         self.group.discard(self._one(name), int(index))
+
+    def _snapshot(self, rest: str) -> None:
+        name, begin = matched(rest, r"(\w+)(?: from (\d+))?", "snapshot NAME [from INDEX]")
+        self.group.snapshot(self._one(name), int(begin) if begin else None)
 
     # --- clients and operators ----------------------------------------------------------------
 
     def _propose(self, rest: str) -> None:
         form = r"(\w+) (\d+)(?: as (\w+))?"
-        name, count, label = _words(rest, form, "propose NAME COUNT [as LABEL]")
-        self.group.propose(self._one(name), _number(count), self._label(label))
+        name, count, label = matched(rest, form, "propose NAME COUNT [as LABEL]")
+        self.group.propose(self._one(name), parse_number(count), self._label(label))
 
     def _read(self, rest: str) -> None:
-        name, label = _words(rest, r"(\w+) as (\w+)", "read NAME as LABEL")
+        name, label = matched(rest, r"(\w+) as (\w+)", "read NAME as LABEL")
         self.group.read(self._one(name), self._label(label) or "")
 
     def _join(self, rest: str) -> None:
-        for name in _new_names(rest, self.group.members):
+        for name in new_names(rest, self.group.members):
             self.group.join(name)
 
     def _change(self, rest: str) -> None:
         form = r"(\w+)(?: (jointly|manually))?(?: as (\w+))?: (.+)"
         shape = "change NAME [jointly|manually] [as LABEL]: CHANGE NAME[, CHANGE NAME ...]"
-        name, how, label, wanted = _words(rest, form, shape)
-        changes = [_change(text) for text in wanted.split(", ")]
+        name, how, label, wanted = matched(rest, form, shape)
+        changes = [parse_change(text) for text in wanted.split(", ")]
         transition = TRANSITIONS[how or ""]
         self.group.change(
             self._one(name),
@@ -317,11 +305,11 @@ class Scenario:
         )
 
     def _leave(self, rest: str) -> None:
-        name, label = _words(rest, r"(\w+)(?: as (\w+))?", "leave NAME [as LABEL]")
+        name, label = matched(rest, r"(\w+)(?: as (\w+))?", "leave NAME [as LABEL]")
         self.group.change(self._one(name), lambda core: core.propose_leave(), self._label(label))
 
     def _transfer(self, rest: str) -> None:
-        name, target = _words(rest, r"(\w+)(?: to (\w+))?", "transfer NAME [to NAME]")
+        name, target = matched(rest, r"(\w+)(?: to (\w+))?", "transfer NAME [to NAME]")
         now = self.group.now
         self._call(name, lambda core: core.transfer_leadership(target, now))
 
@@ -329,12 +317,12 @@ class Scenario:
         self._call(rest, lambda core: core.forget_leader())
 
     def _unreachable(self, rest: str) -> None:
-        name, peer = _two(rest, " > ", "unreachable NAME > NAME")
+        name, peer = two_parts(rest, " > ", "unreachable NAME > NAME")
         now = self.group.now
         self._call(name, lambda core: core.unreachable(peer, now))
 
     def _reachable(self, rest: str) -> None:
-        name, peer = _two(rest, " > ", "reachable NAME > NAME")
+        name, peer = two_parts(rest, " > ", "reachable NAME > NAME")
         now = self.group.now
         self._call(name, lambda core: core.reachable(peer, now))
 
@@ -342,7 +330,7 @@ class Scenario:
         self.group.call(self._one(name), act)
 
     def _fails(self, rest: str) -> None:
-        wanted, text = _two(rest, ": ", "fails ERROR: LINE")
+        wanted, text = two_parts(rest, ": ", "fails ERROR: LINE")
         try:
             self._carry_out(text)
         except DLedgerError as error:
@@ -370,7 +358,7 @@ class Scenario:
         everybody = set(group.members)
         found: set[tuple[str, str]] = set()
         if " > " in text:
-            sender, receiver = _two(text, " > ", "NAME > NAME")
+            sender, receiver = two_parts(text, " > ", "NAME > NAME")
             for name in (sender, receiver):
                 if name != ANYBODY:
                     group.member(name)
@@ -405,50 +393,3 @@ def play_file(path: Path) -> Scenario:
     if not any(line.startswith("expect ") for line in lines):
         raise ScenarioMalformed(f"{path.name}: it expects nothing")
     return scenario
-
-
-def _new_names(text: str, known: Container[str]) -> list[str]:
-    names = text.split()
-    if not names or len(set(names)) < len(names) or any(name in known for name in names):
-        raise ValueError("one name at least, each different, and new")
-    for name in names:
-        if NAME.fullmatch(name) is None:
-            raise ValueError(f"{name!r} is no name: a small letter, then letters and digits")
-    return names
-
-
-def _change(text: str) -> Change:
-    what, _, name = text.partition(" ")
-    match what:
-        case "voter":
-            return AddVoter(name, address_of(name))
-        case "learner":
-            return AddLearner(name, address_of(name))
-        case "promote":
-            return Promote(name)
-        case "demote":
-            return Demote(name)
-        case "remove":
-            return Remove(name)
-        case _:
-            raise ValueError(f"{what!r} is no change: voter, learner, promote, demote, remove")
-
-
-def _number(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise ValueError(f"{text!r} is no number above 0")
-    return int(text)
-
-
-def _two(text: str, between: str, form: str) -> tuple[str, str]:
-    one, found, other = text.partition(between)
-    if not found or not one or not other:
-        raise ValueError(f"the form is: {form}")
-    return one, other
-
-
-def _words(text: str, pattern: str, form: str) -> tuple[str, ...]:
-    found = re.fullmatch(pattern, text)
-    if found is None:
-        raise ValueError(f"the form is: {form}")
-    return found.groups()

@@ -10,6 +10,7 @@ from dledger.messages import (
     HeartbeatResponse,
     Inquiry,
     InquiryAnswer,
+    InstallOutcome,
     InstallSnapshot,
     InstallSnapshotResponse,
     Message,
@@ -26,16 +27,17 @@ from dledger.messages import (
 
 ANYBODY = "*"
 
-KINDS = frozenset(
-    {"pre-vote", "pre-vote-answer", "vote", "vote-answer", "stand"}
-    | {"inquiry", "inquiry-answer", "reminder"}
-    | {"heartbeat", "heartbeat-answer", "read", "read-answer"}
-    | {phase.name.lower() for phase in Phase}
-    | {f"{phase.name.lower()}-answer" for phase in Phase}
-)
+_PUSHES = ("compare", "truncate", "append", "commit")
+_ASKED = ("pre-vote", "vote", "heartbeat", "read", "snapshot", "inquiry", *_PUSHES)
+
+KINDS = frozenset({"stand", "reminder", *_ASKED, *(f"{kind}-answer" for kind in _ASKED)})
 
 _DETAIL = re.compile(r"[0-9]+(?:-[0-9]+)?|none|yes|no")
 _FORM = "[first|last] [KIND [DETAIL]] [NAME > NAME]"
+
+
+# A member that is still receiving says how many bytes it has.
+_SNAPSHOT_ANSWERS = {InstallOutcome.AGREES: "yes", InstallOutcome.REFUSED: "no"}
 
 
 class Sent(NamedTuple):
@@ -115,9 +117,9 @@ def kind_of(message: Message) -> str:
         case ReadResponse():
             return "read-answer"
         case InstallSnapshot():
-            return "install_snapshot"
+            return "snapshot"
         case InstallSnapshotResponse():
-            return "install_snapshot-answer"
+            return "snapshot-answer"
         case Inquiry():
             return "inquiry"
         case InquiryAnswer():
@@ -148,6 +150,10 @@ def detail_of(message: Message) -> str:
             return index_text(message.committed)
         case ReadResponse():
             return index_text(message.index)
+        case InstallSnapshot():
+            return f"{message.offset}" if message.length else "none"
+        case InstallSnapshotResponse():
+            return _SNAPSHOT_ANSWERS.get(message.outcome) or f"{message.received}"
         case _:
             return ""
 

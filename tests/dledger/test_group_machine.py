@@ -24,8 +24,9 @@ from hypothesis.stateful import (
 from dledger.core.member_state import Role
 from dledger.core.quorum_ack_checker import QuorumAckChecker
 from dledger.errors import Rejected
-from tests.dledger.scenario_group import ScenarioGroup, ScenarioMember
+from tests.dledger.scenario_group import ScenarioGroup
 from tests.dledger.scenario_language import Scenario, ScenarioFailed
+from tests.dledger.scenario_member import ScenarioMember
 
 # Enough for every election timeout, lease and read that is open to end, and for an election or two.
 CALM_MS = 4_000
@@ -53,7 +54,6 @@ class GroupMachine(RuleBasedStateMachine):
     def begin(self, size: int, batch: int, drift: str, elected: bool, learners: int) -> None:
         self.scenario = Scenario("found by chance")
         self.broken = False
-        self.discarded = False
         names = [f"n{number + 1}" for number in range(size + learners)]
         self.play(f"members {' '.join(names[:size])}")
         if learners:
@@ -192,14 +192,16 @@ class GroupMachine(RuleBasedStateMachine):
     def restart(self, at: int) -> None:
         self.play(f"restart {self.down[at % len(self.down)].name}")
 
-    @precondition(lambda self: not self.down)
-    @rule(at=FEW)
-    def discard(self, at: int) -> None:
-        # What somebody lacks stays: here members can be given nothing but entries.
-        needed = min(member.up.state.applied for member in self.running)
-        if needed > 0:
-            self.discarded = True
-            self.play(f"discard {self.running[at % len(self.running)].name} before {needed}")
+    @precondition(lambda self: any(member.up.state.applied > 0 for member in self.running))
+    @rule(at=FEW, back=FEW, drop=st.booleans())
+    def snapshot(self, at: int, back: int, drop: bool) -> None:
+        able = [member for member in self.running if member.up.state.applied > 0]
+        member = able[at % len(able)]
+        applied = member.up.state.applied
+        begin = max(applied - back, member.up.view.before_begin + 1)
+        self.play(f"snapshot {member.name} from {begin}")
+        if drop and begin > 0:
+            self.play(f"discard {member.name} before {begin}")
 
     # --- clients and operators ------------------------------------------------------------------
 
@@ -247,7 +249,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     # --- changes of the group -------------------------------------------------------------------
 
-    @precondition(lambda self: len(self.group.members) < MAX_MEMBERS and not self.discarded)
+    @precondition(lambda self: len(self.group.members) < MAX_MEMBERS)
     @rule()
     def join(self) -> None:
         self.play(f"join n{len(self.group.members) + 1}")
@@ -308,7 +310,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.reached["lost"] += outcomes.count("lost")
         self.reached["read"] += sum(read.index is not None for read in group.reads.values())
         for sent in group.sent:
-            if sent.kind in ("truncate", "stand"):
+            if sent.kind in ("truncate", "stand", "snapshot"):
                 self.reached[sent.kind] += 1
             elif sent.text == "append-answer no":
                 self.reached["conflict"] += 1

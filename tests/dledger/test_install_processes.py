@@ -144,8 +144,11 @@ def test_members_that_are_behind_the_log_catch_up_under_load(group: Running) -> 
         goal = leader.now["committed"]
         group.until(lambda: member.now["applied"] > goal)
         memory = leader.memory(begin) - leader.memory(max(0, begin - 8))
+        meanwhile, since = leader.speed(begin), len(leader.reports)
+        time.sleep(3)
         print(
-            f"{what}: appends {leader.speed(begin):.0f}/s, {alone:.0f}/s before; the leader takes "
+            f"{what}: appends {meanwhile:.0f}/s meanwhile, {alone:.0f}/s with two members before, "
+            f"{leader.speed(since):.0f}/s with three members afterwards; the leader takes "
             f"{memory:.0f} MiB more, the new one {member.memory():.0f} MiB in all, "
             f"the snapshot {STATE_MIB} MiB"
         )

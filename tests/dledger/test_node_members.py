@@ -14,6 +14,8 @@ import dledger
 from dledger.change_protocol import ChangeRequest, decode_change, encode_change
 from dledger.client_protocol import Operation, Request
 from dledger.errors import MessageMalformed
+from dledger.local_way import LocalWay
+from dledger.session_gate import SessionGate
 from tests.dledger.test_node import Group, Register
 
 
@@ -279,7 +281,7 @@ async def test_a_joint_phase_can_be_ended_by_hand(tmp_path: Path) -> None:
         assert set(ended.voters) == {"n0", "n1", "n2"} - {other}
 
 
-async def test_clients_and_sessions_follow_the_members(tmp_path: Path) -> None:
+async def test_a_client_follows_the_members(tmp_path: Path) -> None:
     async with changing(tmp_path, 1, 1) as group:
         client = dledger.GroupClient("g", {"n0": group.peers["n0"]})
         await group.start("n1")
@@ -291,6 +293,24 @@ async def test_clients_and_sessions_follow_the_members(tmp_path: Path) -> None:
         assert at > index
         await group.agreed("n1")
         assert group.machines["n1"].bodies[-1] == b"to the one who stayed"
+
+
+async def test_a_session_of_a_member_follows_the_members(tmp_path: Path) -> None:
+    async with changing(tmp_path, 1, 1) as group:
+        leader = await group.leader()
+        await leader.change([group.learner("n1")])
+
+        class Follower:
+            """A member that began with another group than the one it knows now."""
+
+            config = group.config("n1")
+            configuration = leader.configuration
+            is_ready_leader = False
+
+        # Its settings name nobody but itself, and it does not run.
+        way = LocalWay(Follower(), SessionGate(leader, dledger.WithSessions(Register())))
+        await way.reach()
+        await way.close()
 
 
 # --- changes on the wire --------------------------------------------------------------------------

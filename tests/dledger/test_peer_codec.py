@@ -185,7 +185,7 @@ def test_an_introduction_that_cannot_be_read_says_why(header: list[object], reas
         decode_hello(frame)
 
 
-GOOD_PIECE = [10, 5, 90, 4, 123, 1000, 60, 3, 77, 4096, 10, 2, crc32(b"ab")]
+GOOD_PIECE = [12, 5, 90, 4, 123, 1000, 60, 3, 77, 4096, 10, 2, crc32(b"ab")]
 
 
 @pytest.mark.parametrize(

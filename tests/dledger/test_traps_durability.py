@@ -250,6 +250,7 @@ async def test_a_heartbeat_is_answered_without_a_turn_only_when_its_term_is_dura
         cast("Links", links),
         *no_host(),
         lambda messages: answered.set() if links["n1"].messages else None,
+        no_transfer(member),
     )
     try:
         member.replica.elector.postpone(trio.current_time())

@@ -1,0 +1,55 @@
+"""What the invariants remember of one node, and how they say that a promise was broken."""
+
+from __future__ import annotations
+
+from dledger.core.hard_state import HardState
+from dledger.core.member_state import Role
+from dledger.core.snapshot_offer import LogBegin
+
+
+class InvariantViolated(Exception):
+    """A promise was broken: which one, and how, in one line."""
+
+    def __init__(self, promise: str, how: str) -> None:
+        self.promise = promise
+        self.how = how
+        super().__init__(f"{promise}: {how}")
+
+
+class Witness:
+    """What one node has shown and promised so far. Outlives its crashes."""
+
+    __slots__ = (
+        "applied",
+        "chains",
+        "committed",
+        "lost_chains",
+        "name",
+        "released_term",
+        "restart",
+        "role",
+        "synced_index",
+        "synced_promise",
+        "term",
+        "told",
+        "votes",
+    )
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        # Chain sum of every entry of its log, by index; where its log has no beginning, of those
+        # that the group has committed, which it must be equal to.
+        self.chains: list[int] = []
+        self.restart: LogBegin | None = None  # what its log is being replaced by
+        self.synced_index = -1  # entries that are on its disk, whatever it says itself
+        self.synced_promise = HardState()
+        self.released_term = 0  # highest term that a promise of it carried
+        self.votes: dict[int, str] = {}  # granted votes that left it, by term
+        self.term = 0
+        self.role = Role.FOLLOWER
+        self.committed = -1
+        self.applied = -1
+        self.told = -1  # of which entry a snapshot is that its log has not reached yet
+        # What its disk had when it was wiped: counts for what it had acknowledged, until it has
+        # proven that it holds it again.
+        self.lost_chains: list[int] = []
