@@ -207,9 +207,11 @@ async def test_a_stale_read_is_refused_while_the_state_is_being_replaced(tmp_pat
             assert slow.applied <= 20
             # The files of the old log go at once, not when the state machine is ready.
             begin = behind.status().first_index
-            await until(lambda: first_file(tmp_path) > 0)
+            try:
+                await until(lambda: first_file(tmp_path) > 0)
+            finally:
+                go_on.set()
             assert behind.status().first_index == begin
-            go_on.set()
             await caught_up([*nodes, behind])
             behind.read_stale(max_lag_s=10.0)
 
