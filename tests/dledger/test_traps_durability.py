@@ -210,6 +210,33 @@ async def test_a_failed_sync_ends_the_driver_and_lets_no_promise_out() -> None:
     assert [link.messages for link in links.values()] == [[], []]
 
 
+async def test_a_record_that_is_durable_is_not_written_again() -> None:
+    member = StoredMember("n0", THREE)
+    member.replica.elector.postpone(trio.current_time())
+    answered = trio.Event()
+    links = DeafLinks({peer: DeafLink() for peer in ("n1", "n2")})
+    driver = Driver(
+        member.replica,
+        member.store,
+        member.writer,
+        member.batches,
+        PendingAppends(),
+        cast("Links", links),
+        *no_host(),
+        lambda messages: answered.set() if links["n1"].messages else None,
+        no_transfer(member),
+    )
+    try:
+        driver.received("n1", [Heartbeat(7, -1, 1)])
+        with trio.fail_after(5):
+            await answered.wait()
+        assert member.store.hard_state.term == 7
+        assert driver._hard_state_due is None
+        assert driver._due_sync() is None
+    finally:
+        driver.close()
+
+
 async def test_a_heartbeat_is_answered_without_a_turn_only_when_its_term_is_durable() -> None:
     member = StoredMember("n0", THREE)
     answered = trio.Event()
