@@ -17,6 +17,7 @@ from dledger.change_errors import (
     MemberUnknown,
     NotJoint,
     NoVoters,
+    VoterInDoubt,
 )
 from dledger.client import GroupClient
 from dledger.config import NodeConfig
@@ -165,6 +166,7 @@ __all__ = [
     "TransferFailed",
     "Transition",
     "UpdateAddress",
+    "VoterInDoubt",
     "WithSessions",
     "open_host",
     "open_node",

@@ -95,6 +95,7 @@ class Snapshots:
     def _log_replaced(self, snapshot: Snapshot) -> None:
         """The log is begun anew: the state machine waits for this snapshot."""
         self.awaited.snapshot = snapshot
+        self._snapshotter.log_replaced()
         self._pending.never_applied(snapshot.header.index, self._replica.state.leader)
 
     def _installed(self, snapshot: Snapshot) -> None:

@@ -163,6 +163,9 @@ class Snapshotter:
     def installed(self, snapshot: Snapshot) -> None:
         """The state machine was given a leader's snapshot, for whose sake the log was dropped."""
         self._snapshots.add(snapshot)
+
+    def log_replaced(self) -> None:
+        """The log was begun anew: the files of the old one have to go."""
         self._cut = True
         self._wanted.set()
 

@@ -1,4 +1,4 @@
-"""A nursery for one thing that runs: what ends it comes out as itself."""
+"""A nursery for blocks of users, who expect their own exceptions and no groups."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ import trio
 
 @asynccontextmanager
 async def unwrapping_nursery() -> AsyncIterator[trio.Nursery]:
-    """A nursery that raises a lone exception as itself: one cause, one plain error."""
+    """A nursery that raises a lone exception as itself: one cause, one plain error.
+
+    An error that meets a cancellation from outside is still the cause, and comes out alone.
+    """
     try:
         async with trio.open_nursery() as nursery:
             yield nursery
     except BaseExceptionGroup as group:
-        alone: BaseException = group
+        _, errors = group.split(trio.Cancelled)
+        alone: BaseException = errors or group
         while isinstance(alone, BaseExceptionGroup) and len(alone.exceptions) == 1:
             alone = alone.exceptions[0]
         if alone is group:

@@ -40,6 +40,8 @@ class SnapshotReceiver:
 
     def take_pieces(self) -> list[InstallSnapshot]:
         """Pieces and questions to be answered by what is on disk, in their order."""
+        if not self._pieces:
+            return []
         pieces, self._pieces = self._pieces, []
         return pieces
 
@@ -70,6 +72,8 @@ class SnapshotReceiver:
 
     def take_answers(self) -> list[InstallSnapshotResponse]:
         """What the leader is to be told."""
+        if not self._answers:
+            return []
         answers, self._answers = self._answers, []
         return [answer for answer in answers if answer.term == self._state.term]
 

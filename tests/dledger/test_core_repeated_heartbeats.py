@@ -8,6 +8,7 @@ import pytest
 
 from dledger.core.member_state import Role
 from dledger.core.repeated_heartbeats import answered_again, beat_again, hear_again
+from dledger.core.replica import Replica
 from dledger.core.replica_config import LEAST_HEARTBEAT_GAP
 from dledger.messages import Heartbeat, HeartbeatResponse, VoteRequest
 from tests.dledger.core_group import HEARTBEAT_S, TIMEOUT_S, Group, Member
@@ -188,6 +189,15 @@ def test_an_answer_that_a_read_waits_for_takes_a_turn() -> None:
     assert not answered_again(leader, "n1", answer, group.now)
     leader.receive("n1", answer, group.now)
     assert [ready.ticket for ready in leader.take_messages(group.now).reads_ready] == [7]
+
+
+def test_a_leader_with_a_lease_takes_turns_for_what_prolongs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    group = at_rest()
+    monkeypatch.setattr(Replica, "lease", property(lambda replica: object()))
+    assert beat_again(group["n0"].replica, group.now) is None
+    assert not answered_again(group["n0"].replica, "n1", HeartbeatResponse(1, 1, 500), group.now)
 
 
 def test_a_read_is_not_confirmed_by_heartbeats_from_before_it() -> None:

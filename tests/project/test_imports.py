@@ -151,7 +151,8 @@ def test_a_pure_file_that_is_not_pure_is_found(tmp_path: Path, source: str) -> N
         (2, "from sys import argv"),
         (2, "import sys\nprogram = sys.argv[0]\n"),
         (2, "import click"),
-        (3, "import asyncio"),
+        (2, "import asyncio"),
+        (3, "import gevent"),
         (3, "import importlib\nimportlib.import_module('broker')\n"),
     ],
 )

@@ -1,0 +1,224 @@
+"""The library behind plain calls, for programs that do not write trio.
+
+    with dledger.blocking.open_node(config, machine) as node:
+        appended = node.append(b"hello")
+        future = node.append_soon(b"more")
+
+A trio loop runs in a thread of its own; `with` starts and ends it. Calls may come from any thread
+but that one: the state machine must not call its own node. Every error is that of the same call in
+`dledger`, plus TimeoutError where a call has `timeout_s`: that gives up the wait, not the append.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from functools import partial
+from typing import TypeVar
+
+from dledger.config import NodeConfig
+from dledger.entry import Body, Entry
+from dledger.errors import DLedgerError, Rejected
+from dledger.loop_thread import LoopThread
+from dledger.node import Node
+from dledger.open_node import open_node as open_node_in_trio
+from dledger.pending import Appended, Outcome
+from dledger.sessions import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, Session, SessionAppended
+from dledger.state_machine import StateMachine
+from dledger.status import Status
+from dledger.store.snapshot_folder import Snapshot
+
+T = TypeVar("T")
+
+# Submissions on their way from other threads into the loop. The node's own limits hold behind it;
+# this one keeps threads that are faster than the loop from filling memory before it.
+MAX_HANDED_OVER = 100_000
+
+
+class TooManyCalls(Rejected):
+    """Other threads hand over appends faster than the loop takes them."""
+
+    def __init__(self, waiting: int) -> None:
+        self.waiting = waiting
+        super().__init__(f"{waiting} submissions wait for the node's thread; slow down, try again")
+
+
+class BlockingSession:
+    """A session: each append happens once. See docs/sessions.md."""
+
+    def __init__(self, loop: LoopThread[Node], session: Session) -> None:
+        self._loop = loop
+        self._session = session
+
+    def append(self, body: bytes, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> SessionAppended:
+        """As Session.append."""
+        return self.append_soon(body, timeout_s=timeout_s).result()
+
+    def append_soon(
+        self, body: bytes, *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> Future[SessionAppended]:
+        """The same as a future. Sessions send one submission at a time, in the order of calls."""
+        return self._loop.submit(partial(self._session.append, body, timeout_s=timeout_s))
+
+    def append_many(
+        self, bodies: Sequence[bytes], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> list[SessionAppended]:
+        """As Session.append_many."""
+        call = partial(self._session.append_many, bodies, timeout_s=timeout_s)
+        return self._loop.submit(call).result()
+
+    def settle(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[SessionAppended]:
+        """As Session.settle."""
+        return self._loop.submit(partial(self._session.settle, timeout_s=timeout_s)).result()
+
+
+class BlockingNode:
+    """A running member. Made by `open_node`."""
+
+    def __init__(self, loop: LoopThread[Node], node: Node) -> None:
+        self._loop = loop
+        self._node = node
+        self._handed_over: deque[tuple[Sequence[Body], Future[list[Appended]]]] = deque()
+        self._lock = threading.Lock()
+
+    # --- appending ------------------------------------------------------------------------------
+
+    def append(self, body: Body, *, timeout_s: float | None = None) -> Appended:
+        """As Node.append."""
+        return self.append_many((body,), timeout_s=timeout_s)[0]
+
+    def append_many(
+        self, bodies: Sequence[Body], *, timeout_s: float | None = None
+    ) -> list[Appended]:
+        """As Node.append_many."""
+        return self.append_many_soon(bodies).result(timeout_s)
+
+    def append_soon(self, body: Body) -> Future[Appended]:
+        """Append one entry; a future of what became of it."""
+        one: Future[Appended] = Future()
+        one.set_running_or_notify_cancel()
+        self.append_many_soon((body,)).add_done_callback(partial(_pass_on_first, one))
+        return one
+
+    def append_many_soon(self, bodies: Sequence[Body]) -> Future[list[Appended]]:
+        """Append entries next to each other; a future of what became of them.
+
+        Many threads may call it: what they hand over at the same time goes in one turn. Raises
+        TooManyCalls.
+        """
+        future: Future[list[Appended]] = Future()
+        if not bodies:
+            future.set_result([])
+            return future
+        with self._lock:
+            waiting = len(self._handed_over)
+            if waiting >= MAX_HANDED_OVER:
+                raise TooManyCalls(waiting)
+            self._handed_over.append((bodies, future))
+        if not waiting and not self._loop.soon(self._take_over):
+            self._refuse_all()
+        return future
+
+    def _take_over(self) -> None:
+        """In the loop's thread: submit everything that was handed over."""
+        with self._lock:
+            taken, self._handed_over = self._handed_over, deque()
+        for bodies, future in taken:
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                self._node.submit(bodies, partial(_resolve, future))
+            except DLedgerError as error:
+                future.set_exception(error)
+
+    def _refuse_all(self) -> None:
+        with self._lock:
+            taken, self._handed_over = self._handed_over, deque()
+        for _, future in taken:
+            if future.set_running_or_notify_cancel():
+                future.set_exception(self._loop.gone())
+
+    @contextmanager
+    def session(
+        self, *, ttl_s: float = DEFAULT_TTL_S, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> Iterator[BlockingSession]:
+        """As Node.session."""
+        make = partial(self._node.session, ttl_s=ttl_s, timeout_s=timeout_s)
+        with self._loop.keep_open(make) as session:
+            yield BlockingSession(self._loop, session)
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def read(self, look: Callable[[], T], *, timeout_s: float | None = None) -> T:
+        """A linearizable read: wait as Node.read does, then `look` at the state machine.
+
+        `look` runs in the loop's thread, where nothing is applied meanwhile; have it copy what it
+        wants.
+        """
+        return self.read_soon(look).result(timeout_s)
+
+    def read_soon(self, look: Callable[[], T]) -> Future[T]:
+        """The same as a future."""
+
+        async def read() -> T:
+            await self._node.read()
+            return look()
+
+        return self._loop.submit(read)
+
+    def look(self, look: Callable[[], T]) -> T:
+        """The same without the wait: the state as it is here."""
+
+        async def now() -> T:
+            return look()
+
+        return self._loop.submit(now).result()
+
+    def committed(self, start: int = 0) -> Iterator[Entry]:
+        """As Node.committed: every committed entry from `start`, then each new one, without end."""
+        entries = aiter(self._node.committed(start))
+        while True:
+            yield self._loop.submit(partial(anext, entries)).result()
+
+    # --- looking after it -----------------------------------------------------------------------
+
+    def status(self) -> Status:
+        """As Node.status."""
+        return self.look(self._node.status)
+
+    def transfer_leadership(self, target: str | None = None) -> str:
+        """As Node.transfer_leadership."""
+        return self._loop.submit(partial(self._node.transfer_leadership, target)).result()
+
+    def snapshot(self) -> Snapshot:
+        """As Node.snapshot."""
+        return self._loop.submit(self._node.snapshot).result()
+
+
+@contextmanager
+def open_node(config: NodeConfig, machine: StateMachine) -> Iterator[BlockingNode]:
+    """Open a member of a group for the length of a `with` block. Raises as dledger.open_node."""
+    loop = LoopThread(partial(open_node_in_trio, config, machine), f"dledger {config.node_id}")
+    node = loop.open()
+    try:
+        yield BlockingNode(loop, node)
+    finally:
+        loop.close()
+
+
+def _resolve(future: Future[list[Appended]], outcome: Outcome) -> None:
+    if isinstance(outcome, DLedgerError):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)
+
+
+def _pass_on_first(one: Future[Appended], many: Future[list[Appended]]) -> None:
+    error = many.exception()
+    if error is not None:
+        one.set_exception(error)
+    else:
+        one.set_result(many.result()[0])

@@ -1,0 +1,98 @@
+"""The library for programs that run asyncio.
+
+    async with dledger.for_asyncio.open_node(config, machine) as node:
+        appended = await node.append(b"hello")
+
+A bridge over `dledger.blocking`: the node's own loop runs in a thread beside asyncio's. To cancel
+a call gives up the wait, not the append. Errors are those of the same calls in `dledger`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
+from typing import TypeVar
+
+from dledger import blocking
+from dledger.config import NodeConfig
+from dledger.entry import Body
+from dledger.pending import Appended
+from dledger.sessions import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, SessionAppended
+from dledger.state_machine import StateMachine
+from dledger.status import Status
+from dledger.store.snapshot_folder import Snapshot
+
+T = TypeVar("T")
+
+
+class AsyncioSession:
+    """A session: each append happens once. See docs/sessions.md."""
+
+    def __init__(self, session: blocking.BlockingSession) -> None:
+        self._session = session
+
+    async def append(self, body: bytes, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> SessionAppended:
+        """As Session.append."""
+        return await asyncio.wrap_future(self._session.append_soon(body, timeout_s=timeout_s))
+
+
+class AsyncioNode:
+    """A running member. Made by `open_node`."""
+
+    def __init__(self, node: blocking.BlockingNode) -> None:
+        self._node = node
+
+    async def append(self, body: Body) -> Appended:
+        """As Node.append."""
+        return await asyncio.wrap_future(self._node.append_soon(body))
+
+    async def append_many(self, bodies: Sequence[Body]) -> list[Appended]:
+        """As Node.append_many."""
+        return await asyncio.wrap_future(self._node.append_many_soon(bodies))
+
+    async def read(self, look: Callable[[], T]) -> T:
+        """A linearizable read: wait as Node.read does, then `look` at the state machine.
+
+        `look` runs in the node's thread, where nothing is applied meanwhile; have it copy what it
+        wants.
+        """
+        return await asyncio.wrap_future(self._node.read_soon(look))
+
+    async def status(self) -> Status:
+        """As Node.status."""
+        return await asyncio.to_thread(self._node.status)
+
+    async def transfer_leadership(self, target: str | None = None) -> str:
+        """As Node.transfer_leadership."""
+        return await asyncio.to_thread(self._node.transfer_leadership, target)
+
+    async def snapshot(self) -> Snapshot:
+        """As Node.snapshot."""
+        return await asyncio.to_thread(self._node.snapshot)
+
+    @asynccontextmanager
+    async def session(
+        self, *, ttl_s: float = DEFAULT_TTL_S, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> AsyncIterator[AsyncioSession]:
+        """As Node.session."""
+        async with _in_thread(self._node.session(ttl_s=ttl_s, timeout_s=timeout_s)) as session:
+            yield AsyncioSession(session)
+
+
+@asynccontextmanager
+async def open_node(config: NodeConfig, machine: StateMachine) -> AsyncIterator[AsyncioNode]:
+    """Open a member of a group for the length of a block. Raises as dledger.open_node."""
+    async with _in_thread(blocking.open_node(config, machine)) as node:
+        yield AsyncioNode(node)
+
+
+@asynccontextmanager
+async def _in_thread(block: AbstractContextManager[T]) -> AsyncIterator[T]:
+    """Enter and leave a block that waits, without holding asyncio's loop up."""
+    opened = await asyncio.to_thread(block.__enter__)
+    try:
+        yield opened
+    finally:
+        # Leaving must not be cut short: a cancelled task still waits for the node's end.
+        await asyncio.shield(asyncio.to_thread(block.__exit__, None, None, None))

@@ -1,0 +1,139 @@
+"""What travels in an entry for a replicated object, and what comes back.
+
+A command is a msgpack array: the object's name, the operation, its arguments. An answer is a pair:
+OK and the result, or REFUSED and the reason. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import msgpack
+
+from dledger.errors import Rejected
+
+OK, REFUSED = 0, 1
+
+# Names of objects and keys stand in every command; longer ones are a mistake of the caller.
+MAX_NAME_BYTES = 255
+MAX_KEY_BYTES = 4 * 1024
+
+Key = str | bytes | int
+
+
+class CommandRefused(Rejected):
+    """The command is in the log and changed nothing: the object could not do what it asks for.
+
+    `reason` is the same on every member. Sending the same again leads to the same, until the
+    object changes.
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"refused: {reason}")
+
+
+class Command(NamedTuple):
+    """One call of one object."""
+
+    name: str
+    operation: str
+    arguments: Sequence[object]
+
+
+class HasResult(Protocol):
+    """What an append gives back."""
+
+    @property
+    def result(self) -> object:
+        """What the state machine made of the entry."""
+        ...
+
+
+class Appender(Protocol):
+    """A node or a session."""
+
+    async def append(self, body: bytes) -> HasResult:
+        """Append one body; returns once it is applied."""
+        ...
+
+
+class Calls:
+    """Sends the commands of one object, through a node that leads or through a session."""
+
+    def __init__(self, appender: Appender, name: str) -> None:
+        self._appender = appender
+        self.name = name
+
+    async def _call(self, operation: str, *arguments: object) -> object:
+        body = encode_command(Command(self.name, operation, arguments))
+        answer = (await self._appender.append(body)).result
+        return unpack_answer(answer)
+
+
+def encode_command(command: Command) -> bytes:
+    """The body of an entry. Raises TypeError for arguments that are not plain values."""
+    packed: bytes = msgpack.packb([command.name, command.operation, *command.arguments])
+    return packed
+
+
+def decode_command(body: bytes) -> Command:
+    """The command in an entry. Raises CommandRefused."""
+    try:
+        parts = msgpack.unpackb(body, strict_map_key=False)
+    except (ValueError, msgpack.UnpackException) as error:
+        raise CommandRefused("the entry is not a command") from error
+    if not isinstance(parts, list) or len(parts) < 2:
+        raise CommandRefused("the entry is not a command")
+    name, operation, *arguments = parts
+    if not isinstance(name, str) or not isinstance(operation, str):
+        raise CommandRefused("a command begins with two names")
+    return Command(name, operation, arguments)
+
+
+def unpack_answer(answer: object) -> object:
+    """The result in an answer. Raises CommandRefused."""
+    if not isinstance(answer, list | tuple) or len(answer) != 2:
+        raise CommandRefused("no object of this name answers: is it part of the state machine?")
+    kind, content = answer
+    if kind != OK:
+        raise CommandRefused(str(content))
+    return content
+
+
+def pack(value: object) -> bytes:
+    """A value as it is kept. Two values are the same if their bytes are."""
+    packed: bytes = msgpack.packb(value)
+    return packed
+
+
+def unpack(packed: bytes) -> object:
+    """A value that was kept: a new object each time, so nobody changes the state by it."""
+    return msgpack.unpackb(packed, strict_map_key=False)
+
+
+def key_of(value: object) -> Key:
+    """An argument that is a key: text, bytes or an integer. Raises CommandRefused."""
+    if isinstance(value, bool) or not isinstance(value, str | bytes | int):
+        raise CommandRefused(f"a key is text, bytes or an integer, not {type(value).__name__}")
+    size = len(value.encode()) if isinstance(value, str) else 0
+    if isinstance(value, bytes):
+        size = len(value)
+    if size > MAX_KEY_BYTES:
+        raise CommandRefused(f"a key of {size} bytes; the limit is {MAX_KEY_BYTES}")
+    return value
+
+
+def integer_of(value: object) -> int:
+    """An argument that is an integer of 64 bits. Raises CommandRefused."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise CommandRefused(f"an integer is needed, not {type(value).__name__}")
+    return value
+
+
+def count_arguments(arguments: Sequence[object], count: int) -> Sequence[object]:
+    """The arguments, if there are so many. Raises CommandRefused."""
+    if len(arguments) != count:
+        raise CommandRefused(f"{len(arguments)} arguments instead of {count}")
+    return arguments

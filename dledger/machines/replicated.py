@@ -1,0 +1,106 @@
+"""A state machine made of named objects: dictionaries, counters, locks, queues. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Protocol
+
+import msgpack
+
+from dledger.entry import Entry
+from dledger.machines.command import MAX_NAME_BYTES, OK, REFUSED, CommandRefused, decode_command
+
+# A chunk of a snapshot is ended when it has this size. The row that ends it is at most as large as
+# a body (4 MiB), so a chunk stays far below the 16 MiB that one may have.
+CHUNK_BYTES = 1024 * 1024
+
+
+class Replicated(Protocol):
+    """One object of the state machine."""
+
+    format: str
+    name: str
+
+    def carry_out(self, operation: str, arguments: Sequence[object], index: int) -> object:
+        """Do one thing, as of the entry at `index`. Raises CommandRefused, with nothing changed."""
+        ...
+
+    def rows(self) -> Iterable[object]:
+        """The state as plain values, as it is now, whatever changes later."""
+        ...
+
+    def load(self, rows: Iterator[object]) -> None:
+        """Replace the state by that of rows."""
+        ...
+
+
+class Objects:
+    """A state machine of named objects. Every member makes it with the same ones.
+
+        prices, visits = ReplicatedDict(), ReplicatedCounter()
+        machine = Objects(prices=prices, visits=visits)
+
+    What no object can do is an answer, never an exception, so a foreign entry harms nothing.
+    """
+
+    def __init__(self, **objects: Replicated) -> None:
+        for name, each in objects.items():
+            if len(name.encode()) > MAX_NAME_BYTES:
+                raise ValueError(f"{name!r}: a name has at most {MAX_NAME_BYTES} bytes")
+            each.name = name
+        self._objects = dict(sorted(objects.items()))
+
+    @property
+    def snapshot_format(self) -> str:
+        """The formats of all objects, without their names: adding an object changes it."""
+        formats = sorted(each.format for each in self._objects.values())
+        return "objects/1:" + ",".join(formats)
+
+    def apply(self, entries: Sequence[Entry]) -> Sequence[object]:
+        """One answer for each entry."""
+        return [self._answer(entry) for entry in entries]
+
+    def _answer(self, entry: Entry) -> tuple[int, object]:
+        try:
+            command = decode_command(entry.body)
+            found = self._objects.get(command.name)
+            if found is None:
+                raise CommandRefused(f"there is no object {command.name!r}")
+            return OK, found.carry_out(command.operation, command.arguments, entry.index)
+        except CommandRefused as refusal:
+            return REFUSED, refusal.reason
+
+    def snapshot(self) -> Iterator[bytes]:
+        """All objects as they are now."""
+        frozen = [(name, each.rows()) for name, each in self._objects.items()]
+        return chain.from_iterable(_chunks(name, rows) for name, rows in frozen)
+
+    def restore(self, chunks: Iterator[bytes]) -> None:
+        """Take the state of a snapshot. Raises ValueError if it is not one of these objects."""
+        rows: dict[str, list[object]] = {name: [] for name in self._objects}
+        for chunk in chunks:
+            unpacker = msgpack.Unpacker(strict_map_key=False, max_buffer_size=len(chunk))
+            unpacker.feed(chunk)
+            name, *some = unpacker
+            if name not in rows:
+                raise ValueError(f"the snapshot holds {name!r}, which this state machine has not")
+            rows[name].extend(some)
+        for name, each in self._objects.items():
+            each.load(iter(rows[name]))
+
+
+def _chunks(name: str, rows: Iterable[object]) -> Iterator[bytes]:
+    begin: bytes = msgpack.packb(name)
+    chunk = bytearray(begin)
+    for row in rows:
+        chunk += msgpack.packb(row)
+        if len(chunk) >= CHUNK_BYTES:
+            yield bytes(chunk)
+            chunk = bytearray(begin)
+    yield bytes(chunk)
+
+
+def unknown(operation: str) -> CommandRefused:
+    """The answer to an operation that an object does not have."""
+    return CommandRefused(f"there is no operation {operation!r}: do all members run this version?")

@@ -1,0 +1,65 @@
+"""A counter that every member has. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from dledger.machines.command import Appender, Calls, CommandRefused, count_arguments, integer_of
+from dledger.machines.replicated import unknown
+
+# What msgpack can carry.
+LEAST, MOST = -(2**63), 2**63 - 1
+
+
+class ReplicatedCounter:
+    """An integer of 64 bits. Read `value` after `await node.read()`."""
+
+    format = "counter/1"
+
+    def __init__(self) -> None:
+        self.name = ""
+        self.value = 0
+
+    def through(self, appender: Appender) -> CounterCalls:
+        """Calls to this counter through a node or a session."""
+        return CounterCalls(appender, self.name)
+
+    def carry_out(self, operation: str, arguments: Sequence[object], index: int) -> object:
+        """See Replicated."""
+        match operation:
+            case "add":
+                (amount,) = count_arguments(arguments, 1)
+                value = self.value + integer_of(amount)
+            case "set":
+                (amount,) = count_arguments(arguments, 1)
+                value = integer_of(amount)
+            case _:
+                raise unknown(operation)
+        if not LEAST <= value <= MOST:
+            raise CommandRefused("the counter would leave 64 bits")
+        self.value = value
+        return value
+
+    def rows(self) -> Iterable[object]:
+        """See Replicated."""
+        return [self.value]
+
+    def load(self, rows: Iterator[object]) -> None:
+        """See Replicated."""
+        self.value = integer_of(next(rows))
+
+
+class CounterCalls(Calls):
+    """A counter, from afar. Raises as `append` of what it was made with, and CommandRefused."""
+
+    async def add(self, amount: int = 1) -> int:
+        """Add, and the sum."""
+        return integer_of(await self._call("add", amount))
+
+    async def get(self) -> int:
+        """The value, read through the log: for clients that are no members."""
+        return await self.add(0)
+
+    async def set(self, value: int) -> None:
+        """Set it to this."""
+        await self._call("set", value)

@@ -1,0 +1,156 @@
+"""A dictionary that every member has. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from dledger.machines.command import (
+    Appender,
+    Calls,
+    CommandRefused,
+    Key,
+    count_arguments,
+    key_of,
+    pack,
+    unpack,
+)
+from dledger.machines.replicated import unknown
+
+# Every member holds all of it in memory. Part of the format: it must be the same everywhere.
+MAX_KEYS = 10_000_000
+
+
+class ReplicatedDict(Mapping[Key, object]):
+    """Keys are text, bytes or integers; values are plain (what msgpack carries).
+
+    Look things up on any member, after `await node.read()` for the latest. What you get is a copy.
+    """
+
+    format = "dict/1"
+
+    def __init__(self) -> None:
+        self.name = ""
+        self._values: dict[Key, bytes] = {}
+
+    def through(self, appender: Appender) -> DictCalls:
+        """Calls to this dictionary through a node or a session."""
+        return DictCalls(appender, self.name)
+
+    def __getitem__(self, key: Key) -> object:
+        return unpack(self._values[key])
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def carry_out(self, operation: str, arguments: Sequence[object], index: int) -> object:
+        """See Replicated."""
+        match operation:
+            case "get":
+                (key,) = count_arguments(arguments, 1)
+                return _found(self._values.get(key_of(key)))
+            case "update":
+                self._update(arguments)
+                return None
+            case "pop":
+                (key,) = count_arguments(arguments, 1)
+                return _found(self._values.pop(key_of(key), None))
+            case "replace":
+                return self._replace(arguments)
+            case "clear":
+                count_arguments(arguments, 0)
+                self._values.clear()
+                return None
+            case _:
+                raise unknown(operation)
+
+    def _update(self, arguments: Sequence[object]) -> None:
+        if len(arguments) % 2:
+            raise CommandRefused("a key without a value")
+        keys = [key_of(each) for each in arguments[::2]]
+        new = {key: pack(value) for key, value in zip(keys, arguments[1::2], strict=True)}
+        self._make_room(sum(key not in self._values for key in new))
+        self._values.update(new)
+
+    def _replace(self, arguments: Sequence[object]) -> bool:
+        """Compare and set: both sides are lists of one value, or empty for "no such key"."""
+        key, expected, replacement = count_arguments(arguments, 3)
+        found = self._values.get(key_of(key))
+        if found != _one(expected):
+            return False
+        new = _one(replacement)
+        if new is None:
+            self._values.pop(key_of(key), None)
+        else:
+            self._make_room(found is None)
+            self._values[key_of(key)] = new
+        return True
+
+    def _make_room(self, count: int) -> None:
+        if len(self._values) + count > MAX_KEYS:
+            raise CommandRefused(f"the dictionary has {len(self._values)} keys, {MAX_KEYS} at most")
+
+    def rows(self) -> Iterable[object]:
+        """See Replicated."""
+        return list(self._values.items())
+
+    def load(self, rows: Iterator[object]) -> None:
+        """See Replicated."""
+        values: dict[Key, bytes] = {}
+        for row in rows:
+            if not isinstance(row, list) or len(row) != 2 or not isinstance(row[1], bytes):
+                raise ValueError("a row of the snapshot is not a key and a value")
+            values[key_of(row[0])] = row[1]
+        self._values = values
+
+
+def _found(packed: bytes | None) -> list[object]:
+    return [] if packed is None else [unpack(packed)]
+
+
+def _one(value: object) -> bytes | None:
+    if not isinstance(value, list) or len(value) > 1:
+        raise CommandRefused("one value or none is needed, in a list")
+    return pack(value[0]) if value else None
+
+
+class DictCalls(Calls):
+    """A dictionary, from afar. Raises as `append` of what it was made with, and CommandRefused."""
+
+    async def set(self, key: Key, value: object) -> None:
+        """Put one value under a key."""
+        await self._call("update", key, value)
+
+    async def update(self, values: Mapping[Key, object]) -> None:
+        """Put several values under their keys, all at once."""
+        await self._call("update", *(part for item in values.items() for part in item))
+
+    async def get(self, key: Key, default: object = None) -> object:
+        """A value, read through the log: for clients that are no members."""
+        return _value(await self._call("get", key), default)
+
+    async def pop(self, key: Key, default: object = None) -> object:
+        """Take a key out, and its value."""
+        return _value(await self._call("pop", key), default)
+
+    async def add(self, key: Key, value: object) -> bool:
+        """Put a value under a key that is not there; whether it was not."""
+        return await self._call("replace", key, [], [value]) is True
+
+    async def replace(self, key: Key, expected: object, value: object) -> bool:
+        """Compare and set; whether the value was the expected one (the same bytes in msgpack)."""
+        return await self._call("replace", key, [expected], [value]) is True
+
+    async def remove(self, key: Key, expected: object) -> bool:
+        """Take a key out if its value is the expected one; whether it was."""
+        return await self._call("replace", key, [expected], []) is True
+
+    async def clear(self) -> None:
+        """Take everything out."""
+        await self._call("clear")
+
+
+def _value(found: object, default: object) -> object:
+    return found[0] if isinstance(found, list | tuple) and found else default

@@ -1,0 +1,108 @@
+"""Locks with leases, without a clock in the log. Pure.
+
+A lock ends when its holder gives it back, or when somebody who wants it has seen it unchanged for
+the length of its lease, on a clock of his own: he then asks to end *that* state of it, which does
+nothing if the holder renewed it meanwhile. So no two clocks are ever compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from dledger.machines.command import CommandRefused, count_arguments, integer_of
+from dledger.machines.replicated import unknown
+
+# Every member holds all of them in memory. Part of the format: it must be the same everywhere.
+MAX_LOCKS = 100_000
+MAX_TEXT_BYTES = 1_024
+# A day: whoever holds a lock longer renews it.
+MAX_LEASE_MS = 86_400_000
+
+
+class Holding(NamedTuple):
+    """Who has a lock. `token` grows from holder to holder: show it to what the lock protects, and
+    have that refuse older ones. `beat` counts renewals.
+    """
+
+    token: int
+    holder: str
+    lease_ms: int
+    beat: int
+
+
+class ReplicatedLocks:
+    """Named locks. `holding(name)` says who has one, after `await node.read()`."""
+
+    format = "locks/1"
+
+    def __init__(self) -> None:
+        self.name = ""
+        self._holdings: dict[str, Holding] = {}
+
+    def holding(self, lock: str) -> Holding | None:
+        """Who has the lock."""
+        return self._holdings.get(lock)
+
+    def carry_out(self, operation: str, arguments: Sequence[object], index: int) -> object:
+        """See Replicated."""
+        match operation:
+            case "acquire":
+                lock, holder, lease_ms = count_arguments(arguments, 3)
+                return self._acquire(_text(lock), _text(holder), integer_of(lease_ms), index)
+            case "renew":
+                lock, holder = count_arguments(arguments, 2)
+                return self._renew(_text(lock), _text(holder))
+            case "release":
+                lock, holder = count_arguments(arguments, 2)
+                found = self._holdings.get(_text(lock))
+                return self._end(_text(lock), found and found.holder == holder)
+            case "expire":
+                lock, token, beat = count_arguments(arguments, 3)
+                found = self._holdings.get(_text(lock))
+                return self._end(_text(lock), found and [found.token, found.beat] == [token, beat])
+            case _:
+                raise unknown(operation)
+
+    def _acquire(self, lock: str, holder: str, lease_ms: int, index: int) -> Holding:
+        if not 1 <= lease_ms <= MAX_LEASE_MS:
+            raise CommandRefused(f"a lease of {lease_ms} ms; 1 to {MAX_LEASE_MS} are possible")
+        if lock not in self._holdings:
+            if len(self._holdings) >= MAX_LOCKS:
+                raise CommandRefused(f"{MAX_LOCKS} locks are held")
+            self._holdings[lock] = Holding(index, holder, lease_ms, 0)
+        return self._holdings[lock]
+
+    def _renew(self, lock: str, holder: str) -> bool:
+        found = self._holdings.get(lock)
+        if found is None or found.holder != holder:
+            return False
+        self._holdings[lock] = found._replace(beat=found.beat + 1)
+        return True
+
+    def _end(self, lock: str, applies: bool | Holding | None) -> bool:
+        if not applies:
+            return False
+        del self._holdings[lock]
+        return True
+
+    def rows(self) -> Iterable[object]:
+        """See Replicated."""
+        return [[lock, *holding] for lock, holding in self._holdings.items()]
+
+    def load(self, rows: Iterator[object]) -> None:
+        """See Replicated."""
+        holdings = {}
+        for row in rows:
+            if not isinstance(row, list) or len(row) != 5:
+                raise ValueError("a row of the snapshot is not a lock")
+            lock, token, holder, lease_ms, beat = row
+            numbers = integer_of(token), integer_of(lease_ms), integer_of(beat)
+            holdings[_text(lock)] = Holding(numbers[0], _text(holder), numbers[1], numbers[2])
+        self._holdings = holdings
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or len(value.encode()) > MAX_TEXT_BYTES:
+        raise CommandRefused(f"a name is text of at most {MAX_TEXT_BYTES} bytes")
+    return value

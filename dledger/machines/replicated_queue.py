@@ -1,0 +1,86 @@
+"""A first-in-first-out queue that every member has. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+
+from dledger.machines.command import (
+    Appender,
+    Calls,
+    CommandRefused,
+    count_arguments,
+    integer_of,
+    pack,
+    unpack,
+)
+from dledger.machines.replicated import unknown
+
+# Every member holds all of it in memory. Part of the format: it must be the same everywhere.
+MAX_ITEMS = 1_000_000
+# What one call may take: an answer is kept for its session, and is small.
+MAX_TAKEN = 1_000
+
+
+class ReplicatedQueue:
+    """Items are plain values. Each is given to one taker; with a session, exactly once."""
+
+    format = "queue/1"
+
+    def __init__(self) -> None:
+        self.name = ""
+        self._items: deque[bytes] = deque()
+
+    def through(self, appender: Appender) -> QueueCalls:
+        """Calls to this queue through a node or a session."""
+        return QueueCalls(appender, self.name)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[object]:
+        return iter([unpack(item) for item in self._items])
+
+    def carry_out(self, operation: str, arguments: Sequence[object], index: int) -> object:
+        """See Replicated."""
+        match operation:
+            case "put":
+                if len(self._items) + len(arguments) > MAX_ITEMS:
+                    raise CommandRefused(f"the queue is full: {len(self._items)} items")
+                self._items.extend(pack(item) for item in arguments)
+                return len(self._items)
+            case "take":
+                (count,) = count_arguments(arguments, 1)
+                wanted = integer_of(count)
+                if not 1 <= wanted <= MAX_TAKEN:
+                    raise CommandRefused(f"take 1 to {MAX_TAKEN} items, not {wanted}")
+                wanted = min(wanted, len(self._items))
+                return [unpack(self._items.popleft()) for _ in range(wanted)]
+            case _:
+                raise unknown(operation)
+
+    def rows(self) -> Iterable[object]:
+        """See Replicated."""
+        return list(self._items)
+
+    def load(self, rows: Iterator[object]) -> None:
+        """See Replicated."""
+        items: deque[bytes] = deque()
+        for row in rows:
+            if not isinstance(row, bytes):
+                raise ValueError("a row of the snapshot is not an item")
+            items.append(row)
+        self._items = items
+
+
+class QueueCalls(Calls):
+    """A queue, from afar. Raises as `append` of what it was made with, and CommandRefused."""
+
+    async def put(self, *items: object) -> int:
+        """Add items at the end, all at once; how many there are then."""
+        return integer_of(await self._call("put", *items))
+
+    async def take(self, count: int = 1) -> list[object]:
+        """Take up to `count` items from the front; none if the queue is empty."""
+        taken = await self._call("take", count)
+        return list(taken) if isinstance(taken, list | tuple) else []

@@ -1,0 +1,181 @@
+"""A node behind plain calls: real loop, real files, many threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+import dledger
+from dledger import blocking
+from dledger.entry import Entry
+from dledger.local_group import free_ports
+
+# One election of a group of one, with room for a busy machine.
+TIMEOUT_S = 30
+
+
+class Sum:
+    """Adds numbers up; stops its node when told to."""
+
+    def __init__(self) -> None:
+        self.value = 0
+
+    def apply(self, entries: Sequence[Entry]) -> Sequence[object]:
+        results: list[object] = []
+        for entry in entries:
+            if entry.body == b"break":
+                raise RuntimeError("broken on purpose")
+            self.value += int(entry.body)
+            results.append(self.value)
+        return results
+
+
+def config(folder: Path) -> dledger.NodeConfig:
+    return dledger.NodeConfig(
+        group="sum",
+        node_id="n0",
+        peers={"n0": f"127.0.0.1:{free_ports(1)[0]}"},
+        data_dir=folder,
+        store=dledger.StoreConfig(segment_bytes=8 << 20, index_segment_bytes=1 << 16),
+        election_timeout_ms=100,
+        heartbeat_interval_ms=20,
+    )
+
+
+@pytest.fixture
+def sums() -> Sum:
+    return Sum()
+
+
+@pytest.fixture
+def node(tmp_path: Path, sums: Sum) -> Iterator[blocking.BlockingNode]:
+    with blocking.open_node(config(tmp_path), dledger.WithSessions(sums)) as node:
+        node.read(lambda: None, timeout_s=TIMEOUT_S)
+        yield node
+
+
+def test_an_append_returns_what_the_state_machine_made_of_it(
+    node: blocking.BlockingNode, sums: Sum
+) -> None:
+    assert node.append(b"2").result == 2
+    assert [each.result for each in node.append_many([b"3", b"4"])] == [5, 9]
+    assert node.append_many([]) == []
+    assert node.read(lambda: sums.value) == 9
+    assert node.look(lambda: sums.value) == 9
+    assert node.status().role == "leader"
+
+
+def test_many_threads_append_at_once_and_each_gets_its_own_answer(
+    node: blocking.BlockingNode,
+) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        waiting = [pool.submit(node.append_soon, b"1") for _ in range(400)]
+        results = [each.result().result(TIMEOUT_S).result for each in as_completed(waiting)]
+    assert sorted(map(int, map(str, results))) == list(range(1, 401))
+
+
+def test_a_session_appends_once_and_two_of_them_do_not_disturb_each_other(
+    node: blocking.BlockingNode, sums: Sum
+) -> None:
+    with node.session() as first, node.session() as second:
+        assert first.append(b"5").result == 5
+        assert second.append_soon(b"6").result(TIMEOUT_S).result == 11
+        assert [each.result for each in first.append_many([b"1", b"1"])] == [12, 13]
+        assert first.settle() == []
+
+
+def test_committed_entries_are_iterated_over_from_another_thread(
+    node: blocking.BlockingNode,
+) -> None:
+    first = node.append(b"1").index
+    node.append(b"2")
+    bodies = [entry.body for entry in islice(node.committed(first), 2)]
+    assert bodies == [b"1", b"2"]
+
+
+def test_an_error_in_the_loop_comes_out_of_the_call_that_caused_it(
+    node: blocking.BlockingNode,
+) -> None:
+    with pytest.raises(dledger.EntryTooLarge):
+        node.append(b"x" * 5_000_000)
+    with pytest.raises(dledger.TransferFailed):
+        node.transfer_leadership("nobody")
+    with pytest.raises(dledger.SnapshotUnavailable):
+        node.snapshot()
+    with pytest.raises(ZeroDivisionError):
+        node.look(lambda: 1 // 0)
+
+
+def test_a_wait_that_is_given_up_gives_up_no_append(node: blocking.BlockingNode, sums: Sum) -> None:
+    held = threading.Event()
+    looking: Future[bool] = Future()
+
+    def hold_the_loop() -> None:
+        looking.set_result(True)
+        held.wait(TIMEOUT_S)
+
+    holder = threading.Thread(target=node.look, args=(hold_the_loop,))
+    holder.start()
+    assert looking.result(TIMEOUT_S)
+    with pytest.raises(TimeoutError):
+        node.append(b"7", timeout_s=0.01)
+    cancelled = node.append_many_soon([b"100"])
+    assert cancelled.cancel()
+    held.set()
+    holder.join()
+    assert node.append(b"1").result == 8
+
+
+def test_threads_that_are_faster_than_the_loop_are_told_so(
+    node: blocking.BlockingNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocking, "MAX_HANDED_OVER", 2)
+
+    def hand_over() -> None:
+        waiting.extend(node.append_soon(b"1") for _ in range(2))
+        with pytest.raises(blocking.TooManyCalls):
+            node.append_soon(b"1")
+
+    # In the loop's thread nothing is taken over meanwhile.
+    waiting: list[Future[dledger.Appended]] = []
+    node.look(hand_over)
+    assert [each.result(TIMEOUT_S).result for each in waiting] == [1, 2]
+    assert node.append(b"1").result == 3
+
+
+def test_a_node_that_stops_by_itself_says_why_at_the_end_of_the_block(tmp_path: Path) -> None:
+    def run() -> None:
+        with blocking.open_node(config(tmp_path), Sum()) as node:
+            node.read(lambda: None, timeout_s=TIMEOUT_S)
+            future = node.append_soon(b"break")
+            with pytest.raises(dledger.OutcomeUnknown):
+                future.result(TIMEOUT_S)
+
+    with pytest.raises(dledger.MachineFailed):
+        run()
+
+
+def test_a_call_behind_the_end_of_the_block_is_refused(tmp_path: Path) -> None:
+    with blocking.open_node(config(tmp_path), Sum()) as node:
+        node.read(lambda: None, timeout_s=TIMEOUT_S)
+    with pytest.raises(dledger.NodeClosing):
+        node.append(b"1")
+    with pytest.raises(dledger.NodeClosing):
+        node.status()
+
+
+def test_a_node_that_cannot_open_raises_at_once(tmp_path: Path) -> None:
+    mine = config(tmp_path)
+    again = replace(mine, peers={"n0": "127.0.0.1:1"})
+    with (
+        blocking.open_node(mine, Sum()),
+        pytest.raises(dledger.DataFolderLocked),
+        blocking.open_node(again, Sum()),
+    ):
+        pytest.fail("it opened")

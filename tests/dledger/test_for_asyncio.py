@@ -1,0 +1,85 @@
+"""A node in a program that runs asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+import dledger
+from dledger import for_asyncio
+from dledger.local_group import free_ports
+from dledger.machines import Objects, ReplicatedCounter
+
+
+def run(
+    folder: Path, use: Callable[[for_asyncio.AsyncioNode, ReplicatedCounter], Awaitable[None]]
+) -> None:
+    counter = ReplicatedCounter()
+    config = dledger.NodeConfig(
+        group="bridge",
+        node_id="n0",
+        peers={"n0": f"127.0.0.1:{free_ports(1)[0]}"},
+        data_dir=folder,
+        store=dledger.StoreConfig(segment_bytes=8 << 20, index_segment_bytes=1 << 16),
+        election_timeout_ms=100,
+        heartbeat_interval_ms=20,
+    )
+
+    async def main() -> None:
+        machine = dledger.WithSessions(Objects(counter=counter))
+        async with for_asyncio.open_node(config, machine) as node:
+            await node.read(lambda: None)
+            await use(node, counter)
+
+    asyncio.run(main())
+
+
+def test_tasks_of_asyncio_append_and_read(tmp_path: Path) -> None:
+    async def use(node: for_asyncio.AsyncioNode, counter: ReplicatedCounter) -> None:
+        calls = counter.through(node)
+        results = await asyncio.gather(*(calls.add(1) for _ in range(100)))
+        assert sorted(results) == list(range(1, 101))
+        assert await node.read(lambda: counter.value) == 100
+        assert len(await node.append_many([b"no command", b"neither"])) == 2
+        assert (await node.status()).ready
+        assert (await node.snapshot()).header.index > 100
+        with pytest.raises(dledger.TransferFailed):
+            await node.transfer_leadership("nobody")
+
+    run(tmp_path, use)
+
+
+def test_a_session_works_from_asyncio(tmp_path: Path) -> None:
+    async def use(node: for_asyncio.AsyncioNode, counter: ReplicatedCounter) -> None:
+        async with node.session() as session:
+            assert await counter.through(session).add(4) == 4
+
+    run(tmp_path, use)
+
+
+def test_a_cancelled_task_gives_up_the_wait_and_leaves_the_node_in_order(tmp_path: Path) -> None:
+    async def use(node: for_asyncio.AsyncioNode, counter: ReplicatedCounter) -> None:
+        task = asyncio.ensure_future(counter.through(node).add(1))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await counter.through(node).add(1) in (1, 2)
+
+    run(tmp_path, use)
+
+
+def test_an_exception_in_the_block_closes_the_node(tmp_path: Path) -> None:
+    async def use(node: for_asyncio.AsyncioNode, counter: ReplicatedCounter) -> None:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError):
+        run(tmp_path, use)
+
+    async def again(node: for_asyncio.AsyncioNode, counter: ReplicatedCounter) -> None:
+        assert await counter.through(node).get() == 0
+
+    run(tmp_path, again)  # the folder is not locked

@@ -1,0 +1,394 @@
+"""Replicated objects: the state machine alone, and over a real node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgpack
+import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+import dledger
+from dledger.entry import Entry, Magic
+from dledger.local_group import free_ports
+from dledger.machines import (
+    CommandRefused,
+    Holding,
+    LockCalls,
+    LockLost,
+    LockNotAcquired,
+    Objects,
+    ReplicatedCounter,
+    ReplicatedDict,
+    ReplicatedLocks,
+    ReplicatedQueue,
+)
+from dledger.machines.command import MAX_KEY_BYTES, Command, encode_command, unpack_answer
+from dledger.machines.replicated import CHUNK_BYTES
+
+
+def entry(index: int, body: bytes) -> Entry:
+    return Entry(index, 1, index * 100, int(Magic.NORMAL), body)
+
+
+class Applied:
+    def __init__(self, result: object) -> None:
+        self.result = result
+
+
+class OneMember:
+    """A group of one without a log: an append is applied at once. `before` may lose it."""
+
+    def __init__(self, machine: Objects) -> None:
+        self.machine = machine
+        self.index = 0
+        self.before: Callable[[bytes], None] = lambda body: None
+
+    async def append(self, body: bytes) -> Applied:
+        await trio.lowlevel.checkpoint()
+        self.before(body)
+        self.index += 1
+        return Applied(self.machine.apply([entry(self.index, body)])[0])
+
+
+class World:
+    def __init__(self) -> None:
+        self.values = ReplicatedDict()
+        self.count = ReplicatedCounter()
+        self.jobs = ReplicatedQueue()
+        self.locks = ReplicatedLocks()
+        self.machine = Objects(
+            values=self.values, count=self.count, jobs=self.jobs, locks=self.locks
+        )
+        self.member = OneMember(self.machine)
+
+
+# --- what each object does ------------------------------------------------------------------------
+
+
+async def test_a_dictionary_is_set_read_and_emptied() -> None:
+    world = World()
+    calls = world.values.through(world.member)
+    await calls.set("tea", {"price": 3})
+    await calls.update({1: "one", b"\x00": [1, 2]})
+    assert dict(world.values) == {"tea": {"price": 3}, 1: "one", b"\x00": [1, 2]}
+    assert await calls.get("tea") == {"price": 3}
+    assert await calls.pop(1) == "one"
+    assert await calls.pop(1, "gone") == "gone"
+    await calls.clear()
+    assert len(world.values) == 0
+
+
+async def test_compare_and_set_changes_only_what_was_expected() -> None:
+    world = World()
+    calls = world.values.through(world.member)
+    assert await calls.add("leader", "a")
+    assert not await calls.add("leader", "b")
+    assert not await calls.replace("leader", "b", "c")
+    assert await calls.replace("leader", "a", "c")
+    assert not await calls.remove("leader", "a")
+    assert await calls.remove("leader", "c")
+    assert "leader" not in world.values
+
+
+async def test_what_is_read_from_a_dictionary_is_a_copy() -> None:
+    world = World()
+    await world.values.through(world.member).set("list", [1])
+    found = world.values["list"]
+    assert isinstance(found, list)
+    found.append(2)
+    assert world.values["list"] == [1]
+
+
+async def test_a_counter_adds_up_and_stays_within_64_bits() -> None:
+    world = World()
+    calls = world.count.through(world.member)
+    assert await calls.add(5) == 5
+    assert await calls.add(-7) == -2
+    await calls.set(2**63 - 1)
+    with pytest.raises(CommandRefused, match="64 bits"):
+        await calls.add(1)
+    assert await calls.get() == world.count.value == 2**63 - 1
+
+
+async def test_a_queue_gives_each_item_once_in_order() -> None:
+    world = World()
+    calls = world.jobs.through(world.member)
+    assert await calls.put("a", "b", "c") == 3
+    assert await calls.take(2) == ["a", "b"]
+    assert list(world.jobs) == ["c"]
+    assert await calls.take(5) == ["c"]
+    assert await calls.take() == []
+
+
+# --- what is not a command ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\xc1",
+        b"hello",
+        msgpack.packb(7),
+        msgpack.packb(["count"]),
+        msgpack.packb([1, 2]),
+        encode_command(Command("nobody", "add", [1])),
+        encode_command(Command("count", "fly", [])),
+        encode_command(Command("count", "add", ["1"])),
+        encode_command(Command("count", "add", [True])),
+        encode_command(Command("count", "add", [1, 2])),
+        encode_command(Command("values", "update", ["key"])),
+        encode_command(Command("values", "update", [[1], 2])),
+        encode_command(Command("values", "update", ["x" * (MAX_KEY_BYTES + 1), 2])),
+        encode_command(Command("values", "replace", ["key", 1, 2])),
+        encode_command(Command("jobs", "take", [0])),
+        encode_command(Command("locks", "acquire", ["l", "h", 0])),
+        encode_command(Command("locks", "acquire", ["l", 5, 10])),
+    ],
+)
+def test_an_entry_that_asks_for_nothing_sensible_is_refused_and_changes_nothing(
+    body: bytes,
+) -> None:
+    world = World()
+    before = list(world.machine.snapshot())
+    with pytest.raises(CommandRefused):
+        unpack_answer(world.machine.apply([entry(1, body)])[0])
+    assert list(world.machine.snapshot()) == before
+
+
+@given(st.binary(max_size=64))
+def test_no_entry_stops_the_state_machine(body: bytes) -> None:
+    world = World()
+    assert len(world.machine.apply([entry(1, body)])) == 1
+
+
+# --- snapshots ------------------------------------------------------------------------------------
+
+
+async def test_a_snapshot_holds_all_objects_as_they_were() -> None:
+    world = World()
+    await world.values.through(world.member).update(dict.fromkeys(range(1000), "x" * 5000))
+    await world.count.through(world.member).add(3)
+    await world.jobs.through(world.member).put(1, [2])
+    async with LockCalls(world.locks, world.member).hold("door"):
+        held = world.locks.holding("door")
+        chunks = world.machine.snapshot()
+    await world.count.through(world.member).add(3)
+
+    other = World()
+    saved = list(chunks)
+    assert max(map(len, saved)) < CHUNK_BYTES + 10_000
+    other.machine.restore(iter(saved))
+    assert dict(other.values) == dict(world.values)
+    assert other.count.value == 3
+    assert list(other.jobs) == [1, [2]]
+    assert other.locks.holding("door") == held
+    assert other.machine.snapshot_format == world.machine.snapshot_format
+
+
+def test_a_snapshot_of_other_objects_is_not_taken() -> None:
+    chunks = Objects(strange=ReplicatedCounter()).snapshot()
+    with pytest.raises(ValueError, match="strange"):
+        World().machine.restore(iter(list(chunks)))
+
+
+class DictionaryLikeAnyOther(RuleBasedStateMachine):
+    """A replicated dictionary against a plain one, with a restart from a snapshot at any time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+        self.model: dict[object, object] = {}
+        self.index = 0
+
+    def ask(self, operation: str, *arguments: object) -> object:
+        self.index += 1
+        body = encode_command(Command("values", operation, arguments))
+        return unpack_answer(self.world.machine.apply([entry(self.index, body)])[0])
+
+    keys = st.one_of(st.integers(0, 3), st.sampled_from(["a", b"a"]))
+    values = st.one_of(st.none(), st.integers(0, 2), st.lists(st.text(max_size=1), max_size=2))
+
+    @rule(key=keys, value=values)
+    def set_one(self, key: object, value: object) -> None:
+        self.ask("update", key, value)
+        self.model[key] = value
+
+    @rule(key=keys)
+    def pop_one(self, key: object) -> None:
+        found = [self.model.pop(key)] if key in self.model else []
+        assert self.ask("pop", key) == found
+
+    @rule(key=keys, expected=values, value=values)
+    def replace_one(self, key: object, expected: object, value: object) -> None:
+        fits = key in self.model and self.model[key] == expected
+        assert self.ask("replace", key, [expected], [value]) is fits
+        if fits:
+            self.model[key] = value
+
+    @rule()
+    def restart(self) -> None:
+        chunks = list(self.world.machine.snapshot())
+        self.world = World()
+        self.world.machine.restore(iter(chunks))
+
+    @invariant()
+    def equal(self) -> None:
+        assert dict(self.world.values) == self.model
+
+
+test_a_dictionary_is_like_any_other = DictionaryLikeAnyOther.TestCase
+
+
+# --- locks ----------------------------------------------------------------------------------------
+
+
+async def test_a_lock_has_one_holder_and_tokens_that_grow(autojump_clock: object) -> None:
+    world = World()
+    calls = LockCalls(world.locks, world.member)
+    tokens = []
+    inside = 0
+
+    async def worker() -> None:
+        nonlocal inside
+        async with calls.hold("door", lease_s=5) as token:
+            inside += 1
+            assert inside == 1
+            await trio.sleep(12)  # longer than the lease: it is renewed
+            tokens.append(token)
+            inside -= 1
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(worker)
+    assert tokens == sorted(tokens)
+    assert len(set(tokens)) == 3
+    assert world.locks.holding("door") is None
+
+
+async def test_a_lock_of_a_holder_that_is_gone_is_taken_after_its_lease(
+    autojump_clock: object,
+) -> None:
+    world = World()
+    await LockCalls("locks", world.member)._call("acquire", "door", "gone", 5_000)
+    began = trio.current_time()
+    async with LockCalls("locks", world.member).hold("door", lease_s=5):
+        assert 5 <= trio.current_time() - began <= 6
+
+
+async def test_a_block_is_cancelled_before_anybody_else_can_have_its_lock(
+    autojump_clock: object,
+) -> None:
+    world = World()
+    cut_off = OneMember(world.machine)
+
+    def lose(body: bytes) -> None:
+        raise dledger.ReadUnavailable("cut off")
+
+    left_at = entered_at = 0.0
+
+    async def stays_inside() -> None:
+        async with LockCalls("locks", cut_off).hold("door", lease_s=5):
+            cut_off.before = lose
+            await trio.sleep_forever()
+
+    async def loses_it() -> None:
+        nonlocal left_at
+        with pytest.raises(LockLost, match="door"):
+            await stays_inside()
+        left_at = trio.current_time()
+
+    async def gets_it() -> None:
+        nonlocal entered_at
+        await trio.sleep(0.1)
+        async with LockCalls("locks", world.member).hold("door", lease_s=5):
+            entered_at = trio.current_time()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(loses_it)
+        nursery.start_soon(gets_it)
+    assert 0 < left_at < entered_at
+
+
+async def test_a_lock_that_was_taken_away_ends_its_block(autojump_clock: object) -> None:
+    world = World()
+    calls = LockCalls("locks", world.member)
+
+    async def hold_it() -> None:
+        async with calls.hold("door", lease_s=5):
+            held = world.locks.holding("door")
+            assert isinstance(held, Holding)
+            assert await calls._call("expire", "door", held.token, held.beat)
+            await trio.sleep_forever()
+
+    with pytest.raises(LockLost):
+        await hold_it()
+
+
+async def test_ending_a_lock_that_was_renewed_meanwhile_does_nothing() -> None:
+    world = World()
+    calls = LockCalls("locks", world.member)
+    seen = Holding(*await calls._call("acquire", "door", "me", 1_000))  # type: ignore[misc]
+    assert await calls._call("renew", "door", "me")
+    assert not await calls._call("expire", "door", seen.token, seen.beat)
+    assert not await calls._call("release", "door", "another")
+    assert world.locks.holding("door") == seen._replace(beat=1)
+
+
+async def test_waiting_for_a_lock_ends_with_its_time(autojump_clock: object) -> None:
+    world = World()
+    calls = LockCalls("locks", world.member)
+    async with calls.hold("door", lease_s=30):
+        with pytest.raises(LockNotAcquired):
+            async with calls.hold("door", lease_s=30, timeout_s=2):
+                pytest.fail("two holders")
+        assert world.locks.holding("door") is not None
+
+
+async def test_an_exception_in_the_block_comes_out_as_itself_and_gives_the_lock_back(
+    autojump_clock: object,
+) -> None:
+    world = World()
+    with pytest.raises(KeyError):
+        async with LockCalls(world.locks, world.member).hold("door"):
+            raise KeyError("mine")
+    assert world.locks.holding("door") is None
+
+
+# --- over a real node -----------------------------------------------------------------------------
+
+
+async def test_objects_survive_a_restart_of_their_node(tmp_path: Path) -> None:
+    config = dledger.NodeConfig(
+        group="objects",
+        node_id="n0",
+        peers={"n0": f"127.0.0.1:{free_ports(1)[0]}"},
+        data_dir=tmp_path,
+        store=dledger.StoreConfig(segment_bytes=8 << 20, index_segment_bytes=1 << 16),
+    )
+    first = World()
+    async with (
+        dledger.open_node(config, dledger.WithSessions(first.machine)) as node,
+        node.session() as session,
+    ):
+        await first.values.through(session).set("tea", 3)
+        assert await first.values.through(session).get("tea") == 3
+        assert await first.count.through(session).add(2) == 2
+        assert await first.count.through(node).add(2) == 4
+        assert await first.jobs.through(session).put("job") == 1
+        await node.snapshot()
+        assert await first.jobs.through(session).take() == ["job"]
+        async with LockCalls(first.locks, session).hold("door") as token:
+            assert token > 0
+    second = World()
+    async with dledger.open_node(config, dledger.WithSessions(second.machine)) as node:
+        await node.read()
+        assert second.values["tea"] == 3
+        assert second.count.value == 4
+        assert len(second.jobs) == 0
+        assert second.locks.holding("door") is None
