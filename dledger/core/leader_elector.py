@@ -120,6 +120,8 @@ class LeaderElector:
 
     def log_is_current(self, request: VoteRequest) -> bool:
         """Whether the candidate's log is at least as complete as ours (Raft 5.4.1)."""
+        if not self._state.proven and self._state.sole_other is not None:
+            return True  # the only other voter has all that is committed: what it lacks is not
         ours = (self._view.last_term, self._view.last_index)
         return (request.last_term, request.last_index) >= ours
 

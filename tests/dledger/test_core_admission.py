@@ -354,6 +354,19 @@ def test_a_wiped_member_of_two_votes_for_the_other_and_does_not_stand() -> None:
     assert group["n1"].role is Role.LEADER
 
 
+def test_a_wiped_member_of_two_does_not_hold_uncommitted_entries_against_the_other() -> None:
+    wiped = Member("n0", ["n0", "n1"], [1] * 9, HardState(1), standing=Standing.LOST)
+    wiped.replica.tick(1.0)
+    number = number_of(wiped, 1.0)
+    answer = InquiryAnswer(1, number, 4, False, True, False, 2)
+    wiped.replica.receive("n1", answer, 1.0)
+    for pre in (True, False):
+        wiped.replica.receive("n1", VoteRequest(2, 4, 1, pre), 2.0)
+        wiped.sync(2.0)
+        granted = [m.granted for _, m in wiped.leaving(2.0) if isinstance(m, VoteResponse)]
+        assert granted == [True]
+
+
 # --- who asks nobody ------------------------------------------------------------------------------
 
 
