@@ -37,6 +37,7 @@ from dledger.errors import (
     SnapshotUnavailable,
     TransferFailed,
 )
+from dledger.host import Host, HostConfig, open_host
 from dledger.node import Node
 from dledger.open_node import open_node
 from dledger.pending import Appended
@@ -69,6 +70,8 @@ __all__ = [
     "EntryTooLarge",
     "Fatal",
     "GroupClient",
+    "Host",
+    "HostConfig",
     "InvariantBroken",
     "LeaderKept",
     "LeadershipLost",
@@ -109,6 +112,7 @@ __all__ = [
     "StoreConfig",
     "TransferFailed",
     "WithSessions",
+    "open_host",
     "open_node",
 ]
 

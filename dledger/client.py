@@ -25,7 +25,7 @@ from dledger.errors import (
 )
 from dledger.frame import Frame, FrameDecoder
 from dledger.handshake import Caller, Hello, check_welcome, encode_hello
-from dledger.links import RECEIVE_BYTES
+from dledger.host_connection import RECEIVE_BYTES
 from dledger.network_way import NetworkWay
 from dledger.session_errors import SessionsOff
 from dledger.sessions import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, Session, open_session
@@ -82,7 +82,7 @@ class NodeConnection:
 
     async def hello(self, group: str) -> None:
         """Introduce ourselves. Raises MessageMalformed when the node does not want us."""
-        await self._stream.send_all(encode_hello(Hello(Caller.CLIENT, group, "", self.node_id)))
+        await self._stream.send_all(encode_hello(Hello(Caller.CLIENT, group, self.node_id)))
         check_welcome(await self._frame())
 
     async def ask(

@@ -18,9 +18,9 @@ from dledger.client_protocol import (
     encode_error,
     split_bodies,
 )
+from dledger.conversation import Conversation
 from dledger.entry import Body, Entry
 from dledger.errors import DLedgerError, MessageMalformed
-from dledger.listener import Conversation
 from dledger.pending import Appended
 from dledger.session_errors import SessionsOff
 from dledger.session_gate import SessionGate

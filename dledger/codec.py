@@ -1,9 +1,15 @@
-"""Peer messages to frame headers and back. What arrives is checked field by field."""
+"""Peer messages to frame headers and back. What arrives is checked field by field.
+
+The first number of a header is 16 times the channel (which two members of which group talk, see
+`dledger.channel_protocol`) plus the kind of message. Kinds from 10 on hold heartbeats, or answers
+to them, of many channels at once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
+from typing import cast
 
 from dledger.core.ledger_view import TermRun
 from dledger.errors import MessageMalformed
@@ -22,24 +28,30 @@ from dledger.messages import (
     VoteResponse,
 )
 
-# 2: a peer says where it listens.
+# 2: a peer says where it listens, and what members of many groups say goes over one connection.
 PROTOCOL_VERSION = 2
 
 _VOTE_REQUEST, _VOTE_RESPONSE, _PUSH_REQUEST, _PUSH_RESPONSE, _HEARTBEAT, _HEARTBEAT_RESPONSE = (
     range(1, 7)
 )
 _TIMEOUT_NOW, _READ_REQUEST, _READ_RESPONSE = range(7, 10)
+SHARED_HEARTBEATS, SHARED_RESPONSES = range(10, 12)
+
+# How far the channel stands to the left of the kind.
+CHANNEL_SHIFT = 4
+_KIND_MASK = (1 << CHANNEL_SHIFT) - 1
 
 # Indexes and terms are 64-bit in the file format, and -1 stands for "none".
 _LOWEST, _HIGHEST = -1, 2**63 - 1
 
 
-def encode_message(message: Message, payload: bytes = b"") -> bytes:
+def encode_message(message: Message, payload: bytes = b"", channel: int = 0) -> bytes:
     """The frame of one message. `payload` is a push's raw entries."""
+    number = channel << CHANNEL_SHIFT
     if isinstance(message, PushRequest):
-        runs = [number for run in message.runs for number in run]
-        return encode_frame([_PUSH_REQUEST, *message[:7], runs], payload)
-    return encode_frame([_KINDS[type(message)], *message])
+        runs = [part for run in message.runs for part in run]
+        return encode_frame([number | _PUSH_REQUEST, *message[:7], runs], payload)
+    return encode_frame([number | _KINDS[type(message)], *message])
 
 
 _KINDS: dict[type, int] = {
@@ -56,11 +68,39 @@ _KINDS: dict[type, int] = {
 
 def decode_message(frame: Frame) -> Message:
     """The message in a frame. Raises MessageMalformed."""
-    kind, *fields = frame.header
-    decode = _DECODERS.get(kind) if isinstance(kind, int) else None
+    number, *fields = frame.header
+    decode = _DECODERS.get(number & _KIND_MASK) if isinstance(number, int) else None
     if decode is None:
-        raise MessageMalformed(f"unknown kind {kind!r}")
+        raise MessageMalformed(f"unknown kind {number!r}")
     return decode(fields, frame.payload)
+
+
+def encode_shared(kind: int, numbers: Sequence[int]) -> bytes:
+    """The frame of many heartbeats, or many answers: of each the channel, then its fields."""
+    return encode_frame([kind, *numbers])
+
+
+def decode_shared_heartbeats(frame: Frame) -> list[tuple[int, Heartbeat]]:
+    """Heartbeats and their channels. Raises MessageMalformed."""
+    rows = _rows(frame, len(Heartbeat._fields))
+    return [(channel, Heartbeat(*fields)) for channel, *fields in rows]
+
+
+def decode_shared_responses(frame: Frame) -> list[tuple[int, HeartbeatResponse]]:
+    """Answers to heartbeats and their channels. Raises MessageMalformed."""
+    rows = _rows(frame, len(HeartbeatResponse._fields))
+    return [(channel, HeartbeatResponse(*fields)) for channel, *fields in rows]
+
+
+def _rows(frame: Frame, fields: int) -> Iterable[tuple[int, ...]]:
+    if not set(map(type, frame.header)) <= {int}:
+        raise MessageMalformed("heartbeats with something else than numbers")
+    numbers, columns = cast("list[int]", frame.header[1:]), fields + 1
+    if not numbers or len(numbers) % columns:
+        raise MessageMalformed("heartbeats that are not whole")
+    if min(numbers) < _LOWEST or max(numbers) > _HIGHEST:
+        raise MessageMalformed("heartbeats with numbers that cannot be")
+    return zip(*(numbers[column::columns] for column in range(columns)), strict=True)
 
 
 def _numbers(fields: Sequence[object], count: int) -> list[int]:

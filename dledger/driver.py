@@ -8,24 +8,28 @@ the cost of waking up, of a write and of a sync is shared by all entries that ca
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import trio
 
 from dledger.batches import Batches
-from dledger.codec import encode_message
 from dledger.core.hard_state import HardState
+from dledger.core.repeated_heartbeats import answered_again, beat_again, hear_again
 from dledger.core.replica import Messages, Replica
 from dledger.entry import Body, Magic
 from dledger.errors import DLedgerError, Rejected
+from dledger.host_timer import HostTimer
 from dledger.links import Links
 from dledger.log_writer import LogWriter
-from dledger.messages import Message, Phase, PushRequest
+from dledger.messages import Heartbeat, HeartbeatResponse, Message, Phase, PushRequest
 from dledger.pending import Done, PendingAppends
 from dledger.store.log_store import LogStore, SyncWork
 from dledger.syncer import Syncer
 
 T = TypeVar("T")
+
+_NEVER = float("inf")
 
 
 class Driver:
@@ -39,6 +43,8 @@ class Driver:
         batches: Batches,
         pending: PendingAppends,
         links: Links,
+        timer: HostTimer,
+        threads: ThreadPoolExecutor,
         after_turn: Callable[[Messages], None],
     ) -> None:
         self._replica = replica
@@ -47,12 +53,15 @@ class Driver:
         self._writer = writer
         self._pending = pending
         self._links = links
+        self._timer = timer
         self._after_turn = after_turn
-        self._syncer = Syncer(self._sync_ended)
+        self._syncer = Syncer(self._sync_ended, threads)
         self._wake = trio.lowlevel.ParkingLot()
         self._woken = False
-        self._scope = trio.CancelScope()
         self._failure: Exception | None = None
+        self._closed = False
+        self._turn_wanted_at = 0.0
+        self.alarm_at = _NEVER
         self._inbox: list[tuple[str, Sequence[Message]]] = []
         self._link_changes: list[tuple[str, bool]] = []
         self._ended_syncs: list[tuple[SyncWork, DLedgerError | None]] = []
@@ -69,7 +78,34 @@ class Driver:
     def received(self, sender: str, messages: Sequence[Message]) -> None:
         """Messages of one peer arrived."""
         self._inbox.append((sender, messages))
-        self._turn_now()
+        self.turn()
+
+    def heartbeat(self, sender: str, beat: Heartbeat, now: float) -> None:
+        """A heartbeat arrived, among those of other groups: most of them need no turn."""
+        try:
+            link = self._links.link_to(sender)
+            if link is not None and self._promise_is_durable:
+                answer = hear_again(self._replica, sender, beat, now)
+                if answer is not None:
+                    link.send(answer)
+                    return
+        except Exception as error:
+            self._fail(error)
+        self.received(sender, (beat,))
+
+    def heartbeat_answered(self, sender: str, answer: HeartbeatResponse, now: float) -> None:
+        """An answer to one arrived, among those of other groups."""
+        try:
+            if answered_again(self._replica, sender, answer, now):
+                return
+        except Exception as error:
+            self._fail(error)
+        self.received(sender, (answer,))
+
+    @property
+    def _promise_is_durable(self) -> bool:
+        """Whether no record of term and vote is on its way to the disk, or has yet to be."""
+        return self._hard_state_due is None and not self._syncer.busy and self._failure is None
 
     def link_changed(self, peer: str, connected: bool) -> None:
         """The connection to a peer opened or broke."""
@@ -95,7 +131,7 @@ class Driver:
 
     def _sync_ended(self, work: SyncWork, error: DLedgerError | None) -> None:
         self._ended_syncs.append((work, error))
-        self._turn_now()
+        self.turn()
 
     def reject_submissions(self, error: DLedgerError) -> None:
         """Answer what was handed in and has not entered the log."""
@@ -106,48 +142,64 @@ class Driver:
     # --- the loop -----------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Turn whenever something arrived or a deadline passed, for ever.
+        """Turn for what was submitted, for ever; the timer turns when a deadline passed.
 
         Raises DiskFailed or InvariantBroken: the node cannot go on.
         """
+        self._timer.move(self, self._replica.next_deadline())
         while True:
-            # One scope serves many turns: moving its deadline is cheaper than a new scope each.
-            with trio.CancelScope(deadline=self._replica.next_deadline()) as self._scope:
-                while True:
-                    if not self._woken:
-                        await self._wake.park()
-                    self._woken = False
-                    self._turn_now()
-                    if self._failure is not None:
-                        raise self._failure
-                    if self._woken:
-                        await trio.lowlevel.checkpoint()
-            if self._scope.cancelled_caught:
-                self.wake()
+            if not self._woken:
+                await self._wake.park()
+            self._woken = False
+            self.turn()
+            if self._failure is not None:
+                raise self._failure
+            if self._woken:
                 await trio.lowlevel.checkpoint()
 
     def close(self) -> None:
-        """Stop the sync thread and answer everybody who still waits. Blocks for a running sync."""
+        """Turn no more, and wait for the running sync. Blocks that long."""
+        self._closed = True
         self._syncer.close()
 
-    def _turn_now(self) -> None:
+    def turn(self) -> None:
         """One turn, from whichever task has news; a failure is for the driver's own task to raise.
 
-        News from peers and from the disk are turned at once: waking the driver for them would
-        cost every append two more rounds of the loop. Submissions wait for the driver, so that
-        all tasks that run before it share a turn.
+        News from peers and disk are turned at once: waking the driver for them would cost every
+        append two more rounds of the loop. Submissions wait for the driver, so that all tasks
+        that run before it share a turn.
         """
-        if self._failure is not None:
+        if self._failure is not None or self._closed:
             return
         try:
             self._turn(trio.current_time())
             while self._syncer.is_quick and (work := self._due_sync()) is not None:
                 self._ended_syncs.append((work, self._syncer.run(work)))
                 self._turn(trio.current_time())
-            self._scope.deadline = self._replica.next_deadline()
+            self._timer.move(self, self._replica.next_deadline())
         except Exception as error:
-            self._failure = error
-            self.wake()
+            self._fail(error)
+
+    def alarm(self, now: float) -> None:
+        """A deadline passed. A leader with nothing to say but heartbeats does so without a turn,
+        if its last one was not long ago.
+        """
+        try:
+            if self._closed or self._failure is not None:
+                return
+            if now < self._turn_wanted_at and (beat := beat_again(self._replica, now)) is not None:
+                for peer in self._replica.dispatchers:
+                    if (link := self._links.link_to(peer)) is not None:
+                        link.send(beat)
+                self._timer.move(self, self._replica.heartbeat_at)
+                return
+            if (deadline := self._replica.next_deadline()) > now:
+                self._timer.move(self, deadline)
+                return
+        except Exception as error:
+            self._fail(error)
+        self._turn_wanted_at = now + self._replica.config.election_timeout_s
+        self.turn()
 
     def _turn(self, now: float) -> None:
         self._take_inputs(now)
@@ -175,6 +227,11 @@ class Driver:
         for ticket in _taken(self._reads):
             replica.request_read(ticket)
         replica.tick(now)
+
+    def _fail(self, error: Exception) -> None:
+        """The node cannot go on; its own task says so."""
+        self._failure = error
+        self.wake()
 
     # --- the store ----------------------------------------------------------------------------
 
@@ -221,9 +278,9 @@ class Driver:
                 continue
             if isinstance(message, PushRequest) and message.phase is Phase.APPEND:
                 payload = self._batches.payload(message.prev_index + 1, message.last_index)
-                link.send(encode_message(message, payload))
+                link.send(message, payload)
             else:
-                link.send(encode_message(message))
+                link.send(message)
 
     def _fail_lost_appends(self) -> None:
         state = self._replica.state

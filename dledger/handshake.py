@@ -1,4 +1,4 @@
-"""The first frame on a connection: who calls, whom they want, and in which group."""
+"""The first frame on a connection: what kind of caller it is, and whom a client wants."""
 
 from __future__ import annotations
 
@@ -21,23 +21,24 @@ class Caller(StrEnum):
 
 
 class Hello(NamedTuple):
-    """The caller's introduction. A client leaves `sender` empty, and may leave `receiver` so.
+    """The caller's introduction.
 
-    A peer says where it listens: one that does not know it yet can answer it there.
+    A client says which group it means, and perhaps (`receiver`) which member. A peer, which is a
+    process with members of any number of groups, says where it listens: who does not know it yet
+    can answer it there. Who talks to whom comes with each channel (`dledger.channel_protocol`).
     """
 
     caller: Caller
-    group: str
-    sender: str
-    receiver: str
+    group: str = ""
+    receiver: str = ""
     address: Address | None = None
 
 
 def encode_hello(hello: Hello) -> bytes:
     """The first frame of a connection."""
-    names = map(str, hello[:4])
     address = str(hello.address) if hello.address is not None else ""
-    return encode_frame([_HELLO, PROTOCOL_VERSION, *names, address])
+    names = [str(hello.caller), hello.group, hello.receiver, address]
+    return encode_frame([_HELLO, PROTOCOL_VERSION, *names])
 
 
 def decode_hello(frame: Frame) -> Hello:
@@ -50,12 +51,14 @@ def decode_hello(frame: Frame) -> Hello:
             f"protocol version {header[1]!r}; this node speaks {PROTOCOL_VERSION}: "
             "let both run the same version"
         )
-    if len(header) != 7 or not all(isinstance(part, str) for part in header[2:]):
+    if len(header) != 6 or not all(isinstance(part, str) for part in header[2:]):
         raise MessageMalformed("a hello of another shape")
-    caller, group, sender, receiver, address = (str(part) for part in header[2:])
+    caller, group, receiver, address = (str(part) for part in header[2:])
     if caller not in tuple(Caller):
         raise MessageMalformed(f"a caller of unknown kind {caller!r}")
-    return Hello(Caller(caller), group, sender, receiver, _decode_address(address))
+    if caller == Caller.PEER and not address:
+        raise MessageMalformed("a peer that does not say where it listens")
+    return Hello(Caller(caller), group, receiver, _decode_address(address))
 
 
 def _decode_address(text: str) -> Address | None:
@@ -67,26 +70,9 @@ def _decode_address(text: str) -> Address | None:
         raise MessageMalformed(f"a caller that listens at {text!r}") from error
 
 
-def refusal(hello: Hello, group: str, node_id: str) -> str | None:
-    """Why this node does not talk to that caller, or None if it does.
-
-    Whether a peer is a member is not asked: a node that joins hears its leader before it knows
-    any member, and a leader may not know all members itself. The protocol judges what is said.
-    """
-    if hello.group != group:
-        return f"this is a node of group {group}, not of {hello.group}"
-    if hello.receiver and hello.receiver != node_id:
-        return f"this is node {node_id}, not {hello.receiver}"
-    if hello.caller is Caller.PEER and hello.sender in ("", node_id):
-        return f"{hello.sender or 'a nameless caller'} is not another member of group {group}"
-    if hello.caller is Caller.PEER and hello.address is None:
-        return f"{hello.sender} does not say where it listens"
-    return None
-
-
-def encode_welcome(node_id: str) -> bytes:
+def encode_welcome(name: str) -> bytes:
     """The answer to a caller that is welcome."""
-    return encode_frame([_WELCOME, node_id])
+    return encode_frame([_WELCOME, name])
 
 
 def encode_refused(reason: str) -> bytes:

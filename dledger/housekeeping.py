@@ -17,6 +17,9 @@ logger = logging.getLogger(__name__)
 # segment is wanted is looked at. A full segment takes longer than this to fill.
 INTERVAL_S = 1.0
 
+# The same while nothing new is committed: a process may have a hundred idle groups.
+IDLE_INTERVAL_S = 5.0
+
 # Checked in one go: well under a millisecond of the event loop.
 _SCRUB_STEP_BYTES = 128 * 1024
 # Checked in one interval at most, whatever the log's size: about 2 % of a core.
@@ -50,19 +53,24 @@ class Housekeeper:
 
     async def run(self) -> None:
         """Keep house, for ever. Raises DiskFailed if the commit index cannot be recorded."""
+        interval_s = INTERVAL_S
         while True:
-            await trio.sleep(INTERVAL_S)
-            self._record_committed()
+            await trio.sleep(interval_s)
+            recorded = self._record_committed()
             await self._make_spare()
             if self._scrub_period_s:
-                await self._scrub()
+                await self._scrub(interval_s)
+            interval_s = INTERVAL_S if recorded else IDLE_INTERVAL_S
 
-    def _record_committed(self) -> None:
+    def _record_committed(self) -> bool:
+        """Record the commit index, if it is another one."""
         appliable = self._appliable()
-        if appliable > self._recorded:
-            self._recorded = appliable
-            self._store.note_committed(appliable)
-            self._store.save_committed()
+        if appliable <= self._recorded:
+            return False
+        self._recorded = appliable
+        self._store.note_committed(appliable)
+        self._store.save_committed()
+        return True
 
     async def _make_spare(self) -> None:
         if not self._makes_spares or not self._store.spare_wanted:
@@ -73,10 +81,10 @@ class Housekeeper:
             self._makes_spares = False  # segments can be made without them, only slower
             logger.warning("going on without spare segments: %s", error)
 
-    async def _scrub(self) -> None:
+    async def _scrub(self, interval_s: float) -> None:
         """Check what has become due: a share of the log in each interval."""
         log_bytes = self._store.end_pos - self._store.begin_pos
-        due = self._due_bytes + log_bytes * INTERVAL_S / self._scrub_period_s
+        due = self._due_bytes + log_bytes * interval_s / self._scrub_period_s
         self._due_bytes = min(due, _MAX_SCRUB_BYTES)
         known = self.scrub.damage
         step = max(1, min(log_bytes, _SCRUB_STEP_BYTES))

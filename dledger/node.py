@@ -12,6 +12,7 @@ import trio
 
 from dledger.applier import Applier
 from dledger.batches import Batches
+from dledger.channel import Channel, Identity
 from dledger.client_server import ClientServer
 from dledger.config import NodeConfig, parse_address
 from dledger.core.member_state import Role
@@ -25,10 +26,11 @@ from dledger.errors import (
     NodeClosing,
     ReadUnavailable,
 )
+from dledger.group_port import GroupPort
+from dledger.host_parts import HostParts
 from dledger.housekeeping import Housekeeper
 from dledger.iterators import CommittedEntries, RoleChanges
-from dledger.links import Identity, Link, Links
-from dledger.listener import Listener
+from dledger.links import Links
 from dledger.local_way import LocalWay
 from dledger.log_writer import LogWriter
 from dledger.pending import Appended, Done, Outcome, PendingAppends
@@ -54,7 +56,9 @@ _ITERATE_BYTES = 256 * 1024
 class Node:
     """A running member. Made by `open_node`; every method is for the node's own trio thread."""
 
-    def __init__(self, config: NodeConfig, opened: Opened, machine: StateMachine) -> None:
+    def __init__(
+        self, config: NodeConfig, opened: Opened, machine: StateMachine, host: HostParts
+    ) -> None:
         self.config = config
         self._store = store = opened.store
         self._closing = False
@@ -68,6 +72,7 @@ class Node:
                 config.heartbeat_interval_ms / 1000,
                 config.max_clock_drift,
                 config.preferred_leader,
+                aligned_heartbeats=True,
             ),
             store.view(),
             opened.hard_state,
@@ -80,7 +85,7 @@ class Node:
         self._role_watchers = trio.lowlevel.ParkingLot()
         self._role = self._role_now()
         identity = Identity(config.group, config.node_id, config.address)
-        self._links = Links(identity, self._link_changed)
+        self._links = Links(identity, host.connections, self._link_changed)
         self._links.set_members(
             {peer: parse_address("peers", address) for peer, address in config.peers.items()}
         )
@@ -92,6 +97,8 @@ class Node:
             self._batches,
             self._pending,
             self._links,
+            host.timer,
+            host.threads,
             self._after_turn,
         )
         self._reads = WaitingReads(self._driver.request_read, self._replica.config.read_wait_s)
@@ -107,12 +114,9 @@ class Node:
             config.group, config.snapshots, machine, opened, self._replica, self._driver.wake
         )
         self.sessions = SessionGate(self, machine) if isinstance(machine, WithSessions) else None
-        self._listener = Listener(
-            identity,
-            self._links,
-            self._driver.received,
-            lambda: PushCheck(store),
-            ClientServer(self).serve,
+        self._ports = host.ports
+        self._port = GroupPort(
+            identity, self._links, self._driver, lambda: PushCheck(store), ClientServer(self).serve
         )
 
     # --- appending ----------------------------------------------------------------------------
@@ -355,7 +359,7 @@ class Node:
             peers={peer: self._peer_status(link) for peer, link in self._links.members.items()},
         )
 
-    def _peer_status(self, link: Link) -> PeerStatus:
+    def _peer_status(self, link: Channel) -> PeerStatus:
         dispatcher = self._replica.dispatchers.get(link.peer)
         return PeerStatus(
             connected=link.connected,
@@ -367,11 +371,9 @@ class Node:
 
     # --- the node's own tasks -----------------------------------------------------------------
 
-    async def start(self, nursery: trio.Nursery) -> None:
-        """Listen, and start the tasks. For `open_node` alone."""
-        listeners = await self._listener.open(self.config.address)
-        nursery.start_soon(self._listener.serve, listeners)
-        nursery.start_soon(self._links.run)
+    def start(self, nursery: trio.Nursery) -> None:
+        """Start the tasks, and take in what others say. For the host alone."""
+        self._ports[self.config.group] = self._port
         nursery.start_soon(self._driver.run)
         nursery.start_soon(self._applier.run)
         nursery.start_soon(self._housekeeper.run)
@@ -380,8 +382,11 @@ class Node:
             nursery.start_soon(self.sessions.run)
 
     def stop(self) -> None:
-        """Take nothing more, and answer everybody who waits. For `open_node` alone."""
+        """Take nothing more, and answer everybody who waits. For the host alone."""
         self._closing = True
+        self._port.closed = True
+        self._ports.pop(self.config.group, None)
+        self._links.close()
         self._snapshotter.close()
         self._driver.close()
         self._pending.close()

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import trio
-
 from dledger.config import NodeConfig
+from dledger.host import HostConfig, open_host
 from dledger.node import Node
-from dledger.restoring import open_and_restore
+from dledger.recovering import recover
 from dledger.state_machine import StateMachine
-from dledger.store.disk import OsDisk
-
-logger = logging.getLogger(__name__)
 
 
 @asynccontextmanager
@@ -28,34 +23,15 @@ async def open_node(config: NodeConfig, machine: StateMachine) -> AsyncIterator[
     DataFolderLocked, LogCorrupt, SnapshotLost, RestoreFailed, DiskFailed), or out of the block
     when the node cannot go on (DiskFailed, MachineFailed, InvariantBroken); the block is
     cancelled then.
+
+    The node has the process's address for itself; `open_host` shares one among many groups.
     """
-    opened = await trio.to_thread.run_sync(open_and_restore, OsDisk(), config, machine)
-    store = opened.store
-    if store.recovered.cut is not None:
-        logger.warning("recovery cut the log's end: %s", store.recovered.cut)
+    opened = await recover(config, machine)
     try:
-        async with _unwrapping_nursery() as nursery:
-            node = Node(config, opened, machine)
-            try:
-                await node.start(nursery)
-                yield node
-            finally:
-                node.stop()
-                nursery.cancel_scope.cancel()
+        async with (
+            open_host(HostConfig(address=str(config.address), max_groups=1)) as host,
+            host.run_node(config, opened, machine) as node,
+        ):
+            yield node
     finally:
-        store.close()
-
-
-@asynccontextmanager
-async def _unwrapping_nursery() -> AsyncIterator[trio.Nursery]:
-    """A nursery that raises a lone exception as itself: one cause, one plain error."""
-    try:
-        async with trio.open_nursery() as nursery:
-            yield nursery
-    except BaseExceptionGroup as group:
-        alone: BaseException = group
-        while isinstance(alone, BaseExceptionGroup) and len(alone.exceptions) == 1:
-            alone = alone.exceptions[0]
-        if alone is group:
-            raise
-        raise alone from alone.__cause__
+        opened.store.close()

@@ -8,14 +8,14 @@ turns slow holds the loop up once; from then on its syncs run beside the loop.
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import trio
 
-from dledger.errors import DLedgerError
+from dledger.errors import DLedgerError, InvariantBroken
 from dledger.store.log_store import SyncWork
 
 SyncDone = Callable[[SyncWork, DLedgerError | None], None]
@@ -28,18 +28,32 @@ QUICK_SYNC_S = 0.002
 NEWEST_WEIGHT = 0.125
 
 
-class Syncer:
-    """Runs one SyncWork at a time, and knows how long they take."""
+# Syncs of one process that may wait for the disk at the same time, each for another group. Disks
+# gain little from more; with fewer, a hundred groups on a slow one would wait for each other.
+MAX_SYNC_THREADS = 8
 
-    def __init__(self, done: SyncDone, clock: Callable[[], float] = time.perf_counter) -> None:
+
+def sync_threads() -> ThreadPoolExecutor:
+    """The threads that the groups of a process share. One is started when all others are busy."""
+    return ThreadPoolExecutor(MAX_SYNC_THREADS, thread_name_prefix="dledger-syncer")
+
+
+class Syncer:
+    """Runs one SyncWork of its group at a time, and knows how long they take."""
+
+    def __init__(
+        self,
+        done: SyncDone,
+        threads: ThreadPoolExecutor,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
         self._done = done
         self._clock = clock
         self._average_s = QUICK_SYNC_S  # a disk is slow until it has shown that it is quick
         self._token = trio.lowlevel.current_trio_token()
-        # A queue of one: the driver never starts a sync before the last one was reported.
-        self._works: queue.SimpleQueue[SyncWork | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._serve, name="dledger-syncer", daemon=True)
-        self._thread.start()
+        self._threads = threads
+        self._ended = threading.Event()
+        self._ended.set()
         self.busy = False
 
     @property
@@ -58,22 +72,25 @@ class Syncer:
         return None
 
     def start(self, work: SyncWork) -> None:
-        """Begin a sync in the thread; `done` is called when it ended."""
+        """Begin a sync in a thread; `done` is called when it ended."""
         self.busy = True
-        self._works.put(work)
+        self._ended.clear()
+        self._threads.submit(self._run_beside, work)
 
     def close(self) -> None:
-        """End the thread once the running sync, if any, has ended. Blocks that long."""
-        self._works.put(None)
-        self._thread.join()
+        """Wait until the running sync, if any, has ended. Blocks that long."""
+        self._ended.wait()
 
-    def _serve(self) -> None:
-        while (work := self._works.get()) is not None:
+    def _run_beside(self, work: SyncWork) -> None:
+        try:
             error = self.run(work)
-            try:
-                self._token.run_sync_soon(self._report, work, error)
-            except trio.RunFinishedError:
-                return  # the program ended while the disk was busy: nobody waits any more
+        except Exception as cause:  # there is nobody above this who could be told
+            error = InvariantBroken(f"a sync raised {cause!r}")
+        self._ended.set()
+        try:
+            self._token.run_sync_soon(self._report, work, error)
+        except trio.RunFinishedError:
+            return  # the program ended while the disk was busy: nobody waits any more
 
     def _report(self, work: SyncWork, error: DLedgerError | None) -> None:
         self.busy = False

@@ -93,6 +93,11 @@ class ReadIndex:
         self._waiting.append(_Waiting(ticket, committed, self.round + 1))
 
     @property
+    def waits(self) -> bool:
+        """Whether a read waits for answers to a round."""
+        return bool(self._waiting)
+
+    @property
     def needs_round(self) -> bool:
         """Whether a read waits for a round that has not been sent."""
         return bool(self._waiting) and self._waiting[-1].round > self.round

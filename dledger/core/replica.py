@@ -73,9 +73,9 @@ class Replica:
         self.acks: QuorumAckChecker | None = None
         self.handover = Handover(config, self.state, view)
         self._reads = MemberReads(config, random)
-        self._freshness = Freshness(view)
+        self.freshness = Freshness(view)
         self._batches = batches
-        self._heartbeat_at = now
+        self.heartbeat_at = now
         self._promised = (hard_state.term, hard_state.voted_for)  # handed to the store
         self._durable_promise = self._promised
         self._outgoing: list[Outgoing] = []
@@ -208,7 +208,7 @@ class Replica:
         """When `tick` must be called at the latest."""
         if self.state.role is not Role.LEADER:
             return min(self.elector.deadline, self._reads.next_deadline)
-        deadlines = [self._heartbeat_at, self._reads.next_deadline]
+        deadlines = [self.heartbeat_at, self._reads.next_deadline]
         deadlines += (d.next_deadline(self.state.committed) for d in self.dispatchers.values())
         return min(deadlines)
 
@@ -237,7 +237,7 @@ class Replica:
     @property
     def fresh_as_of(self) -> float:
         """The applied state includes all that was committed then: see Freshness."""
-        return self._freshness.as_of(self.state.applied)
+        return self.freshness.as_of(self.state.applied)
 
     @property
     def _committed_for_reads(self) -> int | None:
@@ -377,7 +377,7 @@ class Replica:
         self.elector.heard_leader(now)
         if isinstance(message, Heartbeat):
             self.handler.commit(message.committed)
-            self._freshness.heard(message.committed, state.term, state.applied, now)
+            self.freshness.heard(message.committed, state.term, state.applied, now)
             promised_ms = self.elector.promised_ms
             self._promise(sender, HeartbeatResponse(state.term, message.round, promised_ms))
             return
@@ -430,13 +430,13 @@ class Replica:
             self._change_role(RoleEvent.DISK_STALLED, now)
             return
         self.handover.tick(self.dispatchers, self.commits_in_own_term, now)
-        if now >= self._heartbeat_at:
+        if now >= self.heartbeat_at:
             state = self.state
-            self._freshness.heard(state.committed, state.term, state.applied, heard_at)
+            self.freshness.heard(state.committed, state.term, state.applied, heard_at)
             self._broadcast_heartbeat(now)
 
     def _broadcast_heartbeat(self, now: float) -> None:
-        self._heartbeat_at = now + self.config.heartbeat_interval_s
+        self.heartbeat_at = self.config.next_heartbeat_at(now)
         beat = Heartbeat(self.state.term, self.state.committed, self._reads.next_round(now))
         self._outgoing.extend(Outgoing(peer, beat) for peer in self.state.others)
 

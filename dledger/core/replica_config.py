@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+# A heartbeat that would follow the last one sooner than this share of the interval is left out.
+LEAST_HEARTBEAT_GAP = 0.1
+
 # How long a read may take, in election timeouts: a leader's end may go unnoticed for two of them,
 # an election takes a fraction of one, and a split vote another two.
 READ_WAIT_TIMEOUTS = 4.0
@@ -13,8 +16,10 @@ READ_WAIT_TIMEOUTS = 4.0
 class ReplicaConfig(NamedTuple):
     """What a member must know. Times in seconds; an election waits one to two timeouts.
 
-    `max_clock_drift` is the share by which any member's clock may run faster or slower than true
-    time; None: no leader serves reads by lease, and no voter promises anything.
+    With `aligned_heartbeats` all leaders of a process send theirs at the same moments: at multiples
+    of the interval, by their common clock. `max_clock_drift` is the share by which any member's
+    clock may run faster or slower than true time; None: no leader serves reads by lease, and no
+    voter promises anything.
     """
 
     self_id: str
@@ -23,6 +28,15 @@ class ReplicaConfig(NamedTuple):
     heartbeat_interval_s: float = 0.1
     max_clock_drift: float | None = None
     preferred_leader: str | None = None
+    aligned_heartbeats: bool = False
+
+    def next_heartbeat_at(self, now: float) -> float:
+        """When a leader that sends heartbeats now sends the next ones."""
+        interval_s = self.heartbeat_interval_s
+        if not self.aligned_heartbeats:
+            return now + interval_s
+        due = (now // interval_s + 1.0) * interval_s
+        return due if due - now >= LEAST_HEARTBEAT_GAP * interval_s else due + interval_s
 
     @property
     def read_wait_s(self) -> float:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 
 import pytest
 import trio
 import trio.testing
 
+from dledger.channel import Identity
+from dledger.channel_protocol import Opening, encode_opened, encode_opening
 from dledger.codec import PROTOCOL_VERSION, encode_message
 from dledger.config import Address
+from dledger.connections import Connections
+from dledger.conversation import Conversation
 from dledger.errors import AddressInUse, ConfigInvalid
 from dledger.frame import Frame, FrameDecoder, encode_frame
-from dledger.handshake import Caller, Hello, encode_hello, encode_refused
-from dledger.links import MAX_STRANGERS, Identity, Links
-from dledger.listener import Conversation, Listener
-from dledger.messages import Heartbeat, HeartbeatResponse, Message
+from dledger.group_port import GroupPort
+from dledger.handshake import Caller, Hello, encode_hello, encode_refused, encode_welcome
+from dledger.links import MAX_STRANGERS, Links
+from dledger.listener import Listener
+from dledger.messages import Heartbeat, HeartbeatResponse, Message, Phase, PushRequest
 from dledger.push_check import PushCheck
 
 ANY_PORT = Address("127.0.0.1", 0)
@@ -39,7 +44,7 @@ class Member:
         self.node_id = node_id
         self.stranger_idle_s = stranger_idle_s
         self.changes: list[tuple[str, bool]] = []
-        self.received: list[tuple[str, Message]] = []
+        self.heard: list[tuple[str, Message]] = []
         self._news = trio.lowlevel.ParkingLot()
 
     async def start(self, nursery: trio.Nursery, listen: Address = ANY_PORT) -> None:
@@ -48,19 +53,32 @@ class Member:
         for each in probe:
             await each.aclose()
         self.address = Address(listen.host, port)
-        identity = Identity("g", self.node_id, self.address)
-        self.links = Links(identity, self._changed, self.stranger_idle_s)
-        self.listener = Listener(identity, self.links, self._received, NoPushes, no_client)
+        self.connections = Connections(nursery, self.address)
+        self.ports: dict[str, GroupPort] = {}
+        self.links = self.join("g")
+        self.listener = Listener(self.ports, self.connections)
         listeners = await self.listener.open(self.address)
         nursery.start_soon(self.listener.serve, listeners)
-        nursery.start_soon(self.links.run)
+
+    def join(self, group: str) -> Links:
+        """Be a member of one more group."""
+        identity = Identity(group, self.node_id, self.address)
+        links = Links(identity, self.connections, self._changed, self.stranger_idle_s)
+        self.ports[group] = GroupPort(identity, links, self, NoPushes, no_client)
+        return links
+
+    def heartbeat(self, sender: str, beat: Heartbeat, now: float) -> None:
+        self.received(sender, [beat])
+
+    def heartbeat_answered(self, sender: str, answer: HeartbeatResponse, now: float) -> None:
+        self.received(sender, [answer])
 
     def _changed(self, peer: str, connected: bool) -> None:
         self.changes.append((peer, connected))
         self._news.unpark_all()
 
-    def _received(self, sender: str, messages: Sequence[Message]) -> None:
-        self.received += [(sender, message) for message in messages]
+    def received(self, sender: str, messages: Sequence[Message]) -> None:
+        self.heard += [(sender, message) for message in messages]
         self._news.unpark_all()
 
     async def until(self, happened: Callable[[], bool]) -> None:
@@ -75,7 +93,7 @@ class Member:
         link = self.links.link_to(peer)
         if link is None:
             return False
-        link.send(encode_message(message))
+        link.send(message)
         return True
 
 
@@ -99,7 +117,7 @@ async def test_a_member_that_is_added_is_dialled_and_one_that_is_gone_is_not_any
         assert n0.changes == [("n1", True), ("n1", False)]
         await n0.connected_to("n2")
         assert n0.send("n2", BEAT)
-        await n2.until(lambda: n2.received == [("n0", BEAT)])
+        await n2.until(lambda: n2.heard == [("n0", BEAT)])
         assert not n0.send("n1", BEAT)
         assert n0.links.dropped == 1
         assert n0.changes == [("n1", True), ("n1", False), ("n2", True)]
@@ -126,8 +144,8 @@ async def test_a_member_that_moved_is_dialled_at_its_new_address() -> None:
         assert n0.links.link_to("n1") is None
         await n0.connected_to("n1")
         assert n0.send("n1", BEAT)
-        await new.until(lambda: new.received == [("n0", BEAT)])
-        assert old.received == []
+        await new.until(lambda: new.heard == [("n0", BEAT)])
+        assert old.heard == []
         assert n0.changes == [("n1", True), ("n1", False), ("n1", True)]
 
 
@@ -146,12 +164,12 @@ async def test_a_node_that_knows_no_member_hears_its_leader_and_answers_it() -> 
         leader.links.set_members({"n0": leader.address, "n9": joining.address})
         await leader.connected_to("n9")
         assert leader.send("n9", BEAT)
-        await joining.until(lambda: joining.received == [("n0", BEAT)])
+        await joining.until(lambda: joining.heard == [("n0", BEAT)])
         answer = HeartbeatResponse(1, 1)
         assert not joining.send("n0", answer)  # it opens the link for those that follow
         await joining.connected_to("n0")
         assert joining.send("n0", answer)
-        await leader.until(lambda: leader.received == [("n9", answer)])
+        await leader.until(lambda: leader.heard == [("n9", answer)])
         assert set(joining.links.strangers) == {"n0"}
         joining.links.set_members({"n0": leader.address, "n9": joining.address})
         assert joining.links.link_to("n0") is not None
@@ -171,29 +189,32 @@ async def test_a_link_to_a_stranger_ends_when_it_carries_nothing_any_more() -> N
 
 async def test_strangers_have_room_for_so_many_and_members_always() -> None:
     n0, n1 = Member("n0"), Member("n1")
-    async with members(n0, n1), AsyncExitStack() as stack:
-        for number in range(MAX_STRANGERS):
-            assert (await introduced(stack, n0, f"s{number}")).header[0] == "welcome"
-        refused = await introduced(stack, n0, "s-one-more")
-        assert refused.header[0] == "refused"
-        assert "not a member" in str(refused.header[1])
+    async with members(n0, n1), await trio.open_tcp_stream(*n0.address) as stream:
+        frames = [encode_hello(Hello(Caller.PEER, address=n1.address))]
+        for number in range(MAX_STRANGERS + 1):
+            frames.append(encode_opening(Opening(number, "g", f"s{number}", "n0")))
+        await stream.send_all(b"".join(frames))
+        welcome, *opened, refused = await next_frames(stream, MAX_STRANGERS + 2)
+        assert welcome.header[0] == "welcome"
+        assert [frame.header for frame in opened] == [["opened", i] for i in range(MAX_STRANGERS)]
+        assert refused.header[:2] == ["refused", MAX_STRANGERS]
+        assert "not a member" in str(refused.header[2])
         n0.links.set_members({"n1": n1.address})
-        assert (await introduced(stack, n0, "n1")).header[0] == "welcome"
+        await stream.send_all(encode_opening(Opening(99, "g", "n1", "n0")))
+        [opened_too] = await next_frames(stream, 1)
+        assert opened_too.header == ["opened", 99]
 
 
-async def introduced(stack: AsyncExitStack, member: Member, caller: str) -> Frame:
-    stream = await stack.enter_async_context(await trio.open_tcp_stream(*member.address))
-    hello = Hello(Caller.PEER, "g", caller, member.node_id, Address("127.0.0.1", 1))
-    await stream.send_all(encode_hello(hello))
-    return await first_frame(stream)
+async def next_frames(stream: trio.SocketStream, count: int) -> list[Frame]:
+    decoder, frames = FrameDecoder(), list[Frame]()
+    with trio.fail_after(5):
+        while len(frames) < count:
+            frames += decoder.feed(bytes(await stream.receive_some(65536)))
+    return frames
 
 
 async def first_frame(stream: trio.SocketStream) -> Frame:
-    decoder = FrameDecoder()
-    with trio.fail_after(5):
-        while not (frames := decoder.feed(bytes(await stream.receive_some(65536)))):
-            pass
-    return frames[0]
+    return (await next_frames(stream, 1))[0]
 
 
 async def test_answers_to_strangers_open_so_many_links_at_a_time() -> None:
@@ -265,3 +286,192 @@ async def test_an_address_that_is_taken_or_nowhere_is_refused_with_its_name() ->
             await n0.listener.open(n0.address)
         with pytest.raises(ConfigInvalid, match=r"no\.such\.host\.invalid"):
             await n0.listener.open(Address("no.such.host.invalid", 1))
+
+
+class Other:
+    """A process at the other end of what a member dials, as frames."""
+
+    def __init__(self) -> None:
+        self.frames: list[Frame] = []
+        self.answers: trio.MemorySendChannel[bytes]
+        self._news = trio.lowlevel.ParkingLot()
+
+    async def start(self, nursery: trio.Nursery) -> Address:
+        self.answers, self._to_send = trio.open_memory_channel[bytes](10)
+        [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, self._serve, [listener])
+        return Address("127.0.0.1", listener.socket.getsockname()[1])
+
+    async def _serve(self, stream: trio.SocketStream) -> None:
+        async with stream, trio.open_nursery() as nursery:
+            await stream.send_all(encode_welcome("other"))
+            nursery.start_soon(self._answer, stream)
+            decoder = FrameDecoder()
+            while data := await stream.receive_some(65536):
+                self.frames += decoder.feed(bytes(data))
+                self._news.unpark_all()
+            nursery.cancel_scope.cancel()
+
+    async def _answer(self, stream: trio.SocketStream) -> None:
+        async for answer in self._to_send:
+            await stream.send_all(answer)
+
+    async def heard(self, count: int) -> list[list[object]]:
+        with trio.fail_after(10):
+            while len(self.frames) < count:
+                await self._news.park()
+        return [frame.header for frame in self.frames]
+
+
+async def test_members_of_many_groups_share_a_connection_and_the_frame_of_their_heartbeats() -> (
+    None
+):
+    n0, other = Member("n0"), Other()
+    async with members(n0), trio.open_nursery() as nursery:
+        address = await other.start(nursery)
+        groups = [n0.links, n0.join("h"), n0.join("i")]
+        for links in groups:
+            links.set_members({"n1": address})
+        opened = [["open", number, group, "n0", "n1"] for number, group in enumerate("ghi")]
+        assert (await other.heard(4))[1:] == opened
+        assert list(n0.connections.open) == [address]
+        for number in range(3):
+            await other.answers.send(encode_opened(number))
+        await n0.until(lambda: n0.changes == [("n1", True)] * 3)
+        n0.connections.collecting = True
+        for number, links in enumerate(groups):
+            link = links.link_to("n1")
+            assert link is not None
+            link.send(Heartbeat(number, 7, 9))
+            link.send(HeartbeatResponse(number, 8, 500))
+        n0.connections.flush()
+        both = [[10, 0, 0, 7, 9, 1, 1, 7, 9, 2, 2, 7, 9], [11, 0, 0, 8, 500, 1, 1, 8, 500]]
+        both[1] += [2, 2, 8, 500]
+        assert (await other.heard(6))[4:] == both
+        nursery.cancel_scope.cancel()
+
+
+async def test_shared_heartbeats_reach_the_members_they_are_for() -> None:
+    n0, n1 = Member("n0"), Member("n1")
+    async with members(n0, n1):
+        to_h, _ = n0.join("h"), n1.join("h")
+        for links in (n0.links, to_h):
+            links.set_members({"n1": n1.address})
+        await n0.until(lambda: n0.changes == [("n1", True)] * 2)
+        n0.connections.collecting = True
+        for term, links in enumerate((n0.links, to_h)):
+            link = links.link_to("n1")
+            assert link is not None
+            link.send(Heartbeat(term, 1, 1))
+        n0.connections.flush()
+        beats = [("n0", Heartbeat(0, 1, 1)), ("n0", Heartbeat(1, 1, 1))]
+        await n1.until(lambda: n1.heard == beats)
+
+
+async def test_a_channel_to_a_group_that_is_not_there_yet_opens_when_it_is() -> None:
+    n0, n1 = Member("n0"), Member("n1")
+    async with members(n0, n1):
+        to_h = n0.join("h")
+        to_h.set_members({"n1": n1.address})
+        n0.links.set_members({"n1": n1.address})
+        await n0.connected_to("n1")
+        assert to_h.link_to("n1") is None
+        assert to_h.members["n1"].last_problem == "there is no member of group h here"
+        n1.join("h")
+        await n0.until(lambda: to_h.link_to("n1") is not None)
+        assert to_h.members["n1"].last_problem is None
+
+
+async def test_a_member_that_stops_closes_its_channels_and_no_others() -> None:
+    n0, n1 = Member("n0"), Member("n1")
+    async with members(n0, n1):
+        to_h = n0.join("h")
+        n1.join("h")
+        for links in (n0.links, to_h):
+            links.set_members({"n1": n1.address})
+        await n0.until(lambda: len(n0.changes) == 2)
+        n1.ports.pop("h").closed = True
+        link = to_h.link_to("n1")
+        assert link is not None
+        link.send(BEAT)
+        await n0.until(lambda: to_h.link_to("n1") is None)
+        assert to_h.members["n1"].last_problem in (
+            "the member has stopped",
+            "there is no member of group h here",
+        )
+        assert n0.links.link_to("n1") is not None
+        assert n1.heard == []
+
+
+async def test_a_message_that_makes_no_sense_ends_its_channel_and_no_other() -> None:
+    n0, n1 = Member("n0"), Member("n1")
+    async with members(n0, n1):
+        to_h = n0.join("h")
+        n1.join("h")
+        for links in (n0.links, to_h):
+            links.set_members({"n1": n1.address})
+        await n0.until(lambda: len(n0.changes) == 2)
+        link = to_h.link_to("n1")
+        assert link is not None
+        link.send(PushRequest(1, Phase.APPEND, -1, -1, 0, -1), b"")  # without entries
+        await n0.until(lambda: n0.changes[2:] == [("n1", False)])
+        assert n0.links.link_to("n1") is not None
+        await n0.until(lambda: to_h.link_to("n1") is not None)
+        assert n0.changes[3:] == [("n1", True)]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        [10, 0, 1, 1],
+        [10],
+        [11, 0, 1, 1, "x"],
+        [10, 0, 1, 1, True],
+        [10, 0, 1, 1, -2],
+        ["open", 1, "g", "n1"],
+        ["opened", 1],
+        [None],
+    ],
+)
+async def test_a_frame_that_makes_no_sense_ends_the_connection(header: list[object]) -> None:
+    n0 = Member("n0")
+    async with members(n0), await trio.open_tcp_stream(*n0.address) as stream:
+        hello = encode_hello(Hello(Caller.PEER, address=Address("127.0.0.1", 1)))
+        opening = encode_opening(Opening(0, "g", "n1", "n0"))
+        await stream.send_all(hello + opening + encode_frame(header))
+        await next_frames(stream, 1)
+        with trio.fail_after(5):
+            while await stream.receive_some(65536):
+                pass
+        assert n0.heard == []
+        assert not n0.connections.collecting
+
+
+async def test_a_message_on_a_channel_that_is_not_open_is_ignored() -> None:
+    n0 = Member("n0")
+    async with members(n0), await trio.open_tcp_stream(*n0.address) as stream:
+        hello = encode_hello(Hello(Caller.PEER, address=Address("127.0.0.1", 1)))
+        opening = encode_opening(Opening(3, "g", "n1", "n0"))
+        late = encode_message(BEAT, channel=2)
+        await stream.send_all(hello + opening + late + encode_message(BEAT, channel=3))
+        await n0.until(lambda: n0.heard == [("n1", BEAT)])
+
+
+@pytest.mark.parametrize(
+    ("opening", "reason"),
+    [
+        (Opening(0, "other", "n1", "n0"), "no member of group other"),
+        (Opening(0, "g", "n1", "n2"), "this is node n0, not n2"),
+        (Opening(0, "g", "n0", "n0"), "not another member"),
+        (Opening(0, "g", "", "n0"), "not another member"),
+    ],
+)
+async def test_a_node_talks_only_to_its_own_group(opening: Opening, reason: str) -> None:
+    n0 = Member("n0")
+    async with members(n0), await trio.open_tcp_stream(*n0.address) as stream:
+        hello = encode_hello(Hello(Caller.PEER, address=Address("127.0.0.1", 1)))
+        await stream.send_all(hello + encode_opening(opening))
+        welcome, refused = await next_frames(stream, 2)
+        assert welcome.header[0] == "welcome"
+        assert refused.header[:2] == ["refused", 0]
+        assert reason in str(refused.header[2])

@@ -11,7 +11,7 @@ import trio
 from dledger.core.hard_state import HardState
 from dledger.errors import DiskFailed, DLedgerError
 from dledger.store.log_store import SyncWork
-from dledger.syncer import QUICK_SYNC_S, Syncer
+from dledger.syncer import QUICK_SYNC_S, Syncer, sync_threads
 
 
 class Work:
@@ -57,9 +57,11 @@ async def reports() -> Reports:
 @pytest.fixture
 async def syncer(reports: Reports) -> Iterator[Syncer]:  # type: ignore[misc]
     """A syncer on the clock of the works."""
-    made = Syncer(reports.done, clock=lambda: Work.now)
+    threads = sync_threads()
+    made = Syncer(reports.done, threads, clock=lambda: Work.now)
     yield made
     made.close()
+    threads.shutdown()
 
 
 async def test_a_disk_is_slow_until_it_has_shown_that_it_is_quick(
@@ -69,7 +71,7 @@ async def test_a_disk_is_slow_until_it_has_shown_that_it_is_quick(
     work = Work(QUICK_SYNC_S / 10)
     syncer.start(work)
     await reports.arrived.wait()
-    assert work.thread == "dledger-syncer"
+    assert work.thread.startswith("dledger-syncer")
     assert reports.ended == [(work, None)]
     assert syncer.is_quick
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
 import pytest
@@ -13,10 +14,19 @@ from dledger.core.member_state import Role
 from dledger.driver import Driver
 from dledger.entry import Magic, decode_entries
 from dledger.errors import DiskFailed, LeadershipLost, MessageMalformed
+from dledger.host_timer import HostTimer
 from dledger.links import Links
-from dledger.messages import Heartbeat, Message, PushResponse, VoteRequest, VoteResponse
+from dledger.messages import (
+    Heartbeat,
+    HeartbeatResponse,
+    Message,
+    PushResponse,
+    VoteRequest,
+    VoteResponse,
+)
 from dledger.pending import Outcome, PendingAppends
 from dledger.store.log_store import SyncWork
+from dledger.syncer import sync_threads
 from jepsen_like.simulation.virtual_disk import PowerCut
 from tests.dledger.core_group import TIMEOUT_S
 from tests.dledger.stored_member import StoredMember
@@ -131,10 +141,24 @@ class DeafLink:
     connected = True
 
     def __init__(self) -> None:
-        self.frames: list[bytes] = []
+        self.messages: list[Message] = []
 
-    def send(self, frame: bytes) -> None:
-        self.frames.append(frame)
+    def send(self, message: Message, payload: bytes = b"") -> None:
+        self.messages.append(message)
+
+
+class NothingShared:
+    """There are no other groups whose heartbeats could leave together with ours."""
+
+    collecting = False
+
+    def flush(self) -> None:
+        self.collecting = False
+
+
+def no_host() -> tuple[HostTimer, ThreadPoolExecutor]:
+    """A timer that does not run, and threads for the disk."""
+    return HostTimer(NothingShared()), sync_threads()
 
 
 class DeafLinks(dict[str, DeafLink]):
@@ -155,6 +179,7 @@ async def test_a_failed_sync_ends_the_driver_and_lets_no_promise_out() -> None:
         member.batches,
         PendingAppends(),
         cast("Links", links),
+        *no_host(),
         lambda messages: None,
     )
     member.disk.sync_fails = True
@@ -165,7 +190,36 @@ async def test_a_failed_sync_ends_the_driver_and_lets_no_promise_out() -> None:
             await driver.run()
     finally:
         driver.close()
-    assert [link.frames for link in links.values()] == [[], []]
+    assert [link.messages for link in links.values()] == [[], []]
+
+
+async def test_a_heartbeat_is_answered_without_a_turn_only_when_its_term_is_durable() -> None:
+    member = StoredMember("n0", THREE)
+    answered = trio.Event()
+    links = DeafLinks({peer: DeafLink() for peer in ("n1", "n2")})
+    driver = Driver(
+        member.replica,
+        member.store,
+        member.writer,
+        member.batches,
+        PendingAppends(),
+        cast("Links", links),
+        *no_host(),
+        lambda messages: answered.set() if links["n1"].messages else None,
+    )
+    try:
+        member.replica.elector.postpone(trio.current_time())
+        driver.received("n1", [Heartbeat(7, -1, 1)])  # its sync ends when this test waits
+        driver.heartbeat("n1", Heartbeat(7, -1, 2), trio.current_time())
+        assert links["n1"].messages == []
+        with trio.fail_after(5):
+            await answered.wait()
+        assert links["n1"].messages == [HeartbeatResponse(7, 1), HeartbeatResponse(7, 2)]
+        assert member.store.hard_state.term == 7
+        driver.heartbeat("n1", Heartbeat(7, -1, 3), trio.current_time())
+        assert links["n1"].messages[2:] == [HeartbeatResponse(7, 3)]
+    finally:
+        driver.close()
 
 
 def test_bytes_that_rot_on_the_leaders_disk_are_not_taken_by_a_follower() -> None:
@@ -204,6 +258,7 @@ async def test_a_leader_that_steps_down_tells_those_who_wait_that_it_does_not_kn
         member.batches,
         PendingAppends(),
         cast("Links", links),
+        *no_host(),
         lambda messages: leads.set() if state.role is Role.LEADER else None,
     )
     try:

@@ -9,12 +9,16 @@ import pytest
 import trio
 
 import dledger
+from dledger.channel import Identity
+from dledger.channel_protocol import encode_opened
 from dledger.config import Address
+from dledger.connections import Connections
 from dledger.core.entry_dispatcher import EntryDispatcher
 from dledger.handshake import encode_welcome
-from dledger.links import MAX_OUTBOX_BYTES, Identity, Link
+from dledger.host_connection import MAX_OUTBOX_BYTES
+from dledger.links import Links
 from dledger.local_group import free_ports
-from dledger.messages import Phase, PushResponse
+from dledger.messages import Phase, PushRequest, PushResponse
 from dledger.pending import Outcome
 from tests.dledger.core_group import EntriesAtOnce, view_of
 
@@ -83,7 +87,7 @@ async def test_a_leader_takes_only_as_many_appends_as_it_has_room_for(tmp_path: 
 async def test_a_peer_that_does_not_read_is_cut_off_before_memory_is_full() -> None:
     async def welcome_and_read_no_more(stream: trio.SocketStream) -> None:
         await stream.receive_some(1)
-        await stream.send_all(encode_welcome("n1"))
+        await stream.send_all(encode_welcome("n1") + encode_opened(0))
         await trio.sleep_forever()
 
     changes: list[bool] = []
@@ -97,18 +101,16 @@ async def test_a_peer_that_does_not_read_is_cut_off_before_memory_is_full() -> N
         [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
         nursery.start_soon(trio.serve_listeners, welcome_and_read_no_more, [listener])
         port = listener.socket.getsockname()[1]
-        link = Link(
-            Identity("g", "n0", Address("127.0.0.1", 1)),
-            "n1",
-            Address("127.0.0.1", port),
-            note,
-        )
-        nursery.start_soon(link.run)
+        home = Address("127.0.0.1", 1)
+        links = Links(Identity("g", "n0", home), Connections(nursery, home), note)
+        links.set_members({"n1": Address("127.0.0.1", port)})
+        link = links.members["n1"]
         with trio.fail_after(10):
             await changed[True].wait()
-            frame = bytes(1024 * 1024)
-            for _ in range(MAX_OUTBOX_BYTES // len(frame) + 32):
-                link.send(frame)
+            payload = bytes(1024 * 1024)
+            push = PushRequest(1, Phase.APPEND, -1, -1, 0, -1)
+            for _ in range(MAX_OUTBOX_BYTES // len(payload) + 32):
+                link.send(push, payload)
             await changed[False].wait()
         assert changes[:2] == [True, False]
         assert link.last_problem is not None

@@ -1,0 +1,38 @@
+"""An accepted connection, as a stream of frames."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import trio
+
+from dledger.frame import Frame, FrameDecoder
+from dledger.host_connection import RECEIVE_BYTES
+
+
+class Conversation:
+    """One accepted connection."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self.stream = stream
+        self._decoder = FrameDecoder()
+        self._frames: list[Frame] = []
+
+    async def frames(self) -> Sequence[Frame]:
+        """What arrived since the last call, at least one frame; nothing at the end of the stream.
+
+        Raises MessageMalformed.
+        """
+        while not self._frames:
+            data = await self.stream.receive_some(RECEIVE_BYTES)
+            if not data:
+                return ()
+            self._frames = self._decoder.feed(bytes(data))
+        frames, self._frames = self._frames, []
+        return frames
+
+    async def first_frame(self) -> Frame | None:
+        """The next frame alone."""
+        frames = await self.frames()
+        self._frames = list(frames[1:])
+        return frames[0] if frames else None

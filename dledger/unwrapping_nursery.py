@@ -1,0 +1,23 @@
+"""A nursery for one thing that runs: what ends it comes out as itself."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+
+
+@asynccontextmanager
+async def unwrapping_nursery() -> AsyncIterator[trio.Nursery]:
+    """A nursery that raises a lone exception as itself: one cause, one plain error."""
+    try:
+        async with trio.open_nursery() as nursery:
+            yield nursery
+    except BaseExceptionGroup as group:
+        alone: BaseException = group
+        while isinstance(alone, BaseExceptionGroup) and len(alone.exceptions) == 1:
+            alone = alone.exceptions[0]
+        if alone is group:
+            raise
+        raise alone from alone.__cause__
