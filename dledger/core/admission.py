@@ -200,11 +200,14 @@ class Admission:
 
     def _holds(self, goal: _Goal) -> bool:
         """Whether the entry appended for this member is durable here, and committed (by proven
-        members alone, because nothing that this one says counts).
+        members alone, because nothing that this one says counts). What lies before the log's
+        beginning is in the leader's snapshot, which holds nothing that is not committed.
         """
-        state = self._state
+        state, view = self._state, self._view
+        in_snapshot = goal.index <= view.before_begin
         return (
-            goal.term == state.term == self._view.term_at(goal.index)
+            goal.term == state.term
+            and (in_snapshot or view.term_at(goal.index) == goal.term)
             and goal.index <= state.durable
             and (goal.index <= state.committed or goal.leader == state.sole_other)
         )

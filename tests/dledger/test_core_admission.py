@@ -6,6 +6,7 @@ import pytest
 
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
+from dledger.core.snapshot_offer import LogBegin
 from dledger.core.standing import Standing
 from dledger.errors import TransferFailed
 from dledger.messages import (
@@ -225,6 +226,28 @@ def test_entries_from_before_the_question_prove_nothing() -> None:
         wiped.replica.tick(group.now)
     assert wiped.committed == last
     assert not wiped.replica.state.proven
+
+
+def test_a_snapshot_that_holds_the_entry_made_for_a_member_proves_it_as_well() -> None:
+    group = led_group()
+    leader = group["n0"]
+    wiped = Member("n1", THREE, standing=Standing.FRESH, now=group.now)
+    wiped.replica.tick(group.now)
+    last = leader.replica.view.last_index
+    answer = InquiryAnswer(
+        leader.term, number_of(wiped, group.now), last, False, True, True, len(THREE)
+    )
+    wiped.replica.receive("n0", answer, group.now)
+    wiped.replica.handler.restart_log(LogBegin(last, leader.term, 1, 0), None)
+    for _ in range(3):
+        wiped.sync(group.now)
+        wiped.replica.tick(group.now)
+    assert not wiped.replica.state.proven  # the log begins behind all that was there before
+    wiped.replica.handler.restart_log(LogBegin(last + 2, leader.term, 1, 0), None)
+    for _ in range(3):
+        wiped.sync(group.now)
+        wiped.replica.tick(group.now)
+    assert wiped.replica.state.proven
 
 
 def test_the_entry_must_be_committed_and_not_only_there() -> None:

@@ -81,7 +81,7 @@ FIRST_SEED = {
     "answer-covers-later-reads": 30,
     "install-answer-lost-pins": 15,
     "removal-kept-secret": 80,
-    "lease-from-answer": 250,
+    "lease-from-answer": 790,
     "pieces-in-any-order": 90,
     "read-without-round": 125,
 }
