@@ -18,6 +18,7 @@ from dledger.change_errors import (
     NotJoint,
     NoVoters,
     VoterInDoubt,
+    VotersSilent,
 )
 from dledger.client import GroupClient
 from dledger.config import NodeConfig
@@ -167,6 +168,7 @@ __all__ = [
     "Transition",
     "UpdateAddress",
     "VoterInDoubt",
+    "VotersSilent",
     "WithSessions",
     "open_host",
     "open_node",

@@ -118,6 +118,17 @@ class VoterInDoubt(ChangeRefused):
         super().__init__(f"{member} lost its data: let it catch up, then change the group")
 
 
+class VotersSilent(ChangeRefused):
+    """Too many voters of the group that would be have not answered the leader yet."""
+
+    def __init__(self, members: list[str]) -> None:
+        self.members = members
+        super().__init__(
+            f"the group could decide nothing without {', '.join(members)}, of whom the leader has "
+            "heard nothing: start them first, or leave them out"
+        )
+
+
 class LearnerBehind(ChangeRefused):
     """A learner that lacks too much of the log would be a voter who holds up every commit."""
 

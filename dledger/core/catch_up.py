@@ -15,9 +15,11 @@ from enum import Enum
 from dledger.change_errors import (
     LearnerBehind,
     VoterInDoubt,
+    VotersSilent,
 )
 from dledger.core.configuration import Configuration
 from dledger.core.configuration_change import AddLearner, AddVoter, Change
+from dledger.core.quorum import VoteOutcome
 from dledger.entry import BEFORE_FIRST_INDEX
 
 # After so many rounds a learner will never be faster than the clients (the number of the thesis).
@@ -128,3 +130,16 @@ def check_caught_up(
         lag = last_index - match_indexes.get(member, BEFORE_FIRST_INDEX)
         if lag > NEARLY_NONE_ENTRIES:
             raise LearnerBehind(member, lag)
+
+
+def check_heard(before: Configuration, after: Configuration, heard: Collection[str]) -> None:
+    """Raise VotersSilent if those voters of before who have answered this leader, and new ones,
+    are no quorum of `after`.
+
+    Whoever has never answered may be down, or have lost its data: then it could neither vote nor
+    count until others decide without it (etcd: not enough started members). New voters have
+    `check_caught_up`.
+    """
+    able = new_voters(before, after).union(heard)
+    if after.quorum.outcome(dict.fromkeys(able, True)) is not VoteOutcome.WON:
+        raise VotersSilent(sorted(after.voting_members - able))

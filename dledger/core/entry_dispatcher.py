@@ -111,6 +111,7 @@ class EntryDispatcher:
         "_snapshots",
         "_term",
         "_view",
+        "answered",
         "commit_notice_at",
         "lacks_snapshot",
         "last_answer_at",
@@ -136,6 +137,7 @@ class EntryDispatcher:
         # The no-op that opens the term is already the last entry: begin right before it.
         self.next_index = view.last_index
         self.match_index = -1
+        self.answered = False  # whether it has said anything about its log yet
         self.proven = True  # as the peer says of itself: see Admission
         self.regressed = False  # it seems to have lost what it had acknowledged
         self.last_answer_at = now
@@ -245,6 +247,7 @@ class EntryDispatcher:
     def receive(self, response: PushResponse, now: float) -> None:
         """Take one answer, however late or repeated."""
         self.last_answer_at = now
+        self.answered = True
         self.proven = response.proven
         if response.match > self._view.last_index:
             raise InvariantBroken(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dledger.core.catch_up import CatchUp, Verdict
+from dledger.core.catch_up import CatchUp, Verdict, check_caught_up, check_heard
+from dledger.core.configuration import Configuration
 from dledger.core.entry_dispatcher import BatchSizer, EntryDispatcher
 from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import MemberState
@@ -123,6 +124,19 @@ class Followers:
     def can_do_without(self, confirmed: Mapping[str, int], now: float) -> bool:
         """Whether a leader that votes no more may go: they know it, or it waited long enough."""
         return now >= self._leave_by or self.know(confirmed)
+
+    def check_change(self, after: Configuration) -> None:
+        """Refuse a configuration whose voters could not decide, or would have to wait for the log.
+
+        Raises LearnerBehind, VoterInDoubt or VotersSilent.
+        """
+        state, dispatchers = self._state, self.dispatchers
+        known = {peer: d.match_index for peer, d in dispatchers.items()}
+        in_doubt = [peer for peer, d in dispatchers.items() if not d.proven]
+        before = state.membership.configuration
+        check_caught_up(before, after, known, self._view.last_index, in_doubt)
+        heard = {peer for peer, d in dispatchers.items() if d.answered} | {state.self_id}
+        check_heard(before, after, heard)
 
     def clear(self) -> None:
         """This member leads no more."""

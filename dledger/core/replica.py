@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dledger.change_errors import ConfigurationInvalid
-from dledger.core.catch_up import check_caught_up
 from dledger.core.configuration_change import Change, Transition
 from dledger.core.configuration_codec import NumberedConfiguration, encode_configuration
 from dledger.core.entry_dispatcher import BatchSizer
@@ -177,11 +176,7 @@ class Replica(FollowingMember):
         if size > self.config.max_change_bytes:
             problem = f"{size} bytes, and a segment has room for {self.config.max_change_bytes}"
             raise ConfigurationInvalid(problem)
-        known = {peer: d.match_index for peer, d in self.dispatchers.items()}
-        in_doubt = [peer for peer, d in self.dispatchers.items() if not d.proven]
-        check_caught_up(
-            membership.configuration, entry.configuration, known, self.view.last_index, in_doubt
-        )
+        self.followers.check_change(entry.configuration)
         return self._append_change(entry)
 
     def propose_leave(self) -> int:

@@ -7,6 +7,7 @@ from dledger.change_errors import (
     ConfigurationInvalid,
     ConfigurationMoved,
     LearnerBehind,
+    VotersSilent,
 )
 from dledger.core.catch_up import NEARLY_NONE_ENTRIES, Verdict
 from dledger.core.configuration import Configuration
@@ -532,3 +533,31 @@ def test_a_new_voter_does_not_depose_the_leader_before_it_can_answer() -> None:
     assert NumberedConfiguration(1, in_force(group["n1"])) == group[
         "n0"
     ].replica.state.membership.at(1)
+
+
+# --- voters that nobody has heard of --------------------------------------------------------------
+
+
+def test_no_group_is_made_that_could_decide_nothing_without_a_voter_that_never_answered() -> None:
+    group = Group([[] for _ in range(3)])
+    group.silent = {"n2"}
+    group.elect("n0")
+    group.pass_time(2 * HEARTBEAT_S)
+    with pytest.raises(VotersSilent) as refused:
+        propose(group, Remove("n1"), transition=Transition.JOINT_MANUAL)
+    assert refused.value.members == ["n2"]
+    group.silent = set()
+    group.pass_time(2 * HEARTBEAT_S)
+    changed(group, Remove("n1"))
+    assert in_force(group["n2"]).voters == {"n0", "n2"}
+
+
+def test_a_silent_voter_can_be_removed_and_replaced() -> None:
+    group = Group([[] for _ in range(3)])
+    group.join("n3")
+    group.silent = {"n2"}
+    group.elect("n0")
+    group.pass_time(2 * HEARTBEAT_S)
+    changed(group, LEARN_N3)
+    changed(group, Remove("n2"), ADD_N3)
+    assert in_force(group["n0"]).voters == {"n0", "n1", "n3"}
