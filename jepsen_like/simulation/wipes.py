@@ -32,8 +32,12 @@ class Wipes:
 
     def _wipe(self) -> None:
         victim = self._chance.choice(self._nodes)
-        in_doubt = self._around.invariants.in_doubt
-        if victim.name not in in_doubt and len(in_doubt) < len(self._nodes) // 2:
+        invariants = self._around.invariants
+        # Who never had anything yet counts as one without data: see docs/failures.md.
+        without = {n for n, seen in invariants.witnesses.items() if seen.synced_index < 0}
+        without |= invariants.in_doubt
+        without.discard(victim.name)
+        if victim.name not in invariants.in_doubt and len(without) < len(self._nodes) // 2:
             self._around.coverage.count("wiped disks")
             victim.wipe()
         self.start()
