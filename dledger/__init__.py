@@ -65,6 +65,7 @@ from dledger.errors import (
     TransferFailed,
 )
 from dledger.host import Host, HostConfig, open_host
+from dledger.metrics_server import serve_metrics
 from dledger.node import Node
 from dledger.open_node import open_node
 from dledger.pending import Appended
@@ -172,6 +173,7 @@ __all__ = [
     "WithSessions",
     "open_host",
     "open_node",
+    "serve_metrics",
 ]
 
 __version__ = "0.1.0"

@@ -29,6 +29,7 @@ from dledger.config import NodeConfig, parse_peers
 from dledger.entry import Entry, Magic
 from dledger.errors import ConfigInvalid
 from dledger.local_group import load_or_make_group, run_group
+from dledger.metrics_server import serve_metrics
 from dledger.open_node import open_node
 from dledger.snapshot_notes import snapshot_notes
 from dledger.state_machine import LogOnly
@@ -76,11 +77,18 @@ def commands() -> None:
     is_flag=True,
     help="The group is there, and adds this node: see `dledger members`.",
 )
+@click.option("--metrics", help="Answer GET /metrics for Prometheus here, as 127.0.0.1:9464.")
 @click.option(
     "--exit-with-stdin", is_flag=True, help="Stop when standard input ends (for supervisors)."
 )
 def serve(
-    group: str, node_id: str, peers: str, folder: Path, joining: bool, exit_with_stdin: bool
+    group: str,
+    node_id: str,
+    peers: str,
+    folder: Path,
+    joining: bool,
+    metrics: str | None,
+    exit_with_stdin: bool,
 ) -> None:
     """Run one member of a group until Ctrl-C or SIGTERM.
 
@@ -96,15 +104,17 @@ def serve(
         joining=joining,
     )
     collect_seldom()
-    trio.run(_serve, config, exit_with_stdin)
+    trio.run(_serve, config, metrics, exit_with_stdin)
 
 
-async def _serve(config: NodeConfig, exit_with_stdin: bool) -> None:
+async def _serve(config: NodeConfig, metrics: str | None, exit_with_stdin: bool) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_cancel_on_signal, nursery.cancel_scope)
         if exit_with_stdin:
             nursery.start_soon(_cancel_on_end_of_input, nursery.cancel_scope)
         async with open_node(config, LogOnly()) as node:
+            if metrics is not None:
+                await nursery.start(serve_metrics, lambda: [node], metrics)
             click.echo(f"{config.node_id} listens on {config.address}")
             async for change in node.role_changes():
                 ready = ", ready" if change.ready else ""

@@ -34,6 +34,7 @@ from dledger.pending import Done, PendingAppends
 from dledger.snapshot_transfer import SnapshotTransfer
 from dledger.store.log_store import LogStore, SyncWork
 from dledger.syncer import Syncer
+from dledger.tally import Tally
 
 T = TypeVar("T")
 
@@ -65,7 +66,8 @@ class Driver:
         self._timer = timer
         self._after_turn = after_turn
         self._transfer = transfer
-        self._syncer = Syncer(self._sync_ended, threads)
+        self.tally = Tally()
+        self._syncer = Syncer(self._sync_ended, threads, self.tally)
         self._wake = trio.lowlevel.ParkingLot()
         self._woken = False
         self._failure: Exception | None = None
@@ -127,6 +129,8 @@ class Driver:
         self._submissions.append((bodies, body_bytes, done))
         self.queued_entries += len(bodies)
         self.queued_bytes += body_bytes
+        self.tally.appended_entries += len(bodies)
+        self.tally.appended_bytes += body_bytes
         self.wake()
 
     def request_read(self, ticket: int) -> None:

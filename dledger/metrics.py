@@ -33,14 +33,13 @@ _STATUS_GAUGES = {
     "applied": "Last entry that the state machine has.",
     "pending_entries": "Appends that wait to be committed and applied.",
     "pending_bytes": "The same in bytes of bodies.",
+    "newest_snapshot": "Last entry in the newest snapshot; -1 without one.",
     "scrub_passes": "Passes of the background check over the whole log.",
 }
 _TALLY_COUNTERS = {
     "appended_entries": "Entries taken from this node's application and clients.",
     "appended_bytes": "The same in bytes of bodies.",
     "rejected_appends": "Appends refused before they entered the log.",
-    "applied_entries": "Entries given to the state machine.",
-    "role_changes": "Changes of role, term or leader.",
 }
 
 

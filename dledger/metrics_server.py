@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import h11
 import trio
 
-from dledger.config import Address
+from dledger.config import Address, parse_address
 from dledger.errors import AddressInUse, ConfigInvalid
-from dledger.metrics import CONTENT_TYPE
+from dledger.metrics import CONTENT_TYPE, render
+from dledger.node import Node
 
 logger = logging.getLogger(__name__)
 
@@ -24,10 +25,10 @@ MAX_HEAD_BYTES = 16 * 1024
 
 
 class MetricsServer:
-    """A small HTTP server. `render` makes the text anew for each request."""
+    """A small HTTP server. `text` is made anew for each request."""
 
-    def __init__(self, render: Callable[[], bytes]) -> None:
-        self._render = render
+    def __init__(self, text: Callable[[], bytes]) -> None:
+        self._text = text
         self._connections = 0
 
     async def open(self, address: Address) -> list[trio.SocketListener]:
@@ -77,7 +78,7 @@ class MetricsServer:
             return _response(404, "text/plain", b"look at /metrics\n", request)
         if request.method not in (b"GET", b"HEAD"):
             return _response(405, "text/plain", b"GET or HEAD\n", request)
-        return _response(200, CONTENT_TYPE, self._render(), request)
+        return _response(200, CONTENT_TYPE, self._text(), request)
 
 
 async def _request(connection: h11.Connection, stream: trio.SocketStream) -> h11.Request | None:
@@ -104,12 +105,28 @@ def _response(status: int, kind: str, body: bytes, request: h11.Request) -> list
 
 
 async def serve_metrics(
-    render: Callable[[], bytes],
+    nodes: Callable[[], Iterable[Node]],
+    address: str,
+    task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Answer `GET /metrics` with the state of nodes, for ever; the port, once it listens.
+
+    `nodes` is called for each request; `address` is host:port. Raises AddressInUse, ConfigInvalid.
+    """
+    await serve_text(
+        lambda: render((node.status(), node.tally) for node in nodes()),
+        parse_address("metrics", address),
+        task_status,
+    )
+
+
+async def serve_text(
+    text: Callable[[], bytes],
     address: Address,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Open and serve, for ever; the port it listens on when it does. Raises as `open`."""
-    server = MetricsServer(render)
+    """The same for any text. Raises as `MetricsServer.open`."""
+    server = MetricsServer(text)
     listeners = await server.open(address)
     task_status.started(listeners[0].socket.getsockname()[1])
     await server.serve(listeners)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 
-import outcome
 import trio
 
 from dledger.admission_log import AdmissionLog
+from dledger.append_wait import wait_appended
 from dledger.applier import Applier
 from dledger.batches import Batches
 from dledger.channel import Identity
@@ -44,7 +44,7 @@ from dledger.local_way import LocalWay
 from dledger.log_writer import LogWriter
 from dledger.member_replica import member_replica
 from dledger.node_status import node_status
-from dledger.pending import Appended, Done, Outcome, PendingAppends
+from dledger.pending import Appended, Done, PendingAppends
 from dledger.push_check import PushCheck
 from dledger.restoring import Opened
 from dledger.session_errors import SessionsOff
@@ -56,6 +56,7 @@ from dledger.state_machine import StateMachine
 from dledger.status import Status
 from dledger.store.recovery import SegmentBegin
 from dledger.store.snapshot_folder import Snapshot
+from dledger.tally import Tally
 from dledger.transfer_wait import wait_transferred
 from dledger.waiting_reads import WaitingReads
 from dledger.with_sessions import WithSessions
@@ -138,9 +139,13 @@ class Node:
         self._submit(bodies if self.sessions is None else self.sessions.escaped(bodies), done)
 
     def _submit(self, bodies: Sequence[Body], done: Done) -> None:
-        self._check_open()
-        self._replica.check_proposable()
-        total = self._admit(bodies)
+        try:
+            self._check_open()
+            self._replica.check_proposable()
+            total = self._admit(bodies)
+        except DLedgerError:
+            self.tally.rejected_appends += 1
+            raise
         self._driver.submit(bodies, total, done)
 
     async def append(self, body: Body) -> Appended:
@@ -156,34 +161,11 @@ class Node:
 
         Cancelling gives up the wait, not the append. Raises as `append`.
         """
-        return await self._append(bodies, self.submit)
+        return await wait_appended(self.submit, bodies)
 
     async def append_envelopes(self, bodies: Sequence[Body]) -> list[Appended]:
         """Append entries of sessions, as they are; for `SessionGate`. Raises as `append_many`."""
-        return await self._append(bodies, self._submit)
-
-    async def _append(
-        self, bodies: Sequence[Body], submit: Callable[[Sequence[Body], Done], None]
-    ) -> list[Appended]:
-        await trio.lowlevel.checkpoint_if_cancelled()
-        if not bodies:
-            return []
-        waiter: trio.lowlevel.Task | None = trio.lowlevel.current_task()
-
-        def done(result: Outcome) -> None:
-            if waiter is not None:
-                trio.lowlevel.reschedule(waiter, outcome.Value(result))
-
-        def abandon(_: object) -> trio.lowlevel.Abort:
-            nonlocal waiter
-            waiter = None
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        submit(bodies, done)
-        result: Outcome = await trio.lowlevel.wait_task_rescheduled(abandon)
-        if isinstance(result, DLedgerError):
-            raise result
-        return result
+        return await wait_appended(self._submit, bodies)
 
     def session(
         self, *, ttl_s: float = DEFAULT_TTL_S, timeout_s: float = DEFAULT_TIMEOUT_S
@@ -378,6 +360,11 @@ class Node:
     def is_ready_leader(self) -> bool:
         """Whether this node leads and has applied an entry of its own term: it may serve."""
         return self._leadership.is_ready_leader
+
+    @property
+    def tally(self) -> Tally:
+        """What this node has counted since it was opened."""
+        return self._driver.tally
 
     def role_changes(self) -> RoleChanges:
         """Who leads, now and after each change. A slow reader sees the latest, not every one."""

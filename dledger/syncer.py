@@ -17,6 +17,7 @@ import trio
 
 from dledger.errors import DLedgerError, InvariantBroken
 from dledger.store.log_store import SyncWork
+from dledger.tally import Tally
 
 SyncDone = Callable[[SyncWork, DLedgerError | None], None]
 
@@ -45,10 +46,12 @@ class Syncer:
         self,
         done: SyncDone,
         threads: ThreadPoolExecutor,
+        tally: Tally,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._done = done
         self._clock = clock
+        self._tally = tally
         self._average_s = QUICK_SYNC_S  # a disk is slow until it has shown that it is quick
         self._token = trio.lowlevel.current_trio_token()
         self._threads = threads
@@ -68,7 +71,9 @@ class Syncer:
             work.run()
         except DLedgerError as error:
             return error
-        self._average_s += NEWEST_WEIGHT * (self._clock() - started - self._average_s)
+        took_s = self._clock() - started
+        self._average_s += NEWEST_WEIGHT * (took_s - self._average_s)
+        self._tally.synced(took_s)
         return None
 
     def start(self, work: SyncWork) -> None:

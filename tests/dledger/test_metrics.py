@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from pathlib import Path
 
 import pytest
 import trio
 from prometheus_client.parser import text_string_to_metric_families
 
+import dledger
 from dledger.config import Address
 from dledger.errors import AddressInUse, ConfigInvalid
+from dledger.local_group import free_ports
 from dledger.metrics import render
-from dledger.metrics_server import MAX_CONNECTIONS, MAX_HEAD_BYTES, serve_metrics
+from dledger.metrics_server import MAX_CONNECTIONS, MAX_HEAD_BYTES, serve_metrics, serve_text
 from dledger.status import GroupStatus, PeerStatus, Status
 from dledger.tally import SYNC_CLASSES_S, Tally
 
@@ -98,7 +101,7 @@ async def ask(port: int, request: bytes) -> bytes:
 
 
 async def test_a_scraper_gets_the_text_and_others_a_hint(nursery: trio.Nursery) -> None:
-    serve = partial(serve_metrics, lambda: b"some text\n", Address("127.0.0.1", 0))
+    serve = partial(serve_text, lambda: b"some text\n", Address("127.0.0.1", 0))
     port = await nursery.start(serve)
     close = b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
     answer = await ask(port, b"GET /metrics" + close)
@@ -113,7 +116,7 @@ async def test_a_scraper_gets_the_text_and_others_a_hint(nursery: trio.Nursery) 
 
 
 async def test_one_connection_may_ask_again(nursery: trio.Nursery) -> None:
-    serve = partial(serve_metrics, lambda: b"again\n", Address("127.0.0.1", 0))
+    serve = partial(serve_text, lambda: b"again\n", Address("127.0.0.1", 0))
     port = await nursery.start(serve)
     async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
         for _ in range(3):
@@ -127,7 +130,7 @@ async def test_one_connection_may_ask_again(nursery: trio.Nursery) -> None:
 async def test_what_is_not_http_closes_its_own_connection_alone(
     nursery: trio.Nursery, garbage: bytes
 ) -> None:
-    serve = partial(serve_metrics, lambda: b"fine\n", Address("127.0.0.1", 0))
+    serve = partial(serve_text, lambda: b"fine\n", Address("127.0.0.1", 0))
     port = await nursery.start(serve)
     await ask(port, garbage)
     answer = await ask(port, b"GET /metrics HTTP/1.0\r\n\r\n")
@@ -138,7 +141,7 @@ async def test_connections_have_a_limit_and_silent_ones_an_end(
     nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dledger.metrics_server.REQUEST_TIMEOUT_S", 1.0)
-    serve = partial(serve_metrics, lambda: b"fine\n", Address("127.0.0.1", 0))
+    serve = partial(serve_text, lambda: b"fine\n", Address("127.0.0.1", 0))
     port = await nursery.start(serve)
     silent = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(MAX_CONNECTIONS)]
     assert await ask(port, b"") == b""
@@ -151,9 +154,35 @@ async def test_connections_have_a_limit_and_silent_ones_an_end(
 
 
 async def test_an_address_that_cannot_be_had_is_named(nursery: trio.Nursery) -> None:
-    serve = partial(serve_metrics, lambda: b"", Address("127.0.0.1", 0))
+    serve = partial(serve_text, lambda: b"", Address("127.0.0.1", 0))
     port = await nursery.start(serve)
     with pytest.raises(AddressInUse, match=str(port)):
-        await serve_metrics(lambda: b"", Address("127.0.0.1", port))
+        await serve_text(lambda: b"", Address("127.0.0.1", port))
     with pytest.raises(ConfigInvalid, match=re.escape("192.0.2.1")):
-        await serve_metrics(lambda: b"", Address("192.0.2.1", 9000))
+        await serve_text(lambda: b"", Address("192.0.2.1", 9000))
+
+
+async def test_a_running_node_counts_what_it_does(tmp_path: Path, nursery: trio.Nursery) -> None:
+    config = dledger.NodeConfig(
+        group="counted",
+        node_id="n0",
+        peers={"n0": f"127.0.0.1:{free_ports(1)[0]}"},
+        data_dir=tmp_path,
+        store=dledger.StoreConfig(segment_bytes=8 << 20, index_segment_bytes=1 << 16),
+    )
+    async with dledger.open_node(config, dledger.LogOnly()) as node:
+        port = await nursery.start(
+            partial(serve_metrics, lambda: [node], f"127.0.0.1:{free_ports(1)[0]}")
+        )
+        await node.read()
+        await node.append_many([b"four", b"five."])
+        with pytest.raises(dledger.EntryTooLarge):
+            await node.append(bytes(5_000_000))
+        answer = await ask(port, b"GET /metrics HTTP/1.0\r\n\r\n")
+        found = samples(answer.partition(b"\r\n\r\n")[2])
+        labels = (("group", "counted"), ("node", "n0"))
+        assert found["dledger_appended_entries_total", labels] == 2
+        assert found["dledger_appended_bytes_total", labels] == 9
+        assert found["dledger_rejected_appends_total", labels] == 1
+        assert found["dledger_sync_seconds_count", labels] >= 2
+        assert found["dledger_committed", labels] == node.status().committed

@@ -12,6 +12,7 @@ from dledger.core.hard_state import HardState
 from dledger.errors import DiskFailed, DLedgerError
 from dledger.store.log_store import SyncWork
 from dledger.syncer import QUICK_SYNC_S, Syncer, sync_threads
+from dledger.tally import Tally
 
 
 class Work:
@@ -58,7 +59,7 @@ async def reports() -> Reports:
 async def syncer(reports: Reports) -> Iterator[Syncer]:  # type: ignore[misc]
     """A syncer on the clock of the works."""
     threads = sync_threads()
-    made = Syncer(reports.done, threads, clock=lambda: Work.now)
+    made = Syncer(reports.done, threads, Tally(), clock=lambda: Work.now)
     yield made
     made.close()
     threads.shutdown()
