@@ -81,10 +81,10 @@ FIRST_SEED = {
     "change-while-one-is-pending": 35,
     "answer-covers-later-reads": 30,
     "install-answer-lost-pins": 15,
-    "removal-kept-secret": 80,
+    "removal-kept-secret": 15,
     "lease-from-answer": 790,
     "pieces-in-any-order": 90,
-    "read-without-round": 125,
+    "read-without-round": 275,
 }
 
 
