@@ -131,15 +131,17 @@ class Admission:
 
     def answered(self, sender: str, answer: InquiryAnswer) -> None:
         """Another member answers; only answers to questions of this life count."""
-        if self._state.proven or answer.number != self._number or sender not in self._voters:
+        if self._state.proven or answer.number != self._number:
             return
+        if answer.leads and answer.term == self._state.term:
+            self._goal = _Goal(sender, answer.term, answer.last_index + 1)
+        if sender not in self._voters:
+            return  # it joined later: a leader's word counts, and no more
         self._answers[sender] = answer
         if answer.voters != 2:
             self._state.sole_other = None
         elif answer.proven and not answer.is_new:
             self._state.sole_other = sender
-        if answer.leads and answer.term == self._state.term:
-            self._goal = _Goal(sender, answer.term, answer.last_index + 1)
 
     def question(self, now: float) -> Inquiry | None:
         """What to ask all other voters now, if anything."""
@@ -180,8 +182,14 @@ class Admission:
 
     @property
     def others(self) -> list[str]:
-        """Whom it asks."""
+        """The other voters that it was started with."""
         return sorted(self._voters - {self._state.self_id})
+
+    @property
+    def asked_members(self) -> list[str]:
+        """Whom it asks: these, and the leader, who may have joined later."""
+        leader = {self._state.leader} if self._state.leader is not None else set()
+        return sorted(self._voters.union(leader) - {self._state.self_id})
 
     @property
     def _asks(self) -> bool:

@@ -48,7 +48,7 @@ class ProvingMember(ElectingMember):
     def _ask_what_was_forgotten(self, now: float) -> None:
         inquiry = self.admission.question(now)
         if inquiry is not None and self._promise_is_durable:  # else it is asked again soon
-            self._outgoing.extend(Outgoing(peer, inquiry) for peer in self.admission.others)
+            self._outgoing.extend(Outgoing(peer, inquiry) for peer in self.admission.asked_members)
 
     def _take_reminder(self, reminder: Reminder, now: float) -> None:
         if reminder.acknowledged > self.state.durable:

@@ -462,3 +462,16 @@ def test_a_late_refusal_has_the_peer_reminded_and_changes_nothing_else() -> None
     group.pass_time(HEARTBEAT_S)
     assert {member.committed for member in group.members.values()} == {last}
     assert proven(group) == set(THREE)
+
+
+def test_a_member_asks_its_leader_even_if_that_one_joined_after_it_was_set_up() -> None:
+    late = Member("n1", THREE, standing=Standing.FRESH)
+    late.replica.tick(0.0)
+    asked = {peer for peer, m in late.leaving(0.0) if isinstance(m, Inquiry)}
+    assert asked == {"n0", "n2"}
+    late.replica.receive("n7", Heartbeat(3, -1, 1), 0.0)
+    late.sync(HEARTBEAT_S)
+    now = 2 * HEARTBEAT_S
+    late.replica.tick(now)
+    asked = {peer for peer, m in late.leaving(now) if isinstance(m, Inquiry)}
+    assert asked == {"n0", "n2", "n7"}
