@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Mapping
 
 import trio
 
+from dledger.binding import bind
 from dledger.config import Address
 from dledger.connections import Connections
 from dledger.conversation import Conversation
-from dledger.errors import AddressInUse, ConfigInvalid, MessageMalformed
+from dledger.errors import MessageMalformed
 from dledger.frame import Frame
 from dledger.group_port import GroupPort
 from dledger.handshake import Caller, Hello, decode_hello, encode_refused, encode_welcome
@@ -41,12 +41,7 @@ class Listener:
 
     async def open(self, address: Address) -> list[trio.SocketListener]:
         """Bind the address. Raises AddressInUse, or ConfigInvalid where it is not ours."""
-        try:
-            return await trio.open_tcp_listeners(address.port, host=address.host)
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise AddressInUse(str(address)) from error
-            raise ConfigInvalid("peers", f"cannot listen on {address}: {error}") from error
+        return await bind("peers", address)
 
     async def serve(self, listeners: list[trio.SocketListener]) -> None:
         """Serve every connection, for ever."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Callable, Iterable
 
 import h11
 import trio
 
+from dledger.binding import bind
 from dledger.config import Address, parse_address
-from dledger.errors import AddressInUse, ConfigInvalid
 from dledger.metrics import CONTENT_TYPE, render
 from dledger.node import Node
 
@@ -30,15 +29,6 @@ class MetricsServer:
     def __init__(self, text: Callable[[], bytes]) -> None:
         self._text = text
         self._connections = 0
-
-    async def open(self, address: Address) -> list[trio.SocketListener]:
-        """Bind the address. Raises AddressInUse, or ConfigInvalid where it is not ours."""
-        try:
-            return await trio.open_tcp_listeners(address.port, host=address.host)
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise AddressInUse(str(address)) from error
-            raise ConfigInvalid("metrics", f"cannot listen on {address}: {error}") from error
 
     async def serve(self, listeners: list[trio.SocketListener]) -> None:
         """Serve every connection, for ever."""
@@ -125,8 +115,8 @@ async def serve_text(
     address: Address,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """The same for any text. Raises as `MetricsServer.open`."""
+    """The same for any text. Raises as `bind`."""
     server = MetricsServer(text)
-    listeners = await server.open(address)
+    listeners = await bind("metrics", address)
     task_status.started(listeners[0].socket.getsockname()[1])
     await server.serve(listeners)

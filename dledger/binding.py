@@ -1,0 +1,20 @@
+"""Binds an address, or says in the words of a setting why that cannot be."""
+
+from __future__ import annotations
+
+import errno
+
+import trio
+
+from dledger.config import Address
+from dledger.errors import AddressInUse, ConfigInvalid
+
+
+async def bind(setting: str, address: Address) -> list[trio.SocketListener]:
+    """Listen there. Raises AddressInUse, or ConfigInvalid naming `setting` where it is not ours."""
+    try:
+        return await trio.open_tcp_listeners(address.port, host=address.host)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise AddressInUse(str(address)) from error
+        raise ConfigInvalid(setting, f"cannot listen on {address}: {error}") from error
