@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
@@ -11,6 +11,7 @@ import trio
 
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
+from dledger.core.replica import Messages
 from dledger.driver import Driver
 from dledger.entry import Magic, decode_entries
 from dledger.errors import DiskFailed, LeadershipLost, MessageMalformed
@@ -184,11 +185,11 @@ class DeafLinks(dict[str, DeafLink]):
         return self[peer]
 
 
-async def test_a_failed_sync_ends_the_driver_and_lets_no_promise_out() -> None:
-    member = StoredMember("n0", THREE)
-    member.replica.elector.postpone(trio.current_time())
-    links = DeafLinks({peer: DeafLink() for peer in ("n1", "n2")})
-    driver = Driver(
+def driver_of(
+    member: StoredMember, links: DeafLinks, after_turn: Callable[[Messages], None]
+) -> Driver:
+    """What drives this member, with nobody but its disk."""
+    return Driver(
         member.replica,
         member.store,
         member.writer,
@@ -196,9 +197,16 @@ async def test_a_failed_sync_ends_the_driver_and_lets_no_promise_out() -> None:
         PendingAppends(),
         cast("Links", links),
         *no_host(),
-        lambda messages: None,
+        after_turn,
         no_transfer(member),
     )
+
+
+async def test_a_failed_sync_ends_the_driver_and_lets_no_promise_out() -> None:
+    member = StoredMember("n0", THREE)
+    member.replica.elector.postpone(trio.current_time())
+    links = DeafLinks({peer: DeafLink() for peer in ("n1", "n2")})
+    driver = driver_of(member, links, lambda messages: None)
     member.disk.sync_fails = True
     question: Message = VoteRequest(1, -1, -1, pre=False)
     driver.received("n1", [question])
@@ -215,16 +223,8 @@ async def test_a_record_that_is_durable_is_not_written_again() -> None:
     member.replica.elector.postpone(trio.current_time())
     answered = trio.Event()
     links = DeafLinks({peer: DeafLink() for peer in ("n1", "n2")})
-    driver = Driver(
-        member.replica,
-        member.store,
-        member.writer,
-        member.batches,
-        PendingAppends(),
-        cast("Links", links),
-        *no_host(),
-        lambda messages: answered.set() if links["n1"].messages else None,
-        no_transfer(member),
+    driver = driver_of(
+        member, links, lambda messages: answered.set() if links["n1"].messages else None
     )
     try:
         driver.received("n1", [Heartbeat(7, -1, 1)])
@@ -241,16 +241,8 @@ async def test_a_heartbeat_is_answered_without_a_turn_only_when_its_term_is_dura
     member = StoredMember("n0", THREE)
     answered = trio.Event()
     links = DeafLinks({peer: DeafLink() for peer in ("n1", "n2")})
-    driver = Driver(
-        member.replica,
-        member.store,
-        member.writer,
-        member.batches,
-        PendingAppends(),
-        cast("Links", links),
-        *no_host(),
-        lambda messages: answered.set() if links["n1"].messages else None,
-        no_transfer(member),
+    driver = driver_of(
+        member, links, lambda messages: answered.set() if links["n1"].messages else None
     )
     try:
         member.replica.elector.postpone(trio.current_time())
@@ -296,16 +288,8 @@ async def test_a_leader_that_steps_down_tells_those_who_wait_that_it_does_not_kn
     state = member.replica.state
     leads = trio.Event()
     links = DeafLinks({peer: DeafLink() for peer in ("n1", "n2")})
-    driver = Driver(
-        member.replica,
-        member.store,
-        member.writer,
-        member.batches,
-        PendingAppends(),
-        cast("Links", links),
-        *no_host(),
-        lambda messages: leads.set() if state.role is Role.LEADER else None,
-        no_transfer(member),
+    driver = driver_of(
+        member, links, lambda messages: leads.set() if state.role is Role.LEADER else None
     )
     try:
         driver.received("n1", [])  # its election timeout ran out long ago
