@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from dledger.core.configuration_codec import encode_configuration
 from dledger.core.entry_dispatcher import needed_snapshots
 from dledger.core.replica import Replica
 from dledger.core.snapshot_offer import SnapshotOffer
@@ -20,6 +19,7 @@ from dledger.errors import (
 )
 from dledger.log_retention import first_kept, kept_with_new_snapshots, log_kept_from
 from dledger.restoring import Opened
+from dledger.snapshot_header import snapshot_header
 from dledger.snapshot_policy import SnapshotPolicy
 from dledger.snapshot_source import NodeSnapshots
 from dledger.state_machine import SnapshottingMachine, StateMachine, snapshot_format
@@ -190,22 +190,8 @@ class Snapshotter:
             raise SnapshotUnavailable(f"the state machine raised {error!r}") from error
 
     def _header(self, applied: int, machine_format: str) -> SnapshotHeader:
-        entry = self._store.header_at(applied)
-        return SnapshotHeader(
-            applied,
-            entry.term,
-            entry.pos,
-            entry.size,
-            entry.chain_crc,
-            self._group,
-            machine_format,
-            self._configuration(applied),
-        )
-
-    def _configuration(self, applied: int) -> bytes:
-        """Who belongs to the group; nothing where this member was not told yet."""
-        numbered = self._replica.state.membership.at(applied)
-        return encode_configuration(*numbered) if numbered.configuration.voters else b""
+        membership = self._replica.state.membership
+        return snapshot_header(self._store, membership, applied, self._group, machine_format)
 
     # --- dropping -----------------------------------------------------------------------------
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
-from dledger.core.configuration_codec import encode_configuration
 from dledger.core.entry_dispatcher import needed_snapshots
 from dledger.core.replica import Replica
 from dledger.entry import Entry
@@ -19,6 +18,7 @@ from dledger.errors import SnapshotLost
 from dledger.log_retention import first_kept
 from dledger.messages import InstallSnapshot
 from dledger.restoring import Opened, find_awaited, restore_newest
+from dledger.snapshot_header import snapshot_header
 from dledger.snapshot_policy import SnapshotPolicy
 from dledger.snapshot_source import NodeSnapshots
 from dledger.store.disk import Disk
@@ -26,7 +26,6 @@ from dledger.store.folder import node_folder
 from dledger.store.incoming_snapshot import IncomingSnapshot, Received, SnapshotUnwanted
 from dledger.store.segment_store import SegmentStore
 from dledger.store.snapshot_folder import Snapshot, SnapshotFolder
-from dledger.store.snapshot_format import SnapshotHeader
 from jepsen_like.simulation.coverage import Coverage
 from jepsen_like.simulation.invariants import Invariants
 from jepsen_like.simulation.machine import SumMachine
@@ -130,18 +129,8 @@ class MemberSnapshots:
             return
         if applied < self._store.first_index:
             return
-        entry = self._store.header_at(applied)
-        numbered = replica.state.membership.at(applied)
-        header = SnapshotHeader(
-            applied,
-            entry.term,
-            entry.pos,
-            entry.size,
-            entry.chain_crc,
-            self._group,
-            FORMAT,
-            encode_configuration(*numbered) if numbered.configuration.voters else b"",
-        )
+        membership = replica.state.membership
+        header = snapshot_header(self._store, membership, applied, self._group, FORMAT)
         try:
             snapshot = self._folder.write(header, self.machine.snapshot(), lambda: False)
         except OSError:

@@ -1,0 +1,28 @@
+"""What a snapshot says of itself. Pure."""
+
+from __future__ import annotations
+
+from dledger.core.configuration_codec import encode_configuration
+from dledger.core.membership import Membership
+from dledger.store.log_store import LogStore
+from dledger.store.snapshot_format import SnapshotHeader
+
+
+def snapshot_header(
+    store: LogStore, membership: Membership, applied: int, group: str, machine: str
+) -> SnapshotHeader:
+    """The header for the state after the entry `applied`; without a configuration where this
+    member was not told yet who belongs to the group.
+    """
+    entry = store.header_at(applied)
+    numbered = membership.at(applied)
+    return SnapshotHeader(
+        applied,
+        entry.term,
+        entry.pos,
+        entry.size,
+        entry.chain_crc,
+        group,
+        machine,
+        encode_configuration(*numbered) if numbered.configuration.voters else b"",
+    )
