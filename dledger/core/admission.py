@@ -181,13 +181,8 @@ class Admission:
         return not self.is_new or not all(answer.is_new for answer in self._answers.values())
 
     @property
-    def others(self) -> list[str]:
-        """The other voters that it was started with."""
-        return sorted(self._voters - {self._state.self_id})
-
-    @property
     def asked_members(self) -> list[str]:
-        """Whom it asks: these, and the leader, who may have joined later."""
+        """Whom it asks: the voters that it was started with, and the leader, who may be newer."""
         leader = {self._state.leader} if self._state.leader is not None else set()
         return sorted(self._voters.union(leader) - {self._state.self_id})
 
@@ -198,7 +193,7 @@ class Admission:
         return self._goal is None or self._goal.term != self._state.term
 
     def _is_new_group(self, now: float) -> bool:
-        if not self.others:
+        if self._voters <= {self._state.self_id}:
             return True
         if not self.is_new or not all(answer.is_new for answer in self._answers.values()):
             return False
