@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from pathlib import Path
 import trio
 
 from dledger.errors import ConfigInvalid, Fatal
+from dledger.free_ports import free_ports
 
 GROUP_FILE = "group.json"
 
@@ -57,18 +57,6 @@ def load_or_make_group(folder: Path, group: str, nodes: int) -> dict[str, str]:
     peers = {f"n{i}": f"127.0.0.1:{port}" for i, port in enumerate(free_ports(nodes))}
     (folder / GROUP_FILE).write_text(json.dumps({"group": group, "peers": peers}, indent=1) + "\n")
     return peers
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of this machine's loopback that nobody listens on now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 def serve_command(group: str, node_id: str, peers: Mapping[str, str], folder: Path) -> list[str]:

@@ -7,12 +7,12 @@ from typing import Final
 import click
 import trio
 
+from dledger.free_ports import free_addresses
 from dledger_mq import requests
 from dledger_mq.admin import Admin
 from dledger_mq.client import Client
 from dledger_mq.command_line import DEFAULT_NAMESERVER, run, say
 from dledger_mq.errors import GroupDirectoryError, MessagingError
-from dledger_mq.free_ports import free_addresses
 from dledger_mq.group_directory import MAX_NODES, GroupDirectory, GroupPlan, NodePlan
 from dledger_mq.local_group import LocalGroup
 from remoting.codes import ResponseCode

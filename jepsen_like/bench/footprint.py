@@ -21,7 +21,8 @@ from rich.console import Console
 
 import dledger
 from dledger.client import GroupUnreachable
-from dledger.local_group import free_ports, serve_command
+from dledger.free_ports import free_ports
+from dledger.local_group import serve_command
 from jepsen_like.bench.dledger_member import GROUP
 from jepsen_like.bench.filler import NODE_ID
 from jepsen_like.bench.machine import this_machine

@@ -17,7 +17,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from dledger.local_group import free_ports
+from dledger.free_ports import free_ports
 
 _MEMBER = "jepsen_like.bench.groups_member"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from dledger.local_group import free_ports
+from dledger.free_ports import free_ports
 
 MEMBERS = 3
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import trio
 
 from dledger.client import GroupClient, GroupUnreachable
-from dledger_mq.free_ports import free_addresses
+from dledger.free_ports import free_addresses
 from dledger_mq.group_directory import GroupDirectory, GroupPlan
 
 # Three processes and an election; what takes longer than this does not start at all.

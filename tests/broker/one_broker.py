@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -14,6 +13,7 @@ import trio
 from broker.config import BrokerConfig
 from broker.limits import BrokerLimits
 from broker.server import Broker, run_broker
+from dledger.free_ports import free_ports
 from remoting.address import Address
 from remoting.client import RemotingClient
 from remoting.command import Command
@@ -23,13 +23,6 @@ from remoting.message import MessageRecord, decode_records
 from remoting.properties import encode_properties
 
 START_MS = 1_700_000_000_000
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
 
 
 class Clock:
@@ -140,11 +133,12 @@ async def running_broker(
 
     It is noon and the disk is nearly empty, unless a test says otherwise.
     """
+    listen_port, log_port = free_ports(2)
     config = BrokerConfig(
         group="broker-a",
         node_id="n0",
-        peers={"n0": f"127.0.0.1:{free_port()}"},
-        listen=Address("127.0.0.1", free_port()),
+        peers={"n0": f"127.0.0.1:{log_port}"},
+        listen=Address("127.0.0.1", listen_port),
         nameservers=nameservers,
         directory=directory,
         auto_create_topics=auto_create_topics,

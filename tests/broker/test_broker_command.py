@@ -10,8 +10,8 @@ import pytest
 from broker.__main__ import main
 from broker.config import BrokerConfig, read_nameservers
 from broker.errors import SettingInvalid
+from dledger.free_ports import free_ports
 from remoting.address import Address
-from tests.broker.one_broker import free_port
 
 
 def config(**more: object) -> BrokerConfig:
@@ -85,7 +85,8 @@ def test_a_port_in_use_is_one_line_and_exit_code_1(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        listen, log = (port, free_port()) if which == "listen" else (free_port(), port)
+        [other] = free_ports(1)
+        listen, log = (port, other) if which == "listen" else (other, port)
         assert main(arguments(tmp_path, listen, log)) == 1
     error = capsys.readouterr().err
     assert f"{port}" in error
@@ -95,11 +96,11 @@ def test_a_port_in_use_is_one_line_and_exit_code_1(
 
 @pytest.mark.parametrize("end", ["SIGTERM", "input"])
 def test_a_broker_says_what_it_does_and_ends_cleanly(tmp_path: Path, end: str) -> None:
-    port = free_port()
+    port, log_port = free_ports(2)
     process = subprocess.Popen(
         [
             *(sys.executable, "-m", "broker", "--exit-with-stdin"),
-            *arguments(tmp_path, port, free_port()),
+            *arguments(tmp_path, port, log_port),
         ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import trio
 
+from dledger.free_ports import free_ports
 from nameserver.server import serve_nameserver
 from remoting.client import RemotingClient
 from remoting.codes import ResponseCode
@@ -12,7 +13,7 @@ from remoting.command import Command
 from remoting.message import decode_records
 from remoting.route import TopicRoute, decode_route
 from remoting.server import serve
-from tests.broker.one_broker import Client, free_port, running_broker, until
+from tests.broker.one_broker import Client, running_broker, until
 from tests.broker.three_brokers import group_of_three
 
 
@@ -113,7 +114,7 @@ async def test_the_route_follows_the_leader_and_knows_a_topic_before_its_first_s
 async def test_a_name_server_that_is_not_there_holds_nobody_up_and_is_told_when_it_comes(
     tmp_path: Path,
 ) -> None:
-    port = free_port()
+    [port] = free_ports(1)
     nameserver = f"127.0.0.1:{port}"
     async with (
         trio.open_nursery() as nursery,

@@ -11,8 +11,9 @@ import trio
 
 from broker.config import BrokerConfig
 from broker.server import Broker, run_broker
+from dledger.free_ports import free_addresses, free_ports
 from remoting.address import Address
-from tests.broker.one_broker import Client, Clock, free_port, until
+from tests.broker.one_broker import Client, Clock, until
 
 
 class Group:
@@ -30,13 +31,15 @@ class Group:
         self.clock = clock
         self.brokers: dict[str, Broker] = {}
         self.scopes: dict[str, trio.CancelScope] = {}
-        peers = {f"n{number}": f"127.0.0.1:{free_port()}" for number in range(3)}
+        names = ["n0", "n1", "n2"]
+        peers = dict(zip(names, free_addresses(3), strict=True))
+        ports = dict(zip(names, free_ports(3), strict=True))
         self.configs = {
             node_id: BrokerConfig(
                 group="broker-a",
                 node_id=node_id,
                 peers=peers,
-                listen=Address("127.0.0.1", free_port()),
+                listen=Address("127.0.0.1", ports[node_id]),
                 nameservers=nameservers,
                 directory=directory / node_id,
                 **settings,

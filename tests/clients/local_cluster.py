@@ -4,12 +4,13 @@ import json
 import os
 import queue
 import signal
-import socket
 import subprocess
 import sys
 import threading
 from pathlib import Path
 from types import TracebackType
+
+from dledger.free_ports import free_addresses
 
 READY_SECONDS = 30
 END_SECONDS = 15
@@ -21,9 +22,7 @@ class LocalCluster:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "group"
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.names = f"127.0.0.1:{probe.getsockname()[1]}"
+        [self.names] = free_addresses(1)
         self._lines: queue.Queue[str | None] = queue.Queue()
         self._log = (folder / "up.log").open("w")
         self._up: subprocess.Popen[str] | None = None

@@ -14,7 +14,7 @@ import pytest
 import dledger
 from dledger import blocking
 from dledger.entry import Entry
-from dledger.local_group import free_ports
+from dledger.free_ports import free_ports
 
 # One election of a group of one, with room for a busy machine.
 TIMEOUT_S = 30

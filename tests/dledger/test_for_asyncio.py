@@ -10,7 +10,7 @@ import pytest
 
 import dledger
 from dledger import for_asyncio
-from dledger.local_group import free_ports
+from dledger.free_ports import free_ports
 from dledger.machines import Objects, ReplicatedCounter
 
 

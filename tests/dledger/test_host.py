@@ -14,7 +14,7 @@ import dledger
 from dledger.client import connect_node
 from dledger.client_protocol import Operation
 from dledger.config import parse_address
-from dledger.local_group import free_ports
+from dledger.free_ports import free_ports
 
 NAMES = ("n0", "n1", "n2")
 STORE = dledger.StoreConfig(

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from dledger.local_group import free_ports
+from dledger.free_ports import free_ports
 from dledger.store.scan import scan_folder
 
 STATE_MIB = 24

@@ -17,6 +17,7 @@ from dledger.connections import Connections
 from dledger.conversation import Conversation
 from dledger.errors import AddressInUse, ConfigInvalid
 from dledger.frame import Frame, FrameDecoder, encode_frame
+from dledger.free_ports import free_ports
 from dledger.group_port import GroupPort
 from dledger.handshake import Caller, Hello, encode_hello, encode_refused, encode_welcome
 from dledger.links import MAX_STRANGERS, Links
@@ -48,10 +49,7 @@ class Member:
         self._news = trio.lowlevel.ParkingLot()
 
     async def start(self, nursery: trio.Nursery, listen: Address = ANY_PORT) -> None:
-        probe = await trio.open_tcp_listeners(listen.port, host=listen.host)
-        port = probe[0].socket.getsockname()[1]
-        for each in probe:
-            await each.aclose()
+        port = listen.port or free_ports(1)[0]
         self.address = Address(listen.host, port)
         self.connections = Connections(nursery, self.address)
         self.ports: dict[str, GroupPort] = {}

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 import dledger
 from dledger.entry import Entry, Magic
-from dledger.local_group import free_ports
+from dledger.free_ports import free_ports
 from dledger.machines import (
     CommandRefused,
     Holding,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dledger.local_group import free_ports
+from dledger.free_ports import free_ports
 
 
 def dledger(*arguments: object, ok: bool = True) -> subprocess.CompletedProcess[str]:

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import dledger
 from dledger.config import Address
 from dledger.errors import AddressInUse, ConfigInvalid
-from dledger.local_group import free_ports
+from dledger.free_ports import free_ports
 from dledger.metrics import render
 from dledger.metrics_server import MAX_CONNECTIONS, MAX_HEAD_BYTES, serve_metrics, serve_text
 from dledger.status import GroupStatus, PeerStatus, Status

@@ -12,7 +12,7 @@ import pytest
 import trio
 
 import dledger
-from dledger.local_group import free_ports
+from dledger.free_ports import free_ports
 
 
 class Register:

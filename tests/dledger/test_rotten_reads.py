@@ -12,7 +12,7 @@ import dledger
 from dledger.core.hard_state import HardState
 from dledger.entry import HEADER_BYTES, Magic, decode_entries
 from dledger.errors import LogCorrupt
-from dledger.local_group import free_ports
+from dledger.free_ports import free_ports
 from dledger.messages import Phase, PushResponse, VoteResponse
 from dledger.store.disk import OsDisk
 from dledger.store.open_store import open_store

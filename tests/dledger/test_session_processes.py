@@ -14,7 +14,7 @@ import trio
 
 import dledger
 from dledger.client import ANSWER_TIMEOUT_S, GroupUnreachable
-from dledger.local_group import free_ports
+from dledger.free_ports import free_ports
 
 KILLS = 4
 SESSIONS = 3

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import dledger
 from dledger.entry import Entry
-from dledger.local_group import free_ports
+from dledger.free_ports import free_ports
 from dledger.with_sessions import WithSessions
 
 

@@ -12,7 +12,7 @@ import trio
 import dledger
 from dledger.entry import Entry, Magic
 from dledger.errors import Discarded, LeadershipLost, LogFull
-from dledger.local_group import free_ports
+from dledger.free_ports import free_ports
 from dledger.session_entry import (
     MARK,
     AppendInSession,

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 import dledger
 from dledger.cli_offline import verify
 from dledger.errors import OutsideLog
-from dledger.local_group import free_ports
+from dledger.free_ports import free_ports
 from dledger.store.scan import scan_folder
 from dledger.store.snapshot_folder import SnapshotFolder
 

@@ -14,10 +14,10 @@ from dledger.channel_protocol import encode_opened
 from dledger.config import Address
 from dledger.connections import Connections
 from dledger.core.entry_dispatcher import EntryDispatcher
+from dledger.free_ports import free_ports
 from dledger.handshake import encode_welcome
 from dledger.host_connection import MAX_OUTBOX_BYTES
 from dledger.links import Links
-from dledger.local_group import free_ports
 from dledger.messages import Phase, PushRequest, PushResponse
 from dledger.pending import Outcome
 from tests.dledger.core_group import EntriesAtOnce, view_of

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dledger.local_group import free_ports
+from dledger.free_ports import free_ports
 
 STARTED_WITHIN_S = 60.0
 

@@ -6,7 +6,6 @@ from click.testing import CliRunner
 
 from dledger_mq.__main__ import main
 from dledger_mq.errors import GroupDirectoryError
-from dledger_mq.free_ports import free_addresses
 from dledger_mq.group_directory import GroupDirectory, GroupPlan, NodePlan
 
 PLAN = GroupPlan(
@@ -59,10 +58,6 @@ def test_a_directory_keeps_its_number_of_nodes(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["up", "--dir", str(tmp_path), "--nodes", "5"])
     assert result.exit_code == 1
     assert "has 2 nodes, not 5" in result.output
-
-
-def test_free_addresses_are_all_different() -> None:
-    assert len(set(free_addresses(20))) == 20
 
 
 @pytest.mark.parametrize(

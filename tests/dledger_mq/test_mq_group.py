@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from dledger.free_ports import free_addresses
 from dledger_mq import (
     Client,
     ConsumeFrom,
@@ -24,7 +25,6 @@ from dledger_mq import (
     SendOutcome,
     SendResult,
 )
-from dledger_mq.free_ports import free_addresses
 from tests.clients.local_cluster import LocalCluster
 from tests.dledger_mq.scripted_cluster import until
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from dledger.core.hard_state import HardState
 from dledger.entry import BLANK_BYTES, BLANK_MAGIC, HEADER_BYTES, Magic
 from dledger.errors import HardStateOutdated
-from dledger.local_group import free_ports
+from dledger.free_ports import free_ports
 from dledger.store.scan import StoreScan, scan_folder
 from dledger.store.segment_store import SegmentStore
 from dledger.store.store_config import StoreConfig

@@ -6,7 +6,7 @@ from pathlib import Path
 import trio
 
 import dledger
-from dledger.local_group import free_ports
+from dledger.free_ports import free_ports
 from tests.interop.shapes import GROUP, bodies
 
 STOPS = 2

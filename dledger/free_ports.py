@@ -1,0 +1,63 @@
+"""Ports of this machine that a group's members can keep: `dledger group`, `dledger-mq up`."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import chain
+
+# Below the ports that systems give to outgoing connections by themselves (Linux from 32768, macOS
+# and IANA from 49152). A member that is killed must find its port free when it comes back, and one
+# of those may be the near end of somebody's connection by then.
+FIRST_PORT = 20_000
+END_PORT = 32_000
+
+
+class NoFreePort(OSError):
+    """Every port that may be given to a member is in use."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(
+            f"this machine does not have {count} free ports between {FIRST_PORT} and {END_PORT}: "
+            "stop what listens there, or name the addresses yourself"
+        )
+
+
+def _shuffled_walk() -> Iterator[int]:
+    """Every port again and again, from a place of this process's own."""
+    begin = random.SystemRandom().randrange(FIRST_PORT, END_PORT)
+    while True:
+        yield from chain(range(begin, END_PORT), range(FIRST_PORT, begin))
+
+
+# One walk for the whole process: a port that was given is not given again soon, though nobody
+# listens on it yet.
+_walk = _shuffled_walk()
+
+
+def free_ports(count: int) -> list[int]:
+    """That many ports of loopback, all different, on which nobody listens now.
+
+    Raises:
+        NoFreePort: the machine has not so many.
+    """
+    ports: list[int] = []
+    with ExitStack() as held:
+        for _ in range(FIRST_PORT, END_PORT):
+            if len(ports) == count:
+                return ports
+            port = next(_walk)
+            probe = held.enter_context(socket.socket())
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            ports.append(port)
+    raise NoFreePort(count)
+
+
+def free_addresses(count: int) -> list[str]:
+    """As `free_ports`, each as `127.0.0.1:port`. Raises NoFreePort."""
+    return [f"127.0.0.1:{port}" for port in free_ports(count)]
