@@ -31,17 +31,19 @@ class AdmissionLog:
     def _say_own(self, lost: bool) -> None:
         if lost:
             logger.warning(
-                "%s lost votes or entries that its group relies on: it neither votes nor counts "
-                "until it holds the log of a leader again",
+                "%s is new or lost data: it neither votes nor counts until it holds the log of a "
+                "leader, and with it all that it can ever have promised",
                 self._node_id,
             )
         elif self._replica.state.proven:
-            logger.info("%s holds the log again: it votes and counts", self._node_id)
+            logger.info("%s holds the log of a leader: it votes and counts", self._node_id)
 
     def _say_peer(self, peer: str, proven: bool) -> None:
         if proven:
             self._peers_in_doubt.discard(peer)
-            logger.info("peer %s holds the log again: it counts", peer)
+            logger.info("peer %s holds the log: it counts", peer)
         else:
             self._peers_in_doubt.add(peer)
-            logger.warning("peer %s lost its data: it does not count until it is back", peer)
+            logger.warning(
+                "peer %s is new or lost data: it does not count until it holds the log", peer
+            )

@@ -111,11 +111,16 @@ class LearnerStalled(ChangeRefused):
 
 
 class VoterInDoubt(ChangeRefused):
-    """A group would depend on a member that lost its data, and does not count until it has them."""
+    """A group would depend on a member that is new or lost data, and does not count before it holds
+    all that it can have promised.
+    """
 
     def __init__(self, member: str) -> None:
         self.member = member
-        super().__init__(f"{member} lost its data: let it catch up, then change the group")
+        super().__init__(
+            f"{member} is new or lost data, so it does not count yet: let it catch up, then change "
+            "the group"
+        )
 
 
 class VotersSilent(ChangeRefused):

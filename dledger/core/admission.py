@@ -8,11 +8,13 @@ follows, stores and applies like any other.
 It is proven by one of these (docs/failures.md has the argument for each):
 
 - *New group.* Its own record is empty, and so are those of all voters; or of a quorum of them, if
-  none of the others has told of anything else for half an election timeout.
+  none of the others has told of anything else for half an election timeout. One that is to be the
+  only member waits as long for others who know it.
 - *A commit behind its question.* A leader was asked, appended an entry after that, and committed
   it. Only proven members count for that, so a quorum of them holds an entry that nobody had before
   this member lost what it lost: no candidate that counts on a forgotten vote can win any more. The
-  member holds that entry too, and with it everything that it can ever have acknowledged.
+  member holds that entry too, and with it everything that it can ever have acknowledged. Who joins
+  a group is proven like this, always: it may have been a member before its folder was emptied.
 - *The log of the only other voter.* In a group of two nothing is committed without this member, so
   it cannot wait for that. But the other one has every entry that it can have acknowledged, and no
   leader was ever elected without the vote of that one. So it votes for the other one, for nobody
@@ -52,8 +54,8 @@ class _Goal(NamedTuple):
 class Admission:
     """One member's standing. Times in seconds.
 
-    The voters it asks are those of the configuration that the member was started with. Without any
-    there is nobody to ask, and no gate: a member that joins a group becomes a voter by its log.
+    It asks the voters of the configuration that the member was started with and of the one in its
+    log, and the leader. A member that joins a group knows nobody until a leader calls.
     """
 
     __slots__ = (
@@ -138,7 +140,7 @@ class Admission:
         if sender not in self._voters:
             return  # it joined later: a leader's word counts, and no more
         self._answers[sender] = answer
-        if answer.voters != 2:
+        if answer.voters != 2 or self._voters != {sender, self._state.self_id}:
             self._state.sole_other = None
         elif answer.proven and not answer.is_new:
             self._state.sole_other = sender
@@ -148,6 +150,8 @@ class Admission:
         if now < self._ask_at or not self._asks:
             return None
         self._ask_at = now + self._repeat_s
+        if now < self._patience_over_at:
+            self._ask_at = min(self._ask_at, self._patience_over_at)
         return Inquiry(self._state.term, self._number)
 
     @property
@@ -182,9 +186,14 @@ class Admission:
 
     @property
     def asked_members(self) -> list[str]:
-        """Whom it asks: the voters that it was started with, and the leader, who may be newer."""
+        """Whom it asks: all voters it has heard of, and the leader, who may be newer."""
         leader = {self._state.leader} if self._state.leader is not None else set()
-        return sorted(self._voters.union(leader) - {self._state.self_id})
+        return sorted(self._other_voters.union(leader) - {self._state.self_id})
+
+    @property
+    def _other_voters(self) -> frozenset[str]:
+        state = self._state
+        return (self._voters | state.membership.voting_members) - {state.self_id}
 
     @property
     def _asks(self) -> bool:
@@ -193,13 +202,28 @@ class Admission:
         return self._goal is None or self._goal.term != self._state.term
 
     def _is_new_group(self, now: float) -> bool:
-        if self._voters <= {self._state.self_id}:
-            return True
+        if not self._voters:
+            return False  # it joins: its group is there, and may have known it before
+        if not self._other_voters:
+            return self._is_alone(now)
         if not self.is_new or not all(answer.is_new for answer in self._answers.values()):
             return False
         new = self._answers.keys() | ({self._state.self_id} & self._voters)
         waited = now >= self._patience_over_at
         return len(new) == len(self._voters) or (waited and len(new) >= self._quorum)
+
+    def _is_alone(self, now: float) -> bool:
+        """Whether the group is this member and nobody else: no other ever calls it.
+
+        What a log lost that says so is lost: there is nobody to have it from.
+        """
+        state = self._state
+        if state.leader not in (None, state.self_id):
+            return False
+        if self._standing is Standing.LOST:
+            return True
+        undisturbed = state.term == 0 or state.voted_for == state.self_id
+        return undisturbed and now >= self._patience_over_at
 
     def _holds(self, goal: _Goal) -> bool:
         """Whether the entry appended for this member is durable here, and committed (by proven

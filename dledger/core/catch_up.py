@@ -63,17 +63,20 @@ class CatchUp:
         self.round = 1
         self.verdict = Verdict.CATCHING_UP
 
-    def observe(self, match_index: int, last_index: int, now: float) -> Verdict:
+    def observe(
+        self, match_index: int, last_index: int, now: float, proven: bool = True
+    ) -> Verdict:
         """Look at how far the learner's log agrees with the leader's, and is durable there.
 
-        Only the first verdict other than CATCHING_UP counts; it stays.
+        No round ends while it is in doubt: then its vote would not count. Only the first verdict
+        other than CATCHING_UP counts; it stays.
         """
         if self.verdict is not Verdict.CATCHING_UP:
             return self.verdict
         if match_index > self._last_match:
             self._last_match = match_index
             self._moved_at = now
-        if match_index >= self._target:
+        if match_index >= self._target and proven:
             self._end_round(match_index, last_index, now)
         elif now - self._moved_at >= STALLED_AFTER_TIMEOUTS * self._timeout_s:
             self.verdict = Verdict.STALLED
@@ -124,12 +127,12 @@ def check_caught_up(
     For changes that nobody watched over with CatchUp. `match_indexes` is how far the log of each
     member agrees with the leader's, which ends at `last_index`; who is not in it has nothing.
     """
-    for member in sorted(after.voting_members.intersection(in_doubt)):
-        raise VoterInDoubt(member)
     for member in sorted(new_voters(before, after)):
         lag = last_index - match_indexes.get(member, BEFORE_FIRST_INDEX)
         if lag > NEARLY_NONE_ENTRIES:
             raise LearnerBehind(member, lag)
+    for member in sorted(after.voting_members.intersection(in_doubt)):
+        raise VoterInDoubt(member)
 
 
 def check_heard(before: Configuration, after: Configuration, heard: Collection[str]) -> None:

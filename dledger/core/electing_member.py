@@ -40,6 +40,8 @@ class ElectingMember(ABC):
         self.handler.enter_term()
         self._promised = (hard_state.term, hard_state.voted_for)  # handed to the store
         self._durable_promise = self._promised
+        self._recorded_change = self.state.membership.index  # handed to the store as committed
+        self._durable_committed = self.state.committed
         self._outgoing: list[Outgoing] = []
         self._after_sync: list[Outgoing] = []
 
@@ -60,6 +62,15 @@ class ElectingMember(ABC):
     @property
     def _promise_is_durable(self) -> bool:
         return self._durable_promise == (self.state.term, self.state.voted_for)
+
+    @property
+    def change_is_durable(self) -> bool:
+        """Whether this member will know after a crash which configuration is in force.
+
+        It has to before anybody relies on it: those who were removed may be gone by then, and
+        could not help a member that takes the change for uncommitted to commit it again.
+        """
+        return self.state.membership.index <= self._durable_committed
 
     def _promise(self, peer: str, message: Message) -> None:
         """Send what rests on the term or the vote: now if they are durable, else after the sync."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dledger.core.catch_up import CatchUp, Verdict, check_caught_up, check_heard
+from dledger.core.catch_up import CatchUp, Verdict, check_caught_up, check_heard, new_voters
 from dledger.core.configuration import Configuration
 from dledger.core.entry_dispatcher import BatchSizer, EntryDispatcher
 from dledger.core.ledger_view import LedgerView
@@ -97,7 +97,8 @@ class Followers:
     def observe(self, now: float) -> None:
         """Time passes: learners are judged, and who was removed is left alone at last."""
         for peer, catch_up in self.catch_ups.items():
-            catch_up.observe(self.dispatchers[peer].match_index, self._view.last_index, now)
+            learner, last_index = self.dispatchers[peer], self._view.last_index
+            catch_up.observe(learner.match_index, last_index, now, learner.proven)
         if self._leaving:
             for peer in [peer for peer, until in self._leaving.items() if now >= until]:
                 del self._leaving[peer], self.dispatchers[peer]
@@ -132,8 +133,14 @@ class Followers:
         """
         state, dispatchers = self._state, self.dispatchers
         known = {peer: d.match_index for peer, d in dispatchers.items()}
-        in_doubt = [peer for peer, d in dispatchers.items() if not d.proven]
         before = state.membership.configuration
+        new = new_voters(before, after)
+        # What a learner has never told this leader could be that it is in doubt.
+        in_doubt = [
+            peer
+            for peer, d in dispatchers.items()
+            if not d.proven or (peer in new and not d.answered)
+        ]
         check_caught_up(before, after, known, self._view.last_index, in_doubt)
         heard = {peer for peer, d in dispatchers.items() if d.answered} | {state.self_id}
         check_heard(before, after, heard)

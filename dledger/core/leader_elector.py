@@ -53,9 +53,13 @@ class LeaderElector:
         # What an earlier life of this process promised is forgotten, but not over.
         self.last_leader_contact = now if self._promises else float("-inf")
         self.deadline = now
-        # The only voter of a group has nobody to wait for.
-        if state.membership.voting_members != {state.self_id}:
+        if not self.is_alone:
             self.postpone(now)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether this member is the only voter of its group: it has nobody to wait for."""
+        return self._state.membership.voting_members == {self._state.self_id}
 
     def postpone(self, now: float) -> None:
         """Wait a whole election timeout again: between one and two times the configured one, at
@@ -134,7 +138,7 @@ class LeaderElector:
             and not self.follows_a_leader(now)
         )
         if not granted:
-            return self._refusal(pre=True)
+            return self._refusal(request)
         return VoteResponse(request.term, granted, pre=True)
 
     def vote(self, candidate: str, request: VoteRequest, now: float) -> VoteResponse:
@@ -148,15 +152,16 @@ class LeaderElector:
             and (request.handed_over or not self.follows_a_leader(now))
         )
         if not granted:
-            return self._refusal(pre=False)
+            return self._refusal(request)
         self._state.vote(candidate)
         self.postpone(now)
         return VoteResponse(self._state.term, granted, pre=False)
 
-    def _refusal(self, *, pre: bool) -> VoteResponse:
-        committed = self._state.committed
+    def _refusal(self, request: VoteRequest) -> VoteResponse:
+        # The latest committed entry that the candidate can have: it may not know that it is.
+        committed = min(self._state.committed, request.last_index)
         term = self._view.term_at(committed)
-        return VoteResponse(self._state.term, False, pre, committed, term)
+        return VoteResponse(self._state.term, False, request.pre, committed, term)
 
     # --- leading ------------------------------------------------------------------------------
 

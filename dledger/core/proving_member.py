@@ -42,6 +42,7 @@ class ProvingMember(ElectingMember):
     ) -> None:
         super().__init__(config, view, hard_state, membership, random, now)
         self.admission = Admission(config, self.state, view, standing, random, now)
+        self._confirmation: Outgoing | None = None  # of the last heartbeat, if it has to wait
 
     # --- this member --------------------------------------------------------------------------
 
@@ -55,9 +56,23 @@ class ProvingMember(ElectingMember):
             self.admission.doubt(now)  # the disk lost what it had synced
 
     def _confirm_leader(self, leader: str, round_number: int) -> None:
-        """Answer a heartbeat. A member in doubt confirms no round, and promises nothing."""
-        seen = round_number if self.state.proven else 0
-        self._promise(leader, HeartbeatResponse(self.state.term, seen, self.elector.promised_ms))
+        """Answer a heartbeat. A member in doubt confirms no round, and promises nothing; one that
+        could still forget which configuration is in force confirms as soon as it cannot.
+        """
+        state, promised_ms = self.state, self.elector.promised_ms
+        seen = round_number if state.proven else 0
+        if not self.change_is_durable:
+            self._confirmation = Outgoing(leader, HeartbeatResponse(state.term, seen, promised_ms))
+            seen = 0
+        self._promise(leader, HeartbeatResponse(state.term, seen, promised_ms))
+
+    def _confirm_when_durable(self) -> None:
+        """A sync ended."""
+        if self._confirmation is not None and self.change_is_durable:
+            leader, answer = self._confirmation
+            self._confirmation = None
+            if answer.term == self.state.term:
+                self._promise(leader, answer)
 
     # --- others -------------------------------------------------------------------------------
 

@@ -62,6 +62,7 @@ def hear_again(
         or state.term != beat.term
         or state.role is not Role.FOLLOWER
         or not state.proven
+        or not replica.change_is_durable
         or state.committed < beat.committed
     ):
         return None
@@ -71,11 +72,12 @@ def hear_again(
 
 
 def answered_again(replica: Replica, sender: str, answer: HeartbeatResponse, now: float) -> bool:
-    """Note the answer of a follower; False: take a turn, because a read or a lease waits for it."""
+    """Note the answer of a follower; False: take a turn, for something may wait for it."""
     reads, dispatcher = replica.reads, replica.dispatchers.get(sender)
     if (
         reads is None
         or dispatcher is None
+        or not dispatcher.proven
         or reads.waits
         or replica.lease is not None
         or answer.term != replica.state.term

@@ -130,7 +130,10 @@ class Replica(FollowingMember):
         """Let time pass: elections, heartbeats, the check that a quorum still answers."""
         self.handover.observe(now)
         self._reads.expire(now)
+        was_proven = self.state.proven
         self.admission.tick(self._durable_promise, now)
+        if self.state.proven and not was_proven and self.elector.is_alone:
+            self.elector.deadline = now
         if self.state.role is Role.LEADER:
             self._tick_leader(now)
         elif now >= self.elector.deadline:
@@ -190,12 +193,15 @@ class Replica(FollowingMember):
         """
         if promise is not None:
             self._durable_promise = (promise.term, promise.voted_for)
+            # The record says no more than what was durable of the log.
+            self._durable_committed = max(self._durable_committed, min(promise.committed, index))
         if epoch == self.handler.epoch:
             self.state.durable = max(self.state.durable, min(index, self.view.last_index))
         if self._promise_is_durable:
             self._outgoing.extend(self._after_sync)
             self._after_sync.clear()
             self._count_own_vote(now)
+        self._confirm_when_durable()
         if self.state.role is Role.LEADER:
             self._acknowledge(self.state.self_id, self.state.durable, now)
         else:
@@ -234,11 +240,13 @@ class Replica(FollowingMember):
         """What the store must do now, before anything is proposed or sent."""
         writes = self.handler.writes
         self.handler.writes = []
-        promise = (self.state.term, self.state.voted_for)
+        state, change = self.state, self.state.membership.index
+        promise = (state.term, state.voted_for)
         hard_state = None
-        if promise != self._promised:
+        if promise != self._promised or self._recorded_change < change <= state.durable:
             self._promised = promise
-            hard_state = self.state.hard_state
+            self._recorded_change = max(self._recorded_change, min(change, state.durable))
+            hard_state = state.hard_state
         return Writes(writes, hard_state)
 
     def take_messages(self, now: float) -> Messages:
@@ -335,6 +343,8 @@ class Replica(FollowingMember):
             return
         if isinstance(message, HeartbeatResponse):
             dispatcher.last_answer_at = now
+            if message.round > 0:
+                dispatcher.proven = True  # it confirms nothing while it is in doubt
             self._reads.confirm(sender, message)
             if self.reads is not None:
                 self._leave_if_removed(self.reads, now)
@@ -373,11 +383,14 @@ class Replica(FollowingMember):
 
     @property
     def change_is_known(self) -> bool:
-        """Whether, as far as this leader can tell, a quorum knows which configuration is in force.
+        """Whether, as far as this leader can tell, a quorum knows which configuration is in force,
+        and will after a crash.
 
         From then on who was removed may stop: the others can elect a leader without it.
         """
-        return self.reads is not None and self.followers.know(self.reads.confirmed)
+        if self.reads is None or not self.change_is_durable:
+            return False
+        return self.followers.know(self.reads.confirmed)
 
     def _leave_if_removed(self, reads: ReadIndex, now: float) -> None:
         """A leader that votes no more must not go on (thesis 4.2.2). It sees to it first that the

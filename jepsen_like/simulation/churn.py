@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from dledger.core.catch_up import learners_first
 from dledger.core.configuration import Configuration
 from dledger.core.configuration_change import (
     AddLearner,
@@ -93,7 +94,12 @@ class Churn:
         if chance.happens(OUTDATED):
             expected = membership.index - 1
         transition = chance.choices(tuple(Transition), (8, 3, 1))[0]
-        node.change(ChangeCall(self._wanted(node.name, configuration), transition, expected))
+        wanted = self._wanted(node.name, configuration)
+        if not self._around.invariants.wiped_members.isdisjoint(configuration.members):
+            return  # an operator replaces one machine at a time
+        # As a node does it: who is new gets the log first, and may vote the next time.
+        first = learners_first(configuration, wanted)
+        node.change(ChangeCall(first or wanted, transition, expected))
 
     def _wanted(self, asked: str, group: Configuration) -> list[Change]:
         chance = self._chance

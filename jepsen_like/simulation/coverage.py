@@ -49,6 +49,7 @@ EXPECTED = (
     "truncations",
     "unknown appends",
     "wiped disks",
+    "wiped disks in groups that change",
 )
 
 

@@ -37,6 +37,7 @@ class Invariants:
         self._leases: dict[str, tuple[int, float]] = {}  # term, and until when in true time
         self._now_s = 0.0
         self.in_doubt: set[str] = set()  # whoever has not proven that its folder is complete
+        self.wiped_members: set[str] = set()  # who lost a disk and is not proven since
         self._proven: set[str] = set()
 
     # --- what leaves a node ---------------------------------------------------------------------
@@ -252,6 +253,7 @@ class Invariants:
         """The disk of a node is empty: it knows nothing of what it promised. Others do."""
         witness = self.witnesses[name]
         self.in_doubt.add(name)
+        self.wiped_members.add(name)
         witness.lost_chains = witness.chains[: witness.synced_index + 1]
         witness.chains = []
         witness.synced_index = witness.committed = witness.applied = witness.told = -1
@@ -266,6 +268,7 @@ class Invariants:
             self.in_doubt.add(witness.name)
             return
         self.in_doubt.discard(witness.name)
+        self.wiped_members.discard(witness.name)
         lost, witness.lost_chains = witness.lost_chains, []
         if not lost:
             return

@@ -45,6 +45,15 @@ def _proof_without_a_commit() -> list[Replacement]:
     return [Replacement(Admission, "_holds", holds)]
 
 
+def _newcomers_are_believed() -> list[Replacement]:
+    is_new_group = Admission._is_new_group
+
+    def believed(self: Admission, now: float) -> bool:
+        return not self._voters or is_new_group(self, now)
+
+    return [Replacement(Admission, "_is_new_group", believed)]
+
+
 def _mark_lost_in_a_power_cut() -> list[Replacement]:
     def set_standing(self: StandingFile, standing: Standing) -> None:
         self.standing = standing
@@ -67,6 +76,11 @@ LOST_DISK_BUGS = (
         "proof-without-a-commit",
         "a wiped member is proven by a log that no quorum has",
         _proof_without_a_commit,
+    ),
+    SeededBug(
+        "newcomers-are-believed",
+        "who joins a group votes at once, though it may have been a member with another disk",
+        _newcomers_are_believed,
     ),
     SeededBug(
         "mark-lost-in-a-power-cut",

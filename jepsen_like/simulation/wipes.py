@@ -11,8 +11,9 @@ from jepsen_like.simulation.virtual_node import VirtualNode
 class Wipes:
     """Wipes one member after the other until `end_s`, a minority at most before they are proven.
 
-    Of two members one: the other has everything. Groups that change are left alone: their settings
-    do not name their members, and a minority of one configuration may be all of the next one.
+    Of two members one: the other has everything. In a group that changes a disk is emptied only
+    while all members are up and know of no change under way, so that one can tell what a minority
+    is; and never all but a minority of those whom the settings name, who alone can begin a group.
     """
 
     def __init__(self, nodes: list[VirtualNode], around: Surroundings, end_s: float) -> None:
@@ -20,24 +21,55 @@ class Wipes:
         self._around = around
         self._end_s = end_s
         self._chance = Chance(around.swarm.seed, "wipes")
+        self._founders = frozenset(node.name for node in nodes[: around.swarm.nodes])
+        self._changes = around.swarm.churn.change_every_s != NEVER
 
     def start(self) -> None:
         """Draw the time of the first one."""
         every_s = self._around.swarm.wipe_every_s
-        if every_s == NEVER or self._around.swarm.churn.change_every_s != NEVER:
+        if every_s == NEVER:
             return
         at_s = self._around.loop.now + self._chance.wait_s(every_s)
         if at_s < self._end_s:
-            self._around.loop.at(at_s, self._wipe)
+            self._around.loop.at(at_s, self._next)
+
+    def _next(self) -> None:
+        self._wipe()
+        self.start()
 
     def _wipe(self) -> None:
         victim = self._chance.choice(self._nodes)
+        if victim.name in self._around.invariants.in_doubt:
+            return
+        voters = self._voters_now() if self._changes else self._founders
+        if voters is None or not self._are_enough_without(victim.name, voters):
+            return
+        if self._changes:
+            self._around.coverage.count("wiped disks in groups that change")
+        self._around.coverage.count("wiped disks")
+        victim.wipe()
+
+    def _are_enough_without(self, victim: str, voters: frozenset[str]) -> bool:
         invariants = self._around.invariants
         # Who never had anything yet counts as one without data: see docs/failures.md.
         without = {n for n, seen in invariants.witnesses.items() if seen.synced_index < 0}
-        without |= invariants.in_doubt
-        without.discard(victim.name)
-        if victim.name not in invariants.in_doubt and len(without) < len(self._nodes) // 2:
-            self._around.coverage.count("wiped disks")
-            victim.wipe()
-        self.start()
+        without |= invariants.in_doubt | {victim}
+        if not self._changes:
+            return len(without) <= len(voters) // 2
+        return all(
+            len(without & members) <= (len(members) - 1) // 2
+            for members in (voters, self._founders)
+        )
+
+    def _voters_now(self) -> frozenset[str] | None:
+        """Who votes, if everybody is up, says the same, and no change is on its way."""
+        said = set()
+        for node in self._nodes:
+            if node.process is None:
+                return None
+            membership = node.process.replica.state.membership
+            if not (membership.is_settled and node.process.replica.change_is_durable):
+                return None
+            if membership.voting_members:
+                said.add(membership.voting_members)
+        return said.pop() if len(said) == 1 else None

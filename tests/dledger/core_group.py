@@ -221,10 +221,22 @@ class Group:
                     member.replica.tick(self.now)
             self.run()
 
-    def wipe(self, name: str, standing: Standing = Standing.FRESH, share: float = 0.25) -> Member:
+    def wipe(
+        self,
+        name: str,
+        standing: Standing = Standing.FRESH,
+        share: float = 0.25,
+        began_with: Configuration | None = None,
+    ) -> Member:
         """A member comes back with an empty folder. `share`: what it draws at random."""
         member = Member(
-            name, self.names, batch=self.batch, now=self.now, standing=standing, share=share
+            name,
+            self.names,
+            batch=self.batch,
+            now=self.now,
+            began_with=began_with,
+            standing=standing,
+            share=share,
         )
         self.members[name] = member
         return member

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from dledger.change_errors import VoterInDoubt
+from dledger.core.configuration import Configuration
+from dledger.core.configuration_change import AddLearner, AddVoter
+from dledger.core.configuration_codec import NumberedConfiguration
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
 from dledger.core.snapshot_offer import LogBegin
@@ -14,6 +18,7 @@ from dledger.messages import (
     HeartbeatResponse,
     Inquiry,
     InquiryAnswer,
+    Message,
     Phase,
     PushRequest,
     PushResponse,
@@ -22,6 +27,7 @@ from dledger.messages import (
     VoteRequest,
     VoteResponse,
 )
+from tests.dledger.configurations import configuration
 from tests.dledger.core_group import HEARTBEAT_S, TIMEOUT_S, Group, Member
 
 THREE = ["n0", "n1", "n2"]
@@ -60,7 +66,7 @@ def proven(group: Group) -> set[str]:
 # --- new groups -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5])
+@pytest.mark.parametrize("size", [2, 3, 5])
 def test_a_new_group_is_ready_as_soon_as_everybody_has_answered(size: int) -> None:
     group = new_group(size)
     for member in group.members.values():
@@ -390,14 +396,137 @@ def test_a_wiped_member_of_two_does_not_hold_uncommitted_entries_against_the_oth
         assert granted == [True]
 
 
-# --- who asks nobody ------------------------------------------------------------------------------
+# --- a group of one -------------------------------------------------------------------------------
 
 
-def test_a_group_of_one_starts_at_once() -> None:
-    member = Member("n0", ["n0"], standing=Standing.FRESH)
+@pytest.mark.parametrize("standing", [Standing.PROVEN, Standing.LOST])
+def test_a_group_of_one_starts_at_once(standing: Standing) -> None:
+    member = Member("n0", ["n0"], standing=standing)
     member.replica.tick(0.0)
     member.sync(0.0)
     assert member.role is Role.LEADER
+
+
+def test_a_new_group_of_one_waits_half_an_election_timeout_for_others_who_know_it() -> None:
+    member = Member("n0", ["n0"], standing=Standing.FRESH)
+    member.replica.tick(0.9 * HALF_S)
+    member.sync(0.9 * HALF_S)
+    member.leaving(0.9 * HALF_S)
+    assert not member.replica.state.proven
+    assert member.replica.next_deadline() <= HALF_S
+    member.replica.tick(HALF_S)
+    member.sync(HALF_S)
+    assert member.role is Role.LEADER
+
+
+@pytest.mark.parametrize("message", [Heartbeat(3, -1, 1), VoteRequest(3, 9, 2, pre=False)])
+def test_a_group_that_grew_from_one_member_is_not_begun_anew_by_it(message: Message) -> None:
+    member = Member("n0", ["n0"], standing=Standing.FRESH)
+    member.replica.receive("n1", message, 0.5 * HALF_S)
+    for step in range(40):
+        now = step * HALF_S
+        member.replica.tick(now)
+        member.sync(now)
+        member.leaving(now)
+        assert not member.replica.state.proven
+        assert member.role is Role.FOLLOWER
+
+
+def test_what_a_group_of_one_began_after_a_crash_in_its_first_election_goes_on() -> None:
+    member = Member("n0", ["n0"], hard_state=HardState(1, "n0"), standing=Standing.FRESH)
+    member.replica.tick(HALF_S)
+    member.sync(HALF_S)
+    assert member.replica.state.proven
+
+
+# --- who joins ------------------------------------------------------------------------------------
+
+
+def joined_group() -> tuple[Group, Member]:
+    """A led group of two, and a third that joined it with an empty folder and votes."""
+    group = led_group(2)
+    group.join("n2")
+    joined = group.wipe("n2", began_with=Configuration())
+    group["n0"].replica.propose_change([AddLearner("n2", "n2:1")])
+    group.pass_time(TIMEOUT_S)
+    group["n0"].replica.propose_change([AddVoter("n2", "n2:1")])
+    group.pass_time(TIMEOUT_S)
+    assert "n2" in group["n0"].replica.state.membership.voting_members
+    return group, joined
+
+
+def test_who_joins_is_proven_by_an_entry_of_its_leader() -> None:
+    group, joined = joined_group()
+    assert proven(group) == set(THREE)
+    assert joined.log == group["n0"].log
+
+
+def test_who_joins_gives_no_vote_before_it_is_proven() -> None:
+    # With the same folder and the same options it may have been a member before.
+    member = Member("n2", [], began_with=Configuration(), standing=Standing.FRESH)
+    later = 10 * TIMEOUT_S
+    member.replica.tick(later)
+    for pre in (True, False):
+        member.replica.receive("n1", VoteRequest(9, 50, 8, pre), later)
+        member.sync(later)
+        granted = [m.granted for _, m in member.leaving(later) if isinstance(m, VoteResponse)]
+        assert granted == [False]
+    assert not member.replica.state.proven
+
+
+def test_who_joined_and_lost_its_disk_is_proven_again() -> None:
+    group, _ = joined_group()
+    wiped = group.wipe("n2", began_with=Configuration(), share=0.7)
+    group.silent = {"n1"}
+    last = group.propose("n0", 3)
+    group.run()
+    assert not wiped.replica.state.proven
+    assert group["n0"].committed < last
+    group.silent = set()
+    group.pass_time(TIMEOUT_S)
+    assert proven(group) == set(THREE)
+    assert group["n0"].committed >= last
+
+
+def test_a_voter_may_not_be_made_of_one_who_joins_in_doubt() -> None:
+    group = led_group(2)
+    group.join("n2")
+    group.wipe("n2", began_with=Configuration())
+    leader = group["n0"].replica
+    leader.propose_change([AddLearner("n2", "n2:1")])
+    group.pass_time(TIMEOUT_S)  # a quorum is needed to commit what proves it
+    group.silent = {"n1"}
+    group.wipe("n2", began_with=Configuration(), share=0.7)
+    leader.reachable("n2", group.now)
+    group.pass_time(HEARTBEAT_S)
+    assert not leader.dispatchers["n2"].proven
+    with pytest.raises(VoterInDoubt):
+        leader.propose_change([AddVoter("n2", "n2:1")])
+
+
+def test_a_folder_that_lost_something_asks_whom_its_log_names() -> None:
+    # The settings of a group that grew from one name nobody else.
+    grown = configuration(THREE)
+    changes = {1: NumberedConfiguration(-1, grown)}
+    member = Member(
+        "n0", ["n0"], [1, 1, 1], HardState(1, "n0", 2), standing=Standing.LOST, changes=changes
+    )
+    member.replica.handler.learn_committed(2)
+    member.replica.tick(1.0)
+    assert not member.replica.state.proven
+    assert {peer for peer, m in member.leaving(1.0) if isinstance(m, Inquiry)} == {"n1", "n2"}
+
+
+def test_who_had_three_in_its_settings_does_not_believe_one_who_says_they_are_two() -> None:
+    # That one may have missed that others came, and that it left.
+    wiped = Member("n0", THREE, standing=Standing.FRESH)
+    wiped.replica.tick(1.0)
+    answer = InquiryAnswer(1, number_of(wiped, 1.0), 4, False, True, False, 2)
+    wiped.replica.receive("n1", answer, 1.0)
+    assert wiped.replica.state.sole_other is None
+
+
+# --- who asks nobody ------------------------------------------------------------------------------
 
 
 def test_a_proven_member_asks_nobody_anything() -> None:

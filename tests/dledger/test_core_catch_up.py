@@ -28,6 +28,12 @@ def test_a_learner_that_needs_less_than_an_election_timeout_for_a_round_may_vote
     assert learner.observe(FAR, 2 * FAR, now=0.4) is Verdict.CAUGHT_UP
 
 
+def test_a_learner_in_doubt_has_not_caught_up_before_it_is_proven() -> None:
+    learner = CatchUp(FAR, TIMEOUT_S, now=0.0)
+    assert learner.observe(FAR, FAR, now=0.1, proven=False) is Verdict.CATCHING_UP
+    assert learner.observe(FAR, FAR, now=0.2) is Verdict.CAUGHT_UP
+
+
 def test_a_learner_that_lacks_the_log_of_a_week_may_vote_after_shorter_and_shorter_rounds() -> None:
     learner = CatchUp(FAR, TIMEOUT_S, now=0.0)
     assert learner.observe(FAR, 2 * FAR, now=60.0) is Verdict.CATCHING_UP

@@ -405,6 +405,55 @@ def test_who_was_removed_tells_those_who_ask_for_its_vote_what_is_committed() ->
     assert in_force(group["n3"]) == configuration(["n2", "n3"])
 
 
+def test_a_change_is_known_only_when_no_crash_makes_them_forget_it() -> None:
+    # Else the one who stays would need the vote of the one who was removed, and may be gone.
+    group = led_by_n0(2)
+    leader = group["n0"]
+    index = propose(group, Remove("n1"))
+    group.run(until=lambda: leader.committed == index)
+    assert in_force(leader) == configuration(["n0"])
+    assert not leader.replica.change_is_durable
+    assert not leader.replica.change_is_known
+    _, _, record = leader.begin_sync()
+    assert record is not None
+    assert record.committed == index
+    leader.replica.persisted(index, leader.replica.handler.epoch, record, group.now)
+    assert leader.replica.change_is_durable
+
+
+def test_a_follower_that_could_forget_a_change_confirms_nothing_that_follows() -> None:
+    group = led_by_n0(3)
+    follower = group["n1"]
+    index = propose(group, Remove("n2"))
+    group.run(until=lambda: group["n0"].committed == index)
+    term = group["n0"].term
+    follower.leaving(group.now)
+    follower.replica.receive("n0", Heartbeat(term, index, 99), group.now)
+    rounds = [m.round for _, m in follower.leaving(group.now) if isinstance(m, HeartbeatResponse)]
+    assert rounds == [0]
+    follower.sync(group.now)
+    rounds = [m.round for _, m in follower.leaving(group.now) if isinstance(m, HeartbeatResponse)]
+    assert rounds == [99]
+
+
+def test_a_removed_member_learns_it_from_a_voter_that_is_further() -> None:
+    # It has the entry that removed it, and forgot that it is committed; the voters went on since.
+    group = led_by_n0()
+    index = changed(group, Remove("n2"))
+    group.restart("n2")
+    assert in_force(group["n2"]) == configuration(["n0", "n1", "n2"])
+    group.silent = {"n2"}
+    group.propose("n0", 5)
+    group.pass_time(TIMEOUT_S)
+    group.silent = set()
+    assert group["n1"].committed > index
+    group.pass_time(3 * TIMEOUT_S)
+    assert in_force(group["n2"]) == configuration(["n0", "n1"])
+    group.sent.clear()
+    group.pass_time(4 * TIMEOUT_S)
+    assert not [message for sender, _, message in group.sent if sender == "n2"]
+
+
 @pytest.mark.parametrize(("committed", "term"), [(2, 2), (3, 1), (9, -1), (-1, -1)])
 def test_a_candidate_believes_nobody_about_an_entry_that_it_does_not_have(
     committed: int, term: int

@@ -57,6 +57,7 @@ FOUND_WITHIN = {
     "vote-not-durable": 5,
     "vote-twice": 10,
     "votes-counted-not-voters": 150,
+    "newcomers-are-believed": 60,
     "wiped-member-counts": 20,
     "wiped-member-votes": 30,
 }
@@ -78,6 +79,7 @@ def test_a_group_of_a_given_size_keeps_its_promises(nodes: int) -> None:
 
 # Rare ones are looked for where they show: they need a deposed leader with a reader at the moment.
 FIRST_SEED = {
+    "newcomers-are-believed": 40,
     "change-while-one-is-pending": 35,
     "answer-covers-later-reads": 30,
     "install-answer-lost-pins": 15,
