@@ -71,6 +71,7 @@ async def serve(node_id: str, peers: dict[str, str], folder: Path, megabytes: in
         node_id=node_id,
         peers=peers,
         data_dir=folder,
+        joining=list(peers) == [node_id],  # the group has three to begin with
         store=dledger.StoreConfig(
             segment_bytes=1 << 20, index_segment_bytes=1 << 17, max_body_bytes=1000
         ),

@@ -1,4 +1,4 @@
-"""Real processes under load: one that was away and one that is new catch up by a snapshot.
+"""Real processes under load: who was away, who is new and who joins catches up by a snapshot.
 
 What it costs the appends is printed (`pytest -rP`), not demanded: the machine is shared.
 """
@@ -11,12 +11,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
-from dledger.free_ports import free_ports
+import dledger
+from dledger.free_ports import free_addresses
 from dledger.store.scan import scan_folder
 
 STATE_MIB = 24
@@ -88,12 +91,19 @@ class Running:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.peers = {f"n{i}": f"127.0.0.1:{port}" for i, port in enumerate(free_ports(3))}
+        names = ("n0", "n1", "n2")
+        self.peers = dict(zip(names, free_addresses(3), strict=True))
         self.members: dict[str, Process] = {}
 
     def start(self, name: str) -> Process:
         self.members[name] = Process(name, self.peers, self.folder)
         return self.members[name]
+
+    def start_joining(self, name: str) -> tuple[Process, str]:
+        """A member that nobody knows yet, and its address."""
+        (address,) = free_addresses(1)
+        self.members[name] = Process(name, {name: address}, self.folder)
+        return self.members[name], address
 
     def leader(self) -> Process:
         found: list[Process] = []
@@ -164,6 +174,17 @@ def test_members_that_are_behind_the_log_catch_up_under_load(group: Running) -> 
     folder.rename(group.folder / "gone")
     group.until(lambda: leader.now["first_index"] > was)
     catch_up("a new and empty member")
+
+    joining, address = group.start_joining("n3")
+    client = dledger.GroupClient("heavy", group.peers)
+    index, members = trio.run(
+        partial(client.change, [dledger.AddVoter("n3", address)], timeout_s=30)
+    )
+    assert members.voters == {"n0", "n1", "n2", "n3"}
+    assert joining.now["newest_snapshot"] > 0
+    group.until(lambda: joining.now["applied"] > index)
+    assert joining.now["proven"]
+    assert joining.now["first_index"] > was
     for name, member in group.members.items():
         member.stop()
         assert scan_folder(str(group.folder / name)).verify() == [], member.errors
