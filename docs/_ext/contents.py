@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from docs._ext import message_tables, reference, roles_and_phases, store_tables
+from docs._ext import message_tables, reference, roles_and_phases, settings_table, store_tables
 from docs._ext.sequence_chart import picture
 
 DOCS = Path(__file__).parent.parent
@@ -22,6 +22,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "phase-changes": roles_and_phases.phase_changes,
     "recovery-table": store_tables.recovery,
     "errors": reference.errors,
+    "node-settings": settings_table.node_settings,
 }
 PICTURES: dict[str, Callable[[], str]] = {
     "roles": roles_and_phases.draw_roles,

@@ -6,6 +6,7 @@ Pictures are SVG inside the page, so they show without a network and on paper.
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from typing import Any, ClassVar
 
 from docutils import nodes
@@ -24,6 +25,7 @@ class Generated(Directive):
 
     def run(self) -> list[nodes.Node]:
         """The nodes of it."""
+        self.state.document.settings.env.note_reread()  # the code may have changed, not the page
         text = TABLES[self.arguments[0]]()
         holder = nodes.section() if "\n## " in f"\n{text}" else nodes.container()
         holder.document = self.state.document
@@ -41,6 +43,7 @@ class Picture(Directive):
 
     def run(self) -> list[nodes.Node]:
         """A figure."""
+        self.state.document.settings.env.note_reread()
         svg = PICTURES[self.arguments[0]]()
         figure = nodes.container(classes=["picture"])
         figure += nodes.raw("", f'<div class="picture">{svg}</div>', format="html")
@@ -49,8 +52,42 @@ class Picture(Directive):
         return [figure]
 
 
-def _docstring(*arguments: Any) -> None:
-    reference.read_as_rest(arguments[-1])
+_properties: dict[str, list[str]] = {}
+
+
+def _docstring(
+    _app: Sphinx, what: str, name: str, _member: object, _options: Any, lines: list[str]
+) -> None:
+    reference.read_as_rest(lines)
+    if what in ("property", "attribute"):
+        _properties[name] = list(lines)
+
+
+def _docstring_of_a_property(
+    _app: Sphinx, what: str, name: str, _member: object, _options: Any, lines: list[str]
+) -> None:
+    """Napoleon takes what stands before a colon for a type; with us it is the sentence."""
+    if name in _properties and what in ("property", "attribute"):
+        lines[:] = _properties.pop(name)
+
+
+def _signature(*arguments: Any) -> tuple[str, str] | None:
+    """Signatures as people write the call.
+
+    What is never made by hand (protocols, enums, and what says who makes it) has no arguments, and
+    what is used by `with` says so.
+    """
+    member, given, returned = arguments[3], arguments[5] or "", arguments[6] or ""
+    if not given:
+        return None  # a property, or an error without fields
+    if isinstance(member, type):
+        by_hand = not issubclass(member, Enum) and not getattr(member, "_is_protocol", False)
+        if not by_hand or "Made by `" in (member.__doc__ or ""):
+            return "", ""
+    elif hasattr(member, "__wrapped__"):
+        returned = returned.replace("AsyncIterator[", "AbstractAsyncContextManager[")
+        returned = returned.replace("collections.abc.Iterator[", "AbstractContextManager[")
+    return given.replace("<factory>", "..."), returned
 
 
 def _skip(_app: Sphinx, _what: str, _name: str, member: object, skip: bool, _options: Any) -> Any:
@@ -76,5 +113,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("picture", Picture)
     app.connect("source-read", _name_every_page)
     app.connect("autodoc-process-docstring", _docstring, priority=100)
+    app.connect("autodoc-process-docstring", _docstring_of_a_property, priority=900)
+    app.connect("autodoc-process-signature", _signature)
     app.connect("autodoc-skip-member", _skip)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -20,8 +20,8 @@ PUBLIC_MODULES = ("dledger", "dledger.machines", "dledger.blocking", "dledger.fo
 OUTCOMES: dict[type[DLedgerError] | None, tuple[str, str]] = {
     Rejected: (
         "Rejected: it never happened",
-        "Nothing entered any log. Doing it again is always safe (`retry_safe` is true); whether it "
-        "is of use, the class says.",
+        "It changed nothing, and nothing of it comes later. Doing it again is always safe "
+        "(`retry_safe` is true); whether it is of use, the class says.",
     ),
     Discarded: (
         "Discarded: it is certainly lost",

@@ -18,12 +18,13 @@ from docs._ext.reference import (
     public_names,
     read_as_rest,
 )
+from docs._ext.settings_table import comments_of, node_settings, words_of_settings
 
 PROJECT = Path(__file__).parent.parent.parent
 PAGES = "\n".join(
     page.read_text(encoding="utf-8") for page in (PROJECT / "docs" / "reference").glob("*.md")
 )
-DOCUMENTED = re.compile(r"^\.\. auto\w+:: (\S+)$", re.MULTILINE)
+DOCUMENTED = re.compile(r"^\.\. auto\w+:: ([\w.]+)(?:\(\))?$", re.MULTILINE)
 # Names for a union of types, and names of errors, which the page of errors places by itself.
 IN_WORDS = {"dledger.Change"}
 
@@ -79,12 +80,33 @@ def test_each_error_stands_under_what_it_says_of_the_append() -> None:
         assert under == title, path
 
 
+def test_each_setting_of_a_node_is_explained() -> None:
+    words = words_of_settings()
+    assert all(len(text) > 20 for text in words.values()), words
+    assert "| `max_pending_entries` | `int` | `10_000` | " in node_settings()
+
+
 # Below, the checks are shown to be able to fail.
 
 
 def test_a_name_that_no_page_has_is_found() -> None:
     pages = ".. autoclass:: dledger.Node\n"
     assert missing(["dledger.Node", "dledger.open_node"], pages) == ["dledger.open_node"]
+
+
+class Settings:
+    """Two fields."""
+
+    # How many.
+    # At most ten.
+    count: int = 3
+    name: str  # of the thing
+
+    # A comment on nothing.
+
+
+def test_comments_of_fields_are_found_above_and_beside_them() -> None:
+    assert comments_of(Settings) == {"count": "How many. At most ten.", "name": "of the thing"}
 
 
 def test_a_docstring_is_read_with_its_code() -> None:
