@@ -22,6 +22,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "phase-changes": roles_and_phases.phase_changes,
     "recovery-table": store_tables.recovery,
     "errors": reference.errors,
+    "further-names": reference.further,
     "node-settings": settings_table.node_settings,
 }
 PICTURES: dict[str, Callable[[], str]] = {

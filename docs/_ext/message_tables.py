@@ -241,7 +241,10 @@ def client_operations() -> str:
     """What a client can ask, and what it is answered."""
     return table(
         ("operation", "numbers", "payload", "answer"),
-        [(f"`{operation}`", *OPERATIONS[operation]) for operation in client_protocol.Operation],
+        [
+            (f"`{operation}`", *OPERATIONS.get(operation, ("", "", "")))
+            for operation in client_protocol.Operation
+        ],
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dledger.client_protocol import Operation
 from dledger.messages import (
     Heartbeat,
     HeartbeatResponse,
@@ -185,34 +184,34 @@ class OperationWords(NamedTuple):
     answer: str
 
 
-OPERATIONS: dict[Operation, OperationWords] = {
-    Operation.STATUS: OperationWords("", "", "value: a map, as `Node.status()`"),
-    Operation.APPEND: OperationWords(
+OPERATIONS: dict[str, OperationWords] = {
+    "status": OperationWords("", "", "value: a map, as `Node.status()`"),
+    "append": OperationWords(
         "size of each body", "the bodies", "value: `[index, term, pos]` an entry"
     ),
-    Operation.ENTRIES: OperationWords(
+    "entries": OperationWords(
         "first index, wait in ms",
         "",
         "value: `[index, term, pos, magic, size]` an entry; payload: the bodies",
     ),
-    Operation.TRANSFER: OperationWords(
+    "transfer": OperationWords(
         "", "the member that shall lead, or nothing", "value: the new leader"
     ),
-    Operation.SNAPSHOT: OperationWords("", "", "value: `[index, term, size, path]`"),
-    Operation.CHANGE: OperationWords(
+    "snapshot": OperationWords("", "", "value: `[index, term, size, path]`"),
+    "change": OperationWords(
         "transition (0 automatic, 1 joint, 2 joint until told); then, if the change is for a "
         "certain configuration, its index + 1",
         "msgpack: `[kind, member]` or `[kind, member, address]` each; none: end the joint phase",
         "payload: the configuration in force then",
     ),
-    Operation.SESSION_OPEN: OperationWords(
+    "session_open": OperationWords(
         "ttl in ms", "", "value: `[kind, number, size]` an entry; payload: the results"
     ),
-    Operation.SESSION_APPEND: OperationWords(
+    "session_append": OperationWords(
         "session, sequence of the first body, answered, size of each body",
         "the bodies",
         "as above",
     ),
-    Operation.SESSION_KEEP_ALIVE: OperationWords("session", "", "as above"),
-    Operation.SESSION_CLOSE: OperationWords("session", "", "as above"),
+    "session_keep_alive": OperationWords("session", "", "as above"),
+    "session_close": OperationWords("session", "", "as above"),
 }

@@ -9,9 +9,13 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from types import FunctionType
 
 from dledger.errors import Discarded, DLedgerError, Fatal, OutcomeUnknown, Rejected
+
+DOCS = Path(__file__).parent.parent
+_DIRECTIVE = re.compile(r"^\.\. auto\w+:: ([\w.]+)(?:\(\))?$", re.MULTILINE)
 
 # The modules whose names are promised; a name is shown under the first module that has it.
 PUBLIC_MODULES = ("dledger", "dledger.machines", "dledger.blocking", "dledger.for_asyncio")
@@ -69,6 +73,31 @@ def public_errors() -> Iterator[tuple[str, type[DLedgerError]]]:
             if isinstance(value, type) and issubclass(value, DLedgerError) and value not in seen:
                 seen.add(value)
                 yield f"{module}.{name}", value
+
+
+def documented(pages: str) -> set[str]:
+    """The names that directives on these pages document."""
+    return set(_DIRECTIVE.findall(pages))
+
+
+def further() -> str:
+    """What is public and stands on no page yet, so that nothing is missing; nothing if all do."""
+    pages = "\n".join(
+        page.read_text(encoding="utf-8") for page in (DOCS / "reference").glob("*.md")
+    )
+    there, parts = documented(pages), []
+    for module in PUBLIC_MODULES:
+        for name in public_names(module):
+            path, value = f"{module}.{name}", getattr(importlib.import_module(module), name)
+            if path in there or f"`{path}`" in pages:
+                continue
+            if isinstance(value, FunctionType):
+                parts += [f".. autofunction:: {path}", ""]
+            elif isinstance(value, type) and not issubclass(value, DLedgerError):
+                parts += [f".. autoclass:: {path}", "   :members:", ""]
+    if not parts:
+        return ""
+    return "\n".join(["## Further names\n", "```{eval-rst}", *parts, "```\n"])
 
 
 def outcome_of(error: type[DLedgerError]) -> type[DLedgerError] | None:
