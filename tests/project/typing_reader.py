@@ -23,8 +23,11 @@ from tests.project.typed_page import Interrupt, SaveFile, Step, TypedCommand, ma
 
 # Generous for a busy machine with two cores: the slowest command takes 3 s alone.
 COMMAND_SECONDS_MAX = 120
-# What the shell says, at its next command, of a job that `kill` has ended.
-JOB_WAS_KILLED = re.compile(r"bash: line \d+: +\d+ (Killed|Terminated) ")
+# What may come in between: at its next command the shell tells of a job that `kill` has ended, and
+# a program warns of members that are not started yet.
+IN_BETWEEN = re.compile(
+    r"bash: line \d+: +\d+ (Killed|Terminated) |peers at \S+: cannot be reached"
+)
 MARK = "--- what was typed has ended ---"
 
 
@@ -139,7 +142,7 @@ class Reader:
                 self._type_elsewhere(command, shown)
             case TypedCommand(command, shown):
                 found, status = self._terminal.type(self._here(command))
-                printed = [line for line in found if not JOB_WAS_KILLED.match(line)]
+                printed = [line for line in found if not IN_BETWEEN.match(line)]
                 assert masked(printed) == masked(shown), f"$ {command}\n" + "\n".join(found)
                 assert status == 0, f"$ {command}: {status}\n" + "\n".join(found)
             case Interrupt():
