@@ -34,13 +34,13 @@ def known_mistakes() -> set[str]:
 def test_every_promise_names_tests_that_are_there() -> None:
     rows = promises(PAGE)
     assert len(rows) > 25
-    assert {len(row) for row in rows} == {len(HEAD)}
+    assert {len(row) for row in rows} <= {len(HEAD) - 1, len(HEAD)}  # no mistake is planted for all
     assert without_a_test(rows) == []
     assert missing(named_in(row[2] for row in rows), all_tests()) == []
 
 
 def test_every_mistake_that_a_promise_names_can_be_planted() -> None:
-    named = {name for row in promises(PAGE) for name in MISTAKE.findall(row[3])}
+    named = {name for row in promises(PAGE) for name in MISTAKE.findall("".join(row[3:]))}
     assert len(named) > 25
     assert named <= known_mistakes()
 
@@ -63,6 +63,6 @@ SAMPLE = """
 def test_a_promise_without_a_test_and_a_mistake_that_is_none_are_found() -> None:
     rows = promises(SAMPLE)
     assert without_a_test(rows) == ["broken"]
-    assert {name for row in rows for name in MISTAKE.findall(row[3])} - known_mistakes() == {
-        "no-such-thing"
-    }
+    assert {
+        name for row in rows for name in MISTAKE.findall("".join(row[3:]))
+    } - known_mistakes() == {"no-such-thing"}
