@@ -26,7 +26,7 @@ def missing(names: Iterable[str], files: Iterable[Path]) -> list[str]:
 
 
 def test_every_test_that_the_documentation_names_is_there() -> None:
-    pages = [page.read_text(encoding="utf-8") for page in (PROJECT / "docs").glob("*.md")]
+    pages = [page.read_text(encoding="utf-8") for page in (PROJECT / "docs").rglob("*.md")]
     names = named_in(pages)
     assert len(names) > 50
     assert missing(names, all_tests()) == []
