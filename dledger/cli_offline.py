@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from dledger.entry import HEADER_BYTES
 from dledger.store.disk import OsDisk
@@ -195,6 +193,10 @@ def _sums(folder: Path, first: int, last: int) -> Iterator[int]:
 
 
 def _print_reports(reports: list[_Report], differing: int | None) -> None:
+    # Not above: a member that starts draws no table, and loading this takes a while.
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table()
     for column in ("folder", "first", "last", "committed", "problems"):
         table.add_column(column, justify="left" if column == "folder" else "right", no_wrap=True)

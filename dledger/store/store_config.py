@@ -15,8 +15,8 @@ MIB = 1024 * 1024
 DEFAULT_SEGMENT_BYTES = 64 * MIB
 # Units for 320 Ki entries: the index of 64 MiB of 200-byte entries.
 DEFAULT_INDEX_SEGMENT_BYTES = 10 * MIB
-# A start checks about so much again: 30,000 entries of 256 bytes, a tenth of a second. Each time the
-# log has grown by it one more file is synced, a few times a second at most.
+# A start checks about so much again: 28,000 entries of 256 bytes, a tenth of a second. Each time
+# the log has grown by it one more file is synced, a few times a second at most.
 DEFAULT_CHECKPOINT_BYTES = 8 * MIB
 # The format's `size` and `pos - start` are signed 32 bits in Java.
 MAX_SEGMENT_BYTES = 2**31 - 1
