@@ -88,6 +88,7 @@ class Recovery:
         self._walker = LogWalker(data.segment_bytes)
         self._begins: list[WalkBegin] = []
         self._end_pos = 0
+        self._zero_from: int | None = None  # there is nothing from here on, if that was looked for
         self._checked = 0
         self._configurations: list[int] = []
 
@@ -249,6 +250,7 @@ class Recovery:
         """Judge the record at which the walk stopped; None when the log simply ends there."""
         walker = self._walker
         behind = not self._data.is_zero(walker.pos)
+        self._zero_from = None if behind else walker.pos
         next_index = walker.next_index or 0
         recorded = next_index <= self._record.committed
         if not behind and walker.stop is Stop.ZERO and not recorded:
@@ -282,7 +284,11 @@ class Recovery:
     def _clean(self, next_index: int) -> None:
         """Leave nothing behind the log's end, in the data and in the index."""
         data, index_files = self._data, self._index
-        data.cut_at(self._end_pos, data.end)
+        if self._zero_from == self._end_pos:  # looked at already: only files of zeros are to go
+            segment_pos = self._end_pos - self._end_pos % data.segment_bytes
+            data.drop_from(segment_pos + data.segment_bytes)
+        else:
+            data.cut_at(self._end_pos, data.end)
         unit_end = next_index * UNIT_BYTES
         if unit_end < index_files.begin:
             index_files.drop_from(index_files.begin)
