@@ -189,24 +189,25 @@ class StoreScan:
         meanwhile, all is looked at again from the new one on; BeginningDropped if that happens
         again and again.
         """
-        for _ in range(_MAX_PASSES):
+        passes = 1
+        while True:
             failure = None
             try:
                 self._look_for_problems()
             except (BeginningDropped, FileNotFoundError) as error:
                 failure = error
             if failure is None and not self.problems:
-                break
+                return self.problems
             if (dropped := self.dropped()) is None:
                 if failure is not None:
                     raise failure
-                break
+                return self.problems
+            if passes == _MAX_PASSES:
+                raise dropped
             # What was found may only be that files went away.
+            passes += 1
             self.problems.clear()
             self._look()
-        else:
-            raise dropped
-        return self.problems
 
     def _look_for_problems(self) -> None:
         """One pass of `verify`."""
