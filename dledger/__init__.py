@@ -65,10 +65,10 @@ from dledger.errors import (
     TransferFailed,
 )
 from dledger.host import Host, HostConfig, open_host
-from dledger.metrics_server import serve_metrics
 from dledger.node import Node
 from dledger.open_node import open_node
 from dledger.pending import Appended
+from dledger.serving_metrics import serve_metrics
 from dledger.session_errors import (
     ResultNotKept,
     SessionExpired,

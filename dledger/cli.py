@@ -13,9 +13,6 @@ from typing import Any
 
 import click
 import trio
-from rich.box import SIMPLE
-from rich.console import Console
-from rich.table import Table
 
 from dledger import __version__
 from dledger.cli_group import group_options, members_of
@@ -29,8 +26,8 @@ from dledger.config import NodeConfig, parse_peers
 from dledger.entry import Entry, Magic
 from dledger.errors import ConfigInvalid
 from dledger.local_group import load_or_make_group, run_group
-from dledger.metrics_server import serve_metrics
 from dledger.open_node import open_node
+from dledger.serving_metrics import serve_metrics
 from dledger.snapshot_notes import snapshot_notes
 from dledger.state_machine import LogOnly
 
@@ -274,6 +271,11 @@ def status(folder: Path | None, peers: str | None, group: str, as_json: bool) ->
     if as_json:
         click.echo(json.dumps(found))
         return
+    # Not above: a member that starts draws no table, and loading this takes a while.
+    from rich.box import SIMPLE
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(title=f"group {name}", box=SIMPLE)
     words = ("node", "address", "role")
     for column in (*words, "term", "last", "durable", "committed", "applied", "snapshot"):

@@ -8,9 +8,6 @@ from pathlib import Path
 
 import click
 import trio
-from rich.box import SIMPLE
-from rich.console import Console
-from rich.table import Table
 
 from dledger.cli_group import group_options, members_of
 from dledger.client import GroupClient
@@ -103,6 +100,11 @@ def print_members(group: str, leader: str, found: dict[str, object]) -> None:
         raise ConfigInvalid("--peers", "the leader's answer has another shape: is it older?")
     if not isinstance(voters, list) or not isinstance(outgoing, list):
         raise ConfigInvalid("--peers", "the leader's answer has another shape: is it older?")
+    # Not above: a member that starts draws no table, and loading this takes a while.
+    from rich.box import SIMPLE
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(title=f"group {group}, configuration {found['index']}", box=SIMPLE)
     for column in ("node", "address", "votes", "lacks", ""):
         table.add_column(column, justify="right" if column == "lacks" else "left")

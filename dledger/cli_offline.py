@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import BinaryIO
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from dledger.entry import HEADER_BYTES
+from dledger.errors import BeginningDropped
 from dledger.store.disk import OsDisk
 from dledger.store.scan import EntryPlace, StoreScan, scan_folder
 from dledger.store.snapshot_folder import SnapshotFolder
+
+# Logs that lose their beginnings in each of so many passes lose them faster than they are read.
+_MAX_PASSES = 10
 
 # The columns of one line of `dump`; sums are printed as Java prints them, signed.
 COLUMNS = (
@@ -77,7 +79,11 @@ def dump(folder: Path, first: int, as_json: bool) -> None:
             click.echo("\t".join(COLUMNS))
         for place in scan.entries(check_sums=False):
             if place.header.index >= first:
-                _print_line(_row(place, bodies), as_json)
+                try:
+                    row = _row(place, bodies)
+                except FileNotFoundError:
+                    raise scan.dropped() or FileNotFoundError(place.path) from None
+                _print_line(row, as_json)
     _report_problems(scan)
 
 
@@ -125,8 +131,7 @@ def verify(folders: tuple[Path, ...], as_json: bool) -> None:
     history. Exit code 1 if anything is wrong.
     """
     nodes = _node_folders(folders)
-    reports = [_verify_one(folder) for folder in nodes]
-    differing = _first_difference(nodes, reports)
+    reports, differing = _verify_all(nodes)
     failed = differing is not None or any(report.problems for report in reports)
     if as_json:
         shown = [asdict(report) for report in reports]
@@ -154,6 +159,23 @@ def _node_folders(folders: tuple[Path, ...]) -> list[Path]:
         inside = sorted(folder.glob("dledger-*"))
         found += inside if len(inside) > 1 else [folder]
     return found
+
+
+def _verify_all(folders: list[Path]) -> tuple[list[_Report], int | None]:
+    """A report of each, and the first index where they differ.
+
+    Nodes that run may drop their logs' beginnings meanwhile: then it is done again. Raises
+    BeginningDropped when that happens in every pass.
+    """
+    passes = 1
+    while True:
+        try:
+            reports = [_verify_one(folder) for folder in folders]
+            return reports, _first_difference(folders, reports)
+        except BeginningDropped:
+            if passes == _MAX_PASSES:
+                raise
+            passes += 1
 
 
 def _verify_one(folder: Path) -> _Report:
@@ -187,14 +209,25 @@ def _first_difference(folders: list[Path], reports: list[_Report]) -> int | None
 
 
 def _sums(folder: Path, first: int, last: int) -> Iterator[int]:
-    """The chain sums of entries first..last, as far as they are there."""
-    for run in scan_folder(str(folder)).runs(check_sums=False):
+    """The chain sums of entries first..last, as far as they are there.
+
+    Raises BeginningDropped if the first of them is gone since it was seen.
+    """
+    scan, expected = scan_folder(str(folder)), first
+    for run in scan.runs(check_sums=False):
+        if run.headers[0][2] > expected:
+            raise BeginningDropped(scan.folder, run.headers[0][2])
+        expected = run.headers[-1][2] + 1
         for header in run.headers:
             if first <= header[2] <= last:
                 yield header[6]
 
 
 def _print_reports(reports: list[_Report], differing: int | None) -> None:
+    # Not above: a member that starts draws no table, and loading this takes a while.
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table()
     for column in ("folder", "first", "last", "committed", "problems"):
         table.add_column(column, justify="left" if column == "folder" else "right", no_wrap=True)

@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from dledger.store.repair import Repaired, repair_folder
 
@@ -46,6 +44,10 @@ def repair(folder: Path, source: Path, as_json: bool) -> None:
 
 
 def _print_repaired(repaired: list[Repaired]) -> None:
+    # Not above: a member that starts draws no table, and loading this takes a while.
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table()
     for column in ("file", "at byte", "bytes", "first entry", "last entry"):
         table.add_column(column, justify="left" if column == "file" else "right", no_wrap=True)

@@ -255,6 +255,23 @@ class LogCorrupt(Fatal):
         )
 
 
+class BeginningDropped(DLedgerError):
+    """Retention removed a file of a log while somebody read it from outside.
+
+    `first_index` is the first entry that is there now: read again from that one on.
+    """
+
+    retry_safe = True
+
+    def __init__(self, folder: str, first_index: int) -> None:
+        self.folder = folder
+        self.first_index = first_index
+        super().__init__(
+            f"{folder}: the log's beginning was dropped while it was read; "
+            f"it begins with entry {first_index} now: try again"
+        )
+
+
 class RepairFailed(DLedgerError):
     """A broken log could not be mended from another member's; nothing uncertain was written."""
 

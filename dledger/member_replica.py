@@ -43,4 +43,6 @@ def member_replica(
     )
     if opened.restored is not None:
         replica.applied_to(opened.restored.header.index)
+    if opened.keeps_nothing:
+        replica.applied_to(max(replica.state.applied, replica.state.committed))
     return replica

@@ -94,15 +94,12 @@ def _response(status: int, kind: str, body: bytes, request: h11.Request) -> list
     return [head, h11.Data(data=body), h11.EndOfMessage()]
 
 
-async def serve_metrics(
+async def serve_nodes(
     nodes: Callable[[], Iterable[Node]],
     address: str,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Answer `GET /metrics` with the state of nodes, for ever; the port, once it listens.
-
-    `nodes` is called for each request; `address` is host:port. Raises AddressInUse, ConfigInvalid.
-    """
+    """What `serving_metrics.serve_metrics` is."""
     await serve_text(
         lambda: render((node.status(), node.tally) for node in nodes()),
         parse_address("metrics", address),

@@ -10,7 +10,12 @@ from dledger.config import NodeConfig
 from dledger.core.configuration_codec import decode_configuration
 from dledger.core.hard_state import HardState
 from dledger.errors import ConfigInvalid, ConfigurationMalformed, RestoreFailed, SnapshotLost
-from dledger.state_machine import SnapshottingMachine, StateMachine, snapshot_format
+from dledger.state_machine import (
+    SnapshottingMachine,
+    StateMachine,
+    keeps_nothing,
+    snapshot_format,
+)
 from dledger.store.disk import Disk
 from dledger.store.folder import node_folder
 from dledger.store.incoming_snapshot import IncomingSnapshot
@@ -28,12 +33,15 @@ class Opened(NamedTuple):
 
     `awaited`: the node stopped while it installed a leader's snapshot, and the log does not reach
     that one's last entry yet. The state machine begins with it when it does.
+
+    `keeps_nothing`: the state machine has no state that the log would have to make again.
     """
 
     store: SegmentStore
     folder: SnapshotFolder
     restored: Snapshot | None
     awaited: Snapshot | None = None
+    keeps_nothing: bool = False
 
     @property
     def hard_state(self) -> HardState:
@@ -80,7 +88,7 @@ def open_and_restore(disk: Disk, config: NodeConfig, machine: StateMachine) -> O
     except BaseException:
         store.close()
         raise
-    return Opened(store, folder, restored, awaited)
+    return Opened(store, folder, restored, awaited, keeps_nothing(machine))
 
 
 def incoming_for(opened: Opened, group: str, machine: StateMachine) -> IncomingSnapshot | None:

@@ -14,8 +14,9 @@ class StateMachine(Protocol):
     def apply(self, entries: Sequence[Entry]) -> Sequence[object]:
         """Apply a run of committed entries in log order; one result for each.
 
-        Called in the node's trio thread, and again from the log's beginning after a restart. Must
-        be deterministic: no clock, no randomness, no input but the entries. It must not raise:
+        Called in the node's trio thread, and again from the log's beginning after a restart, or
+        from behind the newest snapshot (or, see `keeps_nothing`, from behind what was committed).
+        Must be deterministic: no clock, no randomness, no input but the entries. It must not raise:
         what an entry asks for and cannot be done is a result, the same on every member. Raising
         stops the node (MachineFailed).
         """
@@ -73,8 +74,25 @@ def snapshot_format(machine: SnapshottingMachine) -> str:
     return str(getattr(machine, "snapshot_format", ""))
 
 
+def keeps_nothing(machine: StateMachine) -> bool:
+    """Whether the machine has no state, so that a restart need not read the log to make it again.
+
+    A machine's class says so itself, by an attribute `keeps_nothing` that is true. One that it
+    inherits along with an `apply` that it replaces does not count: that one may well keep
+    something.
+    """
+    for kind in type(machine).__mro__:
+        if "keeps_nothing" in vars(kind):
+            return bool(vars(kind)["keeps_nothing"])
+        if "apply" in vars(kind):
+            return False
+    return False
+
+
 class LogOnly:
     """A state machine without a state, for those who want nothing but the log."""
+
+    keeps_nothing = True
 
     def apply(self, entries: Sequence[Entry]) -> Sequence[object]:
         """No result for any entry."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from dledger.store.hard_state_file import FILE_BYTES, FILE_NAME, StoreRecord, newest_record
@@ -90,7 +90,18 @@ def open_log(path: str) -> LogFolder:
         LogDamaged: its files do not fit together.
     """
     folder = _node_folder(os.path.abspath(path))
-    record = _read_record(folder)
+    while True:
+        record = _read_record(folder)
+        try:
+            return _look(folder, record)
+        except (LogDamaged, SegmentGone):
+            # Retention may have removed files while we looked, maybe not the first ones first.
+            now = _read_record(folder)
+            if record is None or now is None or now.begin_pos <= record.begin_pos:
+                raise
+
+
+def _look(folder: str, record: StoreRecord | None) -> LogFolder:
     data = f"{folder}/data"
     sizes = _file_sizes(data)
     if not sizes and record is None:
@@ -194,7 +205,8 @@ def _segments(
 ) -> tuple[Segment, ...]:
     """The files with entries, up to the first that holds none."""
     segments: list[Segment] = []
-    for start, size in sizes.items():
+    for start, listed in sizes.items():
+        size = listed
         if start + segment_bytes <= begin_pos:
             continue  # cut off, and about to be removed
         path = f"{folder}/{start:020d}"
@@ -204,10 +216,13 @@ def _segments(
         segment = _first_entry(path, start, size, max(start, begin_pos), not segments)
         if segment is None:
             break
+        if size != segment_bytes:  # it may have been in the making when it was looked at
+            with open_file(path) as file:
+                size = os.fstat(file.fileno()).st_size
         if size != segment_bytes:
             problem = f"the file is {size} bytes long, the files of this log have {segment_bytes}"
             raise LogDamaged(path, min(size, segment_bytes), problem)
-        segments.append(segment)
+        segments.append(replace(segment, size=size))
     return tuple(segments)
 
 

@@ -31,12 +31,15 @@ def node_folder(base: str, node_id: str) -> str:
 
 
 def find_files(disk: Disk, folder: str) -> FoundFiles:
-    """The segment files of a folder and their lengths."""
+    """The segment files of a folder and their lengths, but for those that go meanwhile."""
     sizes = {}
     for name in disk.list(folder):
         start = start_of(name)
         if start is not None:
-            file = disk.open(f"{folder}/{name}", writable=False)
+            try:
+                file = disk.open(f"{folder}/{name}", writable=False)
+            except FileNotFoundError:
+                continue  # retention removed it: who looks without the lock asks the record again
             try:
                 sizes[start] = file.size()
             finally:

@@ -7,6 +7,7 @@ from dledger.errors import InvariantBroken
 from dledger.store.index_unit import UNIT_BYTES
 from dledger.store.recovery import SegmentBegin
 from dledger.store.segment_log import SegmentLog
+from dledger.store.walk_begins import WalkBegin
 
 
 class LogWithBeginning(SegmentLog):
@@ -34,8 +35,7 @@ class LogWithBeginning(SegmentLog):
         self._before_begin_chain = self.chain_at(first - 1)
         self._view.discard_before(first)
         self._begin_pos = pos
-        while len(self._segments) > 1 and self._segments[0].pos < pos:
-            self._segments.pop(0)
+        self._begins.drop_before(pos)
         self._configurations = [found for found in self._configurations if found >= first]
 
     def segment_begin(self, index: int) -> SegmentBegin:
@@ -91,7 +91,7 @@ class LogWithBeginning(SegmentLog):
         self._view.restart(before, begin.before_term)
         self._before_begin_chain = self._last_chain = begin.before_chain
         self._begin_pos = self._end_pos = pos
-        self._segments = [SegmentBegin(segment_pos, before + 1)]
+        self._begins.restart(WalkBegin(segment_pos, before + 1))
         self._configurations = []
         self._epoch = epoch
         return dropped

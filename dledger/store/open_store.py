@@ -115,6 +115,7 @@ def _open_locked(
         complete,
         recovered,
         min(config.max_body_bytes, record.segment_bytes - HEADER_BYTES - BLANK_BYTES),
+        config.checkpoint_bytes,
     )
 
 
@@ -168,8 +169,8 @@ def _sync_recovered(
     disk: Disk, data: SegmentFiles, index: SegmentFiles, recovered: Recovered
 ) -> None:
     """Make durable what a killed process left in the page cache, before anyone relies on it."""
-    first = recovered.segments[0]
-    data.mark_dirty(start for start in data.starts if start >= first.pos)
+    first = recovered.begins[0]
+    data.mark_dirty(start for start in data.starts if start + data.segment_bytes > first.pos)
     index_pos = first.first_index * UNIT_BYTES
     index.mark_dirty(start for start in index.starts if start + index.segment_bytes > index_pos)
     for files in (data, index):
@@ -183,7 +184,7 @@ def _complete_record(record: StoreRecord, recovered: Recovered, *, is_new: bool)
     if record.term < last_term:
         # Entries reached the disk, and the crash came before the record: see segment_store.
         record = record._replace(term=last_term, voted_for=None)
-    first = recovered.segments[0]
+    first = recovered.begins[0]
     if is_new:
         record = record._replace(
             unchecked_through=min(record.unchecked_through, recovered.last_index),

@@ -1,8 +1,8 @@
 """Opens the files of a log after a stop or a crash: checks, cuts, rebuilds the index.
 
-The walk begins at the segment that the record calls synced up to (`scan_pos`), or at the log's
-begin when there is no record yet or the index before it is not usable. It checks every entry
-from there to the end. See docs/storage-format.md for the rules, `recovery_table` for the table.
+The walk begins at the entry that the record calls synced up to (`scan_pos`), or at the log's begin
+when there is no record yet or the index before it is not usable. It checks every entry from there
+to the end. See docs/storage-format.md for the rules, `recovery_table` for the table.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from dledger.store.walk import (
     prefix_blank,
     unfinished_write,
 )
+from dledger.store.walk_begins import WalkBegin
 
 CONFIGURATION = int(Magic.CONFIGURATION)
 
@@ -57,7 +58,7 @@ class Recovered(NamedTuple):
     before_begin_term: int
     before_begin_chain: int
     runs: list[TermRun]
-    segments: list[SegmentBegin]
+    begins: list[WalkBegin]
     entries_checked: int
     cut: Cut | None
     configuration_indexes: list[int]
@@ -85,8 +86,9 @@ class Recovery:
         self._record = record
         self._first_index = first_index
         self._walker = LogWalker(data.segment_bytes)
-        self._segments: list[SegmentBegin] = []
+        self._begins: list[WalkBegin] = []
         self._end_pos = 0
+        self._zero_from: int | None = None  # there is nothing from here on, if that was looked for
         self._checked = 0
         self._configurations: list[int] = []
 
@@ -110,9 +112,9 @@ class Recovery:
                 f"but entry {self._record.committed} is recorded as committed",
             )
         self._clean(next_index)
-        if not self._segments:
+        if not self._begins:
             segment_pos = begin_pos - begin_pos % self._data.segment_bytes
-            self._segments.append(SegmentBegin(segment_pos, next_index))
+            self._begins.append(WalkBegin(segment_pos, next_index))
         return Recovered(
             first_index=first_index,
             last_index=next_index - 1,
@@ -122,7 +124,7 @@ class Recovery:
             before_begin_term=self._record.before_begin_term,
             before_begin_chain=self._record.before_begin_chain,
             runs=walker.runs,
-            segments=self._segments,
+            begins=self._begins,
             entries_checked=self._checked,
             cut=cut,
             configuration_indexes=self._configurations,
@@ -179,15 +181,16 @@ class Recovery:
         if record.configuration_index >= first:
             self._configurations.append(record.configuration_index)
         self._end_pos = anchor.pos + anchor.size
+        self._begins.append(WalkBegin(record.scan_pos, record.scan_index))
         return record.scan_pos
 
-    def _header_before(self, index: int, segment_pos: int) -> Header | None:
-        """The header of the entry before a segment's first one, if index and data agree on it."""
+    def _header_before(self, index: int, pos: int) -> Header | None:
+        """The header of the entry before the one at `pos`, if index and data agree on it."""
         unit = read_unit(self._index, index - 1)
-        if unit is None or unit.end > segment_pos:
+        if unit is None or unit.end > pos or not pos - self._data.segment_bytes <= unit.pos < pos:
             return None
-        if not segment_pos - self._data.segment_bytes <= unit.pos < segment_pos:
-            return None
+        if pos % self._data.segment_bytes and unit.end != pos:
+            return None  # only where a segment begins there is a blank between
         header = decode_header(self._data.read(HEADER_BYTES, unit.pos))
         agrees = (header.pos, header.index, header.size) == (unit.pos, unit.index, unit.size)
         return header if agrees and header.well_formed and header.term == unit.term else None
@@ -207,17 +210,16 @@ class Recovery:
     def _walk_segment(self, pos: int) -> None:
         """Walk one segment, window by window, and bring the index up to date with it."""
         data, walker = self._data, self._walker
-        segment_end = pos - pos % data.segment_bytes + data.segment_bytes
-        first = True
+        segment_pos = pos - pos % data.segment_bytes
+        segment_end = segment_pos + data.segment_bytes
         while True:
             window = data.read(min(WINDOW_BYTES, segment_end - pos), pos)
             found = walker.walk(window, pos)
             if found:
-                if first:
-                    self._segments.append(
-                        SegmentBegin(segment_end - data.segment_bytes, found[0][2])
-                    )
-                    first = False
+                begun = bool(self._begins) and self._begins[-1].pos >= segment_pos
+                if not begun or self._begins[-1].first_index < found[0][2]:
+                    place = pos if begun else segment_pos
+                    self._begins.append(WalkBegin(place, found[0][2]))
                 self._take(found)
             if walker.stop is not Stop.MORE:
                 return
@@ -247,7 +249,8 @@ class Recovery:
     def _judge_stop(self) -> Cut | None:
         """Judge the record at which the walk stopped; None when the log simply ends there."""
         walker = self._walker
-        behind = self._written_behind(walker.pos)
+        behind = not self._data.is_zero(walker.pos)
+        self._zero_from = None if behind else walker.pos
         next_index = walker.next_index or 0
         recorded = next_index <= self._record.committed
         if not behind and walker.stop is Stop.ZERO and not recorded:
@@ -273,16 +276,6 @@ class Recovery:
             f"entry {next_index}: {problem}, and {row.reason}",
         )
 
-    def _written_behind(self, pos: int) -> bool:
-        """Whether any byte behind `pos` is not zero."""
-        data = self._data
-        while pos < data.end:
-            size = min(WINDOW_BYTES, data.segment_bytes - pos % data.segment_bytes)
-            if data.read(size, pos).rstrip(b"\0"):
-                return True
-            pos += size
-        return False
-
     def _unfinished(self, pos: int) -> bool:
         data = self._data
         size = min(WINDOW_BYTES, data.segment_bytes - pos % data.segment_bytes)
@@ -291,7 +284,11 @@ class Recovery:
     def _clean(self, next_index: int) -> None:
         """Leave nothing behind the log's end, in the data and in the index."""
         data, index_files = self._data, self._index
-        data.cut_at(self._end_pos, data.end)
+        if self._zero_from == self._end_pos:  # looked at already: only files of zeros are to go
+            segment_pos = self._end_pos - self._end_pos % data.segment_bytes
+            data.drop_from(segment_pos + data.segment_bytes)
+        else:
+            data.cut_at(self._end_pos, data.end)
         unit_end = next_index * UNIT_BYTES
         if unit_end < index_files.begin:
             index_files.drop_from(index_files.begin)

@@ -2,17 +2,18 @@
 
 The log is what recovery would keep: the intact entries from the first file on, each checked
 against the one before. It may be read while a node writes to it; what is read then is the log up
-to some entry of that moment.
+to some entry of that moment. If the node drops the log's beginning meanwhile, the scan begins where
+the log begins then, or says so (`BeginningDropped`) if it has given out entries before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from enum import Enum, auto
 from typing import NamedTuple
 
 from dledger.entry import BLANK_BYTES, Header
-from dledger.errors import ConfigInvalid, HardStateLost, LogCorrupt
+from dledger.errors import BeginningDropped, ConfigInvalid, HardStateLost, LogCorrupt
 from dledger.store.disk import Disk, DiskFile, OsDisk
 from dledger.store.folder import DATA, INDEX, FoundFiles, check_sizes, find_files
 from dledger.store.hard_state_file import FILE_BYTES, StoreRecord, newest_record
@@ -30,6 +31,8 @@ from dledger.store.walk import (
 
 # The index unit's magic is not compared: Java's leader writes 1 for every kind of entry.
 _UNIT_WITHOUT_MAGIC = 4
+# A log that loses its beginning in each of so many passes loses it faster than it is read.
+_MAX_PASSES = 10
 
 
 class ProblemKind(Enum):
@@ -95,8 +98,20 @@ class StoreScan:
         self._disk = disk
         self.record = self._read_record()
         self.java = HARD_STATE not in disk.list(folder)
-        data = f"{folder}/{DATA}"
-        found = find_files(disk, data)
+        self.segment_bytes = 0
+        self.segments: list[SegmentFile] = []
+        self._look()
+
+    def _look(self) -> None:
+        """Take in the names of the files, and the record that says where the log begins."""
+        data = f"{self.folder}/{DATA}"
+        found = find_files(self._disk, data)
+        while (again := self._read_record()) and self.record and again != self.record:
+            if again.begin_pos == self.record.begin_pos:
+                break
+            # Files went while we looked, maybe not the first ones first.
+            self.record = again
+            found = find_files(self._disk, data)
         self.segment_bytes = self.record.segment_bytes if self.record else found.segment_bytes
         begin_pos = self.record.begin_pos if self.record else 0
         # What ends before the recorded beginning is no part of the log: it is being removed.
@@ -107,7 +122,7 @@ class StoreScan:
             SegmentFile(start, f"{data}/{file_name(start)}", size)
             for start, size in found.sizes.items()
         ]
-        for name in sorted(disk.list(data)):
+        for name in sorted(self._disk.list(data)):
             if start_of(name) is None:
                 self._note(ProblemKind.FOREIGN_FILE, f"{data}/{name}", 0, None, "not a log file")
         if self.segments:
@@ -121,8 +136,14 @@ class StoreScan:
     def runs(self, *, check_sums: bool = True) -> Iterator[HeaderRun]:
         """The log's headers, many at a time, from the first entry kept.
 
-        Without `check_sums` bodies are not looked at (about 1 us an entry).
+        Without `check_sums` bodies are not looked at (about 1 us an entry). Raises
+        BeginningDropped if retention has overtaken it.
         """
+        while not (yield from self._runs_as_looked_at(check_sums)):
+            self._look()
+
+    def _runs_as_looked_at(self, check_sums: bool) -> Generator[HeaderRun, None, bool]:
+        """What `runs` yields; False if the first file is gone: then it has yielded nothing."""
         walker = self.walker(check_sums=check_sums)
         stop = Stop.SEGMENT_END
         expected = self.segments[0].start if self.segments else 0
@@ -130,13 +151,28 @@ class StoreScan:
             if stop is not Stop.SEGMENT_END or segment.start != expected:
                 break
             expected += self.segment_bytes
-            file = self._disk.open(segment.path, writable=False)
+            try:
+                file = self._disk.open(segment.path, writable=False)
+            except FileNotFoundError:
+                if (dropped := self.dropped()) is None:
+                    raise
+                if segment is self.segments[0]:
+                    return False
+                raise dropped from None
             try:
                 yield from self._segment_runs(file, segment, walker)
             finally:
                 file.close()
             stop = walker.stop
         self._note_end(walker, stop)
+        return True
+
+    def dropped(self) -> BeginningDropped | None:
+        """The error that says that the log lost files since they were looked at; None if not."""
+        now = self._read_record()
+        if now is None or self.record is None or now.begin_pos <= self.record.begin_pos:
+            return None
+        return BeginningDropped(self.folder, now.before_begin + 1)
 
     def entries(self, *, check_sums: bool = True) -> Iterator[EntryPlace]:
         """Every entry of the log: header, path of its file, offset in it."""
@@ -149,8 +185,32 @@ class StoreScan:
         """Walk the whole log with all sums, compare the index, and return all problems.
 
         Of the index only the first wrong unit is told. A node that runs writes its index a moment
-        after the data, so its last units may seem to be missing.
+        after the data, so its last units may seem to be missing. If the log's beginning is dropped
+        meanwhile, all is looked at again from the new one on; BeginningDropped if that happens
+        again and again.
         """
+        passes = 1
+        while True:
+            failure = None
+            try:
+                self._look_for_problems()
+            except (BeginningDropped, FileNotFoundError) as error:
+                failure = error
+            if failure is None and not self.problems:
+                return self.problems
+            if (dropped := self.dropped()) is None:
+                if failure is not None:
+                    raise failure
+                return self.problems
+            if passes == _MAX_PASSES:
+                raise dropped
+            # What was found may only be that files went away.
+            passes += 1
+            self.problems.clear()
+            self._look()
+
+    def _look_for_problems(self) -> None:
+        """One pass of `verify`."""
         files = self._index_files()
         agrees = True
         try:
@@ -158,7 +218,6 @@ class StoreScan:
                 agrees = agrees and self._index_agrees(files, headers)
         finally:
             files.close()
-        return self.problems
 
     # --- files --------------------------------------------------------------------------------
 

@@ -18,8 +18,9 @@ from dledger.store.index_file import read_unit
 from dledger.store.index_unit import UNIT_BYTES, IndexUnit, magics
 from dledger.store.log_store import Written
 from dledger.store.placement import LogEnd, filler, place, segment_end
-from dledger.store.recovery import CONFIGURATION, Recovered, SegmentBegin
+from dledger.store.recovery import CONFIGURATION, Recovered
 from dledger.store.segment import SegmentFiles
+from dledger.store.walk_begins import WalkBegin, WalkBegins
 
 
 class SegmentLog:
@@ -29,7 +30,12 @@ class SegmentLog:
     """
 
     def __init__(
-        self, data: SegmentFiles, index: SegmentFiles, recovered: Recovered, body_limit: int
+        self,
+        data: SegmentFiles,
+        index: SegmentFiles,
+        recovered: Recovered,
+        body_limit: int,
+        checkpoint_bytes: int,
     ) -> None:
         self._data = data
         self._index = index
@@ -44,8 +50,9 @@ class SegmentLog:
         self._begin_pos = recovered.begin_pos
         self._end_pos = recovered.end_pos
         self._last_chain = recovered.last_chain
-        self._segments = list(recovered.segments)  # from where the next recovery may begin
-        # Entries of magic 3, from the last one before these segments on.
+        # From where the next recovery may begin.
+        self._begins = WalkBegins(data.segment_bytes, checkpoint_bytes, recovered.begins)
+        # Entries of magic 3, from the last one before these places on.
         self._configurations = list(recovered.configuration_indexes)
         self._epoch = 0
         self._committed = BEFORE_FIRST_INDEX
@@ -138,7 +145,7 @@ class SegmentLog:
             for pos, run in placed.runs:
                 self._data.write(run, pos)
             self._index.write(placed.index_units, first * UNIT_BYTES)
-        self._note_segments(placed.index_units, first, len(bodies), placed.end_pos)
+        self._begins.note(placed.index_units, first, len(bodies), placed.end_pos)
         if magic == CONFIGURATION:
             self._configurations += range(first, first + len(bodies))
         self._view.extend(term, len(bodies))
@@ -177,7 +184,7 @@ class SegmentLog:
             self._data.write(raw, pos)
             self._index.write(facts.index_units, facts.first_index * UNIT_BYTES)
         count = facts.last_index - facts.first_index + 1
-        self._note_segments(facts.index_units, facts.first_index, count, facts.end_pos)
+        self._begins.note(facts.index_units, facts.first_index, count, facts.end_pos)
         if CONFIGURATION in (kinds := magics(facts.index_units)):
             self._configurations += [
                 facts.first_index + at for at in range(count) if kinds[at] == CONFIGURATION
@@ -198,26 +205,11 @@ class SegmentLog:
             self._data.drop_from(self._data.begin)
             self._data.create(pos)
             self._begin_pos = self._end_pos = pos
-            self._segments = [SegmentBegin(pos, self.last_index + 1)]
+            self._begins.restart(WalkBegin(pos, self.last_index + 1))
             return
         if pos != segment_end(self._end_pos, segment_bytes):
             raise InvariantBroken(f"batch at position {pos} behind the log's end {self._end_pos}")
         self._data.write(filler(self._end_pos, segment_bytes), self._end_pos)
-
-    def _note_segments(self, units: bytes, first: int, count: int, end_pos: int) -> None:
-        """Remember which entry begins each segment that the new entries opened."""
-        newest = self._segments[-1]
-        segment_bytes = self._data.segment_bytes
-        if self.last_index < newest.first_index:
-            self._segments[-1] = newest = SegmentBegin(newest.pos, first)
-        if end_pos <= newest.pos + segment_bytes:
-            return
-        begin = newest.pos
-        for at in range(count):
-            pos = int.from_bytes(units[at * UNIT_BYTES + 4 : at * UNIT_BYTES + 12], "big")
-            if pos >= begin + segment_bytes:
-                begin = pos - pos % segment_bytes
-                self._segments.append(SegmentBegin(begin, first + at))
 
     def note_committed(self, index: int) -> None:
         """Remember how far the log is committed. Also: nothing up to there is ever truncated."""
@@ -252,8 +244,7 @@ class SegmentLog:
         self._view.truncate_after(index)
         self._end_pos = end_pos
         self._last_chain = chain
-        while len(self._segments) > 1 and self._segments[-1].first_index > index:
-            self._segments.pop()
+        self._begins.cut_after(index)
         while self._configurations and self._configurations[-1] > index:
             self._configurations.pop()
         self._epoch += 1

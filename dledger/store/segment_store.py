@@ -31,9 +31,15 @@ class SegmentStore(LogWithBeginning):
     """
 
     def __init__(
-        self, files: StoreFiles, record: StoreRecord, recovered: Recovered, body_limit: int
+        self,
+        files: StoreFiles,
+        record: StoreRecord,
+        recovered: Recovered,
+        body_limit: int,
+        checkpoint_bytes: int,
     ) -> None:
-        super().__init__(files.data, files.index, recovered, body_limit)
+        super().__init__(files.data, files.index, recovered, body_limit, checkpoint_bytes)
+        self._checkpoint_bytes = checkpoint_bytes
         self._files = files
         self._hard_state_file = files.hard_state
         self._spares = files.spares
@@ -43,6 +49,7 @@ class SegmentStore(LogWithBeginning):
         self._unchecked_through = record.unchecked_through
         self._synced_index = recovered.last_index
         self._index_synced_through = recovered.last_index
+        self._index_synced_pos = recovered.end_pos  # the log's end when a sync last took the index
         self._record_wanted = False
         self._work: SegmentSyncWork | None = None
         self._dropped: list[str] = []  # files of a log that was begun anew
@@ -75,6 +82,7 @@ class SegmentStore(LogWithBeginning):
         super().truncate_after(index)
         self._synced_index = min(self._synced_index, self.last_index)
         self._index_synced_through = min(self._index_synced_through, self.last_index)
+        self._index_synced_pos = min(self._index_synced_pos, self._end_pos)
 
     def discard_before(self, index: int) -> None:
         """Drop whole segments at the log's beginning; see LogWithBeginning.
@@ -142,9 +150,13 @@ class SegmentStore(LogWithBeginning):
         if hard_state is not None:
             self._check_promise(hard_state)
         dirty = self._data.take_dirty()
-        covers_index = bool(dirty) and dirty[0].path != self._data.path(self._end_pos)
-        if covers_index:  # a segment is full: recovery may then begin behind it
+        covers_index = bool(dirty) and (
+            dirty[0].path != self._data.path(self._end_pos)
+            or self._end_pos - self._index_synced_pos >= self._checkpoint_bytes
+        )
+        if covers_index:  # a segment is full, or enough of it: recovery may then begin behind it
             dirty += self._index.take_dirty()
+            self._index_synced_pos = self._end_pos
         record = None
         if hard_state is not None or self._record_wanted or self.record_due:
             record = self._next_record(hard_state, self.last_index, covers_index)
@@ -238,14 +250,12 @@ class SegmentStore(LogWithBeginning):
             self._committed = max(self._committed, hard_state.committed)
         committed = max(self._record.committed, min(self._committed, synced_index))
         index_through = synced_index if index_synced else self._index_synced_through
-        # Segments whose first entry is committed and whose index before it is durable are fixed.
-        segments = self._segments
-        while len(segments) > 1 and segments[1].first_index <= min(committed, index_through + 1):
-            segments.pop(0)
+        # What lies before a committed entry is fixed, if the index of it is durable.
+        begin = self._begins.settle(min(committed, index_through + 1))
         changes = self._configurations
-        while len(changes) > 1 and changes[1] < segments[0].first_index:
+        while len(changes) > 1 and changes[1] < begin.first_index:
             changes.pop(0)
-        last_change = changes[0] if changes and changes[0] < segments[0].first_index else None
+        last_change = changes[0] if changes and changes[0] < begin.first_index else None
         term, vote = self._record.term, self._record.voted_for
         if hard_state is not None:
             term, vote = hard_state.term, hard_state.voted_for
@@ -258,8 +268,8 @@ class SegmentStore(LogWithBeginning):
             before_begin_term=self._view.before_begin_term,
             before_begin_chain=self._before_begin_chain,
             begin_pos=self._begin_pos,
-            scan_pos=segments[0].pos,
-            scan_index=segments[0].first_index,
+            scan_pos=begin.pos,
+            scan_index=begin.first_index,
             configuration_index=BEFORE_FIRST_INDEX if last_change is None else last_change,
         )
 

@@ -15,6 +15,9 @@ MIB = 1024 * 1024
 DEFAULT_SEGMENT_BYTES = 64 * MIB
 # Units for 320 Ki entries: the index of 64 MiB of 200-byte entries.
 DEFAULT_INDEX_SEGMENT_BYTES = 10 * MIB
+# A start checks about so much again: 28,000 entries of 256 bytes, a tenth of a second. Each time
+# the log has grown by it one more file is synced, a few times a second at most.
+DEFAULT_CHECKPOINT_BYTES = 8 * MIB
 # The format's `size` and `pos - start` are signed 32 bits in Java.
 MAX_SEGMENT_BYTES = 2**31 - 1
 MIN_SEGMENT_BYTES = HEADER_BYTES + BLANK_BYTES
@@ -30,12 +33,15 @@ class StoreConfig:
         max_body_bytes: the largest body that `append` takes; a segment must hold such an entry
             and the 8 bytes of a blank record behind it.
         spare_segments: how many data files `prepare_spare` writes ahead (0 switches it off).
+        checkpoint_bytes: a start need not check what is committed and durable, but for the last
+            part of it; that part has about so many bytes. May change with every start.
     """
 
     segment_bytes: int = DEFAULT_SEGMENT_BYTES
     index_segment_bytes: int = DEFAULT_INDEX_SEGMENT_BYTES
     max_body_bytes: int = MAX_BODY_BYTES
     spare_segments: int = 1
+    checkpoint_bytes: int = DEFAULT_CHECKPOINT_BYTES
 
     def __post_init__(self) -> None:
         """Judge the settings against each other."""
@@ -52,6 +58,8 @@ class StoreConfig:
         check_index_segment_bytes(self.index_segment_bytes)
         if not 0 <= self.spare_segments <= 8:
             raise ConfigInvalid("spare_segments", f"{self.spare_segments} is not within 0..8")
+        if self.checkpoint_bytes < 1:
+            raise ConfigInvalid("checkpoint_bytes", f"{self.checkpoint_bytes} is not positive")
 
 
 def check_index_segment_bytes(size: int) -> None:

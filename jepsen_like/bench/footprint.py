@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 import click
 import trio
@@ -25,6 +26,7 @@ from dledger.free_ports import free_ports
 from dledger.local_group import serve_command
 from jepsen_like.bench.dledger_member import GROUP
 from jepsen_like.bench.filler import NODE_ID
+from jepsen_like.bench.folding_member import folding_command
 from jepsen_like.bench.machine import this_machine
 from jepsen_like.bench.one_run import end
 from jepsen_like.bench.process_figures import memory, processor_seconds
@@ -38,21 +40,37 @@ BODY_BYTES = 256
 SETTLED_S = 5.0
 PATIENCE_S = 600.0
 _POLL_S = 0.005
+_NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 HOW = (
-    "`dledger serve` on this machine. A restart: from the start of the process until the member "
-    "has opened its log and answers, and until it has applied everything. The log is of bodies of "
-    f"{BODY_BYTES} bytes, in a group of one that ended without warning; its first leader waits for "
-    "an election timeout. Memory: all that is resident, and what of it is no file's."
+    "`dledger serve` on this machine, its modules compiled before, as an installer does. "
+    "A restart: from the start of the process until the member has opened its log and answers, and "
+    "until it leads or follows and has applied everything; in brackets the processor time of the "
+    "process by then, which does not count the others of the machine. The log is in a group of one "
+    "that ended without warning. A machine that folds adds up the bytes of each entry. Memory: all "
+    "that is resident, and what of it is no file's."
 )
 
 Condition = Callable[[dict[str, object]], bool]
 
 
-def main_rows(folder: Path, idle_s: float, log_bytes: int) -> Iterator[tuple[str, str]]:
+class Reached(NamedTuple):
+    """When a process got there: seconds since its start, and its processor time."""
+
+    elapsed_s: float
+    processor_s: float
+
+    def __str__(self) -> str:
+        return f"{self.elapsed_s:.2f} s ({self.processor_s:.2f})"
+
+
+def main_rows(
+    folder: Path, idle_s: float, log_bytes: int, body_bytes: int
+) -> Iterator[tuple[str, str]]:
     """What was measured, and the figure."""
+    _compile_modules()
     yield from idle_rows(folder / "idle", idle_s)
     for size in (log_bytes // 4, log_bytes):
-        yield from log_rows(folder / "log", size)
+        yield from log_rows(folder / "log", size, body_bytes)
 
 
 def idle_rows(folder: Path, idle_s: float) -> Iterator[tuple[str, str]]:
@@ -75,61 +93,86 @@ def idle_rows(folder: Path, idle_s: float) -> Iterator[tuple[str, str]]:
         share = used / idle_s * 100
         yield f"three idle members, {idle_s:g} s", f"{share:.1f} % of one core, all together"
         follower = next(each for each in peers if each != leader)
-        answers: list[float] = []
-        caught_up: list[float] = []
+        answers: list[Reached] = []
+        caught_up: list[Reached] = []
         for _ in range(RESTARTS):
             end([processes[follower]])
             began = time.monotonic()
             processes[follower] = _serve(follower, peers, folder)
             applied = _number(trio.run(_status_of, peers, leader), "applied")
-            answers.append(trio.run(_until, peers, follower, _answers, began))
+            pid = processes[follower].pid
+            answers.append(trio.run(_until, peers, follower, _answers, began, pid))
             there = _has_applied(applied)
-            caught_up.append(trio.run(_until, peers, follower, there, began))
-        yield "restart of an idle follower, until it answers", _seconds(answers)
-        yield "restart of an idle follower, until it knows all", _seconds(caught_up)
+            caught_up.append(trio.run(_until, peers, follower, there, began, pid))
+        yield "restart of an idle follower, until it answers", _median(answers)
+        yield "restart of an idle follower, until it knows all", _median(caught_up)
     finally:
         end(list(processes.values()))
 
 
-def log_rows(folder: Path, log_bytes: int) -> Iterator[tuple[str, str]]:
+def log_rows(folder: Path, log_bytes: int, body_bytes: int) -> Iterator[tuple[str, str]]:
     """A member with a log of so many bytes."""
-    name = f"log of {log_bytes / 2**20:,.0f} MiB"
+    name = f"log of {log_bytes / 2**20:,.0f} MiB, bodies of {body_bytes} bytes"
     peers = _peers(1)
     folder.mkdir(exist_ok=True)
     began = time.monotonic()
     fill = [sys.executable, "-m", "jepsen_like.bench.filler", str(folder / NODE_ID)]
-    subprocess.run([*fill, peers[NODE_ID], str(log_bytes), str(BODY_BYTES)], check=True)
+    subprocess.run([*fill, peers[NODE_ID], str(log_bytes), str(body_bytes)], check=True)
     took_s = time.monotonic() - began
     yield f"{name}: appended, in a group of one", f"{took_s:.1f} s"
-    for state in ("in the page cache", "not in the page cache"):
+    served = serve_command(GROUP, NODE_ID, peers, folder / NODE_ID)
+    folding = folding_command(peers[NODE_ID], folder / NODE_ID)
+    for state, command in (
+        ("in the page cache", served),
+        ("not in the page cache", served),
+        ("a machine that folds", folding),
+    ):
         if state.startswith("not"):
             _forget_pages(folder)
         began = time.monotonic()
-        process = _serve(NODE_ID, peers, folder)
+        process = _start(NODE_ID, command, folder)
         try:
-            answers_s = trio.run(_until, peers, NODE_ID, _answers, began)
-            ready_s = trio.run(_until, peers, NODE_ID, _has_all, began)
-            figure = f"{answers_s:.2f} s, {ready_s:.2f} s"
-            yield f"{name}, {state}: until it answers, until all is applied", figure
+            answers = trio.run(_until, peers, NODE_ID, _answers, began, process.pid)
+            ready = trio.run(_until, peers, NODE_ID, _has_all, began, process.pid)
+            yield f"{name}, {state}: until it answers, until it serves", f"{answers}, {ready}"
             resident, anonymous = memory(process.pid)
+            yield f"{name}, {state}: memory", f"{resident:.0f} MiB, {anonymous:.0f} its own"
         finally:
             end([process])
-    yield f"{name}: memory", f"{resident:.0f} MiB, {anonymous:.0f} its own"
 
 
-def _seconds(values: list[float]) -> str:
-    return f"{median(values):.2f} s ({min(values):.2f} to {max(values):.2f})"
+def _median(reached: list[Reached]) -> str:
+    elapsed = [each.elapsed_s for each in reached]
+    middle = Reached(median(elapsed), median(each.processor_s for each in reached))
+    return f"{middle}, {min(elapsed):.2f} to {max(elapsed):.2f} s"
 
 
 def _peers(count: int) -> dict[str, str]:
     return {f"n{each}": f"127.0.0.1:{port}" for each, port in enumerate(free_ports(count))}
 
 
+def _compile_modules() -> None:
+    """Have the modules compiled ahead, as the installer of a package does."""
+    command = [sys.executable, "-m", "dledger", "--help"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=_environment())
+
+
+def _environment() -> dict[str, str]:
+    """This one's, but for switches that keep compiled modules from being written and found."""
+    kept = {name: value for name, value in os.environ.items() if name != _NO_BYTECODE}
+    return kept | {"PYTHONPYCACHEPREFIX": str(BUILD.absolute() / "compiled")}
+
+
 def _serve(node_id: str, peers: Mapping[str, str], folder: Path) -> subprocess.Popen[bytes]:
+    return _start(node_id, serve_command(GROUP, node_id, peers, folder / node_id), folder)
+
+
+def _start(node_id: str, command: list[str], folder: Path) -> subprocess.Popen[bytes]:
     folder.mkdir(parents=True, exist_ok=True)
-    command = serve_command(GROUP, node_id, peers, folder / node_id)
     with (folder / f"{node_id}.log").open("ab") as log:
-        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
+        return subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=_environment()
+        )
 
 
 def _forget_pages(folder: Path) -> None:
@@ -169,14 +212,14 @@ async def _status_of(peers: Mapping[str, str], node_id: str) -> dict[str, object
 
 
 async def _until(
-    peers: Mapping[str, str], node_id: str, condition: Condition, began: float
-) -> float:
-    """Seconds from `began` until the member's status is so."""
+    peers: Mapping[str, str], node_id: str, condition: Condition, began: float, pid: int
+) -> Reached:
+    """When the member's status was so."""
     client = dledger.GroupClient(GROUP, peers)
     while True:
         try:
             if condition(await client.status(node_id)):
-                return time.monotonic() - began
+                return Reached(time.monotonic() - began, processor_seconds(pid))
         except (GroupUnreachable, OSError, trio.BrokenResourceError) as error:
             if time.monotonic() - began > PATIENCE_S:
                 raise click.ClickException(f"{node_id} does not come up: {error}") from None
@@ -209,6 +252,7 @@ def _scratch(folder: Path) -> Iterator[Path]:
 @click.command()
 @click.option("--idle-seconds", default=30.0, show_default=True)
 @click.option("--log-mib", default=1024, show_default=True, type=click.IntRange(4))
+@click.option("--body-bytes", default=BODY_BYTES, show_default=True, type=click.IntRange(1))
 @click.option(
     "--dir",
     "folder",
@@ -220,7 +264,12 @@ def _scratch(folder: Path) -> Iterator[Path]:
 @click.option("--json", "kept", type=click.Path(path_type=Path), help="Keep every figure there.")
 @click.option("--markdown", "page", type=click.Path(path_type=Path), help="Write the table there.")
 def footprint(
-    idle_seconds: float, log_mib: int, folder: Path, kept: Path | None, page: Path | None
+    idle_seconds: float,
+    log_mib: int,
+    body_bytes: int,
+    folder: Path,
+    kept: Path | None,
+    page: Path | None,
 ) -> None:
     """Measure start, recovery, memory, and what three idle members use."""
     err = Console(stderr=True)
@@ -228,7 +277,7 @@ def footprint(
     folder.mkdir(parents=True, exist_ok=True)
     machine = this_machine(folder)
     with _scratch(folder) as base:
-        for what, figure in main_rows(base, idle_seconds, log_mib * 2**20):
+        for what, figure in main_rows(base, idle_seconds, log_mib * 2**20, body_bytes):
             cells.append([what, figure])
             err.print(f"{what}: {figure}", markup=False, highlight=False, soft_wrap=True)
     tables = [Rows("start, memory and rest", ["what", "figure"], cells)]

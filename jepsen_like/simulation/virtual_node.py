@@ -72,6 +72,7 @@ class VirtualNode:
             index_segment_bytes=swarm.index_segment_bytes,
             max_body_bytes=max(swarm.load.largest_body_bytes + NUMBER_BYTES, SESSION_BODY_BYTES),
             spare_segments=0,
+            checkpoint_bytes=swarm.segment_bytes // 3,  # so that power cuts meet them
         )
         self._arrivals = Arrivals.none()
         self._life = 0  # grows with every start and end: events of an older life are void

@@ -15,7 +15,7 @@ from dledger.config import Address
 from dledger.errors import AddressInUse, ConfigInvalid
 from dledger.free_ports import free_ports
 from dledger.metrics import render
-from dledger.metrics_server import MAX_CONNECTIONS, MAX_HEAD_BYTES, serve_metrics, serve_text
+from dledger.metrics_server import MAX_CONNECTIONS, MAX_HEAD_BYTES, serve_text
 from dledger.status import GroupStatus, PeerStatus, Status
 from dledger.tally import SYNC_CLASSES_S, Tally
 
@@ -172,7 +172,7 @@ async def test_a_running_node_counts_what_it_does(tmp_path: Path, nursery: trio.
     )
     async with dledger.open_node(config, dledger.LogOnly()) as node:
         port = await nursery.start(
-            partial(serve_metrics, lambda: [node], f"127.0.0.1:{free_ports(1)[0]}")
+            partial(dledger.serve_metrics, lambda: [node], f"127.0.0.1:{free_ports(1)[0]}")
         )
         await node.read()
         await node.append_many([b"four", b"five."])

@@ -34,11 +34,15 @@ class StoreMachine(RuleBasedStateMachine):
     @initialize(
         segment_bytes=st.sampled_from([256, 300, 1024, 4096]),
         index_bytes=st.sampled_from([32, 96, 4096]),
+        checkpoint_bytes=st.sampled_from([1, 150, 1 << 20]),
     )
-    def begin(self, segment_bytes: int, index_bytes: int) -> None:
+    def begin(self, segment_bytes: int, index_bytes: int, checkpoint_bytes: int) -> None:
         self.folder = Path(tempfile.mkdtemp())
         self.config = StoreConfig(
-            segment_bytes=segment_bytes, index_segment_bytes=index_bytes, max_body_bytes=200
+            segment_bytes=segment_bytes,
+            index_segment_bytes=index_bytes,
+            max_body_bytes=200,
+            checkpoint_bytes=checkpoint_bytes,
         )
         self.leader = self.open("n0")
         self.follower = self.open("n1")

@@ -174,6 +174,7 @@ class Life:
             segment_bytes=size,
             index_segment_bytes=self.random.choice([96, 320, 4096]),
             max_body_bytes=min(size - 56, 1500),
+            checkpoint_bytes=self.random.choice([1, 200, 1500, 1 << 20]),
         )
         self.log: list[Entry] = []  # as of the last call that returned
         self.before: list[Entry] = []  # as of the call before: a truncation may be cut short
