@@ -10,6 +10,7 @@ EXPECTED = (
     "acknowledged appends",
     "changes in force",
     "duplicated messages",
+    "early elections",
     "elections",
     "failed syncs",
     "follower reads",
@@ -19,6 +20,7 @@ EXPECTED = (
     "leaders deposed by silence",
     "leaders forgotten",
     "leaders removed",
+    "leaders taken for gone",
     "lease reads",
     "logs begun anew",
     "logs cut at the beginning",
@@ -49,6 +51,7 @@ EXPECTED = (
     "truncations",
     "unknown appends",
     "wiped disks",
+    "wrong signs of an end",
 )
 
 
