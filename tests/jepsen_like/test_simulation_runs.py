@@ -46,7 +46,7 @@ FOUND_WITHIN = {
     "pieces-in-any-order": 20,
     "pushes-of-any-term": 100,
     "read-before-own-commit": 40,
-    "read-without-round": 20,
+    "read-without-round": 30,
     "reads-never-end": 5,
     "removal-kept-secret": 30,
     "session-results-not-in-snapshots": 20,
@@ -86,7 +86,7 @@ FIRST_SEED = {
     "removal-kept-secret": 15,
     "lease-from-answer": 790,
     "pieces-in-any-order": 90,
-    "read-without-round": 275,
+    "read-without-round": 340,
 }
 
 
