@@ -36,8 +36,8 @@ class LeaderElector:
         "_handed_over",
         "_promises",
         "_random",
-        "_round_s",
         "_state",
+        "_turns",
         "_view",
         "deadline",
         "early_until",
@@ -64,7 +64,7 @@ class LeaderElector:
         self.last_leader_contact = now if self._promises else _NEVER
         self.deadline = now
         self.early_until = _NEVER
-        self._round_s = 0.0
+        self._turns = EarlyTurns(0.0, 0.0)
         # The only voter of a group has nobody to wait for.
         if state.membership.voting_members != {state.self_id}:
             self.postpone(now)
@@ -126,10 +126,9 @@ class LeaderElector:
         state.leader = None
         if state.votes:
             voters = state.membership.voting_members
-            turns = EarlyTurns.of(state.self_id, leader, voters, self.timeout_s)
-            self._round_s = turns.round_s
+            self._turns = EarlyTurns.of(state.self_id, leader, voters, self.timeout_s)
             self.early_until = self.deadline
-            self.deadline = min(self.deadline, now + turns.first_s)
+            self.deadline = min(self.deadline, now + self._turns.first_s)
         return True
 
     def asked(self, now: float) -> None:
@@ -137,7 +136,7 @@ class LeaderElector:
         as long as an early election is on, else after a whole timeout.
         """
         if now < self.early_until:
-            self.deadline = min(now + self._round_s, self.early_until)
+            self.deadline = min(now + self._turns.round_s, self.early_until)
         else:
             self.postpone(now)
 
@@ -183,8 +182,11 @@ class LeaderElector:
         if not granted:
             return self._refusal(pre=True)
         if now < self.early_until:
-            # Somebody's turn has come: not to cross it, this member misses its own once.
-            self.deadline = min(max(self.deadline, now + self._round_s), self.early_until)
+            # Somebody's turn has come: not to cross it, this member misses its own once. If it has
+            # just asked as well, it counts on no answer to that: two that stand in one term cost
+            # a whole election timeout, another turn a fraction of one.
+            self.start_round()
+            self.deadline = min(now + self._turns.round_s + self._turns.first_s, self.early_until)
         return VoteResponse(request.term, granted, pre=True)
 
     def vote(self, candidate: str, request: VoteRequest, now: float) -> VoteResponse:

@@ -141,7 +141,22 @@ def test_who_grants_a_pre_vote_misses_its_turn() -> None:
     turns = EarlyTurns.of("n0", "n1", THREE, TIMEOUT_S)
     assert grants(member, 0.11, pre=True)
     assert pre_votes(member, 0.1 + turns.first_s) == []
-    assert pre_votes(member, 0.11 + turns.round_s) == ["n1", "n2"]
+    assert pre_votes(member, 0.11 + turns.round_s + turns.first_s) == ["n1", "n2"]
+
+
+def test_who_grants_a_pre_vote_after_it_asked_counts_on_no_answer() -> None:
+    member = follower()
+    member.replica.leader_gone("n1", 1, 0.1)
+    asked_at = member.replica.elector.deadline
+    assert pre_votes(member, asked_at) == ["n1", "n2"]
+    assert grants(member, asked_at, pre=True)
+    member.replica.receive("n2", VoteResponse(2, granted=True, pre=True), asked_at)
+    assert (member.role, member.term) == (Role.PRE_CANDIDATE, 1)
+    again_at = member.replica.elector.deadline
+    assert again_at > asked_at
+    assert pre_votes(member, again_at) == ["n1", "n2"]
+    member.replica.receive("n2", VoteResponse(2, granted=True, pre=True), again_at)
+    assert (member.role, member.term) == (Role.CANDIDATE, 2)
 
 
 def test_who_refuses_a_pre_vote_keeps_its_turn() -> None:
