@@ -15,6 +15,7 @@ from dledger.messages import Heartbeat, HeartbeatResponse, Message
 _SHARED = (Heartbeat, HeartbeatResponse)
 
 ChannelChanged = Callable[[str, bool], None]
+PeerRefused = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ class Channel:
         "_closed",
         "_connection",
         "_connections",
+        "_peer_refused",
         "_refusal",
         "address",
         "connected",
@@ -57,11 +59,13 @@ class Channel:
         peer: str,
         address: Address,
         changed: ChannelChanged,
+        refused: PeerRefused,
     ) -> None:
         self.peer = peer
         self.address = address
         self.connected = False
         self._changed = changed
+        self._peer_refused = refused
         self._closed = False
         self._refusal: str | None = None
         self._connections = connections
@@ -101,6 +105,10 @@ class Channel:
         if self.connected:
             self.connected = False
             self._changed(self.peer, False)
+
+    def refused(self) -> None:
+        """Nobody listens there."""
+        self._peer_refused(self.peer)
 
     def close(self) -> None:
         """End this channel, and the connection if it was the last one on it."""

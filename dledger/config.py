@@ -74,7 +74,8 @@ class NodeConfig:
 
     # Lease reads, off without it: the share by which the monotonic clock of any member may run
     # faster or slower than true time. All members must have the same. Real clocks stay within
-    # 0.001; a machine that is suspended with its clock stopped is outside of every bound.
+    # 0.001; a machine that is suspended with its clock stopped is outside of every bound. With them
+    # members wait for the election timeout even if they see the leader's process end.
     max_clock_drift: float | None = None
     # The member that should lead whenever it is healthy. All members should name the same one.
     preferred_leader: str | None = None

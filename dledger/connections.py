@@ -43,6 +43,11 @@ class Connections:
             self._nursery.start_soon(connection.run)
         return connection
 
+    def hurry(self, address: Address) -> None:
+        """The process at that address has just called, or hung up."""
+        if (connection := self._open.get(address)) is not None:
+            connection.hurry()
+
     def end(self, connection: HostConnection) -> None:
         """No channel needs it any more."""
         if self._open.get(connection.address) is connection:

@@ -76,6 +76,7 @@ class Driver:
         self.alarm_at = _NEVER
         self._inbox: list[tuple[str, Sequence[Message]]] = []
         self._link_changes: list[tuple[str, bool]] = []
+        self._gone: list[tuple[str, int]] = []  # leaders, and the terms that they led
         self._ended_syncs: list[tuple[SyncWork, DLedgerError | None]] = []
         self._submissions: list[tuple[Sequence[Body], int, Done]] = []
         self._reads: list[int] = []
@@ -123,6 +124,12 @@ class Driver:
         """The connection to a peer opened or broke."""
         self._link_changes.append((peer, connected))
         self.wake()
+
+    def peer_gone(self, peer: str) -> None:
+        """The process of a peer has ended, as far as can be seen from here."""
+        if peer == self._replica.state.leader:
+            self._gone.append((peer, self._replica.state.term))
+            self.turn()
 
     def submit(self, bodies: Sequence[Body], body_bytes: int, done: Done) -> None:
         """Append these bodies in the next turn."""
@@ -238,6 +245,8 @@ class Driver:
         for sender, messages in _taken(self._inbox):
             for message in messages:
                 replica.receive(sender, message, now)
+        for leader, term in _taken(self._gone):
+            replica.leader_gone(leader, term, now)
         for work, error in _taken(self._ended_syncs):
             if error is not None:
                 raise error

@@ -83,6 +83,10 @@ class GroupPort:
         """A channel from it was opened."""
         self._callers.append(sender)
 
+    def is_called_by(self, sender: str) -> bool:
+        """Whether a channel from it is open."""
+        return sender in self._callers
+
     def caller_left(self, sender: str) -> None:
         """One was closed."""
         self._callers.remove(sender)

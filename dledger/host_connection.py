@@ -21,6 +21,8 @@ from dledger.errors import MessageMalformed
 from dledger.frame import Frame, FrameDecoder
 from dledger.handshake import Caller, Hello, check_welcome, encode_hello
 from dledger.messages import Heartbeat, HeartbeatResponse
+from dledger.refused import nobody_listens
+from dledger.retry_pause import RetryPause
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +66,10 @@ class ChannelEnd(Protocol):
         """The connection broke, or (with a reason) the other side refused the channel."""
         ...
 
+    def refused(self) -> None:
+        """Nobody listens at the address."""
+        ...
+
 
 class HostConnection:
     """One connection to one address, the channels on it, and the frames that wait to leave.
@@ -95,6 +101,7 @@ class HostConnection:
         self._wake = trio.lowlevel.ParkingLot()
         self._refusals = trio.lowlevel.ParkingLot()
         self._life = trio.CancelScope()
+        self._pause = RetryPause(FIRST_RETRY_S, LAST_RETRY_S)
         self._scope: trio.CancelScope | None = None
         self._down_since = trio.current_time()
         self._said = False
@@ -174,21 +181,25 @@ class HostConnection:
         """End the connection, if there is one, and do not open another."""
         self._life.cancel()
 
+    def hurry(self) -> None:
+        """The process over there has just called, or hung up: see at once how it is."""
+        self._pause.cut_short()
+
     async def _keep_open(self) -> None:
-        retry_s = FIRST_RETRY_S
         while True:
             try:
                 with trio.fail_after(CONNECT_TIMEOUT_S):
                     stream = await trio.open_tcp_stream(*self.address)
                 async with stream:
                     await self._converse(stream)
-                retry_s = FIRST_RETRY_S
             except (OSError, trio.TooSlowError, trio.BrokenResourceError) as error:
                 self._note(f"cannot be reached: {str(error) or type(error).__name__}")
+                if nobody_listens(error):
+                    for channel in tuple(self._channels.values()):
+                        channel.refused()
             except MessageMalformed as error:
                 self._note(error.problem)
-            await trio.sleep(retry_s)
-            retry_s = min(2 * retry_s, LAST_RETRY_S)
+            await self._pause.wait()
 
     async def _converse(self, stream: trio.SocketStream) -> None:
         stream.setsockopt(trio.socket.IPPROTO_TCP, trio.socket.TCP_NODELAY, 1)
@@ -215,6 +226,7 @@ class HostConnection:
         self._fileno = stream.socket.fileno()
         self._writing = False
         self._connected = True
+        self._pause.connected()
         if self._said:
             logger.info("peers at %s: connected again", self.address)
         self._said = False

@@ -83,7 +83,9 @@ class Node:
         self._progress = trio.lowlevel.ParkingLot()
         self._leadership = LeadershipWatch(config.group, self._replica)
         identity = Identity(config.group, config.node_id, config.address)
-        self._links = Links(identity, host.connections, self._link_changed)
+        self._links = Links(
+            identity, host.connections, self._link_changed, refused=self._peer_refused
+        )
         self._group_links = GroupLinks(self._replica, self._links)
         self._group_links.follow()
         writer = LogWriter(store, self._batches)
@@ -411,6 +413,11 @@ class Node:
 
     def _link_changed(self, peer: str, connected: bool) -> None:
         self._driver.link_changed(peer, connected)
+
+    def _peer_refused(self, peer: str) -> None:
+        # Who holds a channel to this member is alive: something else than its process is gone.
+        if not self._port.is_called_by(peer):
+            self._driver.peer_gone(peer)
 
     def _wake_driver(self) -> None:
         self._driver.wake()

@@ -67,6 +67,7 @@ class PeerConversation:
         self._address = address
         self._channels: dict[int, _Channel] = {}
         self._answers: list[bytes] = []
+        connections.hurry(address)
 
     def take(self, frames: Sequence[Frame]) -> list[bytes]:
         """Pass on what arrived; frames to answer with. Raises MessageMalformed.
@@ -98,6 +99,7 @@ class PeerConversation:
         for channel in self._channels.values():
             channel.port.caller_left(channel.sender)
         self._channels.clear()
+        self._connections.hurry(self._address)
 
     def _message(self, channel: _Channel, frame: Frame) -> Message | None:
         """The message in a frame, checked; what is wrong with one ends its channel alone."""

@@ -92,12 +92,18 @@ class ElectingMember(ABC):
         if was_leader and self.state.role is not Role.LEADER:
             self._leave_office(now)
 
+    def leader_gone(self, leader: str, term: int, now: float) -> bool:
+        """The process that led that term has ended, as far as can be seen from here; whether this
+        member believes it: see LeaderElector.
+        """
+        return self.elector.leader_gone(leader, term, now)
+
     # --- standing -----------------------------------------------------------------------------
 
     def _campaign(self, now: float) -> None:
         self._change_role(RoleEvent.ELECTION_TIMEOUT, now)
         self.state.leader = None
-        self.elector.postpone(now)
+        self.elector.asked(now)
         self.elector.start_round()
         self._ask_for_votes(pre=True)
         self.elector.count(self.state.self_id, granted=True)

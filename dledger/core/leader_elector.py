@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dledger.core.early_turns import EarlyTurns
 from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import MemberState, Role
 from dledger.core.quorum import VoteOutcome
 from dledger.core.replica_config import ReplicaConfig
 from dledger.errors import LeaderKept
 from dledger.messages import VoteRequest, VoteResponse
+
+_NEVER = float("-inf")
 
 
 class LeaderElector:
@@ -21,6 +24,11 @@ class LeaderElector:
     With lease reads on, that is a promise to leaders, which serve reads by it (thesis 6.4.1): no
     restart and no news of another term takes it back. Only a candidate whom its leader told to
     stand is exempt, because that leader has given up its lease.
+
+    Attributes:
+        deadline: when this member stands, unless a leader is heard before.
+        early_until: until then it asks for pre-votes again and again, because the process of its
+            leader has ended; minus infinity at other times.
     """
 
     __slots__ = (
@@ -29,8 +37,10 @@ class LeaderElector:
         "_promises",
         "_random",
         "_state",
+        "_turns",
         "_view",
         "deadline",
+        "early_until",
         "last_leader_contact",
         "timeout_s",
     )
@@ -51,8 +61,10 @@ class LeaderElector:
         self._promises = config.max_clock_drift is not None
         self.timeout_s = config.election_timeout_s
         # What an earlier life of this process promised is forgotten, but not over.
-        self.last_leader_contact = now if self._promises else float("-inf")
+        self.last_leader_contact = now if self._promises else _NEVER
         self.deadline = now
+        self.early_until = _NEVER
+        self._turns = EarlyTurns(0.0, 0.0)
         if not self.is_alone:
             self.postpone(now)
 
@@ -66,6 +78,7 @@ class LeaderElector:
         random, so that members seldom stand at the same moment (Raft 5.2).
         """
         self.deadline = now + self.timeout_s * (1.0 + self._random())
+        self.early_until = _NEVER
 
     def heard_leader(self, now: float) -> None:
         """The leader of this term spoke."""
@@ -97,6 +110,39 @@ class LeaderElector:
         if self._promises:
             raise LeaderKept(state.leader)
         state.leader = None
+
+    # --- an early election --------------------------------------------------------------------
+
+    def leader_gone(self, leader: str, term: int, now: float) -> bool:
+        """Take the leader of that term for lost, because its process has ended; whether this
+        member believes it. It asks for pre-votes soon instead of when its timer fires, and answers
+        as if it had never heard that leader. The next word of the leader undoes it.
+
+        It only begins a pre-vote: who still hears the leader refuses, so a member that is wrong
+        deposes nobody. With lease reads it is not believed: until the election timeout is over
+        the leader may serve reads by this member's promise, and no sign tells for certain that it
+        does not.
+        """
+        state = self._state
+        follows = state.role is Role.FOLLOWER and (state.leader, state.term) == (leader, term)
+        if not follows or self._promises:
+            return False
+        state.leader = None
+        if state.votes:
+            voters = state.membership.voting_members
+            self._turns = EarlyTurns.of(state.self_id, leader, voters, self.timeout_s)
+            self.early_until = self.deadline
+            self.deadline = min(self.deadline, now + self._turns.first_s)
+        return True
+
+    def asked(self, now: float) -> None:
+        """This member asks for pre-votes now. When it does so again, if it must: at its next turn
+        as long as an early election is on, else after a whole timeout.
+        """
+        if now < self.early_until:
+            self.deadline = min(now + self._turns.round_s, self.early_until)
+        else:
+            self.postpone(now)
 
     # --- standing -----------------------------------------------------------------------------
 
@@ -130,7 +176,7 @@ class LeaderElector:
         return (request.last_term, request.last_index) >= ours
 
     def pre_vote(self, request: VoteRequest, now: float) -> VoteResponse:
-        """Would we vote for this candidate? Changes nothing here."""
+        """Would we vote for this candidate? Promises nothing."""
         granted = (
             (self._state.proven or self._state.sole_other is not None)
             and request.term > self._state.term
@@ -139,6 +185,12 @@ class LeaderElector:
         )
         if not granted:
             return self._refusal(request)
+        if now < self.early_until:
+            # Somebody's turn has come: not to cross it, this member misses its own once. If it has
+            # just asked as well, it counts on no answer to that: two that stand in one term cost
+            # a whole election timeout, another turn a fraction of one.
+            self.start_round()
+            self.deadline = min(now + self._turns.round_s + self._turns.first_s, self.early_until)
         return VoteResponse(request.term, granted, pre=True)
 
     def vote(self, candidate: str, request: VoteRequest, now: float) -> VoteResponse:

@@ -10,6 +10,7 @@ EXPECTED = (
     "acknowledged appends",
     "changes in force",
     "duplicated messages",
+    "early elections",
     "elections",
     "failed syncs",
     "follower reads",
@@ -19,6 +20,7 @@ EXPECTED = (
     "leaders deposed by silence",
     "leaders forgotten",
     "leaders removed",
+    "leaders taken for gone",
     "lease reads",
     "logs begun anew",
     "logs cut at the beginning",
@@ -50,6 +52,7 @@ EXPECTED = (
     "unknown appends",
     "wiped disks",
     "wiped disks in groups that change",
+    "wrong signs of an end",
 )
 
 

@@ -35,10 +35,13 @@ from dledger.session_clock import SessionClock
 from dledger.store.log_store import SyncWork
 from dledger.store.segment_store import SegmentStore
 from dledger.store.snapshot_folder import Snapshot
+from jepsen_like.simulation.candidacies import Candidacies
 from jepsen_like.simulation.clients import History
 from jepsen_like.simulation.coverage import Coverage
+from jepsen_like.simulation.end_signs import EndSigns
 from jepsen_like.simulation.event_loop import EventLoop
 from jepsen_like.simulation.invariants import Invariants, InvariantViolated
+from jepsen_like.simulation.role_counts import RoleCounts
 from jepsen_like.simulation.snapshots import MemberSnapshots
 from jepsen_like.simulation.swarm import Swarm
 from jepsen_like.simulation.trace import Trace
@@ -57,6 +60,8 @@ class Surroundings:
     history: History
     coverage: Coverage
     trace: Trace | None
+    signs: EndSigns
+    candidacies: Candidacies
 
 
 class SessionCall(NamedTuple):
@@ -80,6 +85,7 @@ class Arrivals:
 
     messages: list[tuple[str, Message]]
     link_changes: list[tuple[str, bool]]
+    gone: list[tuple[str, int]]
     ended_syncs: list[SyncWork]
     reads: list[int]
     appends: list[tuple[list[int], list[Body]]]
@@ -91,7 +97,7 @@ class Arrivals:
     @staticmethod
     def none() -> Arrivals:
         """Nothing came in."""
-        return Arrivals([], [], [], [], [], [], [], [])
+        return Arrivals([], [], [], [], [], [], [], [], [])
 
 
 class NodeProcess:
@@ -124,7 +130,7 @@ class NodeProcess:
         self._sync_limit = -1  # what the running sync covers and no truncation has taken since
         self._open_reads: dict[int, float] = {}  # when each began, by this node's clock
         self._ready_reads: list[tuple[int, int]] = []
-        self._before = (replica.state.role, replica.state.term)
+        self._roles = RoleCounts(replica, around.coverage)
 
     # --- one turn -------------------------------------------------------------------------------
 
@@ -135,6 +141,9 @@ class NodeProcess:
             (replica.reachable if connected else replica.unreachable)(peer, now)
         for sender, message in arrivals.messages:
             self._receive(sender, message, now)
+        for peer, term in arrivals.gone:
+            believed = replica.leader_gone(peer, term, now)
+            self._around.coverage.count("leaders taken for gone", believed)
         for work in arrivals.ended_syncs:
             self.work = None
             self._synced = (work.index, work.epoch)
@@ -171,7 +180,7 @@ class NodeProcess:
         outgoing = self._filled_all(messages)
         snapshots.remove_discarded()
         self._fail_lost_appends()
-        self._note_changes()
+        self._roles.note()
         return outgoing
 
     def _receive(self, sender: str, message: Message, now: float) -> None:
@@ -424,22 +433,3 @@ class NodeProcess:
     def _end_read(self, ticket: int, index: int | None) -> None:
         del self._open_reads[ticket]
         self._around.history.end_read(ticket, index)
-
-    # --- the record -----------------------------------------------------------------------------
-
-    def _note_changes(self) -> None:
-        state = self.replica.state
-        now = (state.role, state.term)
-        if now == self._before:
-            return
-        (role_before, term_before), self._before = self._before, now
-        coverage = self._around.coverage
-        if state.role is Role.LEADER:
-            coverage.count("elections")
-        elif state.role is Role.CANDIDATE and role_before is Role.FOLLOWER:
-            coverage.count("members told to stand")
-        elif role_before is Role.LEADER and not state.votes:
-            coverage.count("leaders removed")
-        elif role_before is Role.LEADER:
-            silence = state.term == term_before
-            coverage.count(f"leaders deposed by {'silence' if silence else 'a higher term'}")

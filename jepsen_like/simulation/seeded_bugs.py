@@ -39,6 +39,7 @@ from dledger.session_table import FrozenSession, SessionTable, Verdict
 from dledger.store import walk
 from dledger.store.segment_store import SegmentStore
 from dledger.store.sync_work import SegmentSyncWork
+from jepsen_like.simulation.early_election_bugs import EARLY_ELECTION_BUGS
 from jepsen_like.simulation.lost_disk_bugs import LOST_DISK_BUGS
 from jepsen_like.simulation.membership_bugs import MEMBERSHIP_BUGS
 from jepsen_like.simulation.seeded_bug import Replacement, SeededBug
@@ -47,7 +48,8 @@ from jepsen_like.simulation.virtual_clock import ROUNDING_S, VirtualClock
 from jepsen_like.simulation.virtual_disk import VirtualDisk
 
 _BUGS: dict[str, SeededBug] = {
-    bug.name: bug for bug in (*MEMBERSHIP_BUGS, *SNAPSHOT_BUGS, *LOST_DISK_BUGS)
+    bug.name: bug
+    for bug in (*EARLY_ELECTION_BUGS, *MEMBERSHIP_BUGS, *SNAPSHOT_BUGS, *LOST_DISK_BUGS)
 }
 
 

@@ -8,10 +8,12 @@ from dledger.core.configuration import Configuration
 from dledger.core.snapshot_sender import REFUSED_RETRY_S
 from dledger.entry import Entry, decode_entries
 from dledger.errors import DLedgerError
+from jepsen_like.simulation.candidacies import Candidacies
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.churn import Churn
 from jepsen_like.simulation.clients import History, Told
 from jepsen_like.simulation.coverage import Coverage
+from jepsen_like.simulation.end_signs import EndSigns
 from jepsen_like.simulation.event_loop import EventLoop
 from jepsen_like.simulation.faults import Faults
 from jepsen_like.simulation.group_history import founding
@@ -56,7 +58,15 @@ class Simulation:
         network = VirtualNetwork(loop, swarm.network, Chance(swarm.seed, "network"))
         self.coverage = Coverage()
         self._around = Surroundings(
-            swarm, loop, network, Invariants(names, began_with), History(), self.coverage, trace
+            swarm,
+            loop,
+            network,
+            Invariants(names, began_with),
+            History(),
+            self.coverage,
+            trace,
+            EndSigns(swarm, loop, network, self.coverage),
+            Candidacies(),
         )
         self._around.invariants.in_doubt.update(names)  # all begin with an empty folder
         # A spare knows nobody until it is added.
@@ -91,6 +101,7 @@ class Simulation:
             self._churn.start()
             self._faults.start()
             self._wipes.start()
+            self._around.signs.start()
             self._loop.run_until(self._swarm.fault_seconds)
             self._heal()
             self._converge()

@@ -73,6 +73,14 @@ class LeadershipStyle:
 
 
 @dataclass(frozen=True, slots=True)
+class SignStyle:
+    """What members see of the ends of others' processes, and how often that is wrong."""
+
+    ends_seen: bool
+    wrong_every_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class SnapshotStyle:
     """When members write snapshots (0: never), what they keep, and how they are cut on the way."""
 
@@ -113,6 +121,7 @@ class Swarm:
     index_segment_bytes: int
     apply_at_once: int  # entries applied in one turn
     wipe_every_s: float  # mean time between members that lose their disk
+    signs: SignStyle
 
 
 def swarm_of(seed: int, nodes: int | None = None, fault_seconds: float | None = None) -> Swarm:
@@ -147,6 +156,7 @@ def swarm_of(seed: int, nodes: int | None = None, fault_seconds: float | None = 
         index_segment_bytes=chance.choice((256, 1_024, 8_192)),
         apply_at_once=chance.choice((1, 20, 1_000)),
         wipe_every_s=Chance(seed, "wipe rate").choice((NEVER, NEVER, 1.0, 4.0)),
+        signs=_signs(Chance(seed, "signs")),
     )
     if nodes is not None:
         swarm = replace(swarm, nodes=nodes)
@@ -166,6 +176,13 @@ def _leadership(chance: Chance) -> LeadershipStyle:
         clock_spread=drift if drift is not None else 0.2,
         member_reads=chance.choice((0.0, 0.3, 0.9)),
     )
+
+
+def _signs(chance: Chance) -> SignStyle:
+    # Half of the runs are without any: there the election timeout has to do.
+    if chance.happens(0.5):
+        return SignStyle(ends_seen=False, wrong_every_s=NEVER)
+    return SignStyle(ends_seen=True, wrong_every_s=chance.choice((NEVER, 0.3, 2.0)))
 
 
 def _snapshots(chance: Chance) -> SnapshotStyle:

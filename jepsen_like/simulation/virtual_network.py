@@ -38,6 +38,15 @@ class Endpoint(Protocol):
         """There is a connection to `peer` again."""
         ...
 
+    def peer_gone(self, peer: str) -> None:
+        """The process of `peer` has ended, as far as can be seen."""
+        ...
+
+    @property
+    def leader(self) -> str | None:
+        """Whom the node follows."""
+        ...
+
 
 class _Link:
     """One direction between two nodes."""
@@ -133,6 +142,10 @@ class VirtualNetwork:
             if other != node and self.style.connections:
                 self._break(node, other)
                 self._break(other, node)
+
+    def answers(self, sender: str, receiver: str) -> bool:
+        """Whether the machine of `receiver` hears `sender` and is heard, whatever runs on it."""
+        return not (self._links[sender, receiver].cut or self._links[receiver, sender].cut)
 
     def examine_all(self) -> None:
         """Connect what can be connected: something was healed or restarted."""

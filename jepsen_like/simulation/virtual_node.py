@@ -159,6 +159,8 @@ class VirtualNode:
         if process is not None:
             process.ended()
         self._around.network.process_ended(self.name)
+        if not power:
+            self._around.signs.process_ended(self.name)
         self._around.coverage.count("power cuts" if power else "kills")
 
     def wipe(self) -> None:
@@ -206,6 +208,18 @@ class VirtualNode:
         """There is a connection to a peer again."""
         if self.is_up:
             self._arrivals.link_changes.append((peer, True))
+            self._wake()
+
+    @property
+    def leader(self) -> str | None:
+        """Whom the node follows; a leader follows nobody."""
+        leader = self.process.replica.state.leader if self.process is not None else None
+        return leader if leader != self.name else None
+
+    def peer_gone(self, peer: str) -> None:
+        """The process of a peer has ended, as far as can be seen from here."""
+        if self.process is not None:
+            self._arrivals.gone.append((peer, self.process.replica.state.term))
             self._wake()
 
     def append(self, numbers: list[int], bodies: list[Body]) -> None:
@@ -278,6 +292,7 @@ class VirtualNode:
             around.coverage.count("members proven after a loss")
         for peer, message in outgoing:
             around.invariants.released(self.name, peer, message)
+            around.candidacies.released(self.name, peer, message, process.replica)
             around.network.send(self.name, peer, message)
         if process.work is not None and process.work is not work:
             self._loop.after(self._sync_s(), self._sync_event, self._life)
@@ -342,6 +357,8 @@ class VirtualNode:
     def _trace_arrivals(self, arrivals: Arrivals) -> None:
         for peer, connected in arrivals.link_changes:
             self.note(f"{'connected to' if connected else 'lost'} {peer}")
+        for peer, term in arrivals.gone:
+            self.note(f"the process of {peer} is gone, t{term}")
         for sender, message in arrivals.messages:
             self.note(f"<- {sender} {describe(message)}")
         for work in arrivals.ended_syncs:

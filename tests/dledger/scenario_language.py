@@ -83,6 +83,7 @@ class Scenario:
             "leave": self._leave,
             "transfer": self._transfer,
             "forget": self._forget,
+            "gone": self._gone,
             "unreachable": self._unreachable,
             "reachable": self._reachable,
             "fails": self._fails,
@@ -315,6 +316,11 @@ class Scenario:
 
     def _forget(self, rest: str) -> None:
         self._call(rest, lambda core: core.forget_leader())
+
+    def _gone(self, rest: str) -> None:
+        name, leader = two_parts(rest, " > ", "gone NAME > NAME")
+        now, term = self.group.now, self.group.member(name).up.state.term
+        self._call(name, lambda core: core.leader_gone(leader, term, now))
 
     def _unreachable(self, rest: str) -> None:
         name, peer = two_parts(rest, " > ", "unreachable NAME > NAME")

@@ -240,6 +240,15 @@ class GroupMachine(RuleBasedStateMachine):
     def forget(self, at: int) -> None:
         self.play(f"forget {self.running[at % len(self.running)].name}")
 
+    @precondition(lambda self: self.running)
+    @rule(at=FEW, other=FEW, of_its_leader=st.booleans())
+    def gone(self, at: int, other: int, of_its_leader: bool) -> None:
+        """The sign that a process has ended, right or wrong."""
+        names = list(self.group.members)
+        member = self.running[at % len(self.running)]
+        leader = member.up.state.leader if of_its_leader else None
+        self.play(f"gone {member.name} > {leader or names[other % len(names)]}")
+
     @precondition(lambda self: self.leaders)
     @rule(at=FEW, to=FEW, how=st.sampled_from(["reachable", "unreachable"]))
     def connection(self, at: int, to: int, how: str) -> None:

@@ -28,6 +28,7 @@ class Listener:
         self.is_up = True
         self.rounds: list[int] = []
         self.changes: list[str] = []
+        self.follows: str | None = None
 
     def deliver(self, sender: str, message: Message) -> None:
         assert isinstance(message, Heartbeat)
@@ -38,6 +39,13 @@ class Listener:
 
     def peer_found(self, peer: str) -> None:
         self.changes.append(f"found {peer}")
+
+    def peer_gone(self, peer: str) -> None:
+        self.changes.append(f"gone {peer}")
+
+    @property
+    def leader(self) -> str | None:
+        return self.follows
 
 
 class Two:

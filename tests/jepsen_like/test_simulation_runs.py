@@ -23,6 +23,7 @@ FOUND_WITHIN = {
     "commit-older-term": 60,
     "commit-unverified": 20,
     "configuration-on-append": 10,
+    "early-without-pre-vote": 60,
     "failed-sync-ignored": 60,
     "folder-not-synced": 10,
     "follower-read-without-asking": 5,
@@ -45,11 +46,12 @@ FOUND_WITHIN = {
     "pieces-in-any-order": 20,
     "pushes-of-any-term": 100,
     "read-before-own-commit": 40,
-    "read-without-round": 20,
+    "read-without-round": 30,
     "reads-never-end": 5,
     "removal-kept-secret": 30,
     "session-results-not-in-snapshots": 20,
     "session-table-not-consulted": 10,
+    "sign-believed-under-leases": 90,
     "snapshot-applied-from-the-log": 5,
     "torn-tail-kept": 100,
     "truncate-without-conflict": 10,
@@ -86,7 +88,7 @@ FIRST_SEED = {
     "removal-kept-secret": 15,
     "lease-from-answer": 790,
     "pieces-in-any-order": 90,
-    "read-without-round": 275,
+    "read-without-round": 340,
 }
 
 

@@ -1,0 +1,35 @@
+"""Nobody starts a term without having asked, from outside: by the messages that leave."""
+
+from __future__ import annotations
+
+from dledger.core.configuration import Configuration
+from dledger.core.replica import Replica
+from dledger.messages import Message, VoteRequest, VoteResponse
+from jepsen_like.simulation.group_history import is_quorum
+from jepsen_like.simulation.witness import InvariantViolated
+
+
+class Candidacies:
+    """Who granted whom a pre-vote."""
+
+    def __init__(self) -> None:
+        self._granted: dict[tuple[str, int], set[str]] = {}  # by candidate and term
+        self._groups: dict[str, Configuration] = {}  # what each went by when it asked last
+
+    def released(self, name: str, peer: str, message: Message, replica: Replica) -> None:
+        """A message of `name` leaves. A request for votes needs a quorum that granted a pre-vote,
+        unless a leader handed over.
+        """
+        if isinstance(message, VoteResponse) and message.pre and message.granted:
+            self._granted.setdefault((peer, message.term), set()).add(name)
+        elif isinstance(message, VoteRequest) and message.pre:
+            self._groups[name] = replica.state.membership.configuration
+        elif isinstance(message, VoteRequest) and not message.handed_over:
+            granted = self._granted.get((name, message.term), set()) | {name}
+            # It may have learnt of a newer configuration with the last answer.
+            group = self._groups.get(name, replica.state.membership.configuration)
+            if not is_quorum(group, granted):
+                raise InvariantViolated(
+                    "candidates asked before",
+                    f"{name} stands in term {message.term} with the pre-votes of {sorted(granted)}",
+                )

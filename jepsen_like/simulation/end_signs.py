@@ -1,0 +1,65 @@
+"""Signs that a process has ended: its connections are reset, and new ones are refused.
+
+They can be wrong: of a leader that lives, because what stands between two machines answers for it.
+"""
+
+from __future__ import annotations
+
+from jepsen_like.simulation.chance import Chance
+from jepsen_like.simulation.coverage import Coverage
+from jepsen_like.simulation.event_loop import EventLoop
+from jepsen_like.simulation.swarm import NEVER, Swarm
+from jepsen_like.simulation.virtual_network import VirtualNetwork
+
+# From the end of a process to the refusal of a new connection to it, on the average.
+REFUSED_MEAN_S = 0.005
+# Share of the wrong signs that are given to everybody at once, and not to one member.
+WRONG_FOR_EVERYBODY = 0.5
+
+
+class EndSigns:
+    """Gives the signs of a run. Draws from a stream of its own, also when nothing comes of it."""
+
+    def __init__(
+        self, swarm: Swarm, loop: EventLoop, network: VirtualNetwork, coverage: Coverage
+    ) -> None:
+        self._style = swarm.signs
+        self._end_s = swarm.fault_seconds
+        self._loop = loop
+        self._network = network
+        self._coverage = coverage
+        self._chance = Chance(swarm.seed, "signs of an end")
+
+    def start(self) -> None:
+        """Draw the time of the first wrong sign."""
+        if self._style.wrong_every_s == NEVER:
+            return
+        at_s = self._loop.now + self._chance.wait_s(self._style.wrong_every_s)
+        if at_s < self._end_s:
+            self._loop.at(at_s, self._give_wrong_sign)
+
+    def process_ended(self, name: str) -> None:
+        """A process was killed, and its machine runs on."""
+        if not self._style.ends_seen:
+            return
+        for other in self._network.endpoints:
+            if other != name:
+                delay_s = self._chance.wait_s(REFUSED_MEAN_S)
+                self._loop.after(delay_s, self._refuse, other, name)
+
+    def _refuse(self, member: str, name: str) -> None:
+        endpoints, network = self._network.endpoints, self._network
+        # Who runs again takes the connection; behind a cut link nobody answers.
+        if not endpoints[name].is_up and network.answers(member, name):
+            endpoints[member].peer_gone(name)
+
+    def _give_wrong_sign(self) -> None:
+        endpoints = list(self._network.endpoints.values())
+        victim = self._chance.choice(endpoints)
+        everybody = self._chance.happens(WRONG_FOR_EVERYBODY)
+        for endpoint in endpoints if everybody else [victim]:
+            leader = endpoint.leader
+            if leader is not None and self._network.endpoints[leader].is_up:
+                self._coverage.count("wrong signs of an end")
+                endpoint.peer_gone(leader)
+        self.start()
