@@ -226,6 +226,8 @@ class Driver:
         self._propose()
         messages = self._replica.take_messages(now)
         self._send(messages)  # before our own sync: the others' syncs are what an append waits for
+        if peers := self._replica.dispatchers:
+            self._batches.sent(min([peer.next_index for peer in peers.values()]))
         if not self._syncer.is_quick and (work := self._due_sync()) is not None:
             self._syncer.start(work)
         self._fail_lost_appends()

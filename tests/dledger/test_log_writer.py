@@ -23,7 +23,7 @@ def written_twice() -> tuple[LogWriter, Batches]:
 
 def test_the_state_machine_gets_nothing_that_was_cut() -> None:
     writer, _ = written_twice()
-    taken = writer.cache.take(0, 2)
+    taken = list(writer.cache.take(0, 2))
     while len(taken) < 3:
         taken += writer.cache.take(len(taken), 2)
     assert [(entry.term, entry.body) for entry in taken] == [(1, b"old"), (2, b"new"), (2, b"new")]
