@@ -124,6 +124,13 @@ def body_bytes(body: Body) -> int:
     return len(body)
 
 
+def body_lengths(bodies: Sequence[Body]) -> list[int]:
+    """The lengths of many."""
+    if PositionedBody in set(map(type, bodies)):
+        return list(map(body_bytes, bodies))
+    return list(map(len, bodies))
+
+
 def encode(
     magic: int, index: int, term: int, pos: int, previous_chain: int, body: Body
 ) -> tuple[bytes, int]:

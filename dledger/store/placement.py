@@ -22,11 +22,10 @@ from dledger.entry import (
     CHAINED,
     HEADER,
     HEADER_BYTES,
-    STAMP_BYTES,
     Body,
     Magic,
     PositionedBody,
-    body_bytes,
+    body_lengths,
 )
 from dledger.entry_run import EntryRun
 from dledger.errors import EntryTooLarge
@@ -75,8 +74,7 @@ def place(
     pos, chain = end.pos, end.chain
     if magic == Magic.CONFIGURATION:
         body_limit = segment_bytes - HEADER_BYTES - BLANK_BYTES
-    positioned = PositionedBody in set(map(type, bodies))
-    lengths = list(map(body_bytes if positioned else len, bodies))
+    lengths = body_lengths(bodies)
     if (longest := max(lengths, default=0)) > body_limit:
         raise EntryTooLarge(longest, body_limit)
     sizes = [HEADER_BYTES + length for length in lengths]
@@ -97,10 +95,9 @@ def place(
         count = max(count, 1)
         pos = positions[count]
         del positions[count:]
-        here = bodies[at : at + count]
-        contents = stamped(here, positions) if positioned else cast("Sequence[bytes]", here)
+        contents = stamped(bodies[at : at + count], positions)
         first = end.next_index + at
-        chain = _encode(EntryRun(first, term, magic, positions, list(contents)), chain, parts)
+        chain = _encode(EntryRun(first, term, magic, positions, contents), chain, parts)
         entries.positions += positions
         entries.bodies += contents
         at += count
@@ -110,6 +107,8 @@ def place(
 
 def stamped(bodies: Sequence[Body], positions: Sequence[int]) -> list[bytes]:
     """The bytes of bodies whose entries lie there."""
+    if PositionedBody not in set(map(type, bodies)):
+        return list(cast("Sequence[bytes]", bodies))
     return [
         b"".join((body.head, _STAMP.pack(pos + HEADER_BYTES), body.tail))
         if isinstance(body, PositionedBody)
