@@ -56,8 +56,6 @@ class LogWriter:
         self.cache.add(written.entries)
         if written.raw is not None:
             self._batches.keep(written.entries, written.raw)
-        else:
-            self._batches.forget()
         return written.last
 
     def _push(self, push: PushRequest, first: int) -> None:

@@ -16,6 +16,7 @@ def written_twice() -> tuple[LogWriter, Batches]:
     writer = LogWriter(store, batches)
     for first in range(3):
         writer.append(1, Magic.NORMAL, [b"old"], first)
+    batches.batch_end(2, 2)  # a peer was sent it
     writer.carry_out(Truncation(0))
     writer.append(2, Magic.NORMAL, [b"new", b"new"], 1)
     return writer, batches
