@@ -8,8 +8,9 @@ import trio
 
 from dledger.awaited_snapshot import AwaitedSnapshot
 from dledger.core.replica import Replica
-from dledger.entry import Entry, Magic
+from dledger.entry import Magic
 from dledger.entry_cache import EntryCache
+from dledger.entry_run import EntryRun
 from dledger.errors import InvariantBroken, MachineFailed
 from dledger.pending import PendingAppends
 from dledger.state_machine import StateMachine
@@ -59,25 +60,23 @@ class Applier:
         last = replica.appliable
         if first > last or self._awaited.snapshot is not None:
             return False
-        entries = self._entries.take(first, last)
-        results = self._apply(entries)
-        replica.applied_to(entries[-1].index)
-        self._pending.applied(entries, results)
+        run = self._entries.take(first, last)
+        results = self._apply(run)
+        replica.applied_to(run.last)
+        self._pending.applied(run, results)
         self._applied()
         return True
 
-    def _apply(self, entries: Sequence[Entry]) -> Sequence[object]:
+    def _apply(self, run: EntryRun) -> Sequence[object]:
         """One result an entry; no-ops and configurations are not the application's."""
-        normal = [entry for entry in entries if entry.magic == NORMAL]
+        if run.magic != NORMAL:
+            return [None] * len(run)
         try:
-            results = self._machine.apply(normal) if normal else ()
+            results = self._machine.apply(run)
         except Exception as error:
-            raise MachineFailed(entries[0].index, entries[-1].index) from error
-        if len(results) != len(normal):
+            raise MachineFailed(run.first, run.last) from error
+        if len(results) != len(run):
             raise InvariantBroken(
-                f"the state machine gave {len(results)} results for {len(normal)} entries"
+                f"the state machine gave {len(results)} results for {len(run)} entries"
             )
-        if len(normal) == len(entries):
-            return results
-        remaining = iter(results)
-        return [next(remaining) if e.magic == NORMAL else None for e in entries]
+        return results

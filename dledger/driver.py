@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import TypeVar
 
 import trio
@@ -147,8 +148,9 @@ class Driver:
 
     def wake(self) -> None:
         """There is something to do."""
-        self._woken = True
-        self._wake.unpark()
+        if not self._woken:  # else it is on its way already
+            self._woken = True
+            self._wake.unpark()
 
     def fail(self, error: Exception) -> None:
         """The store is of no use any more: end the driver, and with it the node."""
@@ -233,6 +235,8 @@ class Driver:
         self._propose()
         messages = self._replica.take_messages(now)
         self._send(messages)  # before our own sync: the others' syncs are what an append waits for
+        if peers := self._replica.dispatchers:
+            self._batches.sent(min([peer.next_index for peer in peers.values()]))
         if not self._syncer.is_quick and (work := self._due_sync()) is not None:
             self._syncer.start(work)
         self._fail_lost_appends()
@@ -277,7 +281,7 @@ class Driver:
         if not self._submissions:
             return
         submissions = self._submissions[:]
-        bodies = [body for submission in submissions for body in submission[0]]
+        bodies = list(chain.from_iterable([bodies for bodies, _, _ in submissions]))
         try:
             first, term = self._replica.propose(len(bodies))
         except Rejected as error:
@@ -286,9 +290,10 @@ class Driver:
         self._submissions.clear()
         self.queued_entries = self.queued_bytes = 0
         self._writer.append(term, Magic.NORMAL, bodies, first)
+        add = self._pending.add
         for batch, body_bytes, done in submissions:
             last = first + len(batch) - 1
-            self._pending.add(first, last, term, body_bytes, done)
+            add(first, last, term, body_bytes, done)
             first = last + 1
 
     def _due_sync(self) -> SyncWork | None:

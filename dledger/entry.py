@@ -43,11 +43,11 @@ NO_TERM = -1  # the term of "no entry"
 
 _STAMP = struct.Struct(">q")
 STAMP_BYTES = _STAMP.size
-# What the chain covers: every header field but the two sums and the size that `size` implies.
-_CHAINED_BYTES = 36
+# What the chain covers: the header up to the sums, and the body's sum.
+CHAINED = struct.Struct(">iiqqqiI")
 _PREFIX = struct.Struct(">iiqqqi")
 _SUMS = struct.Struct(">III")
-_PLACE = struct.Struct(">iiqqq")
+PLACE = struct.Struct(">iiqqq")  # the header up to the position
 _BODY_CRC = struct.Struct(">I")
 
 
@@ -124,6 +124,13 @@ def body_bytes(body: Body) -> int:
     return len(body)
 
 
+def body_lengths(bodies: Sequence[Body]) -> list[int]:
+    """The lengths of many."""
+    if PositionedBody in set(map(type, bodies)):
+        return list(map(body_bytes, bodies))
+    return list(map(len, bodies))
+
+
 def encode(
     magic: int, index: int, term: int, pos: int, previous_chain: int, body: Body
 ) -> tuple[bytes, int]:
@@ -148,7 +155,7 @@ def decode_header(buffer: bytes | bytearray | memoryview, at: int = 0) -> Header
 def decode_entries(buffer: bytes) -> list[Entry]:
     """The entries of a run of whole, adjacent, already verified entries."""
     entries: list[Entry] = []
-    append, unpack, at, end = entries.append, _PLACE.unpack_from, 0, len(buffer)
+    append, unpack, at, end = entries.append, PLACE.unpack_from, 0, len(buffer)
     make = tuple.__new__  # a third of the time that Entry(...) takes
     while at < end:
         magic, size, index, term, pos = unpack(buffer, at)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from dledger.entry import Entry, decode_entries
+from dledger.entry_run import EntryRun, decode_run, joined
 from dledger.store.log_store import LogStore
 
 # Entries that wait for their commitment are in memory anyway: in the sender's hands, or in a
@@ -24,51 +24,47 @@ class EntryCache:
 
     def __init__(self, store: LogStore) -> None:
         self._store = store
-        self._runs: deque[list[Entry]] = deque()
+        self._runs: deque[EntryRun] = deque()
         self._bytes = 0
         self._count = 0
 
-    def add(self, entries: list[Entry]) -> None:
+    def add(self, run: EntryRun) -> None:
         """These were written at the log's end. The cache leaves them out if it is full."""
-        size = _bytes_of(entries)
-        if (
-            self._bytes + size <= MAX_CACHED_BYTES
-            and self._count + len(entries) <= MAX_CACHED_ENTRIES
-        ):
-            self._runs.append(entries)
+        size = run.log_bytes
+        if self._bytes + size <= MAX_CACHED_BYTES and self._count + len(run) <= MAX_CACHED_ENTRIES:
+            self._runs.append(run)
             self._bytes += size
-            self._count += len(entries)
+            self._count += len(run)
 
     def forget(self) -> None:
         """The log was cut: what is kept may be no part of it any more."""
         self._runs.clear()
         self._bytes = self._count = 0
 
-    def take(self, first: int, last: int) -> list[Entry]:
+    def take(self, first: int, last: int) -> EntryRun:
         """At least one of the entries first..last, from `first`; those before are not kept on."""
         runs = self._runs
-        while runs and runs[0][-1].index < first:
+        while runs and runs[0].last < first:
             passed = runs.popleft()
-            self._bytes -= _bytes_of(passed)
+            self._bytes -= passed.log_bytes
             self._count -= len(passed)
         if not runs:
             return self._read(first, last)
-        if runs[0][0].index > first:
-            return self._read(first, min(last, runs[0][0].index - 1))
+        if runs[0].first > first:
+            return self._read(first, min(last, runs[0].first - 1))
         last = min(last, first + MAX_RUN_ENTRIES - 1)
-        taken: list[Entry] = []
+        term, magic = runs[0].term, runs[0].magic
+        taken: list[EntryRun] = []
+        next_wanted = first
         for run in runs:
-            begin = first + len(taken) - run[0].index
-            if begin < 0:
-                break  # some were left out here
-            taken += run[begin : last + 1 - run[0].index]
-            if taken[-1].index == last:
+            if run.first > next_wanted or run.term != term or run.magic != magic:
+                break  # some were left out here, or others begin
+            part = run.part(next_wanted - run.first, last + 1 - run.first)
+            taken.append(part)
+            next_wanted = part.last + 1
+            if next_wanted > last:
                 break
-        return taken
+        return joined(taken)
 
-    def _read(self, first: int, last: int) -> list[Entry]:
-        return decode_entries(self._store.read(first, last, MAX_READ_BYTES))
-
-
-def _bytes_of(entries: list[Entry]) -> int:
-    return entries[-1].pos - entries[0].pos + len(entries[-1].body)
+    def _read(self, first: int, last: int) -> EntryRun:
+        return decode_run(self._store.read(first, last, MAX_READ_BYTES))

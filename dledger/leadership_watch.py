@@ -21,6 +21,7 @@ class LeadershipWatch:
         self._group = group
         self._replica = replica
         self._watchers = trio.lowlevel.ParkingLot()
+        self._seen: tuple[object, ...] = ()  # what the role was made of
         self._role = self._role_now()
 
     @property
@@ -38,6 +39,12 @@ class LeadershipWatch:
 
     def look(self) -> None:
         """Tell those who watch, if something has changed."""
+        state = self._replica.state
+        configuration = state.membership.configuration
+        seen = (state.role, state.term, state.leader, configuration, self.is_ready_leader)
+        if seen == self._seen:
+            return
+        self._seen = seen
         role = self._role_now()
         if role != self._role:
             if role.role == REMOVED and self._role.role != REMOVED:

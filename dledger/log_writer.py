@@ -55,7 +55,7 @@ class LogWriter:
             raise InvariantBroken(f"the store appended at {written.first}, the core at {first}")
         self.cache.add(written.entries)
         if written.raw is not None:
-            self._batches.keep(first, written.last, written.raw)
+            self._batches.keep(written.entries, written.raw)
         return written.last
 
     def _push(self, push: PushRequest, first: int) -> None:
@@ -70,4 +70,5 @@ class LogWriter:
             store = self._store
             facts = verify_batch(raw, first, store.chain_at(first - 1), store.last_term)
         self._store.write_batch(raw, facts)
-        self.cache.add(facts.entries)
+        for run in facts.entries:
+            self.cache.add(run)

@@ -22,6 +22,7 @@ from dledger.entry import (
     Body,
     Entry,
     body_bytes,
+    body_lengths,
     decode_entries,
 )
 from dledger.errors import (
@@ -74,6 +75,7 @@ class Node:
         self.config = config
         self._store = store = opened.store
         self._closing = False
+        self._max_body_bytes = config.store.max_body_bytes
         self._pending = PendingAppends()
         self._batches = Batches(store, config.max_batch_bytes)
         source = NodeSnapshots(store)
@@ -156,7 +158,7 @@ class Node:
         Cancelling gives up the wait, not the append. Raises as `submit`, and LeadershipLost,
         Discarded or NodeClosed for what became of an admitted entry.
         """
-        return (await self.append_many((body,)))[0]
+        return (await wait_appended(self.submit, (body,)))[0]
 
     async def append_many(self, bodies: Sequence[Body]) -> list[Appended]:
         """Append entries next to each other; returns once all are committed and applied here.
@@ -187,12 +189,13 @@ class Node:
 
     def _admit(self, bodies: Sequence[Body]) -> int:
         """The bytes of these bodies, if there is room for them now."""
-        total = 0
-        for body in bodies:
-            size = len(body) if type(body) is bytes else body_bytes(body)
-            if size > self.config.store.max_body_bytes:
-                raise EntryTooLarge(size, self.config.store.max_body_bytes)
-            total += size
+        if len(bodies) == 1:
+            total = longest = body_bytes(bodies[0])
+        else:
+            lengths = body_lengths(bodies)
+            total, longest = sum(lengths), max(lengths, default=0)
+        if longest > self._max_body_bytes:
+            raise EntryTooLarge(longest, self._max_body_bytes)
         entries = self._pending.entries + self._driver.queued_entries
         waiting = self._pending.body_bytes + self._driver.queued_bytes
         # A submission larger than the whole room is let in alone, or it could never be.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import NamedTuple
 
-from dledger.entry import Entry
+from dledger.entry_run import EntryRun
 from dledger.errors import (
     Discarded,
     DLedgerError,
@@ -57,30 +58,37 @@ class PendingAppends:
         self.entries += last - first + 1
         self.body_bytes += body_bytes
 
-    def applied(self, entries: Sequence[Entry], results: Sequence[object]) -> None:
+    def applied(self, run: EntryRun, results: Sequence[object]) -> None:
         """A run of entries was applied: answer the submissions that are complete with it."""
-        if not self._submissions or not entries:
-            return
-        make = tuple.__new__  # a third of the time that Appended(...) takes
-        chunk_first, chunk_last = entries[0].index, entries[-1].index
-        while self._submissions:
-            submission = self._submissions[0]
-            if submission.first > chunk_last:
+        submissions, make = self._submissions, tuple.__new__
+        run_first, run_last, term, positions = run.first, run.last, run.term, run.positions
+        while submissions:
+            submission = submissions[0]
+            first, last = submission.first, submission.last
+            if first > run_last:
                 return
-            if entries[max(submission.first, chunk_first) - chunk_first].term != submission.term:
-                raise InvariantBroken(f"entry {submission.first} waits, another's was applied")
-            begin = max(submission.first, chunk_first) - chunk_first
-            end = min(submission.last, chunk_last) - chunk_first + 1
-            submission.appended += [
-                make(Appended, (index, term, pos, result))
-                for (index, term, pos, _, _), result in zip(
-                    entries[begin:end], results[begin:end], strict=True
-                )
-            ]
-            if submission.last > chunk_last:
-                return
-            self._forget(self._submissions.popleft())
-            submission.done(submission.appended)
+            if submission.term != term:
+                raise InvariantBroken(f"entry {first} waits, another's was applied")
+            begin = first - run_first
+            # tuple.__new__ takes a third of the time of Appended(...).
+            if first == last and begin >= 0:
+                appended = [make(Appended, (first, term, positions[begin], results[begin]))]
+            else:
+                begin = max(begin, 0)
+                end = min(last, run_last) + 1 - run_first
+                indexes = range(run_first + begin, run_first + end)
+                columns = positions[begin:end], results[begin:end]
+                rows = zip(indexes, repeat(term), *columns, strict=False)
+                appended = list(map(make, repeat(Appended), rows))
+                if submission.appended:
+                    appended = submission.appended + appended
+                if last > run_last:
+                    submission.appended = appended
+                    return
+            submissions.popleft()
+            self.entries -= last - first + 1
+            self.body_bytes -= submission.body_bytes
+            submission.done(appended)
 
     def end_leadership(
         self, committed: int, term_at: Callable[[int], int], leader: str | None

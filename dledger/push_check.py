@@ -64,6 +64,7 @@ def _changes(facts: BatchFacts) -> tuple[tuple[int, NumberedConfiguration], ...]
     """The changes among the entries of a push. Raises ConfigurationMalformed."""
     return tuple(
         (entry.index, decode_configuration(entry.body))
-        for entry in facts.entries
-        if entry.magic == CONFIGURATION
+        for run in facts.entries
+        if run.magic == CONFIGURATION
+        for entry in run
     )

@@ -10,9 +10,10 @@ from typing import NamedTuple, NoReturn
 from zlib import crc32
 
 from dledger.core.ledger_view import TermRun
-from dledger.entry import HEADER, HEADER_BYTES, MAX_BODY_BYTES, Entry
+from dledger.entry import CHAINED, HEADER, HEADER_BYTES, MAX_BODY_BYTES
+from dledger.entry_run import EntryRun
 from dledger.errors import BatchInvalid
-from dledger.store.index_unit import UNIT
+from dledger.store.index_unit import index_units
 
 MAX_ENTRY_BYTES = HEADER_BYTES + MAX_BODY_BYTES
 _FIRST_MAGIC, _LAST_MAGIC = 1, 3
@@ -28,7 +29,7 @@ class BatchFacts(NamedTuple):
     end_pos: int
     last_chain: int
     index_units: bytes
-    entries: list[Entry]
+    entries: tuple[EntryRun, ...]
 
 
 def _refuse(index: int, problem: str) -> NoReturn:
@@ -73,55 +74,61 @@ def verify_batch(
     end = len(raw)
     if end < HEADER_BYTES:
         _refuse(first_index, f"{end} bytes are less than a header")
-    unpack, unit_pack = HEADER.unpack_from, UNIT.pack
-    make = tuple.__new__  # a third of the time that Entry(...) takes
-    units: list[bytes] = []
-    entries: list[Entry] = []
+    unpack, chained = HEADER.unpack_from, CHAINED.pack
+    entries: list[EntryRun] = []
     runs: list[TermRun] = []
-    index, last_term, run_term = first_index, previous_term, -1
+    index, last_term, run_term, run_magic = first_index, previous_term, -1, -1
     first_pos = pos = unpack(raw, 0)[4]
     if first_pos < 0:
         _refuse(first_index, f"position {first_pos}")
     chain_known = previous_chain is not None
     last_chain = previous_chain or 0
-    at = 0
+    run = EntryRun(index, -1, -1, [], [])
+    add_position, add_body = run.positions.append, run.bodies.append
+    at, header_end = 0, HEADER_BYTES
     while at < end:
-        if end - at < HEADER_BYTES:
+        if header_end > end:
             _refuse(index, f"{end - at} bytes are less than a header")
         header = unpack(raw, at)
-        magic, size, found, term, found_pos, _, chain, body_sum, body_size = header
+        magic, size, found, term, found_pos, channel, chain, body_sum, body_size = header
         next_at = at + size
         if (
             found != index
             or found_pos != pos
-            or term < last_term
             or size != HEADER_BYTES + body_size
             or next_at > end
-            or not _FIRST_MAGIC <= magic <= _LAST_MAGIC
             or size > MAX_ENTRY_BYTES
-            or term < 0
         ):
             _judge_header(header, index, last_term, pos, end - at)
-        body = raw[at + HEADER_BYTES : next_at]
+        if term != run_term or magic != run_magic:
+            _judge_header(header, index, last_term, pos, end - at)
+            if term != run_term:
+                runs.append(TermRun(term, index))
+            run_term = last_term = term
+            run_magic = magic
+            run = EntryRun(index, term, magic, [], [])
+            entries.append(run)
+            add_position, add_body = run.positions.append, run.bodies.append
+        body = raw[header_end:next_at]
         if body_sum and (crc32(body) or 1) != body_sum:
             _refuse(index, "the body does not match its CRC")
         if (
             chain
             and chain_known
-            and (crc32(raw[at + 40 : at + 44], crc32(raw[at : at + 36], last_chain)) or 1) != chain
+            and (crc32(chained(magic, size, index, term, pos, channel, body_sum), last_chain) or 1)
+            != chain
         ):
             _refuse(index, "the chain CRC does not follow the entry before")
-        if term != run_term:
-            runs.append(TermRun(term, index))
-            run_term = last_term = term
-        units.append(unit_pack(magic, pos, size, index, term))
-        entries.append(make(Entry, (index, term, pos, magic, body)))
+        add_position(pos)
+        add_body(body)
         last_chain, chain_known = chain, True
         index += 1
         pos += size
         at = next_at
+        header_end = at + HEADER_BYTES
+    units = b"".join(map(index_units, entries))
     return BatchFacts(
-        first_index, index - 1, tuple(runs), first_pos, pos, last_chain, b"".join(units), entries
+        first_index, index - 1, tuple(runs), first_pos, pos, last_chain, units, tuple(entries)
     )
 
 

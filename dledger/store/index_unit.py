@@ -9,6 +9,9 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from dledger.entry import HEADER_BYTES
+from dledger.entry_run import EntryRun
+
 UNIT = struct.Struct(">iqiqq")
 UNIT_BYTES = UNIT.size  # 32
 
@@ -31,3 +34,22 @@ class IndexUnit(NamedTuple):
 def magics(units: bytes) -> bytes:
     """The magic of each of these units: its last byte, which says all. One slice for all."""
     return units[3::UNIT_BYTES]
+
+
+def index_units(run: EntryRun) -> bytes:
+    """The units of these entries.
+
+    They differ in three fields. Each of those is packed for all entries in one go, and laid in
+    byte by byte: that is half the time of packing unit by unit.
+    """
+    count = len(run.bodies)
+    units = bytearray(UNIT.pack(run.magic, 0, 0, 0, run.term) * count)
+    positions = struct.pack(f">{count}q", *run.positions)
+    sizes = struct.pack(f">{count}i", *[HEADER_BYTES + size for size in map(len, run.bodies)])
+    indexes = struct.pack(f">{count}q", *range(run.first, run.first + count))
+    for byte in range(8):
+        units[4 + byte :: UNIT_BYTES] = positions[byte::8]
+        units[16 + byte :: UNIT_BYTES] = indexes[byte::8]
+    for byte in range(4):
+        units[12 + byte :: UNIT_BYTES] = sizes[byte::4]
+    return bytes(units)

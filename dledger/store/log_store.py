@@ -14,7 +14,8 @@ from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import LedgerView, TermRun
 from dledger.core.snapshot_offer import LogBegin
 from dledger.core.standing import Standing
-from dledger.entry import Body, Entry, Header
+from dledger.entry import Body, Header
+from dledger.entry_run import EntryRun
 from dledger.store.batch import BatchFacts
 
 
@@ -23,7 +24,7 @@ class Written(NamedTuple):
 
     first: int
     last: int
-    entries: list[Entry]
+    entries: EntryRun
     raw: bytes | None  # as they lie in the log; None where they touch two segments
 
 

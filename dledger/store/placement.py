@@ -9,34 +9,35 @@ end of its last entry, and equal histories are equal bytes.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from collections.abc import Sequence
-from typing import NamedTuple
+from itertools import accumulate, repeat
+from typing import NamedTuple, cast
 from zlib import crc32
 
 from dledger.entry import (
     BLANK,
     BLANK_BYTES,
     BLANK_MAGIC,
+    CHAINED,
     HEADER,
     HEADER_BYTES,
-    STAMP_BYTES,
     Body,
-    Entry,
     Magic,
     PositionedBody,
+    body_lengths,
 )
+from dledger.entry_run import EntryRun
 from dledger.errors import EntryTooLarge
-from dledger.store.index_unit import UNIT
+from dledger.store.index_unit import index_units
 
-# What a chain sum covers: the header up to the sums, and the body's sum.
-_CHAINED = struct.Struct(">iiqqqiI")
 _STAMP = struct.Struct(">q")
 
 
 class Placement(NamedTuple):
     """New entries, and their bytes: one (position, bytes) run for each segment they touch."""
 
-    entries: list[Entry]
+    entries: EntryRun
     runs: list[tuple[int, bytes]]
     index_units: bytes
     end_pos: int
@@ -64,51 +65,79 @@ def segment_end(pos: int, segment_bytes: int) -> int:
 def place(
     term: int, magic: int, bodies: Sequence[Body], end: LogEnd, segment_bytes: int, body_limit: int
 ) -> Placement:
-    """Encode entries one behind the other; about 2 us an entry.
+    """Encode entries one behind the other; less than 1 us an entry.
 
     Raises:
         EntryTooLarge: a body is longer than `body_limit`; nothing has happened then. The limit is
             for applications: a configuration may fill a segment.
     """
-    index, pos, chain = end
-    runs: list[tuple[int, bytes]] = []
-    parts: list[bytes] = []
-    entries: list[Entry] = []
-    add, add_entry = parts.append, entries.append
-    make = tuple.__new__  # a third of the time that Entry(...) takes
-    chained_pack, header_pack = _CHAINED.pack, HEADER.pack
+    pos, chain = end.pos, end.chain
     if magic == Magic.CONFIGURATION:
         body_limit = segment_bytes - HEADER_BYTES - BLANK_BYTES
-    size_limit = HEADER_BYTES + body_limit
-    run_pos = pos
-    limit = segment_end(pos, segment_bytes) - BLANK_BYTES
-    for body in bodies:
-        stamped = type(body) is PositionedBody
-        if stamped:
-            size = len(body.head) + STAMP_BYTES + len(body.tail) + HEADER_BYTES  # type: ignore[union-attr]
-        else:
-            size = len(body) + HEADER_BYTES
-        if size > size_limit:
-            raise EntryTooLarge(size - HEADER_BYTES, body_limit)
-        if pos + size > limit:
-            if pos % segment_bytes:
-                add(filler(pos, segment_bytes))
-                runs.append((run_pos, b"".join(parts)))
-                parts.clear()
-                pos = run_pos = limit + BLANK_BYTES
-            limit = pos + segment_bytes - BLANK_BYTES
-        if stamped:
-            content = b"".join((body.head, _STAMP.pack(pos + HEADER_BYTES), body.tail))  # type: ignore[union-attr]
-        else:
-            content = body  # type: ignore[assignment]
-        body_sum = crc32(content) or 1
-        chain = crc32(chained_pack(magic, size, index, term, pos, 0, body_sum), chain) or 1
-        add(header_pack(magic, size, index, term, pos, 0, chain, body_sum, size - HEADER_BYTES))
-        add(content)
-        add_entry(make(Entry, (index, term, pos, magic, content)))
-        index += 1
-        pos += size
+    lengths = body_lengths(bodies)
+    if (longest := max(lengths, default=0)) > body_limit:
+        raise EntryTooLarge(longest, body_limit)
+    sizes = [HEADER_BYTES + length for length in lengths]
+    entries = EntryRun(end.next_index, term, magic, [], [])
+    runs: list[tuple[int, bytes]] = []
+    parts: list[bytes] = []
+    run_pos, at = pos, 0
+    while at < len(sizes):
+        limit = segment_end(pos, segment_bytes) - BLANK_BYTES
+        positions = list(accumulate(sizes[at:], initial=pos))
+        count = bisect_right(positions, limit) - 1
+        if count <= 0 and pos % segment_bytes:
+            parts.append(filler(pos, segment_bytes))
+            runs.append((run_pos, b"".join(parts)))
+            parts = []
+            pos = run_pos = limit + BLANK_BYTES
+            continue
+        count = max(count, 1)
+        pos = positions[count]
+        del positions[count:]
+        contents = stamped(bodies[at : at + count], positions)
+        first = end.next_index + at
+        chain = _encode(EntryRun(first, term, magic, positions, contents), chain, parts)
+        entries.positions += positions
+        entries.bodies += contents
+        at += count
     runs.append((run_pos, b"".join(parts)))
-    unit_pack = UNIT.pack
-    units = [unit_pack(m, p, HEADER_BYTES + len(b), i, t) for i, t, p, m, b in entries]
-    return Placement(entries, runs, b"".join(units), pos, chain)
+    return Placement(entries, runs, index_units(entries), pos, chain)
+
+
+def stamped(bodies: Sequence[Body], positions: Sequence[int]) -> list[bytes]:
+    """The bytes of bodies whose entries lie there."""
+    if PositionedBody not in set(map(type, bodies)):
+        return list(cast("Sequence[bytes]", bodies))
+    return [
+        b"".join((body.head, _STAMP.pack(pos + HEADER_BYTES), body.tail))
+        if isinstance(body, PositionedBody)
+        else body
+        for body, pos in zip(bodies, positions, strict=True)
+    ]
+
+
+def _encode(run: EntryRun, chain: int, parts: list[bytes]) -> int:
+    """Add the bytes of these entries to `parts`; the last chain sum.
+
+    Column by column, so that the loops are those of `map`, but for the chain, each sum of which
+    rests on the one before.
+    """
+    bodies, positions = run.bodies, run.positions
+    lengths = list(map(len, bodies))
+    sizes = [HEADER_BYTES + length for length in lengths]
+    body_sums = [body_sum or 1 for body_sum in map(crc32, bodies)]
+    indexes = range(run.first, run.first + len(bodies))
+    magic, term, channel = repeat(run.magic), repeat(run.term), repeat(0)
+    chains: list[int] = []
+    add = chains.append
+    for head in map(CHAINED.pack, magic, sizes, indexes, term, positions, channel, body_sums):
+        chain = crc32(head, chain) or 1
+        add(chain)
+    encoded = [b""] * (2 * len(bodies))
+    encoded[::2] = map(
+        HEADER.pack, magic, sizes, indexes, term, positions, channel, chains, body_sums, lengths
+    )
+    encoded[1::2] = bodies
+    parts += encoded
+    return chain

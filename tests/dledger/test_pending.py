@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dledger.entry import Entry
+from dledger.entry_run import EntryRun
 from dledger.errors import Discarded, InvariantBroken, LeadershipLost, NodeClosed
 from dledger.pending import Appended, Outcome, PendingAppends
 
@@ -22,8 +22,10 @@ class Waiters:
         self.pending.add(first, last, term, 10 * (last - first + 1), done)
 
     def apply(self, first: int, last: int, term: int) -> None:
-        entries = [Entry(index, term, index * 100, 1, b"") for index in range(first, last + 1)]
-        self.pending.applied(entries, [f"r{entry.index}" for entry in entries])
+        indexes = range(first, last + 1)
+        positions = [index * 100 for index in indexes]
+        run = EntryRun(first, term, 1, positions, [b""] * len(indexes))
+        self.pending.applied(run, [f"r{index}" for index in indexes])
 
 
 def test_a_submission_is_answered_when_all_of_its_entries_are_applied() -> None:
