@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import trio
-
 from dledger.frame import Frame, FrameDecoder
 from dledger.host_connection import RECEIVE_BYTES
+from dledger.tls import Stream
 
 
 class Conversation:
     """One accepted connection."""
 
-    def __init__(self, stream: trio.SocketStream) -> None:
+    def __init__(self, stream: Stream) -> None:
         self.stream = stream
         self._decoder = FrameDecoder()
         self._frames: list[Frame] = []

@@ -30,6 +30,9 @@ MAX_HEADER_BYTES = 60_000
 _LENGTHS = struct.Struct(">IH")
 _LENGTH_BYTES = 4
 
+# The first byte of a connection with TLS; it would be that of a frame of 350 MB.
+_TLS_BEGINS = 0x16
+
 
 class Frame(NamedTuple):
     """One frame: the decoded header and the raw payload."""
@@ -85,6 +88,11 @@ class FrameDecoder:
         while end - at >= _LENGTH_BYTES:
             length = int.from_bytes(source[at : at + _LENGTH_BYTES], "big")
             if length > MAX_FRAME_BYTES:
+                if source[at] == _TLS_BEGINS:
+                    raise MessageMalformed(
+                        "the other side speaks TLS, and here it is not spoken: "
+                        "give certificates to all of the group, or to nobody"
+                    )
                 raise MessageMalformed(
                     f"a frame of {length} bytes; the limit is {MAX_FRAME_BYTES}: "
                     "is this a dledger peer?"
