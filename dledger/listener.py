@@ -75,7 +75,7 @@ class Listener:
             await stream.aclose()
             return
         self._connections += 1
-        caller = "a caller"
+        caller = f"a caller from {_place(stream)}"
         try:
             async with stream:
                 stream.setsockopt(trio.socket.IPPROTO_TCP, trio.socket.TCP_NODELAY, 1)
@@ -90,7 +90,7 @@ class Listener:
                     caller = "a client"
                     await self._ports[hello.group].serve_client(conversation)
         except TlsRefused as error:
-            self._refusals.add("tls", f"a caller from {_place(stream)}: {error.problem}")
+            self._refusals.add("tls", f"{caller}: {error.problem}")
         except MessageMalformed as error:
             logger.warning("closed the connection of %s: %s", caller, error.problem)
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
@@ -103,8 +103,10 @@ class Listener:
             names = None
             stream: Stream = socket
             if (tls := self._dialled.tls) is not None:
-                stream = await self._proven(socket, tls)
-                names = names_shown(stream)
+                secure = await self._proven(socket, tls)
+                if secure is None:
+                    return None
+                stream, names = secure, names_shown(secure)
             conversation = Conversation(stream)
             frame = await conversation.first_frame()
             if frame is None:
@@ -118,13 +120,19 @@ class Listener:
             return _Caller(hello, conversation, names)
         raise MessageMalformed(f"no introduction within {HELLO_TIMEOUT_S:g} s")
 
-    async def _proven(self, socket: trio.SocketStream, tls: GroupTls) -> SecureStream:
-        """The stream of a caller that has proven to be of the group. Raises TlsRefused."""
+    async def _proven(self, socket: trio.SocketStream, tls: GroupTls) -> SecureStream | None:
+        """The stream of a caller that has proven to be of the group. Raises TlsRefused.
+
+        None for one that left without a word, as those do who only look whether a port is open.
+        """
         if self._handshakes >= MAX_HANDSHAKES:
             raise TlsRefused(f"{self._handshakes} others are still proving who they are")
         self._handshakes += 1
         try:
-            if await socket.socket.recv(1, trio.socket.MSG_PEEK) not in (_TLS_BEGINS, b""):
+            first = await socket.socket.recv(1, trio.socket.MSG_PEEK)
+            if not first:
+                return None
+            if first != _TLS_BEGINS:
                 # What arrived is taken off the socket, or closing it could take the answer along.
                 await socket.receive_some(RECEIVE_BYTES)
                 await socket.send_all(encode_refused(_SPEAK_TLS))

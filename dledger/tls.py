@@ -21,9 +21,10 @@ from dledger.tls_config import TlsConfig
 SecureStream = trio.SSLStream[trio.SocketStream]
 Stream = trio.SocketStream | SecureStream
 
-# What the other side hears when our certificate is refused is no more than the end of the
-# connection.
-ENDED_EARLY = "the connection ended early: that side's log says whether it believes our certificate"
+# Whoever does not believe a certificate ends the connection; the other side hears only that.
+ENDED_EARLY = (
+    "the connection ended early: that side's log says whether our certificate is believed there"
+)
 
 
 class TlsRefused(MessageMalformed):
@@ -63,7 +64,7 @@ class GroupTls:
         How long that may take is the caller's to say, and `stream` is the caller's to close.
         """
         secure = trio.SSLStream(stream, self._client, https_compatible=True)
-        await _shake_hands(secure)
+        await _shake_hands(secure, f"no TLS: {ENDED_EARLY}, or whether TLS is spoken at all")
         names = names_shown(secure)
         if node_id not in names:
             raise TlsRefused(f"its certificate is that of {_listed(names)}, not of {node_id}")
@@ -74,7 +75,7 @@ class GroupTls:
         # Frames say how long they are, so nothing is lost where a stream is cut off without the
         # last message of TLS; and closing waits for nobody.
         secure = trio.SSLStream(stream, self._server, server_side=True, https_compatible=True)
-        await _shake_hands(secure)
+        await _shake_hands(secure, "it ended the connection: does it believe our certificate?")
         return secure
 
 
@@ -98,20 +99,20 @@ def _listed(names: frozenset[str]) -> str:
     return ", ".join(sorted(names)[:3]) or "nobody"
 
 
-async def _shake_hands(stream: SecureStream) -> None:
+async def _shake_hands(stream: SecureStream, ended: str) -> None:
     try:
         await stream.do_handshake()
     except trio.BrokenResourceError as error:
-        raise TlsRefused(_problem(error.__cause__)) from error
+        raise TlsRefused(_problem(error.__cause__, ended)) from error
 
 
-def _problem(cause: BaseException | None) -> str:
-    """What went wrong in a handshake, for people."""
+def _problem(cause: BaseException | None, ended: str) -> str:
+    """What went wrong in a handshake, for people; `ended` if it is that the connection did."""
     match cause:
         case ssl.SSLCertVerificationError():
             return f"its certificate is not believed: {cause.verify_message}"
-        case ssl.SSLEOFError():
-            return f"no TLS: {ENDED_EARLY}, or does not speak TLS"
+        case ssl.SSLEOFError() | ConnectionError():
+            return ended
         case ssl.SSLError(reason="PEER_DID_NOT_RETURN_A_CERTIFICATE"):
             return "it showed no certificate"
         case ssl.SSLError(reason="WRONG_VERSION_NUMBER" | "HTTP_REQUEST"):
