@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from dledger.entry import Entry
 from dledger.errors import MessageMalformed
-from dledger.frame import Frame, encode_frame
+from dledger.frame import Frame, encode_frame, shown
 
 # Bodies in one append request; the frame limit bounds their bytes.
 MAX_BODIES = 4096
@@ -60,8 +60,9 @@ def decode_request(frame: Frame) -> Request:
     if len(frame.header) != 3:
         raise MessageMalformed("a request of another shape")
     request_id, operation, numbers = frame.header
-    if type(request_id) is not int or operation not in tuple(Operation):
-        raise MessageMalformed(f"unknown operation {operation!r}")
+    known = isinstance(operation, str) and operation in tuple(Operation)
+    if type(request_id) is not int or not known:
+        raise MessageMalformed(f"unknown operation {shown(operation)}")
     if not isinstance(numbers, list) or len(numbers) > MAX_BODIES:
         raise MessageMalformed(f"more than {MAX_BODIES} arguments")
     checked = [number for number in numbers if type(number) is int and number >= 0]
@@ -106,7 +107,11 @@ def decode_entries_answer(rows: object, payload: bytes) -> list[Entry]:
     for row in rows:
         if not isinstance(row, list) or len(row) != 5:
             raise MessageMalformed("an entry of another shape")
+        if not all(type(number) is int and number >= 0 for number in row):
+            raise MessageMalformed("an entry of something else than numbers")
         index, term, pos, magic, size = row
         entries.append(Entry(index, term, pos, magic, payload[at : at + size]))
         at += size
+    if at != len(payload):
+        raise MessageMalformed("entries that do not fill the payload")
     return entries
