@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from itertools import islice
 from typing import NamedTuple
 
 from dledger.entry import Entry
@@ -15,6 +16,8 @@ MAX_BODIES = 4096
 
 # What one answer to `entries` holds at most, besides a single larger entry.
 MAX_ENTRIES_BYTES = 1024 * 1024
+# And how many entries: a row takes 38 bytes at most, and all rows stand in one header.
+MAX_ENTRIES = 1_500
 
 # How long a node may hold an `entries` request for an entry that does not exist yet.
 MAX_WAIT_MS = 30_000
@@ -93,8 +96,8 @@ def encode_error(request_id: int, name: str, fields: dict[str, object], text: st
 
 
 def encode_entries(request_id: int, entries: Iterable[Entry]) -> bytes:
-    """The frame of an answer that holds entries."""
-    entries = list(entries)
+    """The frame of an answer that holds entries: the first of them, MAX_ENTRIES at most."""
+    entries = list(islice(entries, MAX_ENTRIES))
     rows = [[entry.index, entry.term, entry.pos, entry.magic, len(entry.body)] for entry in entries]
     return encode_answer(request_id, rows, b"".join(entry.body for entry in entries))
 

@@ -55,7 +55,9 @@ def encode_frame(header: list[object], payload: bytes = b"") -> bytes:
     """The bytes of one frame. Raises MessageMalformed if it would be over the limit."""
     packed: bytes = msgpack.packb(header)
     length = 2 + len(packed) + len(payload)
-    if length > MAX_FRAME_BYTES or len(packed) > MAX_HEADER_BYTES:
+    if len(packed) > MAX_HEADER_BYTES:
+        raise MessageMalformed(f"a header of {len(packed)} bytes; the limit is {MAX_HEADER_BYTES}")
+    if length > MAX_FRAME_BYTES:
         raise MessageMalformed(f"a frame of {length} bytes; the limit is {MAX_FRAME_BYTES}")
     return b"".join((_LENGTHS.pack(length, len(packed)), packed, payload))
 

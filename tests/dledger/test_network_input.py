@@ -28,6 +28,7 @@ from dledger.channel_protocol import (
 )
 from dledger.client_protocol import (
     MAX_BODIES,
+    MAX_ENTRIES,
     Operation,
     Request,
     decode_entries_answer,
@@ -358,6 +359,14 @@ def test_the_longest_headers_of_our_own_are_read() -> None:
     numbers = [1] * MAX_BODIES
     [frame] = FrameDecoder().feed(sent(Operation.APPEND, numbers, bytes(MAX_BODIES)))
     assert len(split_bodies(decode_request(frame))) == MAX_BODIES
+
+
+def test_an_answer_holds_no_more_entries_than_its_header_has_room_for() -> None:
+    entries = [Entry(2**63 - n, 2**63 - 1, 2**63 - 1, 2**31 - 1, b"") for n in range(9_000, 0, -1)]
+    [frame] = FrameDecoder().feed(encode_entries(2**64 - 1, entries))
+    found = decode_entries_answer(frame.header[2], frame.payload)
+    assert found == entries[: len(found)]
+    assert len(found) == MAX_ENTRIES
 
 
 async def test_who_has_not_introduced_itself_cannot_have_much_kept(tmp_path: Path) -> None:
