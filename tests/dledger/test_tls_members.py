@@ -17,14 +17,19 @@ import trio.testing
 
 import dledger
 from dledger import listener, refusals
-from dledger.channel_protocol import Opening, encode_opening
+from dledger.channel import Identity
+from dledger.channel_protocol import Opening, encode_opened, encode_opening
 from dledger.client import GroupUnreachable, connect_node
 from dledger.client_protocol import Operation
 from dledger.config import Address, parse_address
+from dledger.connections import Connections
 from dledger.errors import ConfigInvalid
 from dledger.frame import Frame, FrameDecoder
 from dledger.free_ports import free_ports
-from dledger.handshake import Caller, Hello, encode_hello
+from dledger.handshake import Caller, Hello, encode_hello, encode_welcome
+from dledger.host_connection import MAX_OUTBOX_BYTES
+from dledger.links import Links
+from dledger.messages import Phase, PushRequest
 from dledger.tls import GroupTls, Stream
 from tests.dledger.certificates import Authority
 
@@ -449,6 +454,40 @@ async def test_what_is_refused_over_and_over_is_one_line_a_minute(
         "refused a caller (59 more for such a reason before)",
     ]
     assert found.count == 70
+
+
+async def test_a_peer_that_does_not_read_over_tls_is_cut_off_before_memory_is_full(
+    authority: Authority,
+) -> None:
+    n1 = GroupTls(files(authority, "n1"))
+
+    async def welcome_and_read_no_more(stream: trio.SocketStream) -> None:
+        secure = await n1.accepted(stream)
+        await secure.receive_some(1)
+        await secure.send_all(encode_welcome("n1") + encode_opened(0))
+        await trio.sleep_forever()
+
+    async with trio.open_nursery() as nursery:
+        [port] = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, welcome_and_read_no_more, [port])
+        home = Address("127.0.0.1", 1)
+        connections = Connections(nursery, home, GroupTls(files(authority, "n0")))
+        changes: list[bool] = []
+        links = Links(
+            Identity("g", "n0", home), connections, lambda _, connected: changes.append(connected)
+        )
+        links.set_members({"n1": Address("127.0.0.1", port.socket.getsockname()[1])})
+        link = links.members["n1"]
+        await until(lambda: link.connected)
+        push = PushRequest(1, Phase.APPEND, -1, -1, 0, -1)
+        payload = bytes(1024 * 1024)
+        link.send(push, payload)
+        await trio.testing.wait_all_tasks_blocked()  # the writer has something, and waits
+        for _ in range(MAX_OUTBOX_BYTES // len(payload) + 1):
+            link.send(push, payload)
+        await until(lambda: changes[:2] == [True, False])
+        assert "too slowly" in (link.last_problem or "")
+        nursery.cancel_scope.cancel()
 
 
 async def test_nothing_older_than_tls_1_3_is_spoken(tmp_path: Path, authority: Authority) -> None:
