@@ -40,6 +40,10 @@ LAST_RETRY_S = 1.0
 # A connection that is down for less than this is not worth a line: members start one by one.
 QUIET_S = 3.0
 
+# Nor is it worth more lines than these: a peer that is not there at first, and then does not speak
+# TLS, say.
+MAX_SAID = 3
+
 # With TLS what waits is encrypted in pieces of this size, each in one go: a quarter of a
 # millisecond or less in which nothing else happens.
 SECURE_PIECE_BYTES = 256 * 1024
@@ -112,7 +116,7 @@ class HostConnection:
         self._life = trio.CancelScope()
         self._scope: trio.CancelScope | None = None
         self._down_since = trio.current_time()
-        self._said = False
+        self._said: set[str] = set()  # the problems of this outage that the log has a line of
 
     # --- channels -----------------------------------------------------------------------------
 
@@ -242,7 +246,7 @@ class HostConnection:
         self._connected = True
         if self._said:
             logger.info("peers at %s: connected again", self.address)
-        self._said = False
+        self._said.clear()
 
     def _end(self) -> None:
         self._connected = False
@@ -333,9 +337,11 @@ class HostConnection:
     def _note(self, problem: str) -> None:
         """Keep why there is no connection; say it once, and not while a group is just starting."""
         self.last_problem = problem
-        if self._said or trio.current_time() - self._down_since < QUIET_S:
+        if problem in self._said or len(self._said) >= MAX_SAID:
             return
-        self._said = True
+        if trio.current_time() - self._down_since < QUIET_S:
+            return
+        self._said.add(problem)
         logger.warning("peers at %s: %s", self.address, problem)
 
 
