@@ -88,6 +88,7 @@ from dledger.state_machine import (
 from dledger.status import GroupStatus, LearnerStatus, PeerStatus, RoleChange, Status
 from dledger.store.snapshot_folder import Snapshot
 from dledger.store.store_config import StoreConfig
+from dledger.tls_config import TlsConfig
 from dledger.with_sessions import WithSessions
 
 __all__ = [
@@ -165,6 +166,7 @@ __all__ = [
     "StateMachine",
     "Status",
     "StoreConfig",
+    "TlsConfig",
     "TransferFailed",
     "Transition",
     "UpdateAddress",

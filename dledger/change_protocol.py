@@ -15,7 +15,14 @@ import msgpack
 
 from dledger.change_errors import ConfigurationInvalid
 from dledger.client_protocol import Operation, Request
-from dledger.core.configuration import MAX_LEARNERS, MAX_VOTERS, check_address, check_member_id
+from dledger.core.configuration import (
+    MAX_ADDRESS_CHARACTERS,
+    MAX_ID_BYTES,
+    MAX_LEARNERS,
+    MAX_VOTERS,
+    check_address,
+    check_member_id,
+)
 from dledger.core.configuration_change import (
     AddLearner,
     AddVoter,
@@ -32,6 +39,8 @@ TRANSITIONS = (Transition.AUTO, Transition.JOINT, Transition.JOINT_MANUAL)
 
 # More than a change of everybody needs.
 MAX_CHANGES = 2 * (2 * MAX_VOTERS + MAX_LEARNERS)
+# All of them with the longest names there are. Longer input is not looked at.
+MAX_CHANGE_BYTES = MAX_CHANGES * (MAX_ID_BYTES + MAX_ADDRESS_CHARACTERS + 16)
 
 _WITH_ADDRESS: dict[str, type[AddVoter | AddLearner | UpdateAddress]] = {
     "add": AddVoter,
@@ -78,8 +87,12 @@ def decode_change(request: Request) -> ChangeRequest:
     """The changes in a request. Raises MessageMalformed."""
     if len(request.numbers) not in (1, 2) or request.numbers[0] >= len(TRANSITIONS):
         raise MessageMalformed("a change takes a transition, and perhaps a configuration")
+    if len(request.payload) > MAX_CHANGE_BYTES:
+        raise MessageMalformed(f"more than {MAX_CHANGE_BYTES} bytes of changes")
     try:
-        rows = msgpack.unpackb(request.payload)
+        rows = msgpack.unpackb(
+            request.payload, max_array_len=MAX_CHANGES, max_map_len=0, max_ext_len=0
+        )
     except (ValueError, msgpack.UnpackException) as error:
         raise MessageMalformed("changes that are not msgpack") from error
     if not isinstance(rows, list) or len(rows) > MAX_CHANGES:

@@ -69,7 +69,7 @@ class Channel:
         self._closed = False
         self._refusal: str | None = None
         self._connections = connections
-        self._connection = connections.to(address)
+        self._connection = connections.to(address, peer)
         self.number = self._connection.new_number()
         self.opening = encode_opening(Opening(self.number, identity.group, identity.node_id, peer))
         self._connection.add(self)

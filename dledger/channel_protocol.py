@@ -18,8 +18,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from dledger.core.configuration import MAX_ID_CHARACTERS
 from dledger.errors import MessageMalformed
-from dledger.frame import Frame, encode_frame
+from dledger.frame import Frame, encode_frame, shown
+
+# Channels are counted up from 0; no process opens more in its life.
+_MAX_CHANNEL = 2**48
+
+# Of a reason that the other side gives, so much is kept.
+_MAX_REASON_CHARACTERS = 500
 
 _OPEN, _OPENED, _REFUSED, _CLOSE = "open", "opened", "refused", "close"
 
@@ -69,20 +76,28 @@ def encode_channel_refused(channel: int, reason: str) -> bytes:
 def decode_call(frame: Frame) -> Opening | Closing:
     """What a caller says of a channel. Raises MessageMalformed."""
     match frame.header:
-        case ["open", int(channel), str(group), str(sender), str(receiver)]:
-            return Opening(channel, group, sender, receiver)
-        case ["close", int(channel)]:
-            return Closing(channel)
+        case ["open", channel, str(group), str(sender), str(receiver)]:
+            if max(map(len, (group, sender, receiver))) > MAX_ID_CHARACTERS:
+                raise MessageMalformed(f"a name of more than {MAX_ID_CHARACTERS} characters")
+            return Opening(_channel(channel), group, sender, receiver)
+        case ["close", channel]:
+            return Closing(_channel(channel))
         case _:
-            raise MessageMalformed(f"a frame of unknown kind {frame.header[0]!r}")
+            raise MessageMalformed(f"a frame of unknown kind {shown(frame.header[0])}")
 
 
 def decode_channel_answer(frame: Frame) -> Answer:
     """What the called side says of a channel. Raises MessageMalformed."""
     match frame.header:
-        case ["opened", int(channel)]:
-            return Answer(channel, None)
-        case ["refused", int(channel), str(reason)]:
-            return Answer(channel, reason)
+        case ["opened", channel]:
+            return Answer(_channel(channel), None)
+        case ["refused", channel, str(reason)]:
+            return Answer(_channel(channel), reason[:_MAX_REASON_CHARACTERS])
         case _:
-            raise MessageMalformed(f"an answer of unknown kind {frame.header[0]!r}")
+            raise MessageMalformed(f"an answer of unknown kind {shown(frame.header[0])}")
+
+
+def _channel(field: object) -> int:
+    if type(field) is not int or not 0 <= field < _MAX_CHANNEL:
+        raise MessageMalformed(f"{shown(field)} where the number of a channel belongs")
+    return field

@@ -20,6 +20,7 @@ from dledger.cli_members import members
 from dledger.cli_offline import dump, verify
 from dledger.cli_rejoin import rejoin
 from dledger.cli_repair import repair
+from dledger.cli_tls import given_tls, reload_on_hangup, tls_arguments, tls_options
 from dledger.client import GroupClient, GroupUnreachable
 from dledger.collector import collect_seldom
 from dledger.config import NodeConfig, parse_peers
@@ -30,6 +31,7 @@ from dledger.open_node import open_node
 from dledger.serving_metrics import serve_metrics
 from dledger.snapshot_notes import snapshot_notes
 from dledger.state_machine import LogOnly
+from dledger.tls_config import TlsConfig
 
 _MAGICS = {int(magic): magic.name.lower() for magic in Magic}
 
@@ -75,6 +77,7 @@ def commands() -> None:
     help="The group is there, and adds this node: see `dledger members`.",
 )
 @click.option("--metrics", help="Answer GET /metrics for Prometheus here, as 127.0.0.1:9464.")
+@tls_options
 @click.option(
     "--exit-with-stdin", is_flag=True, help="Stop when standard input ends (for supervisors)."
 )
@@ -90,7 +93,7 @@ def serve(
     """Run one member of a group until Ctrl-C or SIGTERM.
 
     The member keeps a log without a state machine of its own. Applications with one open a node
-    from Python: see `dledger.open_node`.
+    from Python: see `dledger.open_node`. SIGHUP has it read its certificates again.
     """
     logging.basicConfig(level=logging.INFO, format=f"{node_id} %(levelname)s %(message)s")
     config = NodeConfig(
@@ -99,6 +102,7 @@ def serve(
         peers=parse_peers("--peers", peers),
         data_dir=folder,
         joining=joining,
+        tls=given_tls(),
     )
     collect_seldom()
     trio.run(_serve, config, metrics, exit_with_stdin)
@@ -110,6 +114,8 @@ async def _serve(config: NodeConfig, metrics: str | None, exit_with_stdin: bool)
         if exit_with_stdin:
             nursery.start_soon(_cancel_on_end_of_input, nursery.cancel_scope)
         async with open_node(config, LogOnly()) as node:
+            if config.tls is not None:
+                await nursery.start(reload_on_hangup, node)
             if metrics is not None:
                 await nursery.start(serve_metrics, lambda: [node], metrics)
             click.echo(f"{config.node_id} listens on {config.address}")
@@ -147,20 +153,23 @@ async def _cancel_on_end_of_input(scope: trio.CancelScope) -> None:
     help="Where everything goes; made if missing.",
 )
 @click.option("--group", default="group", show_default=True, help="Name of the group.")
+@tls_options
 def local_group(nodes: int, folder: Path, group: str) -> None:
     """Run a whole group on this machine, each member a process of its own.
 
     Prints a line that begins with `ready` once a leader serves. Ctrl-C stops all.
     """
     peers = load_or_make_group(folder, group, nodes)
-    trio.run(_run_group, group, peers, folder)
+    trio.run(_run_group, group, peers, folder, given_tls())
 
 
-async def _run_group(group: str, peers: Mapping[str, str], folder: Path) -> None:
+async def _run_group(
+    group: str, peers: Mapping[str, str], folder: Path, tls: TlsConfig | None
+) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_cancel_on_signal, nursery.cancel_scope)
-        nursery.start_soon(run_group, group, peers, folder)
-        client = GroupClient(group, peers)
+        nursery.start_soon(run_group, group, peers, folder, tls_arguments(tls))
+        client = GroupClient(group, peers, tls)
         leader = None
         while leader is None:
             await trio.sleep(_POLL_S)
@@ -189,7 +198,7 @@ def append(
     texts = bodies or tuple(line.rstrip("\n") for line in sys.stdin)
     if not texts:
         return
-    client = GroupClient(name, known)
+    client = GroupClient(name, known, given_tls())
     rows = trio.run(client.append, [text.encode() for text in texts], timeout)
     for index, term, pos in rows:
         if as_json:
@@ -205,7 +214,7 @@ def append(
 def get(folder: Path | None, peers: str | None, group: str, as_json: bool, index: int) -> None:
     """Print the committed entry at INDEX."""
     name, known = members_of(folder, peers, group)
-    entries = trio.run(GroupClient(name, known).entries, index)
+    entries = trio.run(GroupClient(name, known, given_tls()).entries, index)
     if not entries or entries[0].index != index:
         raise ConfigInvalid("INDEX", f"no committed entry {index}")
     _print_entry(entries[0], as_json)
@@ -224,7 +233,7 @@ def tail(
     """Print the committed entries, one line each: index, term, kind, body."""
     name, known = members_of(folder, peers, group)
     try:
-        trio.run(_tail, GroupClient(name, known), first, follow, as_json)
+        trio.run(_tail, GroupClient(name, known, given_tls()), first, follow, as_json)
     except KeyboardInterrupt:
         return
 
@@ -267,7 +276,7 @@ def _print_entry(entry: Entry, as_json: bool) -> None:
 def status(folder: Path | None, peers: str | None, group: str, as_json: bool) -> None:
     """Show every member: role, term, and how far its log is."""
     name, known = members_of(folder, peers, group)
-    found = trio.run(_statuses, GroupClient(name, known), list(known))
+    found = trio.run(_statuses, GroupClient(name, known, given_tls()), list(known))
     if as_json:
         click.echo(json.dumps(found))
         return
@@ -322,7 +331,9 @@ def transfer(
     name, known = members_of(folder, peers, group)
     if target is not None and target not in known:
         raise ConfigInvalid("--to", f"{target} is not one of {', '.join(known)}")
-    click.echo(f"{trio.run(GroupClient(name, known).transfer, target, timeout)} leads {name}")
+    click.echo(
+        f"{trio.run(GroupClient(name, known, given_tls()).transfer, target, timeout)} leads {name}"
+    )
 
 
 @commands.command()
@@ -339,7 +350,7 @@ def snapshot(
     name, known = members_of(folder, peers, group)
     if node_id is not None and node_id not in known:
         raise ConfigInvalid("--node", f"{node_id} is not one of {', '.join(known)}")
-    client = GroupClient(name, known)
+    client = GroupClient(name, known, given_tls())
     for member in [node_id] if node_id is not None else known:
         written = trio.run(client.snapshot, member)
         if as_json:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from dledger.cli_tls import tls_options
 from dledger.config import parse_peers
 from dledger.errors import ConfigInvalid
 from dledger.local_group import load_group
@@ -16,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def group_options(function: F) -> F:
-    """The options that say which group to talk to."""
+    """The options that say which group to talk to, and with which certificate (`given_tls`)."""
     for option in (
         click.option(
             "--dir",
@@ -28,7 +29,7 @@ def group_options(function: F) -> F:
         click.option("--group", default="group", show_default=True, help="Name of the group."),
     ):
         function = option(function)
-    return function
+    return tls_options(function)
 
 
 def members_of(folder: Path | None, peers: str | None, group: str) -> tuple[str, Mapping[str, str]]:

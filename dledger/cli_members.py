@@ -10,6 +10,7 @@ import click
 import trio
 
 from dledger.cli_group import group_options, members_of
+from dledger.cli_tls import given_tls
 from dledger.client import GroupClient
 from dledger.config import parse_address, parse_peers
 from dledger.core.configuration_change import (
@@ -78,7 +79,7 @@ def members(
     ]
     if expected is not None and not changes:
         raise ConfigInvalid("--expected", "there is nothing to change")
-    client = GroupClient(name, known)
+    client = GroupClient(name, known, given_tls())
     if changes:
         transition = Transition.JOINT if joint else Transition.AUTO
         trio.run(client.change, changes, transition, expected, timeout)

@@ -33,6 +33,8 @@ from dledger.host_connection import RECEIVE_BYTES
 from dledger.network_way import NetworkWay
 from dledger.session_errors import SessionsOff
 from dledger.sessions import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, Session, open_session
+from dledger.tls import ENDED_EARLY, GroupTls, Stream, group_tls
+from dledger.tls_config import TlsConfig
 
 CONNECT_TIMEOUT_S = 2.0
 
@@ -78,7 +80,7 @@ class RemoteError(DLedgerError):
 class NodeConnection:
     """One connection to one node; one request at a time."""
 
-    def __init__(self, node_id: str, stream: trio.SocketStream) -> None:
+    def __init__(self, node_id: str, stream: Stream) -> None:
         self.node_id = node_id
         self._stream = stream
         self._decoder = FrameDecoder()
@@ -113,17 +115,22 @@ class NodeConnection:
 
 
 @asynccontextmanager
-async def connect_node(group: str, node_id: str, address: Address) -> AsyncIterator[NodeConnection]:
-    """A connection to one node. Raises GroupUnreachable."""
+async def connect_node(
+    group: str, node_id: str, address: Address, tls: GroupTls | None = None
+) -> AsyncIterator[NodeConnection]:
+    """A connection to one node, which with TLS has proven to be it. Raises GroupUnreachable."""
     async with AsyncExitStack() as stack:
         try:
             with trio.fail_after(CONNECT_TIMEOUT_S):
                 stream = await trio.open_tcp_stream(*address)
                 await stack.enter_async_context(stream)
-                connection = NodeConnection(node_id, stream)
+                secure = stream if tls is None else await tls.dialled(stream, node_id)
+                connection = NodeConnection(node_id, secure)
                 await connection.hello(group)
         except (OSError, trio.TooSlowError, trio.BrokenResourceError) as error:
             reason = str(error) or type(error).__name__
+            if tls is not None and isinstance(error, trio.BrokenResourceError):
+                reason = ENDED_EARLY
             raise GroupUnreachable(f"{node_id} at {address}: {reason}") from error
         except MessageMalformed as error:
             raise GroupUnreachable(f"{node_id} at {address}: {error.problem}") from error
@@ -142,11 +149,15 @@ class WrittenSnapshot(NamedTuple):
 class GroupClient:
     """Talks to a group of which some members' addresses are known.
 
-    It learns the others from them, so all that it was told at first may leave while it lives.
+    It learns the others from them, so all that it was told at first may leave while it lives. For
+    a group that speaks TLS it needs a certificate; raises ConfigInvalid for one of no use.
     """
 
-    def __init__(self, group: str, peers: Mapping[str, str]) -> None:
+    def __init__(
+        self, group: str, peers: Mapping[str, str], tls: GroupTls | TlsConfig | None = None
+    ) -> None:
         self._group = group
+        self._tls = group_tls(tls)
         self._first = {p: parse_address(f"peers.{p}", a) for p, a in peers.items()}
         self._addresses = self._first
         self._configuration = BEFORE_FIRST_INDEX  # the one that the addresses are of
@@ -281,7 +292,7 @@ class GroupClient:
         raise GroupUnreachable("no node answers: " + "; ".join(problems))
 
     def _connect(self, node_id: str) -> AbstractAsyncContextManager[NodeConnection]:
-        return connect_node(self._group, node_id, self._addresses[node_id])
+        return connect_node(self._group, node_id, self._addresses[node_id], self._tls)
 
     @asynccontextmanager
     async def _leader(self, timeout_s: float) -> AsyncIterator[NodeConnection]:

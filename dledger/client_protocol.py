@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from itertools import islice
 from typing import NamedTuple
 
 from dledger.entry import Entry
 from dledger.errors import MessageMalformed
-from dledger.frame import Frame, encode_frame
+from dledger.frame import Frame, encode_frame, shown
 
 # Bodies in one append request; the frame limit bounds their bytes.
 MAX_BODIES = 4096
 
 # What one answer to `entries` holds at most, besides a single larger entry.
 MAX_ENTRIES_BYTES = 1024 * 1024
+# And how many entries: a row takes 38 bytes at most, and all rows stand in one header.
+MAX_ENTRIES = 1_500
 
 # How long a node may hold an `entries` request for an entry that does not exist yet.
 MAX_WAIT_MS = 30_000
@@ -60,8 +63,9 @@ def decode_request(frame: Frame) -> Request:
     if len(frame.header) != 3:
         raise MessageMalformed("a request of another shape")
     request_id, operation, numbers = frame.header
-    if type(request_id) is not int or operation not in tuple(Operation):
-        raise MessageMalformed(f"unknown operation {operation!r}")
+    known = isinstance(operation, str) and operation in tuple(Operation)
+    if type(request_id) is not int or not known:
+        raise MessageMalformed(f"unknown operation {shown(operation)}")
     if not isinstance(numbers, list) or len(numbers) > MAX_BODIES:
         raise MessageMalformed(f"more than {MAX_BODIES} arguments")
     checked = [number for number in numbers if type(number) is int and number >= 0]
@@ -92,8 +96,8 @@ def encode_error(request_id: int, name: str, fields: dict[str, object], text: st
 
 
 def encode_entries(request_id: int, entries: Iterable[Entry]) -> bytes:
-    """The frame of an answer that holds entries."""
-    entries = list(entries)
+    """The frame of an answer that holds entries: the first of them, MAX_ENTRIES at most."""
+    entries = list(islice(entries, MAX_ENTRIES))
     rows = [[entry.index, entry.term, entry.pos, entry.magic, len(entry.body)] for entry in entries]
     return encode_answer(request_id, rows, b"".join(entry.body for entry in entries))
 
@@ -106,7 +110,11 @@ def decode_entries_answer(rows: object, payload: bytes) -> list[Entry]:
     for row in rows:
         if not isinstance(row, list) or len(row) != 5:
             raise MessageMalformed("an entry of another shape")
+        if not all(type(number) is int and number >= 0 for number in row):
+            raise MessageMalformed("an entry of something else than numbers")
         index, term, pos, magic, size = row
         entries.append(Entry(index, term, pos, magic, payload[at : at + size]))
         at += size
+    if at != len(payload):
+        raise MessageMalformed("entries that do not fill the payload")
     return entries

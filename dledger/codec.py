@@ -15,7 +15,7 @@ from zlib import crc32
 from dledger.core.ledger_view import TermRun
 from dledger.core.snapshot_offer import PIECE_BYTES, LogBegin, SnapshotOffer
 from dledger.errors import MessageMalformed
-from dledger.frame import Frame, encode_frame
+from dledger.frame import Frame, encode_frame, shown
 from dledger.messages import (
     Heartbeat,
     HeartbeatResponse,
@@ -87,9 +87,9 @@ _KINDS: dict[type, int] = {
 def decode_message(frame: Frame) -> Message:
     """The message in a frame. Raises MessageMalformed."""
     number, *fields = frame.header
-    decode = _DECODERS.get(number & _KIND_MASK) if isinstance(number, int) else None
+    decode = _DECODERS.get(number & _KIND_MASK) if type(number) is int else None
     if decode is None:
-        raise MessageMalformed(f"unknown kind {number!r}")
+        raise MessageMalformed(f"unknown kind {shown(number)}")
     return decode(fields, frame.payload)
 
 
@@ -129,13 +129,13 @@ def _numbers(fields: Sequence[object], count: int) -> list[int]:
 
 def _number(field: object) -> int:
     if type(field) is not int or not _LOWEST <= field <= _HIGHEST:
-        raise MessageMalformed(f"{field!r} where a number belongs")
+        raise MessageMalformed(f"{shown(field)} where a number belongs")
     return field
 
 
 def _flag(field: object) -> bool:
     if type(field) is not bool:
-        raise MessageMalformed(f"{field!r} where true or false belongs")
+        raise MessageMalformed(f"{shown(field)} where true or false belongs")
     return field
 
 
@@ -143,7 +143,7 @@ def _phase(field: object) -> Phase:
     try:
         return Phase(_number(field))
     except ValueError as error:
-        raise MessageMalformed(f"unknown phase {field!r}") from error
+        raise MessageMalformed(f"unknown phase {shown(field)}") from error
 
 
 def _vote_request(fields: list[object], _: bytes) -> VoteRequest:

@@ -12,6 +12,7 @@ from dledger.core.configuration import Configuration
 from dledger.errors import ConfigInvalid
 from dledger.snapshot_policy import SnapshotPolicy
 from dledger.store.store_config import StoreConfig
+from dledger.tls_config import TlsConfig
 
 # Members of one group. Nine already lose more to counting than they win in safety.
 MAX_MEMBERS = 9
@@ -66,6 +67,8 @@ class NodeConfig:
     joining: bool = False
     store: StoreConfig = field(default_factory=StoreConfig)
     snapshots: SnapshotPolicy = field(default_factory=SnapshotPolicy)
+    # Without it everybody who reaches the port is believed. All members have it, or none.
+    tls: TlsConfig | None = None
 
     # An election starts one to two of these after the last sign of a leader. Five heartbeats: a
     # lost packet or a slow sync does not cost a leader.

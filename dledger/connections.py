@@ -2,43 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection
 
 import trio
 
 from dledger.config import Address
 from dledger.host_connection import HostConnection
+from dledger.refusals import Refusals
+from dledger.tls import GroupTls
 
 
 class Connections:
     """One connection for each address that a channel leads to.
 
+    With TLS one for each member at that address: a connection is to somebody who proves a name.
+
     Attributes:
         collecting: whether heartbeats and their answers are gathered now, for `flush`.
+        home: where this process listens.
+        tls: what those who dial, and those who are dialled, show each other; None without TLS.
+        refusals: callers that were sent away.
     """
 
-    def __init__(self, nursery: trio.Nursery, home: Address) -> None:
+    def __init__(self, nursery: trio.Nursery, home: Address, tls: GroupTls | None = None) -> None:
         self.collecting = False
         self.home = home
+        self.tls = tls
+        self.refusals = Refusals()
         self._nursery = nursery
-        self._open: dict[Address, HostConnection] = {}
+        self._open: dict[tuple[Address, str], HostConnection] = {}
         self._gathered: list[HostConnection] = []
 
     @property
-    def open(self) -> Mapping[Address, HostConnection]:
+    def open(self) -> Collection[HostConnection]:
         """The connections, whether they stand or not."""
-        return self._open
+        return self._open.values()
 
     def start_soon(self, work: Callable[[], Awaitable[object]]) -> None:
         """Run something as long as the process takes part in groups."""
         self._nursery.start_soon(work)
 
-    def to(self, address: Address) -> HostConnection:
-        """The connection to that address, whose dialling begins if it is the first time."""
-        connection = self._open.get(address)
+    def to(self, address: Address, peer: str) -> HostConnection:
+        """The connection to `peer` at that address, whose dialling begins if it is the first time.
+
+        Without TLS nobody proves who they are, and all members at an address share a connection.
+        """
+        key = (address, peer if self.tls is not None else "")
+        connection = self._open.get(key)
         if connection is None:
-            connection = self._open[address] = HostConnection(
-                self.home, address, self._gathered.append
+            connection = self._open[key] = HostConnection(
+                self.home, address, self._gathered.append, self.tls, peer
             )
             self._nursery.start_soon(connection.run)
         return connection
@@ -50,8 +63,10 @@ class Connections:
 
     def end(self, connection: HostConnection) -> None:
         """No channel needs it any more."""
-        if self._open.get(connection.address) is connection:
-            del self._open[connection.address]
+        for key, found in self._open.items():
+            if found is connection:
+                del self._open[key]
+                break
         connection.close()
 
     def flush(self) -> None:

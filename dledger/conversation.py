@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import trio
-
-from dledger.frame import Frame, FrameDecoder
+from dledger.frame import MAX_FRAME_BYTES, Frame, FrameDecoder
+from dledger.handshake import MAX_INTRODUCTION_BYTES
 from dledger.host_connection import RECEIVE_BYTES
+from dledger.tls import Stream
 
 
 class Conversation:
     """One accepted connection."""
 
-    def __init__(self, stream: trio.SocketStream) -> None:
+    def __init__(self, stream: Stream) -> None:
         self.stream = stream
-        self._decoder = FrameDecoder()
+        self._decoder = FrameDecoder(MAX_INTRODUCTION_BYTES)
         self._frames: list[Frame] = []
 
     async def frames(self) -> Sequence[Frame]:
@@ -32,7 +32,8 @@ class Conversation:
         return frames
 
     async def first_frame(self) -> Frame | None:
-        """The next frame alone."""
+        """The first frame alone, which is an introduction. Raises MessageMalformed."""
         frames = await self.frames()
+        self._decoder.max_bytes = MAX_FRAME_BYTES
         self._frames = list(frames[1:])
         return frames[0] if frames else None

@@ -27,8 +27,21 @@ MAX_FRAME_BYTES = MAX_BODY_BYTES + 1024 * 1024
 # Headers hold a few numbers and names; the term runs of a batch are the longest part.
 MAX_HEADER_BYTES = 60_000
 
+# Elements of one array in a header: the heartbeats of 2,000 channels are the most, four each. A few
+# bytes can announce any number of them, once for each level of nesting, and msgpack makes room for
+# all of them at once.
+MAX_HEADER_ELEMENTS = 10_000
+# And of one map: the fields of a status, or the members of a group, many times over.
+MAX_HEADER_KEYS = 1_000
+
+# How much of a text that makes no sense is shown.
+_SHOWN_CHARACTERS = 40
+
 _LENGTHS = struct.Struct(">IH")
 _LENGTH_BYTES = 4
+
+# The first byte of a connection with TLS; it would be that of a frame of 350 MB.
+_TLS_BEGINS = 0x16
 
 
 class Frame(NamedTuple):
@@ -42,18 +55,34 @@ def encode_frame(header: list[object], payload: bytes = b"") -> bytes:
     """The bytes of one frame. Raises MessageMalformed if it would be over the limit."""
     packed: bytes = msgpack.packb(header)
     length = 2 + len(packed) + len(payload)
-    if length > MAX_FRAME_BYTES or len(packed) > MAX_HEADER_BYTES:
+    if len(packed) > MAX_HEADER_BYTES:
+        raise MessageMalformed(f"a header of {len(packed)} bytes; the limit is {MAX_HEADER_BYTES}")
+    if length > MAX_FRAME_BYTES:
         raise MessageMalformed(f"a frame of {length} bytes; the limit is {MAX_FRAME_BYTES}")
     return b"".join((_LENGTHS.pack(length, len(packed)), packed, payload))
 
 
+def shown(value: object) -> str:
+    """Something that arrived, for people: short, however long or deep it is."""
+    if isinstance(value, str | bytes):
+        return repr(value[:_SHOWN_CHARACTERS])
+    if value is None or isinstance(value, int | float):
+        return repr(value)
+    return f"a {type(value).__name__}"
+
+
 class FrameDecoder:
-    """Cuts a byte stream into frames. After an error the stream is of no use any more."""
+    """Cuts a byte stream into frames. After an error the stream is of no use any more.
 
-    __slots__ = ("_buffer",)
+    Attributes:
+        max_bytes: the longest frame that is taken, less for callers who are not known yet.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_buffer", "max_bytes")
+
+    def __init__(self, max_bytes: int = MAX_FRAME_BYTES) -> None:
         self._buffer = bytearray()
+        self.max_bytes = max_bytes
 
     def feed(self, data: bytes) -> list[Frame]:
         """The frames that are complete with `data`.
@@ -67,7 +96,7 @@ class FrameDecoder:
             source = data
         if not source:
             return []
-        frames, consumed = self._cut(source)
+        frames, consumed = self._cut(source, self.max_bytes)
         self._buffer = bytearray(source[consumed:])
         return frames
 
@@ -76,18 +105,22 @@ class FrameDecoder:
         if len(self._buffer) < _LENGTH_BYTES:
             return False
         length = int.from_bytes(self._buffer[:_LENGTH_BYTES], "big")
-        return length > MAX_FRAME_BYTES or len(self._buffer) >= _LENGTH_BYTES + length
+        return length > self.max_bytes or len(self._buffer) >= _LENGTH_BYTES + length
 
     @staticmethod
-    def _cut(source: bytes) -> tuple[list[Frame], int]:
+    def _cut(source: bytes, max_bytes: int) -> tuple[list[Frame], int]:
         frames = []
         at, end = 0, len(source)
         while end - at >= _LENGTH_BYTES:
             length = int.from_bytes(source[at : at + _LENGTH_BYTES], "big")
-            if length > MAX_FRAME_BYTES:
+            if length > max_bytes:
+                if source[at] == _TLS_BEGINS:
+                    raise MessageMalformed(
+                        "the other side speaks TLS, and here it is not spoken: "
+                        "give certificates to all of the group, or to nobody"
+                    )
                 raise MessageMalformed(
-                    f"a frame of {length} bytes; the limit is {MAX_FRAME_BYTES}: "
-                    "is this a dledger peer?"
+                    f"a frame of {length} bytes; the limit is {max_bytes}: is this a dledger peer?"
                 )
             frame_end = at + _LENGTH_BYTES + length
             if frame_end > end:
@@ -95,6 +128,18 @@ class FrameDecoder:
             frames.append(_decode(source, at, frame_end))
             at = frame_end
         return frames, at
+
+
+# msgpack takes no array for longer than what it is in. Of headers up to this length that is enough:
+# with every level of nesting that fits they make room for 3 MB. Naming limits costs a quarter of
+# the time that most headers take.
+_SHORT = 1_000
+_unpacked = msgpack.unpackb
+_LIMITS = {
+    "max_array_len": MAX_HEADER_ELEMENTS,
+    "max_map_len": MAX_HEADER_KEYS,
+    "max_ext_len": 0,  # there are no types but the plain ones
+}
 
 
 def _decode(source: bytes, at: int, frame_end: int) -> Frame:
@@ -106,7 +151,8 @@ def _decode(source: bytes, at: int, frame_end: int) -> Frame:
     if payload_start > frame_end or header_bytes > MAX_HEADER_BYTES:
         raise MessageMalformed("a header longer than its frame")
     try:
-        header = msgpack.unpackb(source[start:payload_start], strict_map_key=True)
+        packed = source[start:payload_start]
+        header = msgpack.unpackb(packed, **_LIMITS) if header_bytes > _SHORT else _unpacked(packed)
     except (ValueError, msgpack.UnpackException) as error:
         raise MessageMalformed(f"a header that is not msgpack ({type(error).__name__})") from error
     if not isinstance(header, list) or not header:

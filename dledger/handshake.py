@@ -7,8 +7,16 @@ from typing import NamedTuple
 
 from dledger.codec import PROTOCOL_VERSION
 from dledger.config import Address, parse_address
+from dledger.core.configuration import MAX_ADDRESS_CHARACTERS, MAX_ID_CHARACTERS
 from dledger.errors import ConfigInvalid, MessageMalformed
-from dledger.frame import Frame, encode_frame
+from dledger.frame import Frame, encode_frame, shown
+
+# Of a reason that the other side gives, so much is shown.
+_MAX_REASON_CHARACTERS = 500
+
+# The longest introduction, and what a peer says with it (the channels it would like), many times
+# over. Who is not welcome yet cannot have this process keep more than that.
+MAX_INTRODUCTION_BYTES = 16 * 1024
 
 _HELLO, _WELCOME, _REFUSED = "hello", "welcome", "refused"
 
@@ -48,14 +56,16 @@ def decode_hello(frame: Frame) -> Hello:
         raise MessageMalformed("the first frame is not a hello: is this a dledger peer?")
     if header[1] != PROTOCOL_VERSION:
         raise MessageMalformed(
-            f"protocol version {header[1]!r}; this node speaks {PROTOCOL_VERSION}: "
+            f"protocol version {shown(header[1])}; this node speaks {PROTOCOL_VERSION}: "
             "let both run the same version"
         )
     if len(header) != 6 or not all(isinstance(part, str) for part in header[2:]):
         raise MessageMalformed("a hello of another shape")
     caller, group, receiver, address = (str(part) for part in header[2:])
+    if max(len(group), len(receiver)) > MAX_ID_CHARACTERS or len(address) > MAX_ADDRESS_CHARACTERS:
+        raise MessageMalformed("a hello with a name or an address that is too long")
     if caller not in tuple(Caller):
-        raise MessageMalformed(f"a caller of unknown kind {caller!r}")
+        raise MessageMalformed(f"a caller of unknown kind {shown(caller)}")
     if caller == Caller.PEER and not address:
         raise MessageMalformed("a peer that does not say where it listens")
     return Hello(Caller(caller), group, receiver, _decode_address(address))
@@ -67,7 +77,7 @@ def _decode_address(text: str) -> Address | None:
     try:
         return parse_address("address", text)
     except ConfigInvalid as error:
-        raise MessageMalformed(f"a caller that listens at {text!r}") from error
+        raise MessageMalformed(f"a caller that listens at {shown(text)}") from error
 
 
 def encode_welcome(name: str) -> bytes:
@@ -85,4 +95,7 @@ def check_welcome(frame: Frame) -> None:
     if frame.header[0] == _WELCOME:
         return
     reason = frame.header[1] if len(frame.header) > 1 else "no reason given"
+    if not isinstance(reason, str):
+        raise MessageMalformed("the first answer is not one of this protocol")
+    reason = reason[:_MAX_REASON_CHARACTERS]
     raise MessageMalformed(f"refused: {reason}")

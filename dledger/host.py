@@ -20,6 +20,8 @@ from dledger.recovering import recover
 from dledger.restoring import Opened
 from dledger.state_machine import StateMachine
 from dledger.syncer import sync_threads
+from dledger.tls import group_tls
+from dledger.tls_config import TlsConfig
 from dledger.unwrapping_nursery import unwrapping_nursery
 
 # Groups of one process. Their idle heartbeats then take about half a core, and those of all of them
@@ -32,11 +34,13 @@ class HostConfig:
     """The settings of a process with members of many groups.
 
     `address`: host:port where it listens for all of them; in the `peers` of each of its nodes this
-    stands beside the node's name. Raises ConfigInvalid.
+    stands beside the node's name. `tls`: for all of them; its certificate names each node that
+    runs here. Raises ConfigInvalid.
     """
 
     address: str
     max_groups: int = MAX_GROUPS
+    tls: TlsConfig | None = None
 
     def __post_init__(self) -> None:
         parse_address("address", self.address)
@@ -54,8 +58,11 @@ class Host:
 
     def __init__(self, config: HostConfig, nursery: trio.Nursery) -> None:
         self.config = config
-        connections = Connections(nursery, config.listen_address)
-        self._parts = HostParts(connections, HostTimer(connections), sync_threads(), {})
+        self._tls = group_tls(config.tls)
+        connections = Connections(nursery, config.listen_address, self._tls)
+        self._parts = HostParts(
+            connections, HostTimer(connections), sync_threads(), {}, self.reload_tls
+        )
         self._listener = Listener(self._parts.ports, connections)
         self._nursery = nursery
         self._nodes: dict[str, Node | None] = {}  # by group; None while one is being opened
@@ -65,6 +72,15 @@ class Host:
         """The members that run here, by group."""
         running = {group: node for group, node in self._nodes.items() if node is not None}
         return MappingProxyType(running)
+
+    def reload_tls(self) -> None:
+        """Read the certificates again, for connections from now on; those that are open go on.
+
+        Raises ConfigInvalid if they cannot be used; those of before then stay in use. Does nothing
+        without TLS.
+        """
+        if self._tls is not None:
+            self._tls.reload(node.config.node_id for node in self.nodes.values())
 
     @asynccontextmanager
     async def open_node(self, config: NodeConfig, machine: StateMachine) -> AsyncIterator[Node]:
@@ -91,6 +107,8 @@ class Host:
                 f"peers.{config.node_id}",
                 f"{config.address} is not the host's address {self.config.address}",
             )
+        if config.tls not in (None, self.config.tls):
+            raise ConfigInvalid("tls", "is for the host to say: all its nodes share its address")
         if config.group in self._nodes:
             raise ConfigInvalid("group", f"a member of {config.group} runs on this host already")
         if len(self._nodes) >= self.config.max_groups:
@@ -103,6 +121,8 @@ class Host:
     ) -> AsyncIterator[Node]:
         """Run a member whose folder is open; closes it in the end. For `open_node` alone."""
         try:
+            if self._tls is not None:
+                self._tls.check_names((config.node_id,))
             async with unwrapping_nursery() as nursery:
                 node = self._nodes[config.group] = Node(config, opened, machine, self._parts)
                 try:

@@ -23,6 +23,7 @@ from dledger.handshake import Caller, Hello, check_welcome, encode_hello
 from dledger.messages import Heartbeat, HeartbeatResponse
 from dledger.refused import nobody_listens
 from dledger.retry_pause import RetryPause
+from dledger.tls import ENDED_EARLY, GroupTls, Stream, TlsRefused
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +41,14 @@ LAST_RETRY_S = 1.0
 
 # A connection that is down for less than this is not worth a line: members start one by one.
 QUIET_S = 3.0
+
+# Nor is it worth more lines than these: a peer that is not there at first, and then does not speak
+# TLS, say.
+MAX_SAID = 3
+
+# With TLS what waits is encrypted in pieces of this size, each in one go: a quarter of a
+# millisecond or less in which nothing else happens.
+SECURE_PIECE_BYTES = 256 * 1024
 
 # A peer reads large pieces: a batch is 256 KiB.
 RECEIVE_BYTES = 256 * 1024
@@ -78,12 +87,22 @@ class HostConnection:
         home: where this process listens.
         address: where the other one does.
         gathers: told of this connection when the first message is kept for `flush`.
+        tls: what both sides show each other, if they do.
+        peer: whom the other one must prove to be, with TLS.
     """
 
     def __init__(
-        self, home: Address, address: Address, gathers: Callable[[HostConnection], None]
+        self,
+        home: Address,
+        address: Address,
+        gathers: Callable[[HostConnection], None],
+        tls: GroupTls | None = None,
+        peer: str = "",
     ) -> None:
         self.address = address
+        self._tls = tls
+        self._peer = peer
+        self._generation = 0  # of the certificates that this connection was dialled with
         self.last_problem: str | None = None
         self._hello = encode_hello(Hello(Caller.PEER, address=home))
         self._channels: dict[int, ChannelEnd] = {}
@@ -104,7 +123,7 @@ class HostConnection:
         self._pause = RetryPause(FIRST_RETRY_S, LAST_RETRY_S)
         self._scope: trio.CancelScope | None = None
         self._down_since = trio.current_time()
-        self._said = False
+        self._said: set[str] = set()  # the problems of this outage that the log has a line of
 
     # --- channels -----------------------------------------------------------------------------
 
@@ -161,7 +180,8 @@ class HostConnection:
     def _write_now(self, frame: bytes) -> bytes:
         """Write what the socket takes at once; the rest, which the writing task must wait for.
 
-        It spares the wake-up of that task, which every append would wait for twice.
+        It spares the wake-up of that task, which every append would wait for twice. With TLS all
+        goes through that task: only one at a time may write to such a stream.
         """
         try:
             return frame[os.write(self._fileno, frame) :]
@@ -201,8 +221,9 @@ class HostConnection:
                 self._note(error.problem)
             await self._pause.wait()
 
-    async def _converse(self, stream: trio.SocketStream) -> None:
-        stream.setsockopt(trio.socket.IPPROTO_TCP, trio.socket.TCP_NODELAY, 1)
+    async def _converse(self, socket: trio.SocketStream) -> None:
+        socket.setsockopt(trio.socket.IPPROTO_TCP, trio.socket.TCP_NODELAY, 1)
+        stream = await self._proven(socket)
         asked = dict(self._channels)
         openings = [channel.opening for channel in asked.values()]
         await stream.send_all(b"".join((self._hello, *openings)))
@@ -211,7 +232,7 @@ class HostConnection:
             while not (frames := decoder.feed(await _received(stream))):
                 pass
         check_welcome(frames[0])
-        self._begin(stream)
+        self._begin(socket)
         try:
             for channel in self._channels.keys() - asked.keys():
                 self.write(self._channels[channel].opening)
@@ -221,15 +242,23 @@ class HostConnection:
         finally:
             self._end()
 
-    def _begin(self, stream: trio.SocketStream) -> None:
+    async def _proven(self, socket: trio.SocketStream) -> Stream:
+        """The stream to talk on, once the other side is who it should be. Raises TlsRefused."""
+        if self._tls is None:
+            return socket
+        self._generation = self._tls.generation
+        with trio.fail_after(CONNECT_TIMEOUT_S):
+            return await self._tls.dialled(socket, self._peer)
+
+    def _begin(self, socket: trio.SocketStream) -> None:
         self.last_problem = None
-        self._fileno = stream.socket.fileno()
-        self._writing = False
+        self._fileno = socket.socket.fileno()
+        self._writing = self._tls is not None
         self._connected = True
         self._pause.connected()
         if self._said:
             logger.info("peers at %s: connected again", self.address)
-        self._said = False
+        self._said.clear()
 
     def _end(self) -> None:
         self._connected = False
@@ -241,16 +270,16 @@ class HostConnection:
         for channel in tuple(self._channels.values()):
             channel.ended(None)
 
-    async def _all_ways(self, stream: trio.SocketStream, decoder: FrameDecoder) -> None:
+    async def _all_ways(self, stream: Stream, decoder: FrameDecoder) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._read_answers, stream, decoder, nursery.cancel_scope)
             nursery.start_soon(self._ask_again)
             try:
-                await self._write(stream)
+                await (self._write(stream) if self._tls is None else self._write_secure(stream))
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 nursery.cancel_scope.cancel()
 
-    async def _write(self, stream: trio.SocketStream) -> None:
+    async def _write(self, stream: Stream) -> None:
         while True:
             while self._outbox:
                 frames, self._outbox = self._outbox, []
@@ -260,8 +289,18 @@ class HostConnection:
                 self._writing = False
             await self._wake.park()
 
+    async def _write_secure(self, stream: Stream) -> None:
+        while True:
+            while self._outbox:
+                data = memoryview(b"".join(self._outbox))
+                self._outbox.clear()
+                self._outbox_bytes = 0
+                for at in range(0, len(data), SECURE_PIECE_BYTES):
+                    await stream.send_all(data[at : at + SECURE_PIECE_BYTES])
+            await self._wake.park()
+
     async def _read_answers(
-        self, stream: trio.SocketStream, decoder: FrameDecoder, scope: trio.CancelScope
+        self, stream: Stream, decoder: FrameDecoder, scope: trio.CancelScope
     ) -> None:
         """Hear what becomes of the channels; the peer says nothing else here."""
         try:
@@ -288,6 +327,13 @@ class HostConnection:
                 self._ask_at[number] = trio.current_time() + wait_s
                 self._refusals.unpark()
                 channel.ended(refusal)
+                self._dial_again_if_renewed()
+
+    def _dial_again_if_renewed(self) -> None:
+        """The certificate that was refused for a channel may name its member by now."""
+        renewed = self._tls is not None and self._tls.generation != self._generation
+        if renewed and self._scope is not None:
+            self._scope.cancel()
 
     async def _ask_again(self) -> None:
         """Try to open what was refused: the other process may not have that group yet."""
@@ -303,14 +349,23 @@ class HostConnection:
     def _note(self, problem: str) -> None:
         """Keep why there is no connection; say it once, and not while a group is just starting."""
         self.last_problem = problem
-        if self._said or trio.current_time() - self._down_since < QUIET_S:
+        if problem in self._said or len(self._said) >= MAX_SAID:
             return
-        self._said = True
+        if trio.current_time() - self._down_since < QUIET_S:
+            return
+        self._said.add(problem)
         logger.warning("peers at %s: %s", self.address, problem)
 
 
-async def _received(stream: trio.SocketStream) -> bytes:
-    data = await stream.receive_some(RECEIVE_BYTES)
+async def _received(stream: Stream) -> bytes:
+    try:
+        data = await stream.receive_some(RECEIVE_BYTES)
+    except trio.BrokenResourceError:
+        if isinstance(stream, trio.SocketStream):
+            raise
+        data = b""
+    if not data and not isinstance(stream, trio.SocketStream):
+        raise TlsRefused(ENDED_EARLY)
     if not data:
         raise MessageMalformed(
             "the connection ended before an answer: another program, or an older protocol version "

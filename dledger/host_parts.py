@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -18,9 +19,11 @@ class HostParts(NamedTuple):
         timer: wakes up for all groups.
         threads: wait for the disk.
         ports: where each group's member takes in what is meant for it, by group.
+        reload_tls: as in Host.
     """
 
     connections: Connections
     timer: HostTimer
     threads: ThreadPoolExecutor
     ports: dict[str, GroupPort]
+    reload_tls: Callable[[], None]

@@ -6,7 +6,7 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import trio
@@ -59,16 +59,20 @@ def load_or_make_group(folder: Path, group: str, nodes: int) -> dict[str, str]:
     return peers
 
 
-def serve_command(group: str, node_id: str, peers: Mapping[str, str], folder: Path) -> list[str]:
-    """The command line of one member."""
+def serve_command(
+    group: str, node_id: str, peers: Mapping[str, str], folder: Path, more: Sequence[str] = ()
+) -> list[str]:
+    """The command line of one member; `more` options are handed on."""
     return [
         *(sys.executable, "-m", "dledger", "serve", "--group", group, "--node", node_id),
         *("--peers", ",".join(f"{peer}={address}" for peer, address in peers.items())),
-        *("--dir", str(folder), "--exit-with-stdin"),
+        *("--dir", str(folder), "--exit-with-stdin", *more),
     ]
 
 
-async def run_group(group: str, peers: Mapping[str, str], folder: Path) -> None:
+async def run_group(
+    group: str, peers: Mapping[str, str], folder: Path, more: Sequence[str] = ()
+) -> None:
     """Run every member as a process of its own until cancelled; then stop them all.
 
     A member ends by itself when this process does, however it ends: its standard input closes.
@@ -76,7 +80,8 @@ async def run_group(group: str, peers: Mapping[str, str], folder: Path) -> None:
     """
     async with trio.open_nursery() as nursery:
         for node_id in peers:
-            nursery.start_soon(_run_member, node_id, serve_command(group, node_id, peers, folder))
+            command = serve_command(group, node_id, peers, folder, more)
+            nursery.start_soon(_run_member, node_id, command)
 
 
 async def _run_member(node_id: str, command: list[str]) -> None:

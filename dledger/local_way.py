@@ -11,6 +11,7 @@ from dledger.errors import NotLeader
 from dledger.network_way import NetworkWay
 from dledger.session_entry import SessionCommand
 from dledger.session_gate import SessionGate
+from dledger.tls import GroupTls
 from dledger.with_sessions import SessionAnswer
 
 
@@ -36,10 +37,10 @@ class Member(Protocol):
 class LocalWay:
     """A SessionWay that begins at a node of this process."""
 
-    def __init__(self, node: Member, gate: SessionGate) -> None:
+    def __init__(self, node: Member, gate: SessionGate, tls: GroupTls | None = None) -> None:
         self._node = node
         self._gate = gate
-        self._client = GroupClient(node.config.group, node.config.peers)
+        self._client = GroupClient(node.config.group, node.config.peers, tls)
         self._network = NetworkWay(LeaderConnection(self._client))
 
     async def reach(self) -> None:

@@ -36,6 +36,9 @@ _STATUS_GAUGES = {
     "newest_snapshot": "Last entry in the newest snapshot; -1 without one.",
     "scrub_passes": "Passes of the background check over the whole log.",
 }
+_STATUS_COUNTERS = {
+    "refused_callers": "Callers that the process sent away unproven, or as too many.",
+}
 _TALLY_COUNTERS = {
     "appended_entries": "Entries taken from this node's application and clients.",
     "appended_bytes": "The same in bytes of bodies.",
@@ -63,10 +66,11 @@ class _Nodes(Collector):
                 gauge.add_metric(_names(status), getattr(status, name))
             yield gauge
         yield self._damage()
-        for name, text in _TALLY_COUNTERS.items():
+        for name, text in (_TALLY_COUNTERS | _STATUS_COUNTERS).items():
             counter = CounterMetricFamily(f"dledger_{name}", text, labels=_LABELS)
             for status, tally in self._nodes:
-                counter.add_metric(_names(status), getattr(tally, name))
+                counted = status if name in _STATUS_COUNTERS else tally
+                counter.add_metric(_names(status), getattr(counted, name))
             yield counter
         yield self._syncs()
         yield from self._peers()

@@ -124,6 +124,8 @@ class Node:
         )
         self.sessions = SessionGate(self, machine) if isinstance(machine, WithSessions) else None
         self._ports = host.ports
+        self._connections = host.connections
+        self._reload_tls = host.reload_tls
         self._port = GroupPort(
             identity, self._links, self._driver, lambda: PushCheck(store), ClientServer(self).serve
         )
@@ -181,7 +183,7 @@ class Node:
         """
         if self.sessions is None:
             raise SessionsOff
-        return open_session(LocalWay(self, self.sessions), ttl_s, timeout_s)
+        return open_session(LocalWay(self, self.sessions, self._connections.tls), ttl_s, timeout_s)
 
     def _check_open(self) -> None:
         if self._closing:
@@ -375,6 +377,10 @@ class Node:
         """Who leads, now and after each change. A slow reader sees the latest, not every one."""
         return self._leadership.changes()
 
+    def reload_tls(self) -> None:
+        """Read the certificates again, as `Host.reload_tls`. Raises ConfigInvalid."""
+        self._reload_tls()
+
     def status(self) -> Status:
         """What this node knows about itself and the others."""
         return node_status(
@@ -387,6 +393,7 @@ class Node:
             ready=self.is_ready_leader,
             pending_entries=self._pending.entries + self._driver.queued_entries,
             pending_bytes=self._pending.body_bytes + self._driver.queued_bytes,
+            refused_callers=self._connections.refusals.count,
         )
 
     # --- the node's own tasks -----------------------------------------------------------------

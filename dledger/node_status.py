@@ -23,6 +23,7 @@ def node_status(
     ready: bool,
     pending_entries: int,
     pending_bytes: int,
+    refused_callers: int,
 ) -> Status:
     """The node at this moment, in plain values."""
     state, transfer = replica.state, replica.handover.transfer
@@ -41,6 +42,7 @@ def node_status(
         applied=state.applied,
         pending_entries=pending_entries,
         pending_bytes=pending_bytes,
+        refused_callers=refused_callers,
         newest_snapshot=snapshots.newest,
         installing=snapshots.installing,
         scrubbed_through=scrub.checked_through,

@@ -29,7 +29,9 @@ async def open_node(config: NodeConfig, machine: StateMachine) -> AsyncIterator[
     opened = await recover(config, machine)
     try:
         async with (
-            open_host(HostConfig(address=str(config.address), max_groups=1)) as host,
+            open_host(
+                HostConfig(address=str(config.address), max_groups=1, tls=config.tls)
+            ) as host,
             host.run_node(config, opened, machine) as node,
         ):
             yield node

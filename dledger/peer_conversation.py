@@ -57,11 +57,18 @@ class PeerConversation:
         ports: the members of this process, by group.
         connections: those that this process dialled, on which answers leave.
         address: where the caller listens.
+        names: the members that the caller has proven to be; None without TLS, where all are
+            believed.
     """
 
     def __init__(
-        self, ports: Mapping[str, GroupPort], connections: Connections, address: Address
+        self,
+        ports: Mapping[str, GroupPort],
+        connections: Connections,
+        address: Address,
+        names: frozenset[str] | None = None,
     ) -> None:
+        self._names = names
         self._ports = ports
         self._connections = connections
         self._address = address
@@ -148,6 +155,10 @@ class PeerConversation:
         port = self._ports.get(call.group)
         if port is None:
             refusal: str | None = f"there is no member of group {call.group} here"
+        elif self._names is not None and call.sender not in self._names:
+            shown = ", ".join(sorted(self._names)[:3]) or "nobody"
+            refusal = f"the certificate is that of {shown}, not of {call.sender}"
+            self._connections.refusals.add("name", f"the peer at {self._address}: {refusal}")
         elif len(self._channels) >= MAX_CHANNELS:
             refusal = f"{MAX_CHANNELS} channels are open on this connection"
         else:

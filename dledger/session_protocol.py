@@ -89,6 +89,8 @@ def decode_session_answers(rows: object, payload: bytes) -> list[SessionAnswer]:
     at = 0
     try:
         for kind, number, size in rows:  # type: ignore[attr-defined]
+            if not type(kind) is type(number) is type(size) is int:
+                raise MessageMalformed("answers of a session with something else than numbers")
             result = None if size < 0 else payload[at : at + size]
             answers.append(SessionAnswer(AnswerKind(kind), number, result))
             at += max(size, 0)

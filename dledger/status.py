@@ -109,6 +109,7 @@ class Status:
     members: GroupStatus
     newest_snapshot: int = -1  # the last entry in it
     installing: InstallStatus | None = None  # the leader's snapshot that this node receives
+    refused_callers: int = 0  # sent away by this node's process, see docs/security.md
 
     def as_dict(self) -> dict[str, object]:
         """Plain values, for JSON and msgpack."""

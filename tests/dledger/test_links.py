@@ -332,7 +332,7 @@ async def test_members_of_many_groups_share_a_connection_and_the_frame_of_their_
             links.set_members({"n1": address})
         opened = [["open", number, group, "n0", "n1"] for number, group in enumerate("ghi")]
         assert (await other.heard(4))[1:] == opened
-        assert list(n0.connections.open) == [address]
+        assert [connection.address for connection in n0.connections.open] == [address]
         for number in range(3):
             await other.answers.send(encode_opened(number))
         await n0.until(lambda: n0.changes == [("n1", True)] * 3)
