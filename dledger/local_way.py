@@ -15,6 +15,7 @@ from dledger.network_way import NetworkWay
 from dledger.session_entry import SessionCommand
 from dledger.session_gate import SessionGate
 from dledger.sessions import Session, open_session
+from dledger.tls import GroupTls
 from dledger.unwrapping_nursery import unwrapping_nursery
 from dledger.with_sessions import SessionAnswer
 
@@ -72,11 +73,13 @@ class LocalWay:
 
 
 @asynccontextmanager
-async def local_way(node: Member, gate: SessionGate) -> AsyncIterator[LocalWay]:
+async def local_way(
+    node: Member, gate: SessionGate, tls: GroupTls | None = None
+) -> AsyncIterator[LocalWay]:
     """The way from a member, for the length of a block."""
     members = KnownMembers(node.config.group, node.config.peers)
     async with unwrapping_nursery() as nursery:
-        leader = LeaderConnection(members, None, nursery)
+        leader = LeaderConnection(members, tls, nursery)
         nursery.start_soon(leader.run)
         yield LocalWay(node, gate, members, leader)
         nursery.cancel_scope.cancel()
@@ -84,8 +87,12 @@ async def local_way(node: Member, gate: SessionGate) -> AsyncIterator[LocalWay]:
 
 @asynccontextmanager
 async def local_session(
-    node: Member, gate: SessionGate, ttl_s: float, timeout_s: float
+    node: Member,
+    gate: SessionGate,
+    ttl_s: float,
+    timeout_s: float,
+    tls: GroupTls | None = None,
 ) -> AsyncIterator[Session]:
     """A session that begins at a member. Raises NotAppendedInTime."""
-    async with local_way(node, gate) as way, open_session(way, ttl_s, timeout_s) as session:
+    async with local_way(node, gate, tls) as way, open_session(way, ttl_s, timeout_s) as session:
         yield session
