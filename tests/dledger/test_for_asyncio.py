@@ -102,5 +102,6 @@ def test_tasks_of_asyncio_use_a_log_over_the_network(tmp_path: Path) -> None:
             assert (await log.status())["node_id"] == "n0"
             async with log.session() as session:
                 assert await counter.through(session).add(4) == 4
+            assert await counter.through(log).add(4) == 8
 
     run(tmp_path, use)
