@@ -170,6 +170,19 @@ async def test_when_it_breaks_what_had_left_is_unknown_and_what_had_not_never_ha
             await connection.ask(Operation.STATUS)
 
 
+async def test_what_waits_behind_a_full_socket_when_it_breaks_never_happened() -> None:
+    async with connected() as (connection, end):
+        async with trio.open_nursery() as nursery:
+            asker = Asker(connection, nursery)
+            asker.ask("x" * 3_000_000)
+            await trio.testing.wait_all_tasks_blocked()
+            asker.ask("b", "c")
+            await trio.testing.wait_all_tasks_blocked()
+            await end.stream.aclose()
+        kinds = {name[0]: type(result) for name, result in asker.results.items()}
+        assert kinds == {"x": ConnectionLost, "b": GroupUnreachable, "c": GroupUnreachable}
+
+
 async def test_a_connection_that_is_left_answers_what_is_on_its_way_and_ends(
     autojump_clock: object,
 ) -> None:
