@@ -89,8 +89,11 @@ def decode_request(frame: Frame) -> Request:
         raise MessageMalformed("a request of another shape")
     request_id, name, numbers = frame.header
     operation = _OPERATIONS.get(name) if type(name) is str else None
-    if type(request_id) is not int or not 0 <= request_id <= _HIGHEST or operation is None:
-        raise MessageMalformed(f"unknown operation {name!r}")
+    if operation is None:
+        shown = repr(name[:40]) if isinstance(name, str) else "without a name"
+        raise MessageMalformed(f"unknown operation {shown}")
+    if type(request_id) is not int or not 0 <= request_id <= _HIGHEST:
+        raise MessageMalformed("a request without a number")
     if not isinstance(numbers, list) or len(numbers) > MAX_BODIES:
         raise MessageMalformed(f"more than {MAX_BODIES} arguments")
     for number in numbers:
@@ -181,7 +184,7 @@ def decode_appended(value: object, payload: bytes) -> list[Appended]:
 def _unpacked(packed: bytes) -> object:
     try:
         return unpack_result(packed)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise MessageMalformed("a result that is not msgpack") from error
 
 

@@ -125,10 +125,9 @@ class LeaderConnection:
         """
         while True:
             await connection.wait_asked()
-            if connection.ended:
-                return None, term - 1  # it may still lead in that term
             if connection.left:
-                return None, term
+                # One that broke may still lead in that term; one that refused never will.
+                return None, term if connection.leaving else term - 1
             quiet_s = SILENCE_S - connection.silent_s
             if quiet_s > 0:
                 with trio.move_on_after(quiet_s):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from dledger.client_errors import AnswerUnreadable
+from dledger.client_errors import AnswerUnreadable, GroupUnreachable
 from dledger.client_protocol import Operation
-from dledger.errors import MessageMalformed
+from dledger.errors import MessageMalformed, NodeClosing
 from dledger.session_entry import SessionCommand
 from dledger.session_protocol import decode_session_answers, encode_command
 from dledger.with_sessions import SessionAnswer
@@ -43,3 +43,6 @@ class NetworkWay:
             return decode_session_answers(*await self._leader.ask(*encode_command(command)))
         except MessageMalformed as error:
             raise AnswerUnreadable(error.problem) from error
+        except NodeClosing as error:
+            # To a session this is final where it begins at the node that closes; here is another.
+            raise GroupUnreachable("the leader is closing") from error

@@ -85,7 +85,7 @@ class NodeConnection:
         self._room = trio.lowlevel.ParkingLot()
         self._news = trio.lowlevel.ParkingLot()
         self._watched = False
-        self._leaving = False
+        self.leaving = False  # nothing more is asked here, answers may still come
         self._waits_since = math.inf
         self._scope = trio.CancelScope()
 
@@ -164,7 +164,7 @@ class NodeConnection:
     @property
     def left(self) -> bool:
         """Whether nothing more can be asked here."""
-        return self.ended or self._leaving
+        return self.ended or self.leaving
 
     async def wait_asked(self) -> None:
         """Wait until it is asked something that is answered without delay, or was left."""
@@ -186,14 +186,14 @@ class NodeConnection:
     def leave(self, limit_s: float) -> None:
         """Ask nothing more, and end it when all is answered; or after that time."""
         if not self.left:
-            self._leaving = True
+            self.leaving = True
             self._scope.deadline = trio.current_time() + limit_s
             self._news.unpark_all()
             self._room.unpark_all()
             self._end_if_left()
 
     def _end_if_left(self) -> None:
-        if self._leaving and not self._open:
+        if self.leaving and not self._open:
             self.close()
 
     # --- the connection -----------------------------------------------------------------------

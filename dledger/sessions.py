@@ -244,8 +244,7 @@ class Session:
             match kind:
                 case AnswerKind.APPLIED | AnswerKind.REPEATED if packed is not None:
                     repeated = kind is AnswerKind.REPEATED
-                    result = unpack_result(packed)
-                    settled.append(SessionAppended(sequence, number, result, repeated))
+                    settled.append(self._appended(sequence, number, packed, repeated))
                 case AnswerKind.APPLIED | AnswerKind.REPEATED:
                     settled.append(ResultNotKept(self.id, sequence, number))
                 case AnswerKind.FORGOTTEN:
@@ -258,6 +257,14 @@ class Session:
             self._unsettled_bytes -= len(body)
             self._in_log = max(0, self._in_log - 1)
         return settled
+
+    def _appended(
+        self, sequence: int, index: int, packed: bytes, repeated: bool
+    ) -> SessionAppended | ResultNotKept:
+        try:
+            return SessionAppended(sequence, index, unpack_result(packed), repeated)
+        except (ValueError, TypeError):
+            return ResultNotKept(self.id, sequence, index)  # it did not arrive as it was made
 
     # --- the session's own life -----------------------------------------------------------------
 

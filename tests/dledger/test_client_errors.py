@@ -73,6 +73,27 @@ def test_an_error_of_a_later_version_says_whether_it_is_safe_to_try_again() -> N
     assert isinstance(answered_error("Newer", {"retry_safe": 1}, "no"), UnknownToNode)
 
 
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("NotLeader", {"leader": 7, "term": 1}),
+        ("NotLeader", {"leader": "n1", "term": "1"}),
+        ("NotLeader", {"leader": "n1", "term": True}),
+        ("NotLeader", {"leader": "n1"}),
+        ("VotersSilent", {"members": ["n1", 7]}),
+        ("VotersSilent", {"members": "n1"}),
+        ("MessageMalformed", {"problem": "x"}),
+        ("SystemExit", {}),
+    ],
+)
+def test_fields_that_do_not_fit_their_class_make_no_object_of_it(
+    name: str, fields: dict[str, object]
+) -> None:
+    found = answered_error(name, fields, "text")
+    assert isinstance(found, UnknownToNode)
+    assert (found.name, str(found)) == (name, "text")
+
+
 JUNK = st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.text() | st.integers())
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 import trio
 import trio.testing
+from hypothesis import given
+from hypothesis import strategies as st
 
 import dledger
 from dledger import client_answers, client_server
@@ -19,6 +21,7 @@ from dledger.client_protocol import (
     Request,
     decode_appended,
     decode_entries_answer,
+    decode_leadership,
     decode_request,
     encode_appended,
     encode_request,
@@ -161,6 +164,17 @@ async def test_answers_that_come_after_the_client_has_left_are_nobodys() -> None
     node.end(1)
 
 
+async def test_nothing_is_written_to_a_connection_that_was_given_up() -> None:
+    here, there = trio.socket.socketpair()
+    answers = client_answers.ClientAnswers(trio.SocketStream(there))
+    answers.begin(1)
+    answers.close()
+    answers.answer(1, b"late")
+    there.close()
+    with here:
+        assert await here.recv(10) == b""  # its number may be another file's by now
+
+
 async def test_a_result_that_cannot_travel_arrives_as_none() -> None:
     node = HoldingNode()
     async with served(node) as client:
@@ -194,6 +208,7 @@ def test_an_answer_to_the_largest_append_fits_into_a_frame() -> None:
         ([1, 1, 1], bytes(8) + b"\xff\xff\xff\xfe"),
         ([1, 1, 1], bytes(8) + b"\xff\xff\xff\xff" + b"x"),
         ([1, 1, 1], bytes(8) + b"\x00\x00\x00\x01" + b"\xc1"),
+        ([1, 1, 1], bytes(8) + b"\x00\x00\x00\x03" + b"\x81\x90\x01"),
     ],
 )
 def test_an_append_s_answer_of_another_shape_is_refused(value: object, payload: bytes) -> None:
@@ -228,6 +243,26 @@ def test_a_request_of_another_shape_is_refused(header: list[object]) -> None:
     (frame,) = FrameDecoder().feed(encode_frame(header))
     with pytest.raises(MessageMalformed):
         decode_request(frame)
+
+
+PLAIN = st.none() | st.booleans() | st.integers(-2, 2**64) | st.text(max_size=5) | st.binary()
+VALUES = st.recursive(
+    PLAIN, lambda inner: st.lists(inner, max_size=6) | st.dictionaries(PLAIN, inner, max_size=4)
+)
+
+
+@given(
+    st.sampled_from([decode_appended, decode_entries_answer, lambda v, _: decode_leadership(v)]),
+    VALUES
+    | st.lists(st.integers(0, 5), min_size=3, max_size=3)
+    | st.lists(st.lists(st.integers(0, 3), min_size=5, max_size=5)),
+    st.binary(max_size=60),
+)
+def test_whatever_a_hostile_member_answers_is_refused_with_one_kind_of_error(
+    decode: Callable[[object, bytes], object], value: object, payload: bytes
+) -> None:
+    with suppress(MessageMalformed):
+        decode(value, payload)
 
 
 # --- a real node ----------------------------------------------------------------------------------

@@ -13,12 +13,14 @@ import trio.testing
 import dledger
 from dledger.client_errors import ConnectionLost, GroupUnreachable
 from dledger.client_protocol import Operation, Request
-from dledger.errors import NotLeader
+from dledger.errors import NodeClosing, NotLeader
 from dledger.known_members import KnownMembers, Peers
 from dledger.leader_connection import ANSWER_TIMEOUT_S, SILENCE_S, LeaderConnection
+from dledger.session_protocol import encode_session_answers
 from dledger.tls import GroupTls
 from dledger.tls_config import TlsConfig
 from dledger.unwrapping_nursery import unwrapping_nursery
+from dledger.with_sessions import AnswerKind, SessionAnswer
 from tests.dledger.fake_member import GROUP, FakeGroup, appended, fake_group, silent
 
 # Sockets are real: the clock jumps only when nothing has come for so long.
@@ -117,6 +119,28 @@ async def test_a_refusal_sends_the_client_on_and_what_is_on_its_way_is_still_ans
             await append(leader)
             assert asked(group) == [2, 1]
             await group[0].send(appended(held[0]))
+
+
+async def test_a_session_outlives_a_leader_that_closes(clock: trio.testing.MockClock) -> None:
+    def opened(request: Request) -> bytes:
+        return encode_session_answers(request.request_id, [SessionAnswer(AnswerKind.OPENED, 9)])
+
+    async with fake_group(2) as group:
+        group.elect(0, term=1).script = opened
+        async with (
+            dledger.connect(group.peers, group=GROUP) as log,
+            log.session(ttl_s=600.0) as session,
+        ):
+            group[0].script = lambda _: NodeClosing()
+            group[1].script = lambda request: encode_session_answers(
+                request.request_id, [SessionAnswer(AnswerKind.APPLIED, 10, b"\x07")]
+            )
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(session.append, b"x")
+                await trio.sleep(0.5)
+                group.elect(1, term=2)
+        assert [each.operation for each in group[0].asked].count(Operation.SESSION_APPEND) == 1
+        assert group[1].asked[0].operation is Operation.SESSION_APPEND
 
 
 async def test_a_silent_leader_is_left_as_soon_as_another_one_leads(
