@@ -22,7 +22,8 @@ from dledger.client_protocol import (
     encode_request,
 )
 from dledger.config import Address
-from dledger.errors import MessageMalformed
+from dledger.entry import MAX_BODY_BYTES
+from dledger.errors import EntryTooLarge, MessageMalformed
 from dledger.frame import Frame, FrameDecoder
 from dledger.handshake import Caller, Hello, check_welcome, encode_hello
 from dledger.host_connection import RECEIVE_BYTES
@@ -98,7 +99,7 @@ class NodeConnection:
 
         Raises the error that the node answered, as an object of its class (`answered_error`);
         GroupUnreachable where the connection ended before the request left, ConnectionLost where
-        it ended before the answer came.
+        it ended before the answer came; EntryTooLarge for more than a frame holds.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         while self._is_full(len(payload)) and not self.left:
@@ -107,10 +108,15 @@ class NodeConnection:
             raise GroupUnreachable(f"{self.node_id}: {self._reason}")
         self._last_id += 1
         request_id = self._last_id
-        frame = encode_request(Request(request_id, operation, numbers, payload))
+        try:
+            frame = encode_request(Request(request_id, operation, numbers, payload))
+        except MessageMalformed as error:
+            raise EntryTooLarge(len(payload), MAX_BODY_BYTES) from error
         opened = _Open(trio.lowlevel.current_task(), len(payload), operation in PROMPT)
         self._add(request_id, opened)
         self._send(frame)
+        if self._room and not self._is_full(0):
+            self._room.unpark()  # the next one looks whether there is room for it, too
 
         def abandon(_: object) -> trio.lowlevel.Abort:
             opened.task = None
@@ -254,7 +260,7 @@ class NodeConnection:
                 trio.lowlevel.reschedule(opened.task, outcome.Value(frame))
         if frames:
             self._waits_since = trio.current_time()
-            self._room.unpark_all()
+            self._room.unpark(count=len(frames))
             self._end_if_left()
 
     def _end(self) -> None:

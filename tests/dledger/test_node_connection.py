@@ -12,8 +12,8 @@ import trio.testing
 from dledger import node_connection
 from dledger.client_errors import ConnectionLost, GroupUnreachable
 from dledger.client_protocol import Operation, Request, decode_request, encode_answer, encode_error
-from dledger.errors import LogFull
-from dledger.frame import FrameDecoder, encode_frame
+from dledger.errors import EntryTooLarge, LogFull
+from dledger.frame import MAX_FRAME_BYTES, FrameDecoder, encode_frame
 from dledger.node_connection import NodeConnection
 
 
@@ -123,6 +123,30 @@ async def test_no_more_bytes_than_the_bound_are_on_their_way_but_one_large_reque
                 assert len(end.requests) == number + 1
                 await end.answer(requests[number])
         assert len(asker.results) == 3
+
+
+async def test_the_room_of_a_large_request_is_filled_with_all_small_ones_that_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(node_connection, "MOST_BYTES", 50)
+    async with connected() as (connection, end), trio.open_nursery() as nursery:
+        asker = Asker(connection, nursery)
+        asker.ask("x" * 50)
+        await trio.testing.wait_all_tasks_blocked()
+        asker.ask(*(chr(ord("a") + number) for number in range(20)))
+        await trio.testing.wait_all_tasks_blocked()
+        await end.answer(*await end.read(1))
+        assert len(await end.read(21)) == 21
+        await end.answer(*end.requests[1:])
+
+
+async def test_more_than_a_frame_holds_is_refused_and_the_connection_goes_on() -> None:
+    async with connected() as (connection, end), trio.open_nursery() as nursery:
+        with pytest.raises(EntryTooLarge):
+            await connection.ask(Operation.APPEND, [1], bytes(MAX_FRAME_BYTES))
+        asker = Asker(connection, nursery)
+        asker.ask("a")
+        await end.answer(*await end.read(1))
 
 
 async def test_the_answer_to_a_cancelled_question_reaches_nobody_else() -> None:
