@@ -21,6 +21,15 @@ from dledger.change_errors import (
     VotersSilent,
 )
 from dledger.client import GroupClient
+from dledger.client_errors import (
+    AnswerOverdue,
+    AnswerUnreadable,
+    ConnectionLost,
+    GroupUnreachable,
+    RefusedByNode,
+    TooManyBodies,
+    UnknownToNode,
+)
 from dledger.config import NodeConfig
 from dledger.core.configuration import Configuration
 from dledger.core.configuration_change import (
@@ -68,6 +77,7 @@ from dledger.host import Host, HostConfig, open_host
 from dledger.node import Node
 from dledger.open_node import open_node
 from dledger.pending import Appended
+from dledger.remote_log import RemoteLog, connect
 from dledger.serving_metrics import serve_metrics
 from dledger.session_errors import (
     ResultNotKept,
@@ -96,6 +106,8 @@ __all__ = [
     "AddVoter",
     "AddressInUse",
     "AlreadyJoint",
+    "AnswerOverdue",
+    "AnswerUnreadable",
     "Appended",
     "Change",
     "ChangePending",
@@ -105,6 +117,7 @@ __all__ = [
     "ConfigurationInvalid",
     "ConfigurationLost",
     "ConfigurationMoved",
+    "ConnectionLost",
     "DLedgerError",
     "DataFolderLocked",
     "DataFolderMismatch",
@@ -116,6 +129,7 @@ __all__ = [
     "Fatal",
     "GroupClient",
     "GroupStatus",
+    "GroupUnreachable",
     "Host",
     "HostConfig",
     "InvariantBroken",
@@ -145,7 +159,9 @@ __all__ = [
     "PositionedBody",
     "Promote",
     "ReadUnavailable",
+    "RefusedByNode",
     "Rejected",
+    "RemoteLog",
     "Remove",
     "RestoreFailed",
     "ResultNotKept",
@@ -167,12 +183,15 @@ __all__ = [
     "Status",
     "StoreConfig",
     "TlsConfig",
+    "TooManyBodies",
     "TransferFailed",
     "Transition",
+    "UnknownToNode",
     "UpdateAddress",
     "VoterInDoubt",
     "VotersSilent",
     "WithSessions",
+    "connect",
     "open_host",
     "open_node",
     "serve_metrics",

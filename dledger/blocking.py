@@ -4,6 +4,9 @@
         appended = node.append(b"hello")
         future = node.append_soon(b"more")
 
+    with dledger.blocking.connect("n0=10.0.0.1:20911", group="orders") as log:
+        appended = log.append(b"hello")
+
 A trio loop runs in a thread of its own; `with` starts and ends it. Calls may come from any thread
 but that one: the state machine must not call its own node. Every error is that of the same call in
 `dledger`, plus TimeoutError where a call has `timeout_s`: that gives up the wait, not the append.
@@ -13,7 +16,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
@@ -22,14 +25,19 @@ from typing import TypeVar
 from dledger.config import NodeConfig
 from dledger.entry import Body, Entry
 from dledger.errors import DLedgerError, Rejected
+from dledger.known_members import Peers
 from dledger.loop_thread import LoopThread
 from dledger.node import Node
 from dledger.open_node import open_node as open_node_in_trio
 from dledger.pending import Appended, Outcome
+from dledger.remote_log import RemoteLog
+from dledger.remote_log import connect as connect_in_trio
 from dledger.sessions import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, Session, SessionAppended
 from dledger.state_machine import StateMachine
 from dledger.status import Status
 from dledger.store.snapshot_folder import Snapshot
+from dledger.tls import GroupTls
+from dledger.tls_config import TlsConfig
 
 T = TypeVar("T")
 
@@ -49,7 +57,7 @@ class TooManyCalls(Rejected):
 class BlockingSession:
     """A session: each append happens once. See docs/sessions.md."""
 
-    def __init__(self, loop: LoopThread[Node], session: Session) -> None:
+    def __init__(self, loop: LoopThread[Node] | LoopThread[RemoteLog], session: Session) -> None:
         self._loop = loop
         self._session = session
 
@@ -196,6 +204,81 @@ class BlockingNode:
     def snapshot(self) -> Snapshot:
         """As Node.snapshot."""
         return self._loop.submit(self._node.snapshot).result()
+
+
+class BlockingLog:
+    """A group's log over the network. Made by `connect`."""
+
+    def __init__(self, loop: LoopThread[RemoteLog], log: RemoteLog) -> None:
+        self._loop = loop
+        self._log = log
+
+    def append(self, body: bytes, *, timeout_s: float | None = None) -> Appended:
+        """As RemoteLog.append."""
+        return self.append_soon(body, timeout_s=timeout_s).result()
+
+    def append_soon(self, body: bytes, *, timeout_s: float | None = None) -> Future[Appended]:
+        """The same as a future; those of all threads share one connection."""
+        return self._loop.submit(partial(self._log.append, body, timeout_s=timeout_s))
+
+    def append_many(
+        self, bodies: Sequence[bytes], *, timeout_s: float | None = None
+    ) -> list[Appended]:
+        """As RemoteLog.append_many."""
+        call = partial(self._log.append_many, bodies, timeout_s=timeout_s)
+        return self._loop.submit(call).result()
+
+    def read(self, index: int, *, timeout_s: float | None = None) -> Entry:
+        """As RemoteLog.read."""
+        return self._loop.submit(partial(self._log.read, index, timeout_s=timeout_s)).result()
+
+    def tail(self, first: int = 0, *, follow: bool = True) -> Iterator[Entry]:
+        """As RemoteLog.tail."""
+        following = self.tail_soon(first, follow=follow)
+        while (entry := following().result()) is not None:
+            yield entry
+
+    def tail_soon(
+        self, first: int = 0, *, follow: bool = True
+    ) -> Callable[[], Future[Entry | None]]:
+        """The same as a function that gives a future of the next entry, or of None at the end.
+
+        A future that is cancelled may take an entry with it: begin anew behind the last one.
+        """
+        entries = aiter(self._log.tail(first, follow=follow))
+        following: Callable[[], Awaitable[Entry | None]] = partial(anext, entries, None)
+        return partial(self._loop.submit, following)
+
+    def status(self, node_id: str | None = None) -> dict[str, object]:
+        """As RemoteLog.status."""
+        return self._loop.submit(partial(self._log.status, node_id)).result()
+
+    @contextmanager
+    def session(
+        self, *, ttl_s: float = DEFAULT_TTL_S, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> Iterator[BlockingSession]:
+        """As RemoteLog.session."""
+        make = partial(self._log.session, ttl_s=ttl_s, timeout_s=timeout_s)
+        with self._loop.keep_open(make) as session:
+            yield BlockingSession(self._loop, session)
+
+
+@contextmanager
+def connect(
+    peers: Peers,
+    *,
+    group: str,
+    tls: GroupTls | TlsConfig | None = None,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> Iterator[BlockingLog]:
+    """A group's log over the network, for the length of a `with` block. As dledger.connect."""
+    make = partial(connect_in_trio, peers, group=group, tls=tls, timeout_s=timeout_s)
+    loop = LoopThread(make, f"dledger client of {group}")
+    log = loop.open()
+    try:
+        yield BlockingLog(loop, log)
+    finally:
+        loop.close()
 
 
 @contextmanager

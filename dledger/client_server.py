@@ -1,39 +1,57 @@
-"""Answers clients of a node: status, append, entries, transfer, change, snapshot. One at a time."""
+"""Answers clients of a node. Requests of one connection are worked on beside one another.
+
+Appends have no task of their own: they are submitted as they arrive, and answered when they are
+applied. What waits for something else (an entry, a leader, a change of the members) has one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 import trio
 
 from dledger.change_protocol import decode_change
+from dledger.client_answers import ClientAnswers
 from dledger.client_protocol import (
     MAX_ENTRIES_BYTES,
     MAX_WAIT_MS,
+    Leadership,
     Operation,
     Request,
     decode_request,
     encode_answer,
+    encode_appended,
     encode_entries,
     encode_error,
+    encode_leadership,
     split_bodies,
 )
+from dledger.config import NodeConfig
 from dledger.conversation import Conversation
 from dledger.core.configuration_change import Change, Transition
 from dledger.core.configuration_codec import NumberedConfiguration, encode_configuration
 from dledger.entry import Body, Entry
-from dledger.errors import DLedgerError, MessageMalformed
-from dledger.pending import Appended
+from dledger.errors import DLedgerError, MessageMalformed, Rejected
+from dledger.iterators import RoleChanges
+from dledger.pending import Appended, Done, Outcome
 from dledger.session_errors import SessionsOff
-from dledger.session_gate import SessionGate
+from dledger.session_gate import SessionGate, answers_of
 from dledger.session_protocol import (
     SESSION_OPERATIONS,
     decode_session_request,
     encode_session_answers,
 )
-from dledger.status import Status
+from dledger.status import RoleChange, Status
 from dledger.store.snapshot_folder import Snapshot
+from dledger.unwrapping_nursery import unwrapping_nursery
+
+# Requests of one connection that may wait in a task of their own.
+MAX_WAITING = 64
+
+# Requests that are taken up between two checkpoints: others have their turn, too.
+TAKEN_AT_ONCE = 64
 
 
 class ServedNode(Protocol):
@@ -48,7 +66,26 @@ class ServedNode(Protocol):
         """As in Node."""
         ...
 
-    async def append_many(self, bodies: Sequence[Body]) -> list[Appended]:
+    @property
+    def config(self) -> NodeConfig:
+        """As in Node."""
+        ...
+
+    @property
+    def configuration(self) -> NumberedConfiguration:
+        """As in Node."""
+        ...
+
+    @property
+    def role(self) -> RoleChange:
+        """As in Node."""
+        ...
+
+    def role_changes(self) -> RoleChanges:
+        """As in Node."""
+        ...
+
+    def submit(self, bodies: Sequence[Body], done: Done) -> None:
         """As in Node."""
         ...
 
@@ -79,6 +116,16 @@ class ServedNode(Protocol):
         ...
 
 
+class TooManyWaiting(Rejected):
+    """A client has more requests that wait for something than one connection may have."""
+
+    def __init__(self, waiting: int) -> None:
+        self.waiting = waiting
+        super().__init__(
+            f"{waiting} requests of this connection wait already: let some end, or open another"
+        )
+
+
 class ClientServer:
     """The conversations of a node with its clients."""
 
@@ -87,65 +134,148 @@ class ClientServer:
 
     async def serve(self, conversation: Conversation) -> None:
         """Answer one client until it leaves. Raises MessageMalformed."""
-        while frames := await conversation.frames():
-            for frame in frames:
-                request = decode_request(frame)
-                await conversation.stream.send_all(await self._answer(request))
-
-    async def _answer(self, request: Request) -> bytes:
+        answers = ClientAnswers(conversation.stream)
         try:
-            if request.operation is Operation.STATUS:
-                return encode_answer(request.request_id, self._node.status().as_dict())
-            if request.operation is Operation.APPEND:
-                return await self._append(request)
-            if request.operation in SESSION_OPERATIONS:
-                return await self._session(request)
-            if request.operation is Operation.CHANGE:
-                return await self._change(request)
-            if request.operation is Operation.TRANSFER:
-                return await self._transfer(request)
-            if request.operation is Operation.SNAPSHOT:
-                return await self._snapshot(request)
-            return await self._entries(request)
+            async with unwrapping_nursery() as nursery:
+                nursery.start_soon(answers.write, nursery.cancel_scope)
+                client = _Client(self._node, answers, nursery)
+                while frames := await conversation.frames():
+                    for number, frame in enumerate(frames, 1):
+                        await answers.wait_room(len(frame.payload))
+                        client.take(decode_request(frame))
+                        if not number % TAKEN_AT_ONCE:
+                            await trio.lowlevel.checkpoint()
+                nursery.cancel_scope.cancel()
+        finally:
+            answers.close()
+
+
+class _Client:
+    """One client's requests."""
+
+    def __init__(self, node: ServedNode, answers: ClientAnswers, nursery: trio.Nursery) -> None:
+        self._node = node
+        self._answers = answers
+        self._nursery = nursery
+        self._waiting = 0
+
+    def take(self, request: Request) -> None:
+        """Answer a request, or see that it will be."""
+        self._answers.begin(len(request.payload))
+        try:
+            match request.operation:
+                case Operation.APPEND:
+                    done = partial(self._done, request, encode_appended)
+                    self._node.submit(split_bodies(request), done)
+                case operation if operation in SESSION_OPERATIONS:
+                    if self._node.sessions is None:
+                        raise SessionsOff
+                    done = partial(self._done, request, _encode_session)
+                    self._node.sessions.submit(decode_session_request(request), done)
+                case Operation.STATUS:
+                    status = self._node.status().as_dict()
+                    self._answer(request, encode_answer(request.request_id, status))
+                case operation:
+                    self._begin(request, _WORK[operation])
         except DLedgerError as error:
-            fields: dict[str, object] = {
-                name: value
-                for name, value in vars(error).items()
-                if isinstance(value, int | str | None)
-            }
-            fields["retry_safe"] = error.retry_safe
-            return encode_error(request.request_id, type(error).__name__, fields, str(error))
+            self._answer(request, encode_error(request.request_id, error))
 
-    async def _append(self, request: Request) -> bytes:
-        appended = await self._node.append_many(split_bodies(request))
-        rows = [[entry.index, entry.term, entry.pos] for entry in appended]
-        return encode_answer(request.request_id, rows)
+    def _done(
+        self, request: Request, encode: Callable[[int, list[Appended]], bytes], outcome: Outcome
+    ) -> None:
+        """An append came to its end. Called in a turn of the node: it must not raise."""
+        try:
+            if isinstance(outcome, DLedgerError):
+                raise outcome
+            frame = encode(request.request_id, outcome)
+        except DLedgerError as error:
+            frame = encode_error(request.request_id, error)
+        self._answer(request, frame)
 
-    async def _session(self, request: Request) -> bytes:
-        if self._node.sessions is None:
-            raise SessionsOff
-        answers = await self._node.sessions.carry_out(decode_session_request(request))
-        return encode_session_answers(request.request_id, answers)
+    def _answer(self, request: Request, frame: bytes) -> None:
+        self._answers.answer(len(request.payload), frame)
 
-    async def _change(self, request: Request) -> bytes:
-        changes, transition, expected = decode_change(request)
-        numbered = await self._node.change(changes, expected=expected, transition=transition)
-        return encode_answer(request.request_id, None, encode_configuration(*numbered))
+    def _begin(self, request: Request, work: Work) -> None:
+        if self._waiting >= MAX_WAITING:
+            raise TooManyWaiting(self._waiting)
+        self._waiting += 1
+        self._nursery.start_soon(self._work_on, request, work)
 
-    async def _transfer(self, request: Request) -> bytes:
-        target = request.payload.decode("utf-8", "backslashreplace") or None
-        leader = await self._node.transfer_leadership(target)
-        return encode_answer(request.request_id, leader)
+    async def _work_on(self, request: Request, work: Work) -> None:
+        try:
+            frame = await work(self._node, request)
+        except DLedgerError as error:
+            frame = encode_error(request.request_id, error)
+        self._waiting -= 1
+        self._answer(request, frame)
 
-    async def _snapshot(self, request: Request) -> bytes:
-        written = await self._node.snapshot()
-        row = [written.header.index, written.header.term, written.size, written.path]
-        return encode_answer(request.request_id, row)
 
-    async def _entries(self, request: Request) -> bytes:
-        if len(request.numbers) != 2:
-            raise MessageMalformed("entries takes a first index and a wait in ms")
-        first, wait_ms = request.numbers
+# --- what may take a while ------------------------------------------------------------------------
+
+Work = Callable[[ServedNode, Request], Awaitable[bytes]]
+
+
+async def _change(node: ServedNode, request: Request) -> bytes:
+    changes, transition, expected = decode_change(request)
+    numbered = await node.change(changes, expected=expected, transition=transition)
+    return encode_answer(request.request_id, None, encode_configuration(*numbered))
+
+
+async def _transfer(node: ServedNode, request: Request) -> bytes:
+    target = request.payload.decode("utf-8", "backslashreplace") or None
+    leader = await node.transfer_leadership(target)
+    return encode_answer(request.request_id, leader)
+
+
+async def _snapshot(node: ServedNode, request: Request) -> bytes:
+    written = await node.snapshot()
+    row = [written.header.index, written.header.term, written.size, written.path]
+    return encode_answer(request.request_id, row)
+
+
+async def _entries(node: ServedNode, request: Request) -> bytes:
+    match request.numbers:
+        case [first, wait_ms]:
+            max_bytes = MAX_ENTRIES_BYTES
+        case [first, wait_ms, max_bytes]:
+            max_bytes = min(max_bytes, MAX_ENTRIES_BYTES)
+        case _:
+            raise MessageMalformed("entries takes a first index, a wait in ms, perhaps a size")
+    with trio.move_on_after(min(wait_ms, MAX_WAIT_MS) / 1000):
+        await node.wait_appliable(first)
+    return encode_entries(request.request_id, node.entries(first, max_bytes))
+
+
+async def _leader(node: ServedNode, request: Request) -> bytes:
+    if len(request.numbers) != 2:
+        raise MessageMalformed("leader takes a term and a wait in ms")
+    least_term, wait_ms = request.numbers
+    if wait_ms and not _tells(node, least_term):
         with trio.move_on_after(min(wait_ms, MAX_WAIT_MS) / 1000):
-            await self._node.wait_appliable(first)
-        return encode_entries(request.request_id, self._node.entries(first, MAX_ENTRIES_BYTES))
+            async for _ in node.role_changes():
+                if _tells(node, least_term):
+                    break
+    role, member = node.role, node.config.node_id
+    index, configuration = node.configuration
+    known = Leadership(member, role.leader, role.term, role.ready, index, configuration.addresses)
+    return encode_leadership(request.request_id, known)
+
+
+def _tells(node: ServedNode, least_term: int) -> bool:
+    """Whether this node may serve as the leader of such a term, or knows another that leads."""
+    role = node.role
+    leads = role.ready if role.leader == node.config.node_id else role.leader is not None
+    return leads and role.term >= least_term
+
+
+def _encode_session(request_id: int, appended: list[Appended]) -> bytes:
+    return encode_session_answers(request_id, answers_of(appended))
+
+
+_WORK: dict[Operation, Work] = {
+    Operation.CHANGE: _change,
+    Operation.TRANSFER: _transfer,
+    Operation.SNAPSHOT: _snapshot,
+    Operation.ENTRIES: _entries,
+    Operation.LEADER: _leader,
+}

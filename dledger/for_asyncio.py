@@ -3,6 +3,9 @@
     async with dledger.for_asyncio.open_node(config, machine) as node:
         appended = await node.append(b"hello")
 
+    async with dledger.for_asyncio.connect("n0=10.0.0.1:20911", group="orders") as log:
+        appended = await log.append(b"hello")
+
 A bridge over `dledger.blocking`: the node's own loop runs in a thread beside asyncio's. To cancel
 a call gives up the wait, not the append. Errors are those of the same calls in `dledger`.
 """
@@ -16,12 +19,15 @@ from typing import TypeVar
 
 from dledger import blocking
 from dledger.config import NodeConfig
-from dledger.entry import Body
+from dledger.entry import Body, Entry
+from dledger.known_members import Peers
 from dledger.pending import Appended
 from dledger.sessions import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, SessionAppended
 from dledger.state_machine import StateMachine
 from dledger.status import Status
 from dledger.store.snapshot_folder import Snapshot
+from dledger.tls import GroupTls
+from dledger.tls_config import TlsConfig
 
 T = TypeVar("T")
 
@@ -78,6 +84,59 @@ class AsyncioNode:
         """As Node.session."""
         async with _in_thread(self._node.session(ttl_s=ttl_s, timeout_s=timeout_s)) as session:
             yield AsyncioSession(session)
+
+
+class AsyncioLog:
+    """A group's log over the network. Made by `connect`."""
+
+    def __init__(self, log: blocking.BlockingLog) -> None:
+        self._log = log
+
+    async def append(self, body: bytes, *, timeout_s: float | None = None) -> Appended:
+        """As RemoteLog.append."""
+        return await asyncio.wrap_future(self._log.append_soon(body, timeout_s=timeout_s))
+
+    async def append_many(
+        self, bodies: Sequence[bytes], *, timeout_s: float | None = None
+    ) -> list[Appended]:
+        """As RemoteLog.append_many."""
+        return await asyncio.to_thread(self._log.append_many, bodies, timeout_s=timeout_s)
+
+    async def read(self, index: int, *, timeout_s: float | None = None) -> Entry:
+        """As RemoteLog.read."""
+        return await asyncio.to_thread(self._log.read, index, timeout_s=timeout_s)
+
+    async def tail(self, first: int = 0, *, follow: bool = True) -> AsyncIterator[Entry]:
+        """As RemoteLog.tail."""
+        entries = self._log.tail_soon(first, follow=follow)
+        while (entry := await asyncio.wrap_future(entries())) is not None:
+            yield entry
+
+    async def status(self, node_id: str | None = None) -> dict[str, object]:
+        """As RemoteLog.status."""
+        return await asyncio.to_thread(self._log.status, node_id)
+
+    @asynccontextmanager
+    async def session(
+        self, *, ttl_s: float = DEFAULT_TTL_S, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> AsyncIterator[AsyncioSession]:
+        """As RemoteLog.session."""
+        async with _in_thread(self._log.session(ttl_s=ttl_s, timeout_s=timeout_s)) as session:
+            yield AsyncioSession(session)
+
+
+@asynccontextmanager
+async def connect(
+    peers: Peers,
+    *,
+    group: str,
+    tls: GroupTls | TlsConfig | None = None,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> AsyncIterator[AsyncioLog]:
+    """A group's log over the network, for the length of a block. As dledger.connect."""
+    block = blocking.connect(peers, group=group, tls=tls, timeout_s=timeout_s)
+    async with _in_thread(block) as log:
+        yield AsyncioLog(log)
 
 
 @asynccontextmanager

@@ -25,6 +25,11 @@ class LeadershipWatch:
         self._role = self._role_now()
 
     @property
+    def role(self) -> RoleChange:
+        """Who leads now."""
+        return self._role
+
+    @property
     def is_ready_leader(self) -> bool:
         """Whether this node leads and has applied an entry of its own term: it may serve."""
         replica = self._replica

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Protocol
 
-from dledger.client import GroupClient, LeaderConnection
 from dledger.config import NodeConfig
 from dledger.core.configuration_codec import NumberedConfiguration
 from dledger.errors import NotLeader
+from dledger.known_members import KnownMembers
+from dledger.leader_connection import LeaderConnection
 from dledger.network_way import NetworkWay
 from dledger.session_entry import SessionCommand
 from dledger.session_gate import SessionGate
+from dledger.sessions import Session, open_session
 from dledger.tls import GroupTls
+from dledger.unwrapping_nursery import unwrapping_nursery
 from dledger.with_sessions import SessionAnswer
 
 
@@ -35,13 +40,16 @@ class Member(Protocol):
 
 
 class LocalWay:
-    """A SessionWay that begins at a node of this process."""
+    """A SessionWay that begins at a node of this process. Made by `local_way`."""
 
-    def __init__(self, node: Member, gate: SessionGate, tls: GroupTls | None = None) -> None:
+    def __init__(
+        self, node: Member, gate: SessionGate, members: KnownMembers, leader: LeaderConnection
+    ) -> None:
         self._node = node
         self._gate = gate
-        self._client = GroupClient(node.config.group, node.config.peers, tls)
-        self._network = NetworkWay(LeaderConnection(self._client))
+        self._members = members
+        self._leader = leader
+        self._network = NetworkWay(leader)
 
     async def reach(self) -> None:
         """As in SessionWay."""
@@ -61,8 +69,30 @@ class LocalWay:
 
     def _follow(self) -> None:
         index, configuration = self._node.configuration
-        self._client.learn(index, configuration.addresses)
+        self._members.learn(index, configuration.addresses)
 
-    async def close(self) -> None:
-        """As in SessionWay."""
-        await self._network.close()
+
+@asynccontextmanager
+async def local_way(
+    node: Member, gate: SessionGate, tls: GroupTls | None = None
+) -> AsyncIterator[LocalWay]:
+    """The way from a member, for the length of a block."""
+    members = KnownMembers(node.config.group, node.config.peers)
+    async with unwrapping_nursery() as nursery:
+        leader = LeaderConnection(members, tls, nursery)
+        nursery.start_soon(leader.run)
+        yield LocalWay(node, gate, members, leader)
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def local_session(
+    node: Member,
+    gate: SessionGate,
+    ttl_s: float,
+    timeout_s: float,
+    tls: GroupTls | None = None,
+) -> AsyncIterator[Session]:
+    """A session that begins at a member. Raises NotAppendedInTime."""
+    async with local_way(node, gate, tls) as way, open_session(way, ttl_s, timeout_s) as session:
+        yield session

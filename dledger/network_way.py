@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from dledger.client_errors import AnswerUnreadable, GroupUnreachable
 from dledger.client_protocol import Operation
-from dledger.errors import MessageMalformed, OutcomeUnknown
+from dledger.errors import MessageMalformed, NodeClosing
 from dledger.session_entry import SessionCommand
 from dledger.session_protocol import decode_session_answers, encode_command
 from dledger.with_sessions import SessionAnswer
@@ -15,7 +16,7 @@ from dledger.with_sessions import SessionAnswer
 class AsksLeader(Protocol):
     """A connection to whoever leads."""
 
-    async def reach(self) -> None:
+    async def reach(self) -> object:
         """As in LeaderConnection."""
         ...
 
@@ -24,18 +25,6 @@ class AsksLeader(Protocol):
     ) -> tuple[object, bytes]:
         """As in LeaderConnection."""
         ...
-
-    async def close(self) -> None:
-        """As in LeaderConnection."""
-        ...
-
-
-class AnswerUnreadable(OutcomeUnknown):
-    """The leader's answer cannot be read."""
-
-    def __init__(self, problem: str) -> None:
-        self.problem = problem
-        super().__init__(f"the leader's answer cannot be read: {problem}; are all of one version?")
 
 
 class NetworkWay:
@@ -54,7 +43,6 @@ class NetworkWay:
             return decode_session_answers(*await self._leader.ask(*encode_command(command)))
         except MessageMalformed as error:
             raise AnswerUnreadable(error.problem) from error
-
-    async def close(self) -> None:
-        """As in SessionWay."""
-        await self._leader.close()
+        except NodeClosing as error:
+            # To a session this is final where it begins at the node that closes; here is another.
+            raise GroupUnreachable("the leader is closing") from error

@@ -41,7 +41,7 @@ from dledger.housekeeping import Housekeeper
 from dledger.iterators import CommittedEntries, RoleChanges
 from dledger.leadership_watch import LeadershipWatch
 from dledger.links import Links
-from dledger.local_way import LocalWay
+from dledger.local_way import local_session
 from dledger.log_writer import LogWriter
 from dledger.member_replica import member_replica
 from dledger.node_status import node_status
@@ -50,11 +50,11 @@ from dledger.push_check import PushCheck
 from dledger.restoring import Opened
 from dledger.session_errors import SessionsOff
 from dledger.session_gate import SessionGate
-from dledger.sessions import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, Session, open_session
+from dledger.sessions import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, Session
 from dledger.snapshot_source import NodeSnapshots
 from dledger.snapshots import Snapshots
 from dledger.state_machine import StateMachine
-from dledger.status import Status
+from dledger.status import RoleChange, Status
 from dledger.store.recovery import SegmentBegin
 from dledger.store.snapshot_folder import Snapshot
 from dledger.tally import Tally
@@ -142,9 +142,11 @@ class Node:
         Raises, when nothing was admitted: NotLeader, LeadershipMoving, LogFull, EntryTooLarge,
         NodeClosing.
         """
-        self._submit(bodies if self.sessions is None else self.sessions.escaped(bodies), done)
+        escaped = bodies if self.sessions is None else self.sessions.escaped(bodies)
+        self.submit_envelopes(escaped, done)
 
-    def _submit(self, bodies: Sequence[Body], done: Done) -> None:
+    def submit_envelopes(self, bodies: Sequence[Body], done: Done) -> None:
+        """Append entries of sessions, as they are; for `SessionGate`. As `submit`."""
         try:
             self._check_open()
             self._replica.check_proposable()
@@ -169,10 +171,6 @@ class Node:
         """
         return await wait_appended(self.submit, bodies)
 
-    async def append_envelopes(self, bodies: Sequence[Body]) -> list[Appended]:
-        """Append entries of sessions, as they are; for `SessionGate`. Raises as `append_many`."""
-        return await wait_appended(self._submit, bodies)
-
     def session(
         self, *, ttl_s: float = DEFAULT_TTL_S, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> AbstractAsyncContextManager[Session]:
@@ -183,7 +181,7 @@ class Node:
         """
         if self.sessions is None:
             raise SessionsOff
-        return open_session(LocalWay(self, self.sessions, self._connections.tls), ttl_s, timeout_s)
+        return local_session(self, self.sessions, ttl_s, timeout_s, self._connections.tls)
 
     def _check_open(self) -> None:
         if self._closing:
@@ -367,6 +365,11 @@ class Node:
     def is_ready_leader(self) -> bool:
         """Whether this node leads and has applied an entry of its own term: it may serve."""
         return self._leadership.is_ready_leader
+
+    @property
+    def role(self) -> RoleChange:
+        """Who leads, as this node knows it now."""
+        return self._leadership.role
 
     @property
     def tally(self) -> Tally:

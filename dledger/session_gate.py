@@ -8,9 +8,10 @@ from typing import Protocol
 
 import trio
 
+from dledger.append_wait import wait_appended
 from dledger.entry import Body
 from dledger.errors import DLedgerError, InvariantBroken
-from dledger.pending import Appended
+from dledger.pending import Appended, Done
 from dledger.session_clock import SessionClock
 from dledger.session_entry import SessionCommand, encode_command, encode_expire, escaped
 from dledger.with_sessions import SessionAnswer, WithSessions
@@ -34,7 +35,7 @@ class LeadingNode(Protocol):
         """As in Node."""
         ...
 
-    async def append_envelopes(self, bodies: Sequence[Body]) -> list[Appended]:
+    def submit_envelopes(self, bodies: Sequence[Body], done: Done) -> None:
         """As in Node."""
         ...
 
@@ -50,6 +51,13 @@ class SessionGate:
     def escaped(self, bodies: Sequence[Body]) -> Sequence[Body]:
         """Bodies of plain appends as they go into the log. Raises ReservedBody."""
         return escaped(bodies)
+
+    def submit(self, command: SessionCommand, done: Done) -> None:
+        """Append the entries of a command without a task; `answers_of` its outcome. As
+        `Node.submit`.
+        """
+        bodies = encode_command(command, self._now_ms(), self._machine.limits)
+        self._node.submit_envelopes(bodies, done)
 
     async def carry_out(self, command: SessionCommand) -> list[SessionAnswer]:
         """Append the entries of a command; one answer each. Raises as `Node.append_many`."""
@@ -77,8 +85,13 @@ class SessionGate:
         return self._clock.now_ms(trio.current_time(), self._node.term, table.time_ms)
 
     async def _append(self, bodies: Sequence[Body]) -> list[SessionAnswer]:
-        answers = [entry.result for entry in await self._node.append_envelopes(bodies)]
-        checked = [answer for answer in answers if isinstance(answer, SessionAnswer)]
-        if len(checked) != len(answers):
-            raise InvariantBroken("an entry of a session has no answer")
-        return checked
+        return answers_of(await wait_appended(self._node.submit_envelopes, bodies))
+
+
+def answers_of(appended: Sequence[Appended]) -> list[SessionAnswer]:
+    """What became of the entries of a command."""
+    answers = [entry.result for entry in appended]
+    checked = [answer for answer in answers if isinstance(answer, SessionAnswer)]
+    if len(checked) != len(answers):
+        raise InvariantBroken("an entry of a session has no answer")
+    return checked

@@ -40,6 +40,7 @@ from dledger.session_errors import (
     SessionOutcomeUnknown,
     SessionsOff,
 )
+from dledger.unwrapping_nursery import unwrapping_nursery
 from dledger.with_sessions import AnswerKind, SessionAnswer, unpack_result
 
 # A session that nobody uses for this long ends. A leader is elected again in a second or two.
@@ -87,13 +88,12 @@ class SessionWay(Protocol):
         """One attempt. Raises Rejected or Discarded (it did not happen) or OutcomeUnknown."""
         ...
 
-    async def close(self) -> None:
-        """Give up what the way holds open."""
-        ...
-
 
 class Session:
-    """Made by `Node.session` and `GroupClient.session`. Appends of many tasks take turns."""
+    """Made by `Node.session`, `RemoteLog.session` and `GroupClient.session`.
+
+    Appends of many tasks take turns.
+    """
 
     def __init__(self, way: SessionWay, session: int) -> None:
         self.id = session
@@ -244,8 +244,7 @@ class Session:
             match kind:
                 case AnswerKind.APPLIED | AnswerKind.REPEATED if packed is not None:
                     repeated = kind is AnswerKind.REPEATED
-                    result = unpack_result(packed)
-                    settled.append(SessionAppended(sequence, number, result, repeated))
+                    settled.append(self._appended(sequence, number, packed, repeated))
                 case AnswerKind.APPLIED | AnswerKind.REPEATED:
                     settled.append(ResultNotKept(self.id, sequence, number))
                 case AnswerKind.FORGOTTEN:
@@ -258,6 +257,14 @@ class Session:
             self._unsettled_bytes -= len(body)
             self._in_log = max(0, self._in_log - 1)
         return settled
+
+    def _appended(
+        self, sequence: int, index: int, packed: bytes, repeated: bool
+    ) -> SessionAppended | ResultNotKept:
+        try:
+            return SessionAppended(sequence, index, unpack_result(packed), repeated)
+        except (ValueError, TypeError):
+            return ResultNotKept(self.id, sequence, index)  # it did not arrive as it was made
 
     # --- the session's own life -----------------------------------------------------------------
 
@@ -301,22 +308,14 @@ async def open_session(
 
     Raises NotAppendedInTime, SessionsOff.
     """
-    failure: Exception | None = None
+    session = Session(way, await _open(way, math.ceil(ttl_s * 1000), timeout_s))
     try:
-        session = Session(way, await _open(way, math.ceil(ttl_s * 1000), timeout_s))
-        async with trio.open_nursery() as nursery:
+        async with unwrapping_nursery() as nursery:
             nursery.start_soon(session.keep_alive, ttl_s / KEEP_ALIVES_IN_A_TTL)
-            # The block's own error leaves as itself, not inside the nursery's group.
-            try:
-                yield session
-            except Exception as error:
-                failure = error
+            yield session
             nursery.cancel_scope.cancel()
-        await session.close()
     finally:
-        await way.close()
-    if failure is not None:
-        raise failure
+        await session.close()
 
 
 async def _open(way: SessionWay, ttl_ms: int, timeout_s: float) -> int:

@@ -179,3 +179,37 @@ def test_a_node_that_cannot_open_raises_at_once(tmp_path: Path) -> None:
         blocking.open_node(again, Sum()),
     ):
         pytest.fail("it opened")
+
+
+# --- over the network -----------------------------------------------------------------------------
+
+
+def test_threads_append_to_a_group_over_the_network_and_follow_it(
+    tmp_path: Path, sums: Sum
+) -> None:
+    settings = config(tmp_path)
+    with (
+        blocking.open_node(settings, dledger.WithSessions(sums)),
+        blocking.connect(settings.peers, group="sum") as log,
+    ):
+        first = log.append(b"1")
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(log.append, [b"1"] * 50))
+        futures = [log.append_soon(b"1") for _ in range(50)]
+        assert max(int(str(each.result(TIMEOUT_S).result)) for each in futures) == 101
+        assert [each.result for each in log.append_many([b"2", b"3"])] == [103, 106]
+        assert log.read(first.index).body == b"1"
+        with log.session() as session:
+            assert session.append(b"4").result == 110
+        found = [entry.body for entry in log.tail(first.index, follow=False)]
+        assert found[:101] == [b"1"] * 101
+        following = islice(log.tail(first.index), 103)
+        assert [entry.body for entry in following][-2:] == [b"2", b"3"]
+        assert log.status()["node_id"] == "n0"
+        with pytest.raises(dledger.GroupUnreachable):
+            log.status("n9")
+
+
+def test_addresses_that_cannot_be_are_refused_where_they_are_given() -> None:
+    with pytest.raises(dledger.ConfigInvalid), blocking.connect("nowhere", group="sum"):
+        raise AssertionError("connected")

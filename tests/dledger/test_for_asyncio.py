@@ -83,3 +83,25 @@ def test_an_exception_in_the_block_closes_the_node(tmp_path: Path) -> None:
         assert await counter.through(node).get() == 0
 
     run(tmp_path, again)  # the folder is not locked
+
+
+def test_tasks_of_asyncio_use_a_log_over_the_network(tmp_path: Path) -> None:
+    async def use(node: for_asyncio.AsyncioNode, counter: ReplicatedCounter) -> None:
+        peers = dict((await node.status()).members.addresses)
+        async with for_asyncio.connect(peers, group="bridge") as log:
+            first = await log.append(b"first")
+            rest = await asyncio.gather(*(log.append(b"%d" % number) for number in range(50)))
+            assert len({each.index for each in rest}) == 50
+            (many,) = await log.append_many([b"many"])
+            assert (await log.read(many.index)).body == b"many"
+            found = [entry.body async for entry in log.tail(first.index, follow=False)]
+            assert (found[0], found[-1], len(found)) == (b"first", b"many", 52)
+            async for entry in log.tail(many.index):
+                assert entry.body == b"many"
+                break
+            assert (await log.status())["node_id"] == "n0"
+            async with log.session() as session:
+                assert await counter.through(session).add(4) == 4
+            assert await counter.through(log).add(4) == 8
+
+    run(tmp_path, use)

@@ -14,7 +14,7 @@ import dledger
 from dledger.change_protocol import ChangeRequest, decode_change, encode_change
 from dledger.client_protocol import Operation, Request
 from dledger.errors import MessageMalformed
-from dledger.local_way import LocalWay
+from dledger.local_way import local_way
 from dledger.session_gate import SessionGate
 from tests.dledger.test_node import Group, Register
 
@@ -308,9 +308,9 @@ async def test_a_session_of_a_member_follows_the_members(tmp_path: Path) -> None
             is_ready_leader = False
 
         # Its settings name nobody but itself, and it does not run.
-        way = LocalWay(Follower(), SessionGate(leader, dledger.WithSessions(Register())))
-        await way.reach()
-        await way.close()
+        gate = SessionGate(leader, dledger.WithSessions(Register()))
+        async with local_way(Follower(), gate) as way:
+            await way.reach()
 
 
 # --- changes on the wire --------------------------------------------------------------------------

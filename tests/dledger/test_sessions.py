@@ -13,6 +13,7 @@ import dledger
 from dledger.entry import Entry, Magic
 from dledger.errors import Discarded, LeadershipLost, LogFull
 from dledger.free_ports import free_ports
+from dledger.pending import Done
 from dledger.session_entry import (
     MARK,
     AppendInSession,
@@ -60,7 +61,6 @@ class ScriptedWay:
         self.script: list[object] = []
         self.index = 0
         self.commands: list[SessionCommand] = []
-        self.closed = False
 
     async def reach(self) -> None:
         await trio.lowlevel.checkpoint()
@@ -86,9 +86,6 @@ class ScriptedWay:
             answers.append(answer)
             self.index += 1
         return answers
-
-    async def close(self) -> None:
-        self.closed = True
 
 
 @asynccontextmanager
@@ -314,7 +311,6 @@ async def test_an_idle_session_is_kept_alive_until_its_block_ends(autojump_clock
         assert session.id in way.machine.table
     assert isinstance(way.commands[-1], CloseSession)
     assert len(way.machine.table) == 0
-    assert way.closed
 
 
 async def test_the_error_of_a_block_leaves_as_itself(autojump_clock: object) -> None:
@@ -322,7 +318,6 @@ async def test_the_error_of_a_block_leaves_as_itself(autojump_clock: object) -> 
     with pytest.raises(KeyError, match="mine"):
         async with open_session(way):
             raise KeyError("mine")
-    assert way.closed
     way.script = [REFUSED] * 999
     with pytest.raises(dledger.NotAppendedInTime):
         async with open_session(way, timeout_s=1.0):
@@ -500,12 +495,10 @@ class LeadingNode:
     def __init__(self) -> None:
         self.way = ScriptedWay()
 
-    async def append_envelopes(
-        self, bodies: Sequence[dledger.entry.Body]
-    ) -> list[dledger.Appended]:
-        await trio.lowlevel.checkpoint()
+    def submit_envelopes(self, bodies: Sequence[dledger.entry.Body], done: Done) -> None:
         answers = self.way.put(*[bytes(b) for b in bodies if isinstance(b, bytes)])
-        return [dledger.Appended(0, 1, 0, answer) for answer in answers]
+        appended = [dledger.Appended(0, 1, 0, answer) for answer in answers]
+        trio.lowlevel.current_trio_token().run_sync_soon(done, appended)
 
 
 async def test_a_leader_ends_sessions_by_its_own_time_and_through_the_log(

@@ -1,0 +1,90 @@
+"""The members of a group whose addresses a client knows, and how it learns of others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from dledger.config import Address, parse_address
+from dledger.entry import BEFORE_FIRST_INDEX
+from dledger.errors import ConfigInvalid
+
+Peers = Mapping[str, str] | Sequence[str] | str
+
+# What one answer may teach: more members than a group can have.
+MAX_KNOWN = 64
+
+
+class KnownMember(NamedTuple):
+    """Where to ask. Without a name it is an address of whichever member listens there."""
+
+    node_id: str
+    address: Address
+
+    def __str__(self) -> str:
+        return f"{self.node_id} at {self.address}" if self.node_id else str(self.address)
+
+
+class KnownMembers:
+    """Begins with what it is told, and learns the rest from whoever answers.
+
+    So all that it was told at first may leave while a client lives.
+
+    Args:
+        group: the name of the group.
+        peers: `{"n0": "host:port", ...}`; or `"n0=host:port,..."`; or addresses alone, as
+            `"host:port,..."` or a sequence of such, where the names are not known. Raises
+            ConfigInvalid.
+    """
+
+    def __init__(self, group: str, peers: Peers) -> None:
+        self.group = group
+        self._first = tuple(_first(peers))
+        if not self._first:
+            raise ConfigInvalid("peers", "name at least one member's address")
+        self._members = self._first
+        # The one that the addresses are of. A group that never changed is of BEFORE_FIRST_INDEX.
+        self._configuration = BEFORE_FIRST_INDEX - 1
+
+    @property
+    def all(self) -> Sequence[KnownMember]:
+        """Everybody to ask; those who were named at first come last, they may have left."""
+        return self._members
+
+    def find(self, node_id: str) -> KnownMember | None:
+        """The member of that name."""
+        return next((known for known in self._members if known.node_id == node_id), None)
+
+    def learn(self, index: int, addresses: Mapping[str, str]) -> None:
+        """Entry `index` says that these are the members. Addresses that are none are left out."""
+        if index <= self._configuration or not 0 < len(addresses) <= MAX_KNOWN:
+            return
+        try:
+            members = [
+                KnownMember(node_id, parse_address(f"peers.{node_id}", address))
+                for node_id, address in addresses.items()
+            ]
+        except ConfigInvalid:
+            return  # of a member that we need not believe; those we know stay
+        self._configuration = index
+        names = {known.node_id for known in members}
+        places = {known.address for known in members}
+        others = [
+            known
+            for known in self._first
+            if known.address not in places and (not known.node_id or known.node_id not in names)
+        ]
+        self._members = (*members, *others)
+
+
+def _first(peers: Peers) -> list[KnownMember]:
+    if isinstance(peers, Mapping):
+        named = list(peers.items())
+    else:
+        texts = peers.split(",") if isinstance(peers, str) else list(peers)
+        parts = [text.strip().rpartition("=") for text in texts if text.strip()]
+        named = [(node_id, address) for node_id, _, address in parts]
+    return [
+        KnownMember(node_id, parse_address(f"peers.{node_id}" if node_id else "peers", address))
+        for node_id, address in named
+    ]
