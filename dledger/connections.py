@@ -58,8 +58,9 @@ class Connections:
 
     def hurry(self, address: Address) -> None:
         """The process at that address has just called, or hung up."""
-        if (connection := self._open.get(address)) is not None:
-            connection.hurry()
+        for (dialled, _), connection in self._open.items():
+            if dialled == address:
+                connection.hurry()
 
     def end(self, connection: HostConnection) -> None:
         """No channel needs it any more."""

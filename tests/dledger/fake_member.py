@@ -84,7 +84,7 @@ class FakeMember:
                 self.open.remove(stream)
 
     async def _converse(self, stream: Stream, nursery: trio.Nursery) -> None:
-        conversation = Conversation(stream)  # type: ignore[arg-type]  # TLS streams are read alike
+        conversation = Conversation(stream)
         hello = await conversation.first_frame()
         if self.frozen:
             await trio.sleep_forever()
