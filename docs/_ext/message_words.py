@@ -186,11 +186,19 @@ class OperationWords(NamedTuple):
 
 OPERATIONS: dict[str, OperationWords] = {
     "status": OperationWords("", "", "value: a map, as `Node.status()`"),
+    "leader": OperationWords(
+        "1 + the term that the leader is to be above, wait in ms",
+        "",
+        "value: `[member, leader, term, ready, index of the configuration, {member: address}]`",
+    ),
     "append": OperationWords(
-        "size of each body", "the bodies", "value: `[index, term, pos]` an entry"
+        "size of each body",
+        "the bodies",
+        "value: `[first index, term, number of entries]`; payload: pos and size of the result (-1 "
+        "for none) of each entry, as `>qi`, then the results",
     ),
     "entries": OperationWords(
-        "first index, wait in ms",
+        "first index, wait in ms, perhaps the most bytes",
         "",
         "value: `[index, term, pos, magic, size]` an entry; payload: the bodies",
     ),
