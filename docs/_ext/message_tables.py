@@ -215,7 +215,11 @@ def first_frames() -> str:
             "caller",
             "a client: the group it means, and the member, or an empty text for any",
         ),
-        (encode_welcome("n1"), "called", "it may go on; a process of many groups says its address"),
+        (
+            encode_welcome("n1"),
+            "called",
+            "it may go on: a client is told the member, a peer the address",
+        ),
         (encode_refused("this is node n2, not n1"), "called", "it may not, and why"),
         (
             encode_opening(Opening(1, "orders", "n0", "n1")),

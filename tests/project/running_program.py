@@ -13,7 +13,7 @@ from types import TracebackType
 
 PROJECT = Path(__file__).parent.parent.parent
 # Generous for a busy machine: what is waited for comes in one or two seconds on an idle one.
-LINE_SECONDS_MAX = 60
+LINE_SECONDS_MAX = 120
 
 
 class RunningProgram:

@@ -22,7 +22,7 @@ from packaging.requirements import Requirement
 from tests.project.typed_page import Interrupt, SaveFile, Step, TypedCommand, masked
 
 # Generous for a busy machine with two cores: the slowest command takes 3 s alone.
-COMMAND_SECONDS_MAX = 120
+COMMAND_SECONDS_MAX = 300
 # What may come in between: at its next command the shell tells of a job that `kill` has ended, and
 # a program warns of members that are not started yet.
 IN_BETWEEN = re.compile(
