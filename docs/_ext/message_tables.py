@@ -267,6 +267,11 @@ def limits() -> str:
         ("a piece of a snapshot", f"{snapshot_offer.PIECE_BYTES // kib} KiB", ""),
         ("bodies in one question", f"{client_protocol.MAX_BODIES:,}", ""),
         (
+            "questions of one connection that a node works on",
+            f"{client_protocol.MAX_OPEN_REQUESTS:,}, {client_protocol.MAX_OPEN_BYTES // mib} MiB",
+            "beyond that it reads no further",
+        ),
+        (
             "entries in one answer",
             f"{client_protocol.MAX_ENTRIES_BYTES // mib} MiB",
             "or one larger entry",
