@@ -77,7 +77,8 @@ def verify_batch(
     unpack, chained = HEADER.unpack_from, CHAINED.pack
     entries: list[EntryRun] = []
     runs: list[TermRun] = []
-    index, last_term, run_term, run_magic = first_index, previous_term, -1, -1
+    index, last_term, run_term = first_index, previous_term, -1
+    run_magic: int | None = None  # equal to that of no entry, however wrong
     first_pos = pos = unpack(raw, 0)[4]
     if first_pos < 0:
         _refuse(first_index, f"position {first_pos}")

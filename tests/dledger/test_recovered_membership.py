@@ -9,6 +9,7 @@ from dledger.core.configuration_codec import NumberedConfiguration, encode_confi
 from dledger.core.entry_handler import ConfigurationEntry
 from dledger.core.hard_state import HardState
 from dledger.entry import Magic
+from dledger.entry_run import EntryRun
 from dledger.errors import ConfigurationLost, MessageMalformed
 from dledger.log_writer import LogWriter
 from dledger.messages import Phase, PushRequest
@@ -192,7 +193,7 @@ def test_a_leader_s_change_is_written_with_its_magic() -> None:
     folder = Folder()
 
     class NoBatches:
-        def keep(self, first: int, end: int, raw: bytes) -> None:
+        def keep(self, run: EntryRun, raw: bytes) -> None:
             return
 
     writer = LogWriter(folder.store, NoBatches())  # type: ignore[arg-type]

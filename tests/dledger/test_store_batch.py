@@ -150,3 +150,11 @@ def test_what_is_placed_is_verified(bodies: list[bytes], chain: int) -> None:
     facts = verify_batch(placed.runs[0][1], 0, chain, -1)
     assert facts.last_chain == placed.last_chain
     assert struct.unpack(">I", placed.runs[0][1][36:40])[0] != 0
+
+
+@pytest.mark.parametrize("magic", [-1, 0, 4])
+@pytest.mark.parametrize("term", [-1, 0])
+def test_a_run_that_begins_with_no_kind_of_entry_is_refused(magic: int, term: int) -> None:
+    raw = HEADER.pack(magic, HEADER_BYTES, 10, term, 1000, 0, 0, 0, 0)
+    with pytest.raises(BatchInvalid, match="magic"):
+        verify_batch(raw, 10, None, -1)
