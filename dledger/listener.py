@@ -42,6 +42,7 @@ _SPEAK_TLS = "TLS is spoken here: give a certificate, its key and the group's au
 
 class _Caller(NamedTuple):
     hello: Hello
+    port: GroupPort | None  # of the member that a client wants
     conversation: Conversation
     names: frozenset[str] | None  # that its certificate shows; None without TLS
 
@@ -82,13 +83,13 @@ class Listener:
                 introduced = await self._introduction(stream)
                 if introduced is None:
                     return
-                hello, conversation, names = introduced
-                if hello.address is not None:
+                hello, port, conversation, names = introduced
+                if port is not None:
+                    caller = "a client"
+                    await port.serve_client(conversation)
+                elif hello.address is not None:
                     caller = f"the peer at {hello.address}"
                     await self._serve_peer(hello.address, conversation, names)
-                else:
-                    caller = "a client"
-                    await self._ports[hello.group].serve_client(conversation)
         except TlsRefused as error:
             self._refusals.add("tls", f"{caller}: {error.problem}")
         except MessageMalformed as error:
@@ -112,12 +113,12 @@ class Listener:
             if frame is None:
                 return None
             try:
-                hello, name = self._admitted(frame)
+                hello, port, name = self._admitted(frame)
             except MessageMalformed as error:
                 await conversation.stream.send_all(encode_refused(error.problem))
                 raise
             await conversation.stream.send_all(encode_welcome(name))
-            return _Caller(hello, conversation, names)
+            return _Caller(hello, port, conversation, names)
         raise MessageMalformed(f"no introduction within {HELLO_TIMEOUT_S:g} s")
 
     async def _proven(self, socket: trio.SocketStream, tls: GroupTls) -> SecureStream | None:
@@ -141,11 +142,11 @@ class Listener:
         finally:
             self._handshakes -= 1
 
-    def _admitted(self, frame: Frame) -> tuple[Hello, str]:
+    def _admitted(self, frame: Frame) -> tuple[Hello, GroupPort | None, str]:
         """Who calls, and whom they reached. Raises MessageMalformed with the reason if nobody."""
         hello = decode_hello(frame)
         if hello.caller is Caller.PEER:
-            return hello, str(self._dialled.home)
+            return hello, None, str(self._dialled.home)
         port = self._ports.get(hello.group)
         if port is None:
             groups = ", ".join(sorted(self._ports)[:3]) or "no group yet"
@@ -153,7 +154,7 @@ class Listener:
         node_id = port.identity.node_id
         if hello.receiver not in ("", node_id):
             raise MessageMalformed(f"this is node {node_id}, not {hello.receiver}")
-        return hello, node_id
+        return hello, port, node_id
 
     async def _serve_peer(
         self, address: Address, conversation: Conversation, names: frozenset[str] | None

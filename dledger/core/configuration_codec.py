@@ -88,7 +88,7 @@ def decode_configuration(data: bytes) -> NumberedConfiguration:
             f"{len(data)} bytes for a configuration; at most {MAX_CONFIGURATION_BYTES}"
         )
     try:
-        fields = msgpack.unpackb(data, max_array_len=_MAX_MEMBERS, max_map_len=0, max_ext_len=0)
+        fields = msgpack.unpackb(data, max_array_len=_MAX_MEMBERS, max_ext_len=0)
     # RecursionError is no danger here: msgpack's own depth limit raises a ValueError.
     except (ValueError, msgpack.UnpackException) as error:
         raise ConfigurationMalformed(
@@ -133,7 +133,8 @@ def _configuration(fields: list[object]) -> Configuration:
 
 
 def _shown(field: object) -> str:
-    return repr(field)[:40] if isinstance(field, int | str) else type(field).__name__
+    # What is nested deep enough cannot be put into words at all.
+    return type(field).__name__ if isinstance(field, list | dict) else repr(field)[:40]
 
 
 def _index(field: object) -> int:

@@ -455,6 +455,34 @@ async def test_a_message_on_a_channel_that_is_not_open_is_ignored() -> None:
         await n0.until(lambda: n0.heard == [("n1", BEAT)])
 
 
+class Leaving(dict[str, GroupPort]):
+    """Members that stop as soon as somebody asks for them."""
+
+    def get(self, group: str, default: object = None) -> GroupPort | None:  # type: ignore[override]
+        return self.pop(group, None)
+
+
+async def test_a_member_that_stops_while_a_client_is_greeted_ends_nothing_else() -> None:
+    n0 = Member("n0")
+    async with members(n0), trio.open_nursery() as nursery:
+        served = trio.Event()
+
+        async def serve(_: Conversation) -> None:
+            served.set()
+
+        n0.ports["g"].serve_client = serve
+        address = Address("127.0.0.1", free_ports(1)[0])
+        listener = Listener(Leaving(n0.ports), n0.connections)
+        nursery.start_soon(listener.serve, await listener.open(address))
+        async with await trio.open_tcp_stream(*address) as stream:
+            # An address makes no peer of a client.
+            hello = Hello(Caller.CLIENT, "g", "n0", Address("127.0.0.1", 1))
+            await stream.send_all(encode_hello(hello))
+            with trio.fail_after(10):
+                await served.wait()
+        nursery.cancel_scope.cancel()
+
+
 @pytest.mark.parametrize(
     ("opening", "reason"),
     [
