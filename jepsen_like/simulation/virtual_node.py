@@ -232,6 +232,11 @@ class VirtualNode:
         self._arrivals.changes.append(call)
         self._wake()
 
+    @property
+    def is_asked_to_change(self) -> bool:
+        """Whether an operator asked for a change that the process has not looked at."""
+        return bool(self._arrivals.changes)
+
     def forget_leader(self) -> None:
         """Something outside takes the leader for dead; the node must be up."""
         self._arrivals.forgets += 1
