@@ -12,8 +12,9 @@ class Wipes:
     """Wipes one member after the other until `end_s`, a minority at most before they are proven.
 
     Of two members one: the other has everything. In a group that changes a disk is emptied only
-    while all members are up, and neither know of a change nor are asked for one, so that one can tell what a minority
-    is; and never all but a minority of those whom the settings name, who alone can begin a group.
+    while all members are up, and neither know of a change nor are asked for one, so that one can
+    tell what a minority is; and never all but a minority of those whom the settings name, who alone
+    can begin a group.
     """
 
     def __init__(self, nodes: list[VirtualNode], around: Surroundings, end_s: float) -> None:
