@@ -9,12 +9,14 @@ from dledger.channel_protocol import Opening, encode_closing, encode_opening
 from dledger.codec import encode_message
 from dledger.config import Address
 from dledger.connections import Connections
+from dledger.generation import channel_name
 from dledger.messages import Heartbeat, HeartbeatResponse, Message
 
 # What leaves together with that of other groups, when many have something to say at once.
 _SHARED = (Heartbeat, HeartbeatResponse)
 
 ChannelChanged = Callable[[str, bool], None]
+ChannelRefused = Callable[[str, str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,7 @@ class Identity:
     group: str
     node_id: str
     address: Address
+    generation: int = 0  # which life of the group this is, see `dledger.generation`
 
 
 class Channel:
@@ -43,6 +46,7 @@ class Channel:
         "_connection",
         "_connections",
         "_refusal",
+        "_refused",
         "address",
         "connected",
         "number",
@@ -57,17 +61,20 @@ class Channel:
         peer: str,
         address: Address,
         changed: ChannelChanged,
+        refused: ChannelRefused | None = None,
     ) -> None:
         self.peer = peer
         self.address = address
         self.connected = False
         self._changed = changed
+        self._refused = refused
         self._closed = False
         self._refusal: str | None = None
         self._connections = connections
         self._connection = connections.to(address)
         self.number = self._connection.new_number()
-        self.opening = encode_opening(Opening(self.number, identity.group, identity.node_id, peer))
+        name = channel_name(identity.group, identity.generation)
+        self.opening = encode_opening(Opening(self.number, name, identity.node_id, peer))
         self._connection.add(self)
 
     @property
@@ -101,6 +108,8 @@ class Channel:
         if self.connected:
             self.connected = False
             self._changed(self.peer, False)
+        if reason is not None and self._refused is not None:
+            self._refused(self.peer, reason)
 
     def close(self) -> None:
         """End this channel, and the connection if it was the last one on it."""

@@ -21,6 +21,7 @@ from dledger import __version__
 from dledger.cli_group import group_options, members_of
 from dledger.cli_members import members
 from dledger.cli_offline import dump, verify
+from dledger.cli_recover import recover
 from dledger.cli_rejoin import rejoin
 from dledger.cli_repair import repair
 from dledger.client import GroupClient, GroupUnreachable
@@ -351,3 +352,4 @@ commands.add_command(dump)
 commands.add_command(verify)
 commands.add_command(repair)
 commands.add_command(rejoin)
+commands.add_command(recover)

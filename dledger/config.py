@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import NamedTuple
 
@@ -142,6 +142,17 @@ class NodeConfig:
     def address(self) -> Address:
         """Where this member listens."""
         return parse_address("peers", self.peers[self.node_id])
+
+
+# What a running node can take over: see `Node.reconfigure`.
+CHANGEABLE = ("preferred_leader", "snapshots", "scrub_period_hours")
+
+
+def check_changeable(now: NodeConfig, wanted: NodeConfig) -> None:
+    """Raise ConfigInvalid where `wanted` differs in what a running node cannot take over."""
+    for name in (setting.name for setting in fields(NodeConfig)):
+        if name not in CHANGEABLE and getattr(now, name) != getattr(wanted, name):
+            raise ConfigInvalid(name, "cannot change while the node runs: start it again")
 
 
 def _check_name(setting: str, name: str) -> None:

@@ -11,27 +11,15 @@ from dledger.admission_log import AdmissionLog
 from dledger.append_wait import wait_appended
 from dledger.applier import Applier
 from dledger.batches import Batches
-from dledger.channel import Identity
 from dledger.client_server import ClientServer
-from dledger.config import NodeConfig
+from dledger.config import NodeConfig, check_changeable
 from dledger.core.configuration_change import Change, Transition
 from dledger.core.configuration_codec import NumberedConfiguration
 from dledger.core.replica import Messages
 from dledger.driver import Driver
-from dledger.entry import (
-    Body,
-    Entry,
-    body_bytes,
-    decode_entries,
-)
-from dledger.errors import (
-    DLedgerError,
-    EntryTooLarge,
-    Fatal,
-    LogFull,
-    NodeClosing,
-    ReadUnavailable,
-)
+from dledger.entry import Body, Entry, body_bytes, decode_entries
+from dledger.errors import DLedgerError, EntryTooLarge, Fatal, LogFull, NodeClosing, ReadUnavailable
+from dledger.generation_guard import GenerationGuard
 from dledger.group_changes import GroupChanges
 from dledger.group_links import GroupLinks
 from dledger.group_port import GroupPort
@@ -82,8 +70,9 @@ class Node:
         self._turned = trio.lowlevel.ParkingLot()
         self._progress = trio.lowlevel.ParkingLot()
         self._leadership = LeadershipWatch(config.group, self._replica)
-        identity = Identity(config.group, config.node_id, config.address)
-        self._links = Links(identity, host.connections, self._link_changed)
+        self._generations = GenerationGuard(config, opened, self._new_generation, self._fail)
+        identity, refused = self._generations.identity, self._generations.refused
+        self._links = Links(identity, host.connections, self._link_changed, refused=refused)
         self._group_links = GroupLinks(self._replica, self._links)
         self._group_links.follow()
         writer = LogWriter(store, self._batches)
@@ -121,7 +110,12 @@ class Node:
         self.sessions = SessionGate(self, machine) if isinstance(machine, WithSessions) else None
         self._ports = host.ports
         self._port = GroupPort(
-            identity, self._links, self._driver, lambda: PushCheck(store), ClientServer(self).serve
+            identity,
+            self._links,
+            self._driver,
+            lambda: PushCheck(store),
+            ClientServer(self).serve,
+            self._generations.refusal,
         )
 
     # --- appending ----------------------------------------------------------------------------
@@ -349,6 +343,17 @@ class Node:
             return await self._changes.leave_joint()
         return await self._changes.carry_out(changes, transition, expected)
 
+    def reconfigure(self, config: NodeConfig) -> None:
+        """Go by other settings from now on: those that `config.CHANGEABLE` names.
+
+        Raises ConfigInvalid where another one differs, or does not fit; then nothing changes.
+        """
+        check_changeable(self.config, config)
+        self._snapshots.go_by(config.snapshots)
+        self._replica.handover.prefer(config.preferred_leader)
+        self._housekeeper.scrub_every(config.scrub_period_hours * 3600)
+        self.config = config
+
     # --- looking ------------------------------------------------------------------------------
 
     @property
@@ -379,6 +384,8 @@ class Node:
             self._links,
             self._snapshots,
             self._housekeeper.scrub,
+            self.tally,
+            generation=self._generations.generation,
             ready=self.is_ready_leader,
             pending_entries=self._pending.entries + self._driver.queued_entries,
             pending_bytes=self._pending.body_bytes + self._driver.queued_bytes,
@@ -408,6 +415,13 @@ class Node:
         self._reads.close()
         self._driver.reject_submissions(NodeClosing())
         self._store.note_committed(self._replica.appliable)
+
+    def _new_generation(self) -> None:
+        self._port = self._ports[self.config.group] = self._port.renewed()
+        self._links.introduce_as(self._generations.identity)
+
+    def _fail(self, error: Exception) -> None:
+        self._driver.fail(error)
 
     def _link_changed(self, peer: str, connected: bool) -> None:
         self._driver.link_changed(peer, connected)
