@@ -25,7 +25,24 @@ from dledger.survivor import Survivor, longest, look_at
 _KNOCK_S = 1.5
 
 
-@click.command()
+_HELP = """Begin a group again from FOLDER, when more than half of its voters are lost for good.
+
+Never needed while a majority can be brought back: start them, and nothing is lost. Entries
+that only the lost members held are gone for good. The member of FOLDER must be stopped; it is
+then the only voter. Without --accept-loss-after nothing is changed: what would be is shown, and
+in a terminal the group's name is asked for.
+
+\b
+Members that are left may differ. Begin with the one that holds the most:
+  dledger recover --compare /srv/a/dledger-n0 /srv/b/dledger-n2
+  dledger recover /srv/b/dledger-n2
+
+Members of before are refused from then on. Each that is to come back: `dledger rejoin` on its
+folder, `dledger serve --join`, and `dledger members --add`.
+"""
+
+
+@click.command(help=_HELP)
 @click.option("--compare", is_flag=True, help="Only look: which of FOLDERS holds the most?")
 @click.option(
     "--peers", help="All members, as n0=127.0.0.1:20911,n1=... where the folder does not name them."
@@ -60,21 +77,7 @@ def recover(
     accepted: int | None,
     as_json: bool,
 ) -> None:
-    r"""Begin a group again from FOLDER, when more than half of its voters are lost for good.
-
-    Never needed while a majority can be brought back: start them, and nothing is lost. Entries
-    that only the lost members held are gone for good. The member of FOLDER must be stopped; it is
-    then the only voter. Without --accept-loss-after nothing is changed: what would be is shown, and
-    in a terminal the group's name is asked for.
-
-    \b
-    Members that are left may differ. Begin with the one that holds the most:
-      dledger recover --compare /srv/a/dledger-n0 /srv/b/dledger-n2
-      dledger recover /srv/b/dledger-n2
-
-    Members of before are refused from then on. Each that is to come back: `dledger rejoin` on its
-    folder, `dledger serve --join`, and `dledger members --add`.
-    """
+    """Begin a group again from one member."""
     survivors = [look_at(str(folder)) for folder in folders]
     if compare:
         _print_comparison(survivors, as_json)
@@ -85,7 +88,9 @@ def recover(
     members = _members(survivor, peers)
     own = address or members.get(survivor.node_id)
     if own is None:
-        raise ConfigInvalid("--address", f"the folder does not say where {survivor.node_id} listens")
+        raise ConfigInvalid(
+            "--address", f"the folder does not say where {survivor.node_id} listens"
+        )
     parse_address("--address", own)
     if not as_json:
         _print_survivor(survivor, members)
@@ -114,8 +119,8 @@ def _check_nobody_runs(survivor: Survivor, members: Mapping[str, str]) -> None:
     if listening:
         raise RecoveryRefused(
             survivor.folder,
-            f"{' and '.join(listening)} can be reached: if the group still has a quorum, nothing is "
-            "to be recovered; else stop them first",
+            f"{' and '.join(listening)} can be reached: if the group still has a quorum, nothing "
+            "is to be recovered; else stop them first",
         )
 
 
@@ -142,7 +147,8 @@ def _ask(survivor: Survivor) -> int:
     if not sys.stdin.isatty():
         raise RecoveryRefused(
             survivor.folder,
-            f"nothing was changed; --accept-loss-after {survivor.last_index} does what is said above",
+            "nothing was changed; what is said above happens with "
+            f"--accept-loss-after {survivor.last_index}",
         )
     typed = click.prompt(f"Type the group's name ({survivor.group}) to begin it again", type=str)
     if typed != survivor.group:
@@ -162,8 +168,8 @@ def _print_survivor(survivor: Survivor, members: Mapping[str, str]) -> None:
     ]
     if committed < last:
         lines.append(
-            f"WILL COUNT     entries {committed + 1}..{last}: they become committed, also those that "
-            "never were"
+            f"WILL COUNT     entries {committed + 1}..{last}: they become committed, also those "
+            "that never were"
         )
     if not survivor.proven:
         lines.append("IN DOUBT       this member lost promises before: take another one if you can")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dledger.change_errors import ConfigurationInvalid
 from dledger.core.configuration import Configuration
@@ -124,6 +124,10 @@ class NodeConfig:
         for name in ("max_pending_entries", "max_pending_bytes", "max_batch_bytes"):
             if getattr(self, name) < 1:
                 raise ConfigInvalid(name, "must be at least 1")
+
+    def with_changes(self, changes: Mapping[str, Any]) -> NodeConfig:
+        """The same with some settings replaced. Raises ConfigInvalid."""
+        return replace(self, **changes)
 
     @property
     def began_with(self) -> Configuration:

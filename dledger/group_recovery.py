@@ -9,8 +9,8 @@ They are ordinary steps of the rules for such changes (a joint phase, and its en
 that reads the log comes to the same members; only who agreed to them is not ordinary.
 
 The old members must not take part again with what they hold, which is why the folder begins a new
-generation of the group (`dledger.generation`) before anything else is written. That it has one voter
-only is no hardship: the others join as they are started, empty, and get the log from it.
+generation of the group (`dledger.generation`) before anything else is written. That there is one
+voter only is no hardship: the others join as they are started, empty, and get the log from it.
 """
 
 from __future__ import annotations

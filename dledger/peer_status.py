@@ -14,7 +14,7 @@ REFUSES_SNAPSHOT = "does not take the snapshot that it needs: its own log says w
 
 
 def peer_status(link: Channel, dispatcher: EntryDispatcher | None, now: float) -> PeerStatus:
-    """The status of the member behind `link` at `now`; without a dispatcher, as a follower knows it."""
+    """The member behind `link` at `now`; without a dispatcher, as a follower knows it."""
     if dispatcher is None:
         return PeerStatus(link.connected, None, None, None, None, link.last_problem)
     problem, installing = link.last_problem, None

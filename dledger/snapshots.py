@@ -12,9 +12,9 @@ from dledger.core.replica import Replica
 from dledger.links import Links
 from dledger.pending import PendingAppends
 from dledger.restoring import Opened, incoming_for
+from dledger.snapshot_policy import SnapshotPolicy
 from dledger.snapshot_source import NodeSnapshots
 from dledger.snapshot_transfer import SnapshotTransfer
-from dledger.snapshot_policy import SnapshotPolicy
 from dledger.snapshotter import Snapshotter
 from dledger.state_machine import StateMachine
 from dledger.status import InstallStatus

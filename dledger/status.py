@@ -111,7 +111,7 @@ class Status:
     newest_snapshot: int = -1  # the last entry in it
     installing: InstallStatus | None = None  # the leader's snapshot that this node receives
     generation: int = 0  # how often the group was begun again from one member: `dledger recover`
-    leader_contact_s: float | None = None  # since a leader was heard; None: never, or this one leads
+    leader_contact_s: float | None = None  # since it heard one; None: never, or it leads
     syncs: int = 0  # to disk, since the node was opened
     sync_seconds: float = 0.0  # what they took together
     log_bytes: int = 0

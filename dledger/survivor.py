@@ -136,7 +136,7 @@ def _configuration(
             found = decode_configuration(snapshot.configuration)
             return found if found.configuration.voters else None
     except ConfigurationMalformed as error:
-        raise ConfigurationLost(change[0].headers[change[1]][2] if change else -1, str(error)) from (
-            error
-        )
+        index = snapshot.index if change is None and snapshot is not None else -1
+        index = change[0].headers[change[1]][2] if change is not None else index
+        raise ConfigurationLost(index, error.problem) from error
     return None

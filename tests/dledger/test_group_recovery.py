@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -104,7 +105,7 @@ def test_every_member_that_reads_the_log_comes_to_the_same_group(
 def test_each_step_to_the_new_group_is_a_legal_one() -> None:
     before = group_of("n0", "n1", "n2", learners=("n3",))
     steps = [before, *recovery_steps(NumberedConfiguration(7, before), "n0", "10.9.9.9:1", {})]
-    for earlier, later in zip(steps, steps[1:], strict=False):
+    for earlier, later in pairwise(steps):
         check_step(earlier, later)
     assert steps[-1].addresses == {"n0": "10.9.9.9:1"}
 
