@@ -11,6 +11,7 @@ import click
 import trio
 
 from dledger import __version__
+from dledger.cli_backup import backup, restore
 from dledger.cli_config import config_option
 from dledger.cli_group import group_options, members_of
 from dledger.cli_members import members
@@ -262,4 +263,6 @@ commands.add_command(verify)
 commands.add_command(repair)
 commands.add_command(rejoin)
 commands.add_command(recover)
+commands.add_command(backup)
+commands.add_command(restore)
 config_option(commands)

@@ -85,7 +85,7 @@ def recover(
     if len(survivors) > 1:
         raise ConfigInvalid("FOLDERS", "name one, or compare them with --compare")
     (survivor,) = survivors
-    members = _members(survivor, peers)
+    members = known_members(survivor, peers)
     own = address or members.get(survivor.node_id)
     if own is None:
         raise ConfigInvalid(
@@ -94,16 +94,16 @@ def recover(
     parse_address("--address", own)
     if not as_json:
         _print_survivor(survivor, members)
-    _check_nobody_runs(survivor, members)
+    check_nobody_runs(survivor, members)
     if accepted is None:
         accepted = _ask(survivor)
     learners = parse_peers("--learner", ",".join(learner))
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     done = recover_group(survivor.folder, accepted, own, learners=learners, when=now)
-    _print_done(done, as_json)
+    print_done(done, as_json)
 
 
-def _members(survivor: Survivor, peers: str | None) -> Mapping[str, str]:
+def known_members(survivor: Survivor, peers: str | None) -> Mapping[str, str]:
     """Who belonged to the group: by its log, the options, or the file of `dledger group`."""
     if survivor.configuration is not None:
         return survivor.configuration.configuration.addresses
@@ -113,7 +113,7 @@ def _members(survivor: Survivor, peers: str | None) -> Mapping[str, str]:
     return load_group(base)[1] if (base / GROUP_FILE).exists() else {}
 
 
-def _check_nobody_runs(survivor: Survivor, members: Mapping[str, str]) -> None:
+def check_nobody_runs(survivor: Survivor, members: Mapping[str, str]) -> None:
     """A group with a quorum must not be begun again: two of them would live."""
     listening = trio.run(_who_listens, members)
     if listening:
@@ -177,7 +177,8 @@ def _print_survivor(survivor: Survivor, members: Mapping[str, str]) -> None:
     click.echo("\n".join(lines))
 
 
-def _print_done(done: Recovery, as_json: bool) -> None:
+def print_done(done: Recovery, as_json: bool) -> None:
+    """Say what was done, and what comes next."""
     if as_json:
         click.echo(json.dumps(asdict(done)))
         return
@@ -194,7 +195,7 @@ def _print_done(done: Recovery, as_json: bool) -> None:
 def _print_comparison(survivors: Sequence[Survivor], as_json: bool) -> None:
     best = longest(survivors)
     if as_json:
-        rows = [{**asdict(survivor), "configuration": None} for survivor in survivors]
+        rows = [survivor.as_dict() for survivor in survivors]
         click.echo(json.dumps({"folders": rows, "best": best.folder}))
         return
     table = Table(box=SIMPLE)

@@ -6,7 +6,8 @@ Nothing is written, and no lock is taken. See `dledger.group_recovery` for what 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from dledger.core.configuration_codec import NumberedConfiguration, decode_configuration
 from dledger.core.standing import Standing
@@ -56,6 +57,18 @@ class Survivor:
     def reach(self) -> tuple[int, int, int]:
         """What makes one folder a better begin than another: Raft's order of logs (5.4.1)."""
         return self.generation, self.last_term, self.last_index
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON; of the configuration who votes, and where everybody listens."""
+        found = {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.name != "configuration"
+        }
+        group = None if self.configuration is None else self.configuration.configuration
+        found["voters"] = None if group is None else sorted(group.voters)
+        found["addresses"] = None if group is None else dict(group.addresses)
+        return found
 
 
 def look_at(path: str, disk: Disk | None = None) -> Survivor:

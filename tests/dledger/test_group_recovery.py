@@ -110,6 +110,15 @@ def test_each_step_to_the_new_group_is_a_legal_one() -> None:
     assert steps[-1].addresses == {"n0": "10.9.9.9:1"}
 
 
+def test_what_a_folder_holds_can_be_told_as_json(tmp_path: Path) -> None:
+    before = group_of("n0", "n1", "n2", learners=("n3",))
+    home = a_member(tmp_path, change=NumberedConfiguration(-1, before))
+    told = json.loads(json.dumps(look_at(str(home)).as_dict()))
+    assert told["voters"] == ["n0", "n1", "n2"]
+    assert told["addresses"] == dict(before.addresses)
+    assert (told["last_index"], told["last_term"], told["committed"]) == (5, 3, 1)
+
+
 def test_it_can_be_recovered_again(tmp_path: Path) -> None:
     home = a_member(tmp_path)
     recover_group(str(home), 4, ADDRESSES["n0"])

@@ -137,7 +137,7 @@ def machines(tmp_path: Path) -> Iterator[Machines]:
     running.kill(*running.processes)
 
 
-def test_a_group_that_lost_its_quorum_goes_on_and_old_members_cannot_undo_it(
+def test_old_members_cannot_undo_a_recovery(
     machines: Machines,
 ) -> None:
     machines.kill("n0")
