@@ -16,7 +16,7 @@ import pytest
 
 from dledger.free_ports import free_ports
 
-WITHIN_S = 60.0
+WITHIN_S = 120.0
 
 
 def dledger(*arguments: object, ok: bool = True) -> subprocess.CompletedProcess[str]:
@@ -25,7 +25,7 @@ def dledger(*arguments: object, ok: bool = True) -> subprocess.CompletedProcess[
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert (ended.returncode == 0) == ok, ended.stdout + ended.stderr
