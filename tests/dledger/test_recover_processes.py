@@ -81,8 +81,7 @@ class Machines:
     def ended(self, name: str) -> int:
         return self.processes.pop(name).wait(WITHIN_S)
 
-    def status(self, name: str) -> dict[str, Any]:
-        peers = f"{name}={self.addresses[name]}"
+    def statuses(self, peers: str) -> dict[str, dict[str, Any]]:
         shown = subprocess.run(
             [
                 *(sys.executable, "-m", "dledger", "status", "--json", "--group", "g"),
@@ -94,11 +93,14 @@ class Machines:
             check=False,
         )
         found: dict[str, dict[str, Any]] = json.loads(shown.stdout)
-        return found[name]
+        return found
+
+    def status(self, name: str) -> dict[str, Any]:
+        return self.statuses(f"{name}={self.addresses[name]}")[name]
 
     def all_have_everything(self) -> bool:
-        found = [self.status(name) for name in self.addresses]
-        self.last = int(found[0].get("applied", -1))
+        found = self.statuses(self.peers).values()
+        self.last = max(int(said.get("last_index", -1)) for said in found)
         return all(said.get("applied") == said.get("last_index") == self.last for said in found)
 
     def is_proven(self, name: str) -> bool:
@@ -129,12 +131,14 @@ class Machines:
 @pytest.fixture
 def machines(tmp_path: Path) -> Iterator[Machines]:
     running = Machines(tmp_path)
-    for name in running.addresses:
-        running.start(name)
-    dledger("append", "--group", "g", "--peers", running.peers, "--timeout", 30, "one", "two")
-    wait(running.all_have_everything)
-    yield running
-    running.kill(*running.processes)
+    try:
+        for name in running.addresses:
+            running.start(name)
+        dledger("append", "--group", "g", "--peers", running.peers, "--timeout", 60, "one", "two")
+        wait(running.all_have_everything)
+        yield running
+    finally:
+        running.kill(*running.processes)
 
 
 def test_old_members_cannot_undo_a_recovery(
