@@ -9,6 +9,7 @@ from dledger.channel_protocol import Opening, encode_closing, encode_opening
 from dledger.codec import encode_message
 from dledger.config import Address
 from dledger.connections import Connections
+from dledger.generation import channel_name
 from dledger.messages import Heartbeat, HeartbeatResponse, Message
 
 # What leaves together with that of other groups, when many have something to say at once.
@@ -16,6 +17,7 @@ _SHARED = (Heartbeat, HeartbeatResponse)
 
 ChannelChanged = Callable[[str, bool], None]
 PeerRefused = Callable[[str], None]
+ChannelRefused = Callable[[str, str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,7 @@ class Identity:
     group: str
     node_id: str
     address: Address
+    generation: int = 0  # which life of the group this is, see `dledger.generation`
 
 
 class Channel:
@@ -45,6 +48,7 @@ class Channel:
         "_connections",
         "_peer_refused",
         "_refusal",
+        "_refused",
         "address",
         "connected",
         "number",
@@ -59,19 +63,22 @@ class Channel:
         peer: str,
         address: Address,
         changed: ChannelChanged,
-        refused: PeerRefused,
+        peer_refused: PeerRefused,
+        refused: ChannelRefused | None = None,
     ) -> None:
         self.peer = peer
         self.address = address
         self.connected = False
         self._changed = changed
-        self._peer_refused = refused
+        self._peer_refused = peer_refused
+        self._refused = refused
         self._closed = False
         self._refusal: str | None = None
         self._connections = connections
         self._connection = connections.to(address, peer)
         self.number = self._connection.new_number()
-        self.opening = encode_opening(Opening(self.number, identity.group, identity.node_id, peer))
+        name = channel_name(identity.group, identity.generation)
+        self.opening = encode_opening(Opening(self.number, name, identity.node_id, peer))
         self._connection.add(self)
 
     @property
@@ -105,6 +112,8 @@ class Channel:
         if self.connected:
             self.connected = False
             self._changed(self.peer, False)
+        if reason is not None and self._refused is not None:
+            self._refused(self.peer, reason)
 
     def refused(self) -> None:
         """Nobody listens there."""

@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 import json
-import logging
-import signal
 import sys
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 import click
 import trio
 
 from dledger import __version__
+from dledger.cli_backup import backup, restore
+from dledger.cli_config import config_option
 from dledger.cli_group import group_options, members_of
 from dledger.cli_members import members
 from dledger.cli_offline import dump, verify
+from dledger.cli_recover import recover
 from dledger.cli_rejoin import rejoin
 from dledger.cli_repair import repair
-from dledger.cli_tls import given_tls, reload_on_hangup, tls_arguments, tls_options
+from dledger.cli_serve import cancel_on_signal, serve
+from dledger.cli_status import status
+from dledger.cli_tls import given_tls, tls_arguments, tls_options
 from dledger.client import GroupClient, GroupUnreachable
-from dledger.collector import collect_seldom
-from dledger.config import NodeConfig, parse_peers
 from dledger.entry import Entry, Magic
 from dledger.errors import ConfigInvalid
 from dledger.local_group import load_or_make_group, run_group
-from dledger.open_node import open_node
-from dledger.serving_metrics import serve_metrics
-from dledger.snapshot_notes import snapshot_notes
-from dledger.state_machine import LogOnly
 from dledger.tls_config import TlsConfig
 
 _MAGICS = {int(magic): magic.name.lower() for magic in Magic}
@@ -41,104 +36,58 @@ _POLL_S = 0.2
 _TAIL_WAIT_MS = 10_000
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+_HELP = """A replicated, durable log.
+
+\b
+Try it, with a whole group on this machine:
+  dledger group --nodes 3 --dir /tmp/log        three members, real processes
+  dledger append --dir /tmp/log hello world     two entries, on a quorum's disks
+  dledger tail --dir /tmp/log --follow          every committed entry
+  dledger status --dir /tmp/log --watch         who leads, how far everyone is
+
+\b
+Run it, with a process on each machine:
+  dledger serve --node n0 --peers n0=10.0.0.1:20911,... --dir /var/lib/log
+  dledger --config /etc/dledger.toml serve      the same, from a file
+
+Each command has its own --help, with examples.
+"""
+
+# In the order in which one meets them.
+_SECTIONS = {
+    "Use a group": ("append", "get", "tail"),
+    "Run a group": ("group", "serve", "status", "members", "transfer", "snapshot"),
+    "Look at files": ("dump", "verify", "backup"),
+    "Mend what broke": ("repair", "rejoin", "restore", "recover"),
+}
+
+
+class CommandsBySection(click.Group):
+    """The list of commands, in the sections of what one wants to do."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list."""
+        listed = {name for names in _SECTIONS.values() for name in names}
+        others = tuple(name for name in self.list_commands(ctx) if name not in listed)
+        for section, names in {**_SECTIONS, "More": others}.items():
+            rows = [
+                (name, command.get_short_help_str(formatter.width))
+                for name in names
+                if (command := self.get_command(ctx, name)) is not None
+            ]
+            if rows:
+                with formatter.section(section):
+                    formatter.write_dl(rows)
+
+
+@click.group(
+    cls=CommandsBySection,
+    help=_HELP,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__)
 def commands() -> None:
-    r"""A replicated, durable log.
-
-    \b
-    Try it:
-      dledger group --nodes 3 --dir /tmp/log        three members, real processes
-      dledger append --dir /tmp/log hello world     two entries, on a quorum's disks
-      dledger tail --dir /tmp/log --follow          every committed entry
-      dledger status --dir /tmp/log                 who leads, how far everyone is
-      dledger transfer --dir /tmp/log --to n1       let another member lead
-      dledger snapshot --dir /tmp/log --node n1     save a member's state now
-      dledger members --dir /tmp/log --remove n2    who belongs to the group
-      dledger verify /tmp/log                       check the files, nodes running or not
-    """
-
-
-@commands.command()
-@click.option("--group", default="group", show_default=True, help="Name of the group.")
-@click.option("--node", "node_id", required=True, help="Which of the members this is.")
-@click.option("--peers", required=True, help="All members, as n0=127.0.0.1:20911,n1=...")
-@click.option(
-    "--dir",
-    "folder",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="Where the data goes; made if missing.",
-)
-@click.option(
-    "--join",
-    "joining",
-    is_flag=True,
-    help="The group is there, and adds this node: see `dledger members`.",
-)
-@click.option("--metrics", help="Answer GET /metrics for Prometheus here, as 127.0.0.1:9464.")
-@tls_options
-@click.option(
-    "--exit-with-stdin", is_flag=True, help="Stop when standard input ends (for supervisors)."
-)
-def serve(
-    group: str,
-    node_id: str,
-    peers: str,
-    folder: Path,
-    joining: bool,
-    metrics: str | None,
-    exit_with_stdin: bool,
-) -> None:
-    """Run one member of a group until Ctrl-C or SIGTERM.
-
-    The member keeps a log without a state machine of its own. Applications with one open a node
-    from Python: see `dledger.open_node`. SIGHUP has it read its certificates again.
-    """
-    logging.basicConfig(level=logging.INFO, format=f"{node_id} %(levelname)s %(message)s")
-    config = NodeConfig(
-        group=group,
-        node_id=node_id,
-        peers=parse_peers("--peers", peers),
-        data_dir=folder,
-        joining=joining,
-        tls=given_tls(),
-    )
-    collect_seldom()
-    trio.run(_serve, config, metrics, exit_with_stdin)
-
-
-async def _serve(config: NodeConfig, metrics: str | None, exit_with_stdin: bool) -> None:
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(_cancel_on_signal, nursery.cancel_scope)
-        if exit_with_stdin:
-            nursery.start_soon(_cancel_on_end_of_input, nursery.cancel_scope)
-        async with open_node(config, LogOnly()) as node:
-            if config.tls is not None:
-                await nursery.start(reload_on_hangup, node)
-            if metrics is not None:
-                await nursery.start(serve_metrics, lambda: [node], metrics)
-            click.echo(f"{config.node_id} listens on {config.address}")
-            async for change in node.role_changes():
-                ready = ", ready" if change.ready else ""
-                click.echo(f"{config.node_id} {change.role} of term {change.term}{ready}")
-
-
-async def _cancel_on_signal(scope: trio.CancelScope) -> None:
-    with _signals() as signals:
-        async for _ in signals:
-            scope.cancel()
-
-
-def _signals() -> AbstractContextManager[Any]:
-    return trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM)
-
-
-async def _cancel_on_end_of_input(scope: trio.CancelScope) -> None:
-    async with trio.lowlevel.FdStream(sys.stdin.fileno()) as stdin:
-        while await stdin.receive_some(1024):
-            continue
-    scope.cancel()
+    """All commands."""
 
 
 @commands.command("group")
@@ -167,7 +116,7 @@ async def _run_group(
     group: str, peers: Mapping[str, str], folder: Path, tls: TlsConfig | None
 ) -> None:
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_cancel_on_signal, nursery.cancel_scope)
+        nursery.start_soon(cancel_on_signal, nursery.cancel_scope)
         nursery.start_soon(run_group, group, peers, folder, tls_arguments(tls))
         client = GroupClient(group, peers, tls)
         leader = None
@@ -272,52 +221,6 @@ def _print_entry(entry: Entry, as_json: bool) -> None:
 
 @commands.command()
 @group_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON object with every node.")
-def status(folder: Path | None, peers: str | None, group: str, as_json: bool) -> None:
-    """Show every member: role, term, and how far its log is."""
-    name, known = members_of(folder, peers, group)
-    found = trio.run(_statuses, GroupClient(name, known, given_tls()), list(known))
-    if as_json:
-        click.echo(json.dumps(found))
-        return
-    # Not above: a member that starts draws no table, and loading this takes a while.
-    from rich.box import SIMPLE
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=f"group {name}", box=SIMPLE)
-    words = ("node", "address", "role")
-    for column in (*words, "term", "last", "durable", "committed", "applied", "snapshot"):
-        table.add_column(column, justify="left" if column in words else "right")
-    for node_id, node in found.items():
-        if "problem" in node:
-            table.add_row(node_id, known[node_id], "unreachable", *[""] * 6)
-            continue
-        doubt = "" if node["proven"] else " (unproven)"
-        role = f"{node['role']}{' (ready)' if node['ready'] else doubt}"
-        numbers = ("term", "last_index", "durable", "committed", "applied")
-        snapshot = node.get("newest_snapshot", -1)
-        row = [str(node[key]) for key in numbers] + ["" if snapshot == -1 else str(snapshot)]
-        table.add_row(node_id, known[node_id], role, *row)
-    Console().print(table)
-    for note in snapshot_notes(found):
-        click.echo(note)
-    if not any(node.get("ready") for node in found.values()):
-        raise GroupUnreachable("no member leads")
-
-
-async def _statuses(client: GroupClient, nodes: list[str]) -> dict[str, dict[str, object]]:
-    found: dict[str, dict[str, object]] = {}
-    for node_id in nodes:
-        try:
-            found[node_id] = await client.status(node_id)
-        except GroupUnreachable as error:
-            found[node_id] = {"problem": error.problem}
-    return found
-
-
-@commands.command()
-@group_options
 @click.option("--to", "target", help="The member to lead; else the one with the longest log.")
 @click.option("--timeout", default=10.0, show_default=True, help="Seconds to wait for a leader.")
 def transfer(
@@ -359,8 +262,14 @@ def snapshot(
             click.echo(f"{member}\t{written.index}\t{written.size}\t{written.path}")
 
 
+commands.add_command(serve)
+commands.add_command(status)
 commands.add_command(members)
 commands.add_command(dump)
 commands.add_command(verify)
 commands.add_command(repair)
 commands.add_command(rejoin)
+commands.add_command(recover)
+commands.add_command(backup)
+commands.add_command(restore)
+config_option(commands)

@@ -1,21 +1,15 @@
-"""The options that name certificates, and reading those again while a member runs."""
+"""The options that name certificates."""
 
 from __future__ import annotations
 
-import logging
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-import trio
 
 from dledger.errors import ConfigInvalid
-from dledger.node import Node
 from dledger.tls_config import TlsConfig
-
-logger = logging.getLogger(__name__)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,9 +41,12 @@ def _keep(context: click.Context, option: click.Parameter, value: Path | None) -
     context.meta[_META + option.opts[0]] = value
 
 
-def given_tls() -> TlsConfig | None:
-    """The certificates that this command was told of. Raises ConfigInvalid for a part of them."""
-    meta = click.get_current_context().meta
+def given_tls(context: click.Context | None = None) -> TlsConfig | None:
+    """The certificates that this command (of this call of it) was told of.
+
+    Raises ConfigInvalid for a part of them.
+    """
+    meta = (context or click.get_current_context()).meta
     given: dict[str, Path | None] = {name: meta.get(_META + name) for name in _OPTIONS}
     paths = [path for path in given.values() if path is not None]
     if not paths:
@@ -67,18 +64,3 @@ def tls_arguments(tls: TlsConfig | None) -> list[str]:
         return []
     paths = (tls.certificate, tls.key, tls.authorities)
     return [part for name, path in zip(_OPTIONS, paths, strict=True) for part in (name, str(path))]
-
-
-async def reload_on_hangup(
-    node: Node, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
-) -> None:
-    """Read the certificates again at each SIGHUP, for ever."""
-    with trio.open_signal_receiver(signal.SIGHUP) as signals:
-        task_status.started()
-        async for _ in signals:
-            try:
-                node.reload_tls()
-            except ConfigInvalid as error:
-                logger.error("the certificates stay those of before: %s", error)
-            else:
-                logger.info("certificates were read again")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dledger.change_errors import ConfigurationInvalid
 from dledger.core.configuration import Configuration
@@ -129,6 +129,10 @@ class NodeConfig:
             if getattr(self, name) < 1:
                 raise ConfigInvalid(name, "must be at least 1")
 
+    def with_changes(self, changes: Mapping[str, Any]) -> NodeConfig:
+        """The same with some settings replaced. Raises ConfigInvalid."""
+        return replace(self, **changes)
+
     @property
     def began_with(self) -> Configuration:
         """The configuration that the group begins with: every peer votes.
@@ -146,6 +150,17 @@ class NodeConfig:
     def address(self) -> Address:
         """Where this member listens."""
         return parse_address("peers", self.peers[self.node_id])
+
+
+# What a running node can take over: see `Node.reconfigure`.
+CHANGEABLE = ("preferred_leader", "snapshots", "scrub_period_hours")
+
+
+def check_changeable(now: NodeConfig, wanted: NodeConfig) -> None:
+    """Raise ConfigInvalid where `wanted` differs in what a running node cannot take over."""
+    for name in (setting.name for setting in fields(NodeConfig)):
+        if name not in CHANGEABLE and getattr(now, name) != getattr(wanted, name):
+            raise ConfigInvalid(name, "cannot change while the node runs: start it again")
 
 
 def _check_name(setting: str, name: str) -> None:

@@ -12,6 +12,12 @@ from dledger.messages import Heartbeat, HeartbeatResponse, Message
 from dledger.push_check import PushCheck
 
 ServeClient = Callable[[Conversation], Awaitable[None]]
+# Judges a sender and the generation of the group that it belongs to.
+GenerationRefusal = Callable[[str, int], str | None]
+
+
+def _no_generations(_sender: str, _generation: int) -> str | None:
+    return None
 
 
 class TakesMessages(Protocol):
@@ -30,6 +36,19 @@ class TakesMessages(Protocol):
         ...
 
 
+class _Deaf:
+    """In the place of a driver that certain callers reach no more."""
+
+    def received(self, sender: str, messages: Sequence[Message]) -> None:
+        """Nobody hears it."""
+
+    def heartbeat(self, sender: str, beat: Heartbeat, now: float) -> None:
+        """Nobody hears it."""
+
+    def heartbeat_answered(self, sender: str, answer: HeartbeatResponse, now: float) -> None:
+        """Nobody hears it."""
+
+
 class GroupPort:
     """One member's side towards its callers.
 
@@ -38,6 +57,7 @@ class GroupPort:
         driver: takes the messages of peers.
         new_check: makes what checks the pushes of one channel.
         serve_client: talks to a client.
+        generation_refusal: why somebody of that generation is not heard, if so.
         closed: whether the member is gone.
     """
 
@@ -48,16 +68,18 @@ class GroupPort:
         driver: TakesMessages,
         new_check: Callable[[], PushCheck],
         serve_client: ServeClient,
+        generation_refusal: GenerationRefusal = _no_generations,
     ) -> None:
         self.identity = identity
         self.links = links
         self.driver = driver
         self.new_check = new_check
         self.serve_client = serve_client
+        self.generation_refusal = generation_refusal
         self.closed = False
         self._callers: list[str] = []  # one name for each channel that is open
 
-    def refusal(self, sender: str, receiver: str) -> str | None:
+    def refusal(self, sender: str, receiver: str, generation: int = 0) -> str | None:
         """Why no channel is opened from `sender` to `receiver`, or None if it is.
 
         Whether the sender is a member is not asked: a node that joins hears its leader before it
@@ -71,6 +93,8 @@ class GroupPort:
             return f"this is node {node_id}, not {receiver}"
         if sender in ("", node_id):
             return f"{sender or 'a nameless caller'} is not another member of group {group}"
+        if (reason := self.generation_refusal(sender, generation)) is not None:
+            return reason
         members = self.links.members
         if sender in members:
             return None
@@ -78,6 +102,20 @@ class GroupPort:
         if strangers < MAX_STRANGERS:
             return None
         return f"{sender} is not a member, and {strangers} who are not are connected already"
+
+    def renewed(self) -> GroupPort:
+        """Another port of the same member; what comes in by this one is not heard any more."""
+        new = GroupPort(
+            self.identity,
+            self.links,
+            self.driver,
+            self.new_check,
+            self.serve_client,
+            self.generation_refusal,
+        )
+        self.closed = True
+        self.driver = _Deaf()
+        return new
 
     def caller_came(self, sender: str) -> None:
         """A channel from it was opened."""

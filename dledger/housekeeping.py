@@ -51,6 +51,10 @@ class Housekeeper:
         """What the scrubber found so far."""
         return self._scrubber.status
 
+    def scrub_every(self, period_s: float) -> None:
+        """Take so long for a pass from now on; 0: no more of them."""
+        self._scrub_period_s = period_s
+
     async def run(self) -> None:
         """Keep house, for ever. Raises DiskFailed if the commit index cannot be recorded."""
         interval_s = INTERVAL_S

@@ -15,7 +15,7 @@ from functools import partial
 
 import trio
 
-from dledger.channel import Channel, ChannelChanged, Identity, PeerRefused
+from dledger.channel import Channel, ChannelChanged, ChannelRefused, Identity, PeerRefused
 from dledger.config import Address
 from dledger.connections import Connections
 
@@ -39,7 +39,8 @@ class Links:
         connections: of this process.
         changed: told when a link to somebody stands, and when it is gone.
         stranger_idle_s: how long a link to a stranger outlives the last message.
-        refused: told who it was, whenever nobody listens where a link was to lead.
+        peer_refused: told who it was, whenever nobody listens where a link was to lead.
+        refused: told when somebody does not take our messages, and why.
     """
 
     def __init__(
@@ -48,12 +49,14 @@ class Links:
         connections: Connections,
         changed: ChannelChanged,
         stranger_idle_s: float = STRANGER_IDLE_S,
-        refused: PeerRefused = lambda peer: None,
+        peer_refused: PeerRefused = lambda peer: None,
+        refused: ChannelRefused | None = None,
     ) -> None:
         self.dropped = 0  # messages to those whom no link leads to
         self._identity = identity
         self._connections = connections
         self._changed = changed
+        self._peer_refused = peer_refused
         self._refused = refused
         self._stranger_idle_s = stranger_idle_s
         self._members: dict[str, Channel] = {}
@@ -89,6 +92,16 @@ class Links:
                 known = None
             self._members[peer] = known or self._open(peer, address)
 
+    def introduce_as(self, identity: Identity) -> None:
+        """Open every link anew, under another identity of the same member."""
+        self._identity = identity
+        for peer in list(self._strangers):
+            if (stranger := self._forget_stranger(peer)) is not None:
+                stranger.close()
+        for peer, link in list(self._members.items()):
+            link.close()
+            self._members[peer] = self._open(peer, link.address)
+
     def close(self) -> None:
         """End all links."""
         for link in (*self._members.values(), *self._strangers.values()):
@@ -117,7 +130,13 @@ class Links:
 
     def _open(self, peer: str, address: Address) -> Channel:
         return Channel(
-            self._connections, self._identity, peer, address, self._changed, self._refused
+            self._connections,
+            self._identity,
+            peer,
+            address,
+            self._changed,
+            self._peer_refused,
+            self._refused,
         )
 
     def _link_to_stranger(self, peer: str) -> Channel | None:

@@ -8,31 +8,19 @@ from contextlib import AbstractAsyncContextManager
 import trio
 
 from dledger.admission_log import AdmissionLog
+from dledger.append_gate import AppendGate
 from dledger.append_wait import wait_appended
 from dledger.applier import Applier
 from dledger.batches import Batches
-from dledger.channel import Identity
 from dledger.client_server import ClientServer
-from dledger.config import NodeConfig
+from dledger.config import NodeConfig, check_changeable
 from dledger.core.configuration_change import Change, Transition
 from dledger.core.configuration_codec import NumberedConfiguration
 from dledger.core.replica import Messages
 from dledger.driver import Driver
-from dledger.entry import (
-    Body,
-    Entry,
-    body_bytes,
-    body_lengths,
-    decode_entries,
-)
-from dledger.errors import (
-    DLedgerError,
-    EntryTooLarge,
-    Fatal,
-    LogFull,
-    NodeClosing,
-    ReadUnavailable,
-)
+from dledger.entry import Body, Entry, decode_entries
+from dledger.errors import Fatal, NodeClosing, ReadUnavailable
+from dledger.generation_guard import GenerationGuard
 from dledger.group_changes import GroupChanges
 from dledger.group_links import GroupLinks
 from dledger.group_port import GroupPort
@@ -75,7 +63,6 @@ class Node:
         self.config = config
         self._store = store = opened.store
         self._closing = False
-        self._max_body_bytes = config.store.max_body_bytes
         self._pending = PendingAppends()
         self._batches = Batches(store, config.max_batch_bytes)
         source = NodeSnapshots(store)
@@ -84,9 +71,14 @@ class Node:
         self._turned = trio.lowlevel.ParkingLot()
         self._progress = trio.lowlevel.ParkingLot()
         self._leadership = LeadershipWatch(config.group, self._replica)
-        identity = Identity(config.group, config.node_id, config.address)
+        self._generations = GenerationGuard(config, opened, self._new_generation, self._fail)
+        identity = self._generations.identity
         self._links = Links(
-            identity, host.connections, self._link_changed, refused=self._peer_refused
+            identity,
+            host.connections,
+            self._link_changed,
+            peer_refused=self._peer_refused,
+            refused=self._generations.refused,
         )
         self._group_links = GroupLinks(self._replica, self._links)
         self._group_links.follow()
@@ -113,6 +105,7 @@ class Node:
             self._after_turn,
             self._snapshots.transfer,
         )
+        self._appends = AppendGate(config, self._replica, self._pending, self._driver)
         self._changes = GroupChanges(self._replica, self._driver.wake, self._turned)
         self._reads = WaitingReads(self._driver.request_read, self._replica.config.read_wait_s)
         awaited = self._snapshots.awaited
@@ -127,7 +120,12 @@ class Node:
         self._connections = host.connections
         self._reload_tls = host.reload_tls
         self._port = GroupPort(
-            identity, self._links, self._driver, lambda: PushCheck(store), ClientServer(self).serve
+            identity,
+            self._links,
+            self._driver,
+            lambda: PushCheck(store),
+            ClientServer(self).serve,
+            self._generations.refusal,
         )
 
     # --- appending ----------------------------------------------------------------------------
@@ -147,14 +145,8 @@ class Node:
 
     def submit_envelopes(self, bodies: Sequence[Body], done: Done) -> None:
         """Append entries of sessions, as they are; for `SessionGate`. As `submit`."""
-        try:
-            self._check_open()
-            self._replica.check_proposable()
-            total = self._admit(bodies)
-        except DLedgerError:
-            self.tally.rejected_appends += 1
-            raise
-        self._driver.submit(bodies, total, done)
+        self._check_open()
+        self._appends.submit(bodies, done)
 
     async def append(self, body: Body) -> Appended:
         """Append one entry; returns once it is committed and applied here.
@@ -186,23 +178,6 @@ class Node:
     def _check_open(self) -> None:
         if self._closing:
             raise NodeClosing
-
-    def _admit(self, bodies: Sequence[Body]) -> int:
-        """The bytes of these bodies, if there is room for them now."""
-        if len(bodies) == 1:
-            total = longest = body_bytes(bodies[0])
-        else:
-            lengths = body_lengths(bodies)
-            total, longest = sum(lengths), max(lengths, default=0)
-        if longest > self._max_body_bytes:
-            raise EntryTooLarge(longest, self._max_body_bytes)
-        entries = self._pending.entries + self._driver.queued_entries
-        waiting = self._pending.body_bytes + self._driver.queued_bytes
-        # A submission larger than the whole room is let in alone, or it could never be.
-        full = entries + len(bodies) > self.config.max_pending_entries
-        if entries and (full or waiting + total > self.config.max_pending_bytes):
-            raise LogFull(entries, waiting)
-        return total
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -354,6 +329,17 @@ class Node:
             return await self._changes.leave_joint()
         return await self._changes.carry_out(changes, transition, expected)
 
+    def reconfigure(self, config: NodeConfig) -> None:
+        """Go by other settings from now on: those that `config.CHANGEABLE` names.
+
+        Raises ConfigInvalid where another one differs, or does not fit; then nothing changes.
+        """
+        check_changeable(self.config, config)
+        self._snapshots.go_by(config.snapshots)
+        self._replica.handover.prefer(config.preferred_leader)
+        self._housekeeper.scrub_every(config.scrub_period_hours * 3600)
+        self.config = config
+
     # --- looking ------------------------------------------------------------------------------
 
     @property
@@ -393,9 +379,11 @@ class Node:
             self._links,
             self._snapshots,
             self._housekeeper.scrub,
+            self.tally,
+            generation=self._generations.generation,
             ready=self.is_ready_leader,
-            pending_entries=self._pending.entries + self._driver.queued_entries,
-            pending_bytes=self._pending.body_bytes + self._driver.queued_bytes,
+            pending_entries=self._appends.entries,
+            pending_bytes=self._appends.body_bytes,
             refused_callers=self._connections.refusals.count,
         )
 
@@ -424,6 +412,16 @@ class Node:
         self._driver.reject_submissions(NodeClosing())
         self._store.note_committed(self._replica.appliable)
 
+    def _new_generation(self) -> None:
+        self._port = self._ports[self.config.group] = self._port.renewed()
+        self._links.introduce_as(self._generations.identity)
+
+    def _fail(self, error: Exception) -> None:
+        self._driver.fail(error)
+
+    def _wake_driver(self) -> None:
+        self._driver.wake()
+
     def _link_changed(self, peer: str, connected: bool) -> None:
         self._driver.link_changed(peer, connected)
 
@@ -431,9 +429,6 @@ class Node:
         # Who holds a channel to this member is alive: something else than its process is gone.
         if not self._port.is_called_by(peer):
             self._driver.peer_gone(peer)
-
-    def _wake_driver(self) -> None:
-        self._driver.wake()
 
     def _after_turn(self, messages: Messages) -> None:
         self._reads.after_turn(messages.reads_ready, messages.reads_lost)

@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
+import os
+
+import trio
+
 from dledger.config import NodeConfig
+from dledger.core.member_state import Role
 from dledger.core.replica import Replica
 from dledger.links import Links
 from dledger.peer_status import peer_status
 from dledger.snapshots import Snapshots
 from dledger.status import Status, group_status, role_name
-from dledger.store.log_store import LogStore
 from dledger.store.scrubber import ScrubStatus
+from dledger.store.segment_store import SegmentStore
+from dledger.tally import Tally
 
 
 def node_status(
     config: NodeConfig,
-    store: LogStore,
+    store: SegmentStore,
     replica: Replica,
     links: Links,
     snapshots: Snapshots,
     scrub: ScrubStatus,
+    tally: Tally,
     *,
+    generation: int,
     ready: bool,
     pending_entries: int,
     pending_bytes: int,
     refused_callers: int,
 ) -> Status:
     """The node at this moment, in plain values."""
-    state, transfer = replica.state, replica.handover.transfer
+    state, transfer, now = replica.state, replica.handover.transfer, trio.current_time()
+    contact_at = replica.elector.last_leader_contact
+    leads = state.role is Role.LEADER
+    disk = os.statvfs(config.data_dir)
     return Status(
         group=config.group,
         node_id=config.node_id,
@@ -50,8 +61,15 @@ def node_status(
         scrub_damage=scrub.damage,
         transfer_target=transfer.target if transfer is not None else None,
         peers={
-            peer: peer_status(link, replica.dispatchers.get(peer))
+            peer: peer_status(link, replica.dispatchers.get(peer), now)
             for peer, link in links.members.items()
         },
         members=group_status(replica),
+        generation=generation,
+        leader_contact_s=None if leads or contact_at < 0 else now - contact_at,
+        syncs=sum(tally.sync_classes),
+        sync_seconds=tally.sync_seconds,
+        log_bytes=store.end_pos - store.begin_pos,
+        disk_free_bytes=disk.f_bavail * disk.f_frsize,
+        disk_total_bytes=disk.f_blocks * disk.f_frsize,
     )

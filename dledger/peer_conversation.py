@@ -27,6 +27,7 @@ from dledger.config import Address
 from dledger.connections import Connections
 from dledger.errors import MessageMalformed
 from dledger.frame import Frame
+from dledger.generation import split_channel_name
 from dledger.group_port import GroupPort
 from dledger.messages import Message, PushRequest
 from dledger.push_check import PushCheck
@@ -152,7 +153,8 @@ class PeerConversation:
         if isinstance(call, Closing):
             self._close(call.channel)
             return
-        port = self._ports.get(call.group)
+        group, generation = split_channel_name(call.group)
+        port = self._ports.get(group)
         if port is None:
             refusal: str | None = f"there is no member of group {call.group} here"
         elif self._names is not None and call.sender not in self._names:
@@ -162,7 +164,7 @@ class PeerConversation:
         elif len(self._channels) >= MAX_CHANNELS:
             refusal = f"{MAX_CHANNELS} channels are open on this connection"
         else:
-            refusal = port.refusal(call.sender, call.receiver)
+            refusal = port.refusal(call.sender, call.receiver, generation)
         if port is None or refusal is not None:
             self._refuse(call.channel, refusal or "")
             return

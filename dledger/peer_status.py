@@ -13,8 +13,8 @@ LACKS_SNAPSHOT = (
 REFUSES_SNAPSHOT = "does not take the snapshot that it needs: its own log says why"
 
 
-def peer_status(link: Channel, dispatcher: EntryDispatcher | None) -> PeerStatus:
-    """The status of the member behind `link`; without a dispatcher, as a follower knows it."""
+def peer_status(link: Channel, dispatcher: EntryDispatcher | None, now: float) -> PeerStatus:
+    """The member behind `link` at `now`; without a dispatcher, as a follower knows it."""
     if dispatcher is None:
         return PeerStatus(link.connected, None, None, None, None, link.last_problem)
     problem, installing = link.last_problem, None
@@ -33,4 +33,5 @@ def peer_status(link: Channel, dispatcher: EntryDispatcher | None) -> PeerStatus
         proven=dispatcher.proven,
         problem=problem,
         installing=installing,
+        answered_s=max(0.0, now - dispatcher.last_answer_at),
     )

@@ -12,6 +12,7 @@ from dledger.core.replica import Replica
 from dledger.links import Links
 from dledger.pending import PendingAppends
 from dledger.restoring import Opened, incoming_for
+from dledger.snapshot_policy import SnapshotPolicy
 from dledger.snapshot_source import NodeSnapshots
 from dledger.snapshot_transfer import SnapshotTransfer
 from dledger.snapshotter import Snapshotter
@@ -61,6 +62,10 @@ class Snapshots:
         self._snapshotter = Snapshotter(
             config.group, config.snapshots, machine, opened, replica, wake, source
         )
+
+    def go_by(self, policy: SnapshotPolicy) -> None:
+        """Another policy from now on. Raises ConfigInvalid."""
+        self._snapshotter.go_by(policy)
 
     async def take(self) -> Snapshot:
         """Write a snapshot now; see Snapshotter."""

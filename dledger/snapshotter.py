@@ -11,6 +11,7 @@ from dledger.core.entry_dispatcher import needed_snapshots
 from dledger.core.replica import Replica
 from dledger.core.snapshot_offer import SnapshotOffer
 from dledger.errors import (
+    ConfigInvalid,
     DiskFailed,
     DLedgerError,
     MachineFailed,
@@ -27,6 +28,8 @@ from dledger.store.snapshot_folder import Snapshot
 from dledger.store.snapshot_format import SnapshotHeader
 
 logger = logging.getLogger(__name__)
+
+NO_METHODS = "the state machine has no methods snapshot() and restore()"
 
 # How often it is looked whether a snapshot is due. The log grows by a few segments meanwhile.
 LOOK_INTERVAL_S = 0.25
@@ -75,6 +78,12 @@ class Snapshotter:
         self._retry_at = 0.0
         self._closed = False
 
+    def go_by(self, policy: SnapshotPolicy) -> None:
+        """Another policy from the next look on. Raises ConfigInvalid for a machine without any."""
+        if policy.is_on and self._machine is None:
+            raise ConfigInvalid("snapshots", NO_METHODS)
+        self._policy = policy
+
     async def take(self) -> Snapshot:
         """Write a snapshot of what is applied now, or a little later; what was written.
 
@@ -85,7 +94,7 @@ class Snapshotter:
         if self._closed:
             raise NodeClosing
         if self._machine is None:
-            raise SnapshotUnavailable("the state machine has no methods snapshot() and restore()")
+            raise SnapshotUnavailable(NO_METHODS)
         waiter = _Waiter()
         self._waiting.append(waiter)
         self._wanted.set()

@@ -81,6 +81,7 @@ class PeerStatus:
     proven: bool | None  # False: it lost its data, and does not count until it has them again
     problem: str | None  # why there is no connection, or why the peer cannot catch up
     installing: InstallStatus | None = None  # the snapshot that it is being sent
+    answered_s: float | None = None  # since it answered the leader that says this
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,13 @@ class Status:
     newest_snapshot: int = -1  # the last entry in it
     installing: InstallStatus | None = None  # the leader's snapshot that this node receives
     refused_callers: int = 0  # sent away by this node's process, see docs/security.md
+    generation: int = 0  # how often the group was begun again from one member: `dledger recover`
+    leader_contact_s: float | None = None  # since it heard one; None: never, or it leads
+    syncs: int = 0  # to disk, since the node was opened
+    sync_seconds: float = 0.0  # what they took together
+    log_bytes: int = 0
+    disk_free_bytes: int = 0  # of the file system that the folder is on
+    disk_total_bytes: int = 0
 
     def as_dict(self) -> dict[str, object]:
         """Plain values, for JSON and msgpack."""

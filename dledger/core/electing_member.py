@@ -15,7 +15,7 @@ from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import MemberState, Role, RoleEvent
 from dledger.core.membership import Membership
 from dledger.core.replica_config import ReplicaConfig
-from dledger.core.turn_output import Outgoing
+from dledger.core.turn_output import Outgoing, Writes
 from dledger.entry import NO_TERM
 from dledger.messages import Message, VoteRequest, VoteResponse
 
@@ -58,6 +58,19 @@ class ElectingMember(ABC):
     @staticmethod
     def _is_granted_pre_vote(message: Message) -> bool:
         return isinstance(message, VoteResponse) and message.pre and message.granted
+
+    def take_writes(self) -> Writes:
+        """What the store must do now, before anything is proposed or sent."""
+        writes = self.handler.writes
+        self.handler.writes = []
+        state, change = self.state, self.state.membership.index
+        promise = (state.term, state.voted_for)
+        hard_state = None
+        if promise != self._promised or self._recorded_change < change <= state.durable:
+            self._promised = promise
+            self._recorded_change = max(self._recorded_change, min(change, state.durable))
+            hard_state = state.hard_state
+        return Writes(writes, hard_state)
 
     @property
     def _promise_is_durable(self) -> bool:

@@ -32,6 +32,11 @@ class Handover:
         self._preferred = PreferredLeader(config.preferred_leader, config.election_timeout_s)
         self.transfer: LeaderTransfer | None = None
 
+    def prefer(self, name: str | None) -> None:
+        """That member should lead from now on; None: any."""
+        if name != self._preferred.name:
+            self._preferred = PreferredLeader(name, self._config.election_timeout_s)
+
     def observe(self, now: float) -> None:
         """Time passes, in any role."""
         self._disk.observe(self._view.last_index, self._state.durable, now)

@@ -236,19 +236,6 @@ class Replica(FollowingMember):
 
     # --- outputs ------------------------------------------------------------------------------
 
-    def take_writes(self) -> Writes:
-        """What the store must do now, before anything is proposed or sent."""
-        writes = self.handler.writes
-        self.handler.writes = []
-        state, change = self.state, self.state.membership.index
-        promise = (state.term, state.voted_for)
-        hard_state = None
-        if promise != self._promised or self._recorded_change < change <= state.durable:
-            self._promised = promise
-            self._recorded_change = max(self._recorded_change, min(change, state.durable))
-            hard_state = state.hard_state
-        return Writes(writes, hard_state)
-
     def take_messages(self, now: float) -> Messages:
         """What leaves now. On a leader this also fills every peer's window."""
         reads, state = self._reads, self.state

@@ -8,7 +8,7 @@ history up to there, so one comparison stands for a whole log.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from dledger.core.configuration import Configuration
 from dledger.core.configuration_codec import NumberedConfiguration
@@ -340,14 +340,6 @@ class Invariants:
         """`name` would serve reads by its lease until `until_s` (minus infinity: it has none)."""
         self._leases[name] = (term, until_s)
         self._now_s = now_s
-
-    def reads_end(self, name: str, begun: Iterable[float], now: float, wait_s: float) -> None:
-        """A node has finished a turn: when the reads began that it still owes an answer."""
-        oldest = min(begun, default=now)
-        if now - oldest > wait_s:
-            raise InvariantViolated(
-                "reads are answered", f"{name} has left a read waiting for {now - oldest:.3f} s"
-            )
 
     def _elected(self, witness: Witness, term: int, committed: int) -> None:
         # Nor does a leader of an older term harm a lease: it commits nothing.

@@ -46,6 +46,7 @@ from jepsen_like.simulation.snapshots import MemberSnapshots
 from jepsen_like.simulation.swarm import Swarm
 from jepsen_like.simulation.trace import Trace
 from jepsen_like.simulation.virtual_network import VirtualNetwork
+from jepsen_like.simulation.witness import check_reads_end
 from jepsen_like.simulation.written_log import log_changes
 
 
@@ -174,9 +175,7 @@ class NodeProcess:
         messages = replica.take_messages(now)
         self._take_read_outcomes(messages)
         self._note_decided(messages)
-        self._around.invariants.reads_end(
-            self.name, self._open_reads.values(), now, replica.config.read_wait_s
-        )
+        check_reads_end(self.name, self._open_reads.values(), now, replica.config.read_wait_s)
         outgoing = self._filled_all(messages)
         snapshots.remove_discarded()
         self._fail_lost_appends()

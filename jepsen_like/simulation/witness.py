@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
 from dledger.core.snapshot_offer import LogBegin
@@ -14,6 +16,15 @@ class InvariantViolated(Exception):
         self.promise = promise
         self.how = how
         super().__init__(f"{promise}: {how}")
+
+
+def check_reads_end(name: str, begun: Iterable[float], now: float, wait_s: float) -> None:
+    """A node has finished a turn: when the reads began that it still owes an answer."""
+    oldest = min(begun, default=now)
+    if now - oldest > wait_s:
+        raise InvariantViolated(
+            "reads are answered", f"{name} has left a read waiting for {now - oldest:.3f} s"
+        )
 
 
 class Witness:

@@ -278,9 +278,9 @@ class Connected:
 
 def test_a_peer_that_needs_what_nobody_has_is_named_in_the_status() -> None:
     dispatcher = EntryDispatcher("n1", 1, view_of([1] * 9), EntriesAtOnce(9), 0.0)
-    assert peer_status(Connected(), dispatcher).problem is None  # type: ignore[arg-type]
+    assert peer_status(Connected(), dispatcher, 0.0).problem is None  # type: ignore[arg-type]
     dispatcher.lacks_snapshot = True
-    status = peer_status(Connected(), dispatcher)  # type: ignore[arg-type]
+    status = peer_status(Connected(), dispatcher, 0.0)  # type: ignore[arg-type]
     assert status.problem is not None
     assert "no snapshot to send" in status.problem
     [note] = snapshot_notes({"n0": {"role": "leader", "peers": {"n1": asdict(status)}}})

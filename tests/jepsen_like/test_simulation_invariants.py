@@ -15,6 +15,7 @@ from dledger.messages import Phase, PushResponse, VoteRequest, VoteResponse
 from jepsen_like.simulation.clients import History
 from jepsen_like.simulation.group_history import founding
 from jepsen_like.simulation.invariants import Invariants, InvariantViolated
+from jepsen_like.simulation.witness import check_reads_end
 from tests.dledger.core_group import EntriesAtOnce, view_of
 
 NAMES = ["a", "b", "c"]
@@ -170,7 +171,7 @@ def leads_while_another_has_a_lease(checks: Invariants) -> None:
 
 @breaks("reads are answered")
 def leaves_a_read_waiting(checks: Invariants) -> None:
-    checks.reads_end("a", [7.0, 5.0], now=9.1, wait_s=4.0)
+    check_reads_end("a", [7.0, 5.0], now=9.1, wait_s=4.0)
 
 
 @breaks("log matching")

@@ -1,0 +1,121 @@
+"""`dledger status`: at once, and watched, in a terminal and in a pipe."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("status") / "group"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dledger", "group", "--nodes", "3", "--dir", str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert any(line.startswith("ready") for line in process.stdout)
+    yield folder
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+
+
+def status(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "dledger", "status", "--dir", str(folder), *options],
+        env={**os.environ, "COLUMNS": "160"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_group_is_shown_with_how_far_each_member_is(group: Path) -> None:
+    shown = status(group)
+    assert shown.returncode == 0, shown.stderr
+    for word in ("leader (ready)", "follower", "lag", "sync", "contact", "% full"):
+        assert word in shown.stdout
+    assert " ms" in shown.stdout
+
+
+def test_in_a_pipe_every_look_is_a_table_of_its_own(group: Path) -> None:
+    shown = status(group, "--watch", "--interval", "0.2", "--count", "3")
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.count("leader (ready)") == 3
+    assert "\x1b" not in shown.stdout
+
+
+def test_with_json_every_look_is_a_line(group: Path) -> None:
+    shown = status(group, "--watch", "--json", "--interval", "0.2", "--count", "2")
+    looks = [json.loads(line) for line in shown.stdout.splitlines()]
+    assert [sorted(look) for look in looks] == [["n0", "n1", "n2"]] * 2
+    leader = next(said for said in looks[0].values() if said["role"] == "leader")
+    assert leader["syncs"] > 0
+    assert leader["log_bytes"] > 0
+    assert leader["disk_total_bytes"] > leader["disk_free_bytes"] > 0
+    assert all(peer["answered_s"] < 5 for peer in leader["peers"].values())
+    follower = next(said for said in looks[0].values() if said["role"] == "follower")
+    assert 0 <= follower["leader_contact_s"] < 5
+
+
+def test_in_a_terminal_it_is_drawn_over_and_ends_cleanly_at_ctrl_c(group: Path) -> None:
+    ours, theirs = pty.openpty()
+    try:
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "dledger", "status", "--dir", str(group)),
+                *("--watch", "--interval", "0.2"),
+            ],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env={**os.environ, "COLUMNS": "160", "TERM": "xterm"},
+        )
+        os.close(theirs)
+        seen = b""
+        deadline = time.monotonic() + 60
+        while seen.count(b"(ready)") < 3:
+            assert time.monotonic() < deadline, seen
+            readable, _, _ = select.select([ours], [], [], 1.0)
+            if readable:
+                seen += os.read(ours, 65536)
+        process.send_signal(signal.SIGINT)
+        while process.poll() is None:
+            assert time.monotonic() < deadline
+            readable, _, _ = select.select([ours], [], [], 0.1)
+            if readable:
+                try:
+                    seen += os.read(ours, 65536)
+                except OSError:
+                    break  # the terminal went with its process
+        assert process.wait(30) == 0
+        assert b"Traceback" not in seen
+        assert b"\x1b[" in seen
+    finally:
+        os.close(ours)
+
+
+def test_a_group_that_is_down_is_told_and_ends_with_an_error() -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "dledger", "status", "--peers", "n0=127.0.0.1:1,n1=127.0.0.1:2"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert shown.returncode == 1
+    assert shown.stdout.startswith("CRITICAL  no quorum: 0 of 2 voters answer")
+    assert len(shown.stderr.splitlines()) == 1
