@@ -73,6 +73,7 @@ from dledger.errors import (
     SnapshotUnavailable,
     TransferFailed,
 )
+from dledger.generation import Superseded
 from dledger.host import Host, HostConfig, open_host
 from dledger.node import Node
 from dledger.open_node import open_node
@@ -182,6 +183,7 @@ __all__ = [
     "StateMachine",
     "Status",
     "StoreConfig",
+    "Superseded",
     "TlsConfig",
     "TooManyBodies",
     "TransferFailed",

@@ -184,4 +184,4 @@ class ElectingMember(ABC):
         before = self.state.membership.index
         self.handler.learn_committed(response.committed)
         if self.state.membership.index != before:
-            self.elector.start_round()  # others decide now: ask them, next time
+            self.elector.end_round()  # others decide now: ask them, next time

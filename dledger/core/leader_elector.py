@@ -32,6 +32,7 @@ class LeaderElector:
     """
 
     __slots__ = (
+        "_asks",
         "_granted",
         "_handed_over",
         "_promises",
@@ -57,6 +58,7 @@ class LeaderElector:
         self._view = view
         self._random = random
         self._granted: dict[str, bool] = {}
+        self._asks = False
         self._handed_over = False
         self._promises = config.max_clock_drift is not None
         self.timeout_s = config.election_timeout_s
@@ -149,7 +151,13 @@ class LeaderElector:
     def start_round(self, *, handed_over: bool = False) -> None:
         """Forget the answers to the last round of questions."""
         self._granted.clear()
+        self._asks = True
         self._handed_over = handed_over
+
+    def end_round(self) -> None:
+        """Count on no answer to the last round of questions any more, however late it comes."""
+        self._granted.clear()
+        self._asks = False
 
     def request(self, *, pre: bool) -> VoteRequest:
         """What to ask the others."""
@@ -159,7 +167,8 @@ class LeaderElector:
 
     def count(self, voter: str, granted: bool) -> None:
         """Note one answer of this round, by voter: an answer that comes again counts once."""
-        self._granted[voter] = granted or self._granted.get(voter, False)
+        if self._asks:
+            self._granted[voter] = granted or self._granted.get(voter, False)
 
     @property
     def won(self) -> bool:
@@ -189,7 +198,7 @@ class LeaderElector:
             # Somebody's turn has come: not to cross it, this member misses its own once. If it has
             # just asked as well, it counts on no answer to that: two that stand in one term cost
             # a whole election timeout, another turn a fraction of one.
-            self.start_round()
+            self.end_round()
             self.deadline = min(now + self._turns.round_s + self._turns.first_s, self.early_until)
         return VoteResponse(request.term, granted, pre=True)
 

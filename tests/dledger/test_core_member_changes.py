@@ -405,6 +405,19 @@ def test_who_was_removed_tells_those_who_ask_for_its_vote_what_is_committed() ->
     assert in_force(group["n3"]) == configuration(["n2", "n3"])
 
 
+def test_an_answer_to_a_question_of_before_the_change_counts_for_nothing() -> None:
+    # n1 alone decides now. It said yes when n0 was one of three, and n0 is no voter any more.
+    alone = NumberedConfiguration(-1, configuration(["n1"]))
+    member = Member("n0", ["n0", "n1", "n2"], [1, 1], HardState(1), changes={1: alone})
+    member.replica.tick(10 * TIMEOUT_S)
+    assert member.role is Role.PRE_CANDIDATE
+    member.replica.receive("n2", VoteResponse(1, False, True, 1, 1), 10 * TIMEOUT_S)
+    assert in_force(member) == configuration(["n1"])
+    member.replica.receive("n1", VoteResponse(2, granted=True, pre=True), 10 * TIMEOUT_S)
+    assert member.role is Role.PRE_CANDIDATE
+    assert member.term == 1
+
+
 def test_a_change_is_known_only_when_no_crash_makes_them_forget_it() -> None:
     # Else the one who stays would need the vote of the one who was removed, and may be gone.
     group = led_by_n0(2)
