@@ -6,6 +6,7 @@ import random
 
 import trio
 
+from dledger.client_errors import GroupUnreachable
 from dledger.client_protocol import Leadership
 from dledger.config import Address
 from dledger.errors import DLedgerError, Rejected
@@ -86,6 +87,8 @@ class LeaderSearch:
                 finally:
                     if self._found is None or self._found[0] is not connection:
                         connection.close()
+            except GroupUnreachable as error:
+                self._problems[member.address] = error.problem  # who shows it says what to do
             except Rejected as error:
                 self._problems[member.address] = str(error)
             except (DLedgerError, trio.TooSlowError) as error:

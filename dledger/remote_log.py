@@ -215,7 +215,7 @@ class RemoteLog:
                     await trio.sleep(jittered(pause_s))
                     pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
         if connection is None:
-            problem = self._leader.problem
+            problem = f"no leader: {self._leader.problem}"
         if operation in _READS:
             raise GroupUnreachable(f"no answer within {limit_s:g} s ({problem})")
         if on_its_way:

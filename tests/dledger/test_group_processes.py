@@ -136,7 +136,7 @@ def _alive(folder: Path) -> bool:
     [
         (["status"], "say which group"),
         (["append", "--peers", "n0=nowhere", "x"], "is not host:port"),
-        (["append", "--peers", "n0=127.0.0.1:1", "--timeout", "0.1", "x"], "no leader within"),
+        (["append", "--peers", "n0=127.0.0.1:1", "--timeout", "0.1", "x"], "s: no leader: n0 at "),
         (["serve", "--node", "n9", "--peers", "n0=127.0.0.1:1", "--dir", "x"], "n9 is not one of"),
     ],
 )
