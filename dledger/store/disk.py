@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from dledger.errors import DataFolderLocked
+from dledger.store import sync_calls
 
 
 class DiskFile(Protocol):
@@ -174,7 +175,7 @@ class OsDiskFile:
     def sync(self) -> None:
         """Make content and length durable."""
         with _named(self._path):
-            os.fdatasync(self._descriptor)
+            sync_calls.sync_data(self._descriptor)
 
     def close(self) -> None:
         """Close the file; a second time does nothing."""
@@ -226,7 +227,7 @@ class OsDisk:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             with _named(path):
-                os.fsync(descriptor)
+                sync_calls.sync_names(descriptor)
         finally:
             os.close(descriptor)
 
