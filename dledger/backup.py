@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from dledger.core.standing import Standing
 from dledger.entry import BEFORE_FIRST_INDEX
-from dledger.errors import ConfigInvalid, DiskFailed, DLedgerError
+from dledger.errors import BeginningDropped, ConfigInvalid, DiskFailed, DLedgerError
 from dledger.store.disk import Disk, OsDisk
 from dledger.store.folder import DATA, INDEX, node_folder
 from dledger.store.generation_file import GenerationFile
@@ -91,6 +91,8 @@ def back_up(
             return _attempt(disk, source, target, node_id)
         except FileNotFoundError as error:
             problem = f"{error.filename} went away"
+        except BeginningDropped:
+            problem = "the beginning of its log went away"
     raise BackupFailed(source, f"{problem}, {ATTEMPTS} times in a row: try again")
 
 

@@ -11,9 +11,6 @@ from pathlib import Path
 
 import click
 import trio
-from rich.box import SIMPLE
-from rich.console import Console
-from rich.table import Table
 
 from dledger.config import parse_address, parse_peers
 from dledger.errors import ConfigInvalid
@@ -198,6 +195,11 @@ def _print_comparison(survivors: Sequence[Survivor], as_json: bool) -> None:
         rows = [survivor.as_dict() for survivor in survivors]
         click.echo(json.dumps({"folders": rows, "best": best.folder}))
         return
+    # Not above: a member that starts loads all commands, and what draws tables takes a while.
+    from rich.box import SIMPLE
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table(box=SIMPLE)
     words = ("folder", "node")
     for column in (*words, "generation", "last term", "last entry", "committed", "problems"):

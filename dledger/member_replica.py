@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from zlib import crc32
 
 import trio
 
@@ -31,6 +32,7 @@ def member_replica(
             config.preferred_leader,
             min(MAX_CONFIGURATION_BYTES, store.segment_bytes - HEADER_BYTES - BLANK_BYTES),
             aligned_heartbeats=True,
+            early_spread=crc32(config.group.encode()),
         ),
         store.view(),
         opened.hard_state,

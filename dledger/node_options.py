@@ -26,6 +26,7 @@ _HELP = {
     "segment_bytes": "Length of a new log's data files.",
     "index_segment_bytes": "Length of a new log's index files, a multiple of 32.",
     "max_body_bytes": "The largest entry.",
+    "checkpoint_bytes": "A start checks the log again from a point this far before its end.",
     "spare_segments": "Data files that are written ahead.",
     "snapshot_every_entries": "Write a snapshot after so many entries; 0: not for their number.",
     "snapshot_every_bytes": "The same in bytes of the log.",

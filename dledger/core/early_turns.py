@@ -24,10 +24,18 @@ class EarlyTurns(NamedTuple):
     round_s: float  # from then on, from one time to the next
 
     @classmethod
-    def of(cls, member: str, leader: str, voters: Collection[str], timeout_s: float) -> EarlyTurns:
-        """The turns of `member`, one of the `voters`, which lost that leader."""
+    def of(
+        cls, member: str, leader: str, voters: Collection[str], timeout_s: float, spread: int = 0
+    ) -> EarlyTurns:
+        """The turns of `member`, one of the `voters`, which lost that leader.
+
+        Groups with different `spread` begin with different members: one that takes over from a
+        process which led many groups does not lead all of them.
+        """
         order = sorted(voters)
         behind = order.index(leader) if leader in voters else -1
-        place = (order.index(member) - behind) % (len(order) + (leader not in voters))
+        others = len(order) - (leader in voters)
+        place = (order.index(member) - behind) % (len(order) + (leader not in voters)) - 1
         turn_s = TURN * timeout_s
-        return cls(FIRST_TURN * timeout_s + (place - 1) * turn_s, len(order) * turn_s)
+        first_s = FIRST_TURN * timeout_s + (place - spread) % others * turn_s
+        return cls(first_s, len(order) * turn_s)

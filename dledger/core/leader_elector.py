@@ -37,6 +37,7 @@ class LeaderElector:
         "_handed_over",
         "_promises",
         "_random",
+        "_spread",
         "_state",
         "_turns",
         "_view",
@@ -61,6 +62,7 @@ class LeaderElector:
         self._asks = False
         self._handed_over = False
         self._promises = config.max_clock_drift is not None
+        self._spread = config.early_spread
         self.timeout_s = config.election_timeout_s
         # What an earlier life of this process promised is forgotten, but not over.
         self.last_leader_contact = now if self._promises else _NEVER
@@ -132,7 +134,7 @@ class LeaderElector:
         state.leader = None
         if state.votes:
             voters = state.membership.voting_members
-            self._turns = EarlyTurns.of(state.self_id, leader, voters, self.timeout_s)
+            self._turns = EarlyTurns.of(state.self_id, leader, voters, self.timeout_s, self._spread)
             self.early_until = self.deadline
             self.deadline = min(self.deadline, now + self._turns.first_s)
         return True

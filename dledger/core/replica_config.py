@@ -24,7 +24,8 @@ class ReplicaConfig(NamedTuple):
     With `aligned_heartbeats` all leaders of a process send theirs at the same moments: at multiples
     of the interval, by their common clock. `max_clock_drift` is the share by which any member's
     clock may run faster or slower than true time; None: no leader serves reads by lease, and no
-    voter promises anything.
+    voter promises anything. `early_spread` is the same on all members, and differs between groups:
+    see EarlyTurns.
     """
 
     self_id: str
@@ -35,6 +36,7 @@ class ReplicaConfig(NamedTuple):
     preferred_leader: str | None = None
     max_change_bytes: int = MAX_CONFIGURATION_BYTES  # what a segment of the log has room for
     aligned_heartbeats: bool = False
+    early_spread: int = 0
 
     def next_heartbeat_at(self, now: float) -> float:
         """When a leader that sends heartbeats now sends the next ones."""

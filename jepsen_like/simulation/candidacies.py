@@ -14,7 +14,8 @@ class Candidacies:
 
     def __init__(self) -> None:
         self._granted: dict[tuple[str, int], set[str]] = {}  # by candidate and term
-        self._groups: dict[str, Configuration] = {}  # what each went by when it asked last
+        # What each went by when it asked last whether it should start a term.
+        self._groups: dict[tuple[str, int], Configuration] = {}
 
     def released(self, name: str, peer: str, message: Message, replica: Replica) -> None:
         """A message of `name` leaves. A request for votes needs a quorum that granted a pre-vote,
@@ -23,11 +24,12 @@ class Candidacies:
         if isinstance(message, VoteResponse) and message.pre and message.granted:
             self._granted.setdefault((peer, message.term), set()).add(name)
         elif isinstance(message, VoteRequest) and message.pre:
-            self._groups[name] = replica.state.membership.configuration
+            self._groups[name, message.term] = replica.state.membership.configuration
         elif isinstance(message, VoteRequest) and not message.handed_over:
             granted = self._granted.get((name, message.term), set()) | {name}
             # It may have learnt of a newer configuration with the last answer.
-            group = self._groups.get(name, replica.state.membership.configuration)
+            now = replica.state.membership.configuration
+            group = self._groups.get((name, message.term), now)
             if not is_quorum(group, granted):
                 raise InvariantViolated(
                     "candidates asked before",

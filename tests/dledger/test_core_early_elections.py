@@ -55,6 +55,18 @@ def test_members_take_turns_in_the_order_of_their_names_from_the_lost_leader_on(
     assert {turns.round_s for turns in found.values()} == {0.25}
 
 
+def test_groups_that_lose_the_same_leader_begin_with_different_members() -> None:
+    names = "abcd"
+    first = {
+        spread: min("abd", key=lambda name: EarlyTurns.of(name, "c", names, 1.0, spread).first_s)
+        for spread in range(6)
+    }
+    assert first == {0: "d", 1: "a", 2: "b", 3: "d", 4: "a", 5: "b"}
+    for spread in range(3):
+        turns = sorted(EarlyTurns.of(name, "c", names, 1.0, spread).first_s for name in "abd")
+        assert turns == pytest.approx([0.02, 0.07, 0.12])
+
+
 def test_no_two_members_share_a_turn_even_if_the_leader_had_no_vote() -> None:
     for leader in ("a", "b", "z"):
         turns = [EarlyTurns.of(name, leader, "abc", 0.5) for name in "abc" if name != leader]
