@@ -93,6 +93,7 @@ def test_in_a_terminal_it_is_drawn_over_and_ends_cleanly_at_ctrl_c(group: Path) 
             if readable:
                 seen += os.read(ours, 65536)
         process.send_signal(signal.SIGINT)
+        deadline = time.monotonic() + 60
         while process.poll() is None:
             assert time.monotonic() < deadline
             readable, _, _ = select.select([ours], [], [], 0.1)

@@ -76,10 +76,11 @@ _VARYING = (
     (re.compile(r"^INDEX\tTERM\t\d+$"), "INDEX\tTERM\tPOSITION"),
     (re.compile(r"^\d+\t\d+\t(?=normal)"), "INDEX\tTERM\t"),
     (re.compile(r"^(n\d)\t\d+\t\d+\t(.*/)\d{20}(?=\.snapshot$)"), r"\1\tINDEX\tBYTES\t\2INDEX"),
-    (re.compile(r"\b(leader \(ready\)|follower)[\d ]+$"), "ROLE"),
+    (re.compile(r"\b(leader \(ready\)|follower)\s.*$"), "ROLE"),
     (re.compile(r"[─ ]{2,}"), " "),
 )
-_NOT_TOLD = re.compile(r"^\d+\t\d+\tnoop\t?$")
+# Entries that open a term; and what a full disk of the reader's has the status say.
+_NOT_TOLD = re.compile(r"^\d+\t\d+\tnoop\t?$|^(WARNING|CRITICAL)  .*\bfull\b")
 
 
 def masked(lines: list[str]) -> list[str]:
