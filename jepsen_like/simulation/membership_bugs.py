@@ -18,6 +18,7 @@ from dledger.core.electing_member import ElectingMember
 from dledger.core.followers import Followers
 from dledger.core.membership import Membership
 from dledger.core.quorum import JointQuorum, Quorum, VoteOutcome, quorum_of
+from dledger.core.turn_output import Writes
 from jepsen_like.simulation.seeded_bug import Replacement, SeededBug
 
 
@@ -75,7 +76,17 @@ def _change_while_one_is_pending() -> list[Replacement]:
 
 
 def _known_committed_ignored() -> list[Replacement]:
-    return [Replacement(Membership, "known_committed", property(lambda self: self.index))]
+    def take_writes(self: ElectingMember) -> Writes:
+        self._recorded_change = self.state.membership.index
+        return taken(self)
+
+    taken = ElectingMember.take_writes
+    return [
+        Replacement(Membership, "known_committed", property(lambda self: self.index)),
+        # Nor is a change in the record as soon as it is known to be committed.
+        Replacement(ElectingMember, "take_writes", take_writes),
+        Replacement(ElectingMember, "change_is_durable", property(lambda self: True)),
+    ]
 
 
 def _joint_decided_by_one_half() -> list[Replacement]:

@@ -81,6 +81,7 @@ def test_a_group_of_a_given_size_keeps_its_promises(nodes: int) -> None:
 
 # Rare ones are looked for where they show: they need a deposed leader with a reader at the moment.
 FIRST_SEED = {
+    "known-committed-ignored": 205,
     "newcomers-are-believed": 40,
     "change-while-one-is-pending": 75,
     "answer-covers-later-reads": 30,
