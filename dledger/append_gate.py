@@ -56,8 +56,7 @@ class AppendGate:
             total, longest = sum(lengths), max(lengths, default=0)
         if longest > self._max_body_bytes:
             raise EntryTooLarge(longest, self._max_body_bytes)
-        entries = self._pending.entries + self._driver.queued_entries
-        waiting = self._pending.body_bytes + self._driver.queued_bytes
+        entries, waiting = self.entries, self.body_bytes
         # A submission larger than the whole room is let in alone, or it could never be.
         full = entries + len(bodies) > self._config.max_pending_entries
         if entries and (full or waiting + total > self._config.max_pending_bytes):

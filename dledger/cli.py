@@ -30,7 +30,7 @@ from dledger.tls_config import TlsConfig
 
 _MAGICS = {int(magic): magic.name.lower() for magic in Magic}
 
-# How often a starting group is asked whether it leads, and a watched status is drawn anew.
+# How often a starting group is asked whether it leads, and a lost one whether it is back.
 _POLL_S = 0.2
 # How long one request for new entries waits at the node before `tail` asks again.
 _TAIL_WAIT_MS = 10_000

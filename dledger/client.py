@@ -26,7 +26,7 @@ from dledger.remote_log import (
     RemoteLog,
     checked_tls,
     connect_member,
-    learned_from_status,
+    member_status,
     open_log,
 )
 from dledger.sessions import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, NotAppendedInTime, Session
@@ -61,9 +61,7 @@ class GroupClient:
 
     async def status(self, node_id: str) -> dict[str, object]:
         """One node's status. Raises GroupUnreachable."""
-        async with connect_member(self._members, node_id, self._tls) as connection:
-            value, _ = await connection.ask(Operation.STATUS)
-        return learned_from_status(self._members, value)
+        return await member_status(self._members, node_id, self._tls)
 
     async def leader_status(self, timeout_s: float) -> dict[str, object]:
         """The status of whoever leads. Raises GroupUnreachable."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 import trio
 
 from dledger.client_protocol import MAX_OPEN_BYTES, MAX_OPEN_REQUESTS
+from dledger.prompt_write import write_now
 from dledger.tls import Stream
 
 
@@ -52,7 +51,7 @@ class ClientAnswers:
         self._open_bytes -= size
         if self._open == 1 and not self._outbox and not self._writing and self._fileno >= 0:
             # Nobody else waits for anything: it spares the wake-up of the writing task.
-            frame = self._write_now(frame)
+            frame = write_now(self._fileno, frame)
             if not frame:
                 self._open = 0
                 self._room.unpark_all()
@@ -61,13 +60,6 @@ class ClientAnswers:
         self._outbox.append(frame)
         self._outbox_bytes += len(frame)
         self._wake.unpark()
-
-    def _write_now(self, frame: bytes) -> bytes:
-        """Write what the socket takes at once; the rest, which the writing task must wait for."""
-        try:
-            return frame[os.write(self._fileno, frame) :]
-        except OSError:
-            return frame  # full, or broken: the writing task waits, or meets the same error
 
     def close(self) -> None:
         """The client is gone: answers that are still to come are nobody's."""

@@ -25,7 +25,7 @@ class NoFreePort(OSError):
         )
 
 
-def _shuffled_walk() -> Iterator[int]:
+def _endless_walk() -> Iterator[int]:
     """Every port again and again, from a place of this process's own."""
     begin = random.SystemRandom().randrange(FIRST_PORT, END_PORT)
     while True:
@@ -34,7 +34,7 @@ def _shuffled_walk() -> Iterator[int]:
 
 # One walk for the whole process: a port that was given is not given again soon, though nobody
 # listens on it yet.
-_walk = _shuffled_walk()
+_walk = _endless_walk()
 
 
 def free_ports(count: int) -> list[int]:

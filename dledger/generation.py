@@ -1,7 +1,7 @@
 """Which life of a group a member belongs to: its generation.
 
 A group whose quorum is lost for good can be begun again from one member that is left (see
-`dledger.store.group_recovery`). Some of what the others held is gone then, and the entries that
+`dledger.group_recovery`). Some of what the others held is gone then, and the entries that
 follow are others. So a member of before must not take part any more, however it comes back: it
 would vote, and overwrite what was committed since. Each such recovery counts the generation up.
 

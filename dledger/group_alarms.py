@@ -7,14 +7,13 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from dledger.snapshot_notes import snapshot_notes
+from dledger.tally import SLOW_SYNC_S
 
 # A member that lacks more of the log than this is told: a second of a busy group.
 BEHIND_ENTRIES = 10_000
 # As RocketMQ's rules for disks: at 85 % one has to look, at 95 % there is no time left.
 DISK_NEARLY_FULL = 0.85
 DISK_FULL = 0.95
-# A sync that takes so long on average makes heartbeats late.
-SLOW_SYNC_S = 0.1
 
 Said = Mapping[str, Any]
 

@@ -46,7 +46,7 @@ from dledger.store.open_store import open_store
 from dledger.store.segment_store import SegmentStore
 from dledger.store.standing_file import FILE_NAME as UNPROVEN
 from dledger.store.store_config import StoreConfig
-from dledger.store.sync_calls import sync_names
+from dledger.store.sync_calls import sync_data
 from dledger.survivor import Survivor, look_at
 
 # Of what is copied, this much is looked at in one go.
@@ -243,7 +243,7 @@ def _write_durably(path: Path, content: bytes) -> None:
 def _sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        sync_names(descriptor)
+        sync_data(descriptor)
     finally:
         os.close(descriptor)
 

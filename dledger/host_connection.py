@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable
 from typing import Protocol
 
@@ -21,6 +20,7 @@ from dledger.errors import MessageMalformed
 from dledger.frame import Frame, FrameDecoder
 from dledger.handshake import Caller, Hello, check_welcome, encode_hello
 from dledger.messages import Heartbeat, HeartbeatResponse
+from dledger.prompt_write import write_now
 from dledger.refused import nobody_listens
 from dledger.retry_pause import RetryPause
 from dledger.tls import ENDED_EARLY, GroupTls, Stream, TlsRefused
@@ -167,7 +167,7 @@ class HostConnection:
     def write(self, frame: bytes) -> None:
         """Let a frame leave soon. For connections that are open."""
         if not self._outbox and not self._writing:
-            frame = self._write_now(frame)
+            frame = write_now(self._fileno, frame)
             if not frame:
                 return
         self._outbox.append(frame)
@@ -176,19 +176,6 @@ class HostConnection:
             self._note(f"reads too slowly: {self._outbox_bytes} bytes wait")
             self._scope.cancel()
         self._wake.unpark()
-
-    def _write_now(self, frame: bytes) -> bytes:
-        """Write what the socket takes at once; the rest, which the writing task must wait for.
-
-        It spares the wake-up of that task, which every append would wait for twice. With TLS all
-        goes through that task: only one at a time may write to such a stream.
-        """
-        try:
-            return frame[os.write(self._fileno, frame) :]
-        except OSError:
-            # The socket is full, or broken: the writing task waits, or meets the same error
-            # and ends the connection.
-            return frame
 
     # --- the connection -----------------------------------------------------------------------
 

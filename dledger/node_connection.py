@@ -27,6 +27,7 @@ from dledger.errors import EntryTooLarge, MessageMalformed
 from dledger.frame import Frame, FrameDecoder
 from dledger.handshake import Caller, Hello, check_welcome, encode_hello
 from dledger.host_connection import RECEIVE_BYTES
+from dledger.prompt_write import write_now
 from dledger.tls import ENDED_EARLY, GroupTls, Stream
 from dledger.unwrapping_nursery import unwrapping_nursery
 
@@ -151,19 +152,12 @@ class NodeConnection:
     def _send(self, frame: bytes) -> None:
         if len(self._open) == 1 and not (self._outbox or self._writing or self._fileno < 0):
             # Nothing to join it with: it spares the wake-up of the writing task.
-            frame = self._write_now(frame)
+            self._last_sent = self._last_id
+            frame = write_now(self._fileno, frame)
             if not frame:
                 return
         self._outbox.append(frame)
         self._wake.unpark()
-
-    def _write_now(self, frame: bytes) -> bytes:
-        """Write what the socket takes at once; the rest, which the writing task must wait for."""
-        self._last_sent = self._last_id
-        try:
-            return frame[os.write(self._fileno, frame) :]
-        except OSError:
-            return frame  # full, or broken: the writing task waits, or meets the same error
 
     # --- how it is doing ----------------------------------------------------------------------
 

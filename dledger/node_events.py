@@ -8,15 +8,13 @@ from bisect import bisect_left
 import trio
 
 from dledger.node import Node
-from dledger.tally import SYNC_CLASSES_S
+from dledger.tally import SLOW_SYNC_S, SYNC_CLASSES_S
 
 logger = logging.getLogger(__name__)
 
 # How often the node is looked at.
 LOOK_S = 1.0
 
-# A sync that takes longer than this is worth a line: heartbeats come at this distance.
-SLOW_SYNC_S = 0.1
 _FIRST_SLOW = bisect_left(SYNC_CLASSES_S, SLOW_SYNC_S) + 1
 
 # Slow syncs are told together, so often at most.

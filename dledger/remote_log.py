@@ -177,12 +177,10 @@ class RemoteLog:
 
     async def status(self, node_id: str | None = None) -> dict[str, object]:
         """The status of a member, or of the leader, as in `Node.status`. Raises Rejected."""
-        if node_id is None:
-            value, _ = await self.ask_leader(Operation.STATUS, (), b"", None)
-        else:
-            async with connect_member(self._members, node_id, self._tls) as connection:
-                value, _ = await connection.ask(Operation.STATUS)
-        return learned_from_status(self._members, value)
+        if node_id is not None:
+            return await member_status(self._members, node_id, self._tls)
+        value, _ = await self.ask_leader(Operation.STATUS, (), b"", None)
+        return _learned(self._members, value)
 
     # --- asking -------------------------------------------------------------------------------
 
@@ -299,7 +297,16 @@ async def connect_member(
             raise GroupUnreachable(f"the connection to {node_id} broke") from error
 
 
-def learned_from_status(members: KnownMembers, value: object) -> dict[str, object]:
+async def member_status(
+    members: KnownMembers, node_id: str, tls: GroupTls | None
+) -> dict[str, object]:
+    """The status of one member, asked over a connection of its own. Raises GroupUnreachable."""
+    async with connect_member(members, node_id, tls) as connection:
+        value, _ = await connection.ask(Operation.STATUS)
+    return _learned(members, value)
+
+
+def _learned(members: KnownMembers, value: object) -> dict[str, object]:
     """A member's status, from which the others are learned. Raises GroupUnreachable."""
     if not isinstance(value, dict):
         raise GroupUnreachable("a member answered a status of another shape")
@@ -307,5 +314,5 @@ def learned_from_status(members: KnownMembers, value: object) -> dict[str, objec
         case {"index": int(index), "addresses": dict(addresses)}:
             members.learn(index, addresses)
         case _:
-            return value  # of a node that says nothing about it
+            pass  # of a node that says nothing about it
     return value

@@ -33,9 +33,8 @@ class EarlyTurns(NamedTuple):
         process which led many groups does not lead all of them.
         """
         order = sorted(voters)
-        behind = order.index(leader) if leader in voters else -1
-        others = len(order) - (leader in voters)
-        place = (order.index(member) - behind) % (len(order) + (leader not in voters)) - 1
+        at = order.index(leader) if leader in voters else len(order)
+        others = order[at + 1 :] + order[:at]
+        place = (others.index(member) - spread) % len(others)
         turn_s = TURN * timeout_s
-        first_s = FIRST_TURN * timeout_s + (place - spread) % others * turn_s
-        return cls(first_s, len(order) * turn_s)
+        return cls(FIRST_TURN * timeout_s + place * turn_s, len(order) * turn_s)

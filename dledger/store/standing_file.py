@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from dledger.core.standing import Standing
 from dledger.store.disk import Disk
+from dledger.store.small_file import read_small_file, remove_small_file, write_small_file
 
 FILE_NAME = "unproven"
-_NEW_NAME = "unproven.new"
-_MOST_BYTES = 64
 
 _EXPLANATION = {
     Standing.FRESH: b"fresh: this folder was empty\n",
@@ -34,32 +33,17 @@ class StandingFile:
         return f"{self._folder}/{FILE_NAME}"
 
     def _read(self) -> Standing:
-        if FILE_NAME not in self._disk.list(self._folder):
+        content = read_small_file(self._disk, self._folder, FILE_NAME)
+        if content is None:
             return Standing.PROVEN
-        file = self._disk.open(self.path, writable=False)
-        try:
-            content = file.read(_MOST_BYTES, 0)
-        finally:
-            file.close()
         return Standing.FRESH if content == _EXPLANATION[Standing.FRESH] else Standing.LOST
 
     def set(self, standing: Standing) -> None:
         """Write or remove the mark; durable when it returns."""
         if standing is self.standing:
             return
-        disk, folder = self._disk, self._folder
         if standing is Standing.PROVEN:
-            disk.remove(self.path)
+            remove_small_file(self._disk, self._folder, FILE_NAME)
         else:
-            new = f"{folder}/{_NEW_NAME}"
-            if _NEW_NAME in disk.list(folder):
-                disk.remove(new)
-            file = disk.create(new)
-            try:
-                file.write(_EXPLANATION[standing], 0)
-                file.sync()
-            finally:
-                file.close()
-            disk.rename(new, self.path)
-        disk.sync_folder(folder)
+            write_small_file(self._disk, self._folder, FILE_NAME, _EXPLANATION[standing])
         self.standing = standing

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dledger.core.hard_state import HardState
-from dledger.entry import HEADER_BYTES, Entry, Magic, decode_entries
+from dledger.entry import HEADER_BYTES, Entry, Magic
 from dledger.errors import ConfigInvalid, LogCorrupt
 from dledger.store.disk import OsDisk, OsDiskFile
 from dledger.store.hard_state_file import HardStateFile, StoreRecord, newest_record
@@ -19,6 +19,7 @@ from dledger.store.segment import file_name
 from dledger.store.segment_store import SegmentStore
 from dledger.store.store_config import StoreConfig
 from dledger.store.walk_begins import WalkBegin, WalkBegins
+from tests.dledger.stored_entries import read_all
 
 SEGMENT_BYTES = 1 << 20
 CONFIG = StoreConfig(
@@ -42,15 +43,6 @@ def append(store: SegmentStore, count: int) -> None:
     bodies = [(b"entry-%d " % index * BODY_BYTES)[:BODY_BYTES] for index in range(count)]
     assert store.append(1, Magic.NORMAL, bodies).first == first
     store.begin_sync(HardState(1, "n0") if first == 0 else None).run()
-
-
-def read_all(store: SegmentStore) -> list[Entry]:
-    found: list[Entry] = []
-    index = store.first_index
-    while index <= store.last_index:
-        found += decode_entries(store.read(index, store.last_index, 1 << 20))
-        index = found[-1].index + 1
-    return found
 
 
 def record_of(base: Path) -> StoreRecord:

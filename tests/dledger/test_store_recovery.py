@@ -21,6 +21,7 @@ from dledger.store.segment import file_name
 from dledger.store.segment_store import SegmentStore
 from dledger.store.store_config import StoreConfig
 from dledger.store.walk import Findings
+from tests.dledger.stored_entries import read_all
 
 CONFIG = StoreConfig(segment_bytes=4096, index_segment_bytes=320, max_body_bytes=2000)
 
@@ -43,15 +44,6 @@ def build(base: Path, count: int = 60, committed: int = -1) -> list[Entry]:
     entries = read_all(store)
     store.close()
     return entries
-
-
-def read_all(store: SegmentStore) -> list[Entry]:
-    found: list[Entry] = []
-    index = store.first_index
-    while index <= store.last_index:
-        found += decode_entries(store.read(index, store.last_index, 1 << 20))
-        index = found[-1].index + 1
-    return found
 
 
 def segment(base: Path, pos: int, size: int = 4096) -> Path:
