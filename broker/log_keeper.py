@@ -19,7 +19,7 @@ from broker.machine import BrokerMachine
 from broker.rebuilding import rebuild_queues
 from broker.retention import Drop, RetentionPolicy
 from dledger.errors import DiskFailed, OutsideLog
-from dledger.node import Node
+from dledger.node.node import Node
 from dledger.store.recovery import SegmentBegin
 
 _log = logging.getLogger(__name__)

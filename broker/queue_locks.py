@@ -2,8 +2,8 @@
 
 Part of the folded state, so that a new leader knows who holds what: with locks in the leader's
 memory, as in RocketMQ's RebalanceLockManager, two consumers could hold one queue after a change of
-leader. Time is that of `dledger.session_clock`: it goes on while somebody leads, and stands still
-while nobody does.
+leader. Time is that of `dledger.sessions.session_clock`: it goes on while somebody leads, and
+stands still while nobody does.
 """
 
 from collections.abc import Iterable

@@ -6,7 +6,19 @@
 See docs/ for the guide; `dledger --help` for the command.
 """
 
-from dledger.change_errors import (
+from dledger.client.client_errors import (
+    AnswerOverdue,
+    AnswerUnreadable,
+    ConnectionLost,
+    GroupUnreachable,
+    RefusedByNode,
+    TooManyBodies,
+    UnknownToNode,
+)
+from dledger.client.group_client import GroupClient
+from dledger.client.remote_log import RemoteLog, connect
+from dledger.config import NodeConfig
+from dledger.core.change_errors import (
     AlreadyJoint,
     ChangePending,
     ChangeRefused,
@@ -20,17 +32,6 @@ from dledger.change_errors import (
     VoterInDoubt,
     VotersSilent,
 )
-from dledger.client import GroupClient
-from dledger.client_errors import (
-    AnswerOverdue,
-    AnswerUnreadable,
-    ConnectionLost,
-    GroupUnreachable,
-    RefusedByNode,
-    TooManyBodies,
-    UnknownToNode,
-)
-from dledger.config import NodeConfig
 from dledger.core.configuration import Configuration
 from dledger.core.configuration_change import (
     AddLearner,
@@ -43,6 +44,7 @@ from dledger.core.configuration_change import (
     UpdateAddress,
 )
 from dledger.core.configuration_codec import NumberedConfiguration
+from dledger.core.pending import Appended
 from dledger.entry import Entry, Magic, PositionedBody
 from dledger.errors import (
     AddressInUse,
@@ -73,23 +75,22 @@ from dledger.errors import (
     SnapshotUnavailable,
     TransferFailed,
 )
-from dledger.generation import Superseded
-from dledger.host import Host, HostConfig, open_host
-from dledger.node import Node
-from dledger.open_node import open_node
-from dledger.pending import Appended
-from dledger.remote_log import RemoteLog, connect
-from dledger.serving_metrics import serve_metrics
-from dledger.session_errors import (
+from dledger.metrics.serving_metrics import serve_metrics
+from dledger.network.tls_config import TlsConfig
+from dledger.node.host import Host, HostConfig, open_host
+from dledger.node.node import Node
+from dledger.node.open_node import open_node
+from dledger.sessions.session import NotAppendedInTime, Session, SessionAppended
+from dledger.sessions.session_errors import (
     ResultNotKept,
     SessionExpired,
     SessionFull,
     SessionOutcomeUnknown,
     SessionsOff,
 )
-from dledger.session_table import SessionLimits
-from dledger.sessions import NotAppendedInTime, Session, SessionAppended
-from dledger.snapshot_policy import SnapshotPolicy
+from dledger.sessions.session_table import SessionLimits
+from dledger.sessions.with_sessions import WithSessions
+from dledger.snapshots.snapshot_policy import SnapshotPolicy
 from dledger.state_machine import (
     LogOnly,
     RetainingMachine,
@@ -99,8 +100,7 @@ from dledger.state_machine import (
 from dledger.status import GroupStatus, LearnerStatus, PeerStatus, RoleChange, Status
 from dledger.store.snapshot_folder import Snapshot
 from dledger.store.store_config import StoreConfig
-from dledger.tls_config import TlsConfig
-from dledger.with_sessions import WithSessions
+from dledger.wire.generation import Superseded
 
 __all__ = [
     "AddLearner",

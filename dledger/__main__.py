@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from dledger.cli import commands
+from dledger.commands.group_commands import commands
 from dledger.errors import DLedgerError
 
 INTERRUPTED = 130  # what a shell reports for Ctrl-C

@@ -22,22 +22,22 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
 
+from dledger.client.known_members import Peers
+from dledger.client.remote_log import RemoteLog
+from dledger.client.remote_log import connect as connect_in_trio
 from dledger.config import NodeConfig
+from dledger.core.pending import Appended, Outcome
 from dledger.entry import Body, Entry
 from dledger.errors import DLedgerError, Rejected
-from dledger.known_members import Peers
 from dledger.loop_thread import LoopThread
-from dledger.node import Node
-from dledger.open_node import open_node as open_node_in_trio
-from dledger.pending import Appended, Outcome
-from dledger.remote_log import RemoteLog
-from dledger.remote_log import connect as connect_in_trio
-from dledger.sessions import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, Session, SessionAppended
+from dledger.network.tls import GroupTls
+from dledger.network.tls_config import TlsConfig
+from dledger.node.node import Node
+from dledger.node.open_node import open_node as open_node_in_trio
+from dledger.sessions.session import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, Session, SessionAppended
 from dledger.state_machine import StateMachine
 from dledger.status import Status
 from dledger.store.snapshot_folder import Snapshot
-from dledger.tls import GroupTls
-from dledger.tls_config import TlsConfig
 
 T = TypeVar("T")
 

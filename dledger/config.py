@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dledger.change_errors import ConfigurationInvalid
+from dledger.core.change_errors import ConfigurationInvalid
 from dledger.core.configuration import Configuration
 from dledger.errors import ConfigInvalid
-from dledger.snapshot_policy import SnapshotPolicy
+from dledger.network.tls_config import TlsConfig
+from dledger.snapshots.snapshot_policy import SnapshotPolicy
 from dledger.store.store_config import StoreConfig
-from dledger.tls_config import TlsConfig
 
 # Members of one group. Nine already lose more to counting than they win in safety.
 MAX_MEMBERS = 9

@@ -18,16 +18,16 @@ from contextlib import AbstractContextManager, asynccontextmanager
 from typing import TypeVar
 
 from dledger import blocking
+from dledger.client.known_members import Peers
 from dledger.config import NodeConfig
+from dledger.core.pending import Appended
 from dledger.entry import Body, Entry
-from dledger.known_members import Peers
-from dledger.pending import Appended
-from dledger.sessions import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, SessionAppended
+from dledger.network.tls import GroupTls
+from dledger.network.tls_config import TlsConfig
+from dledger.sessions.session import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, SessionAppended
 from dledger.state_machine import StateMachine
 from dledger.status import Status
 from dledger.store.snapshot_folder import Snapshot
-from dledger.tls import GroupTls
-from dledger.tls_config import TlsConfig
 
 T = TypeVar("T")
 

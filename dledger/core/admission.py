@@ -32,9 +32,9 @@ from typing import NamedTuple
 
 from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import MemberState, Role
+from dledger.core.messages import Inquiry, InquiryAnswer
 from dledger.core.replica_config import ReplicaConfig
 from dledger.core.standing import Standing
-from dledger.messages import Inquiry, InquiryAnswer
 
 # A float between 0 and 1 has no more than 53 bits to draw from.
 _NUMBERS = 2**52

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 
-from dledger.change_errors import (
+from dledger.core.change_errors import (
     LearnerBehind,
     VoterInDoubt,
     VotersSilent,

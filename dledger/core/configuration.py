@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from dledger.change_errors import (
+from dledger.core.change_errors import (
     ConfigurationInvalid,
 )
 from dledger.core.quorum import Quorum, quorum_of

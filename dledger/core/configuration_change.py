@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from dledger.change_errors import (
+from dledger.core.change_errors import (
     AlreadyJoint,
     MemberUnknown,
     NotAStep,

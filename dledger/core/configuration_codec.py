@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import msgpack
 
-from dledger.change_errors import (
+from dledger.core.change_errors import (
     ConfigurationInvalid,
 )
 from dledger.core.configuration import (

@@ -14,10 +14,10 @@ from dledger.core.leader_elector import LeaderElector
 from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import MemberState, Role, RoleEvent
 from dledger.core.membership import Membership
+from dledger.core.messages import Message, VoteRequest, VoteResponse
 from dledger.core.replica_config import ReplicaConfig
 from dledger.core.turn_output import Outgoing, Writes
 from dledger.entry import NO_TERM
-from dledger.messages import Message, VoteRequest, VoteResponse
 
 
 class ElectingMember(ABC):

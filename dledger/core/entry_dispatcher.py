@@ -15,10 +15,7 @@ from enum import Enum
 from typing import Protocol
 
 from dledger.core.ledger_view import LedgerView
-from dledger.core.snapshot_offer import NO_SNAPSHOTS, SnapshotOffer, SnapshotSource
-from dledger.core.snapshot_sender import SnapshotSender
-from dledger.errors import InvariantBroken
-from dledger.messages import (
+from dledger.core.messages import (
     InstallOutcome,
     InstallSnapshot,
     InstallSnapshotResponse,
@@ -26,6 +23,9 @@ from dledger.messages import (
     PushRequest,
     PushResponse,
 )
+from dledger.core.snapshot_offer import NO_SNAPSHOTS, SnapshotOffer, SnapshotSource
+from dledger.core.snapshot_sender import SnapshotSender
+from dledger.errors import InvariantBroken
 
 # Batches on their way to one peer. A round trip with a sync takes about 1 ms and a batch is what
 # one driver turn gathered, so a handful keeps the pipe full; the rest is room for a slow disk.

@@ -7,9 +7,9 @@ from typing import NamedTuple
 from dledger.core.configuration_codec import NumberedConfiguration
 from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import MemberState
+from dledger.core.messages import Phase, PushRequest, PushResponse
 from dledger.core.snapshot_offer import LogBegin
 from dledger.errors import InvariantBroken
-from dledger.messages import Phase, PushRequest, PushResponse
 
 
 class Accepted(NamedTuple):

@@ -9,12 +9,7 @@ from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import Role, RoleEvent
 from dledger.core.membership import Membership
-from dledger.core.proving_member import ProvingMember
-from dledger.core.replica_config import ReplicaConfig
-from dledger.core.snapshot_receiver import SnapshotReceiver
-from dledger.core.standing import Standing
-from dledger.errors import InvariantBroken
-from dledger.messages import (
+from dledger.core.messages import (
     FromLeader,
     Heartbeat,
     HeartbeatResponse,
@@ -22,6 +17,11 @@ from dledger.messages import (
     Reminder,
     TimeoutNow,
 )
+from dledger.core.proving_member import ProvingMember
+from dledger.core.replica_config import ReplicaConfig
+from dledger.core.snapshot_receiver import SnapshotReceiver
+from dledger.core.standing import Standing
+from dledger.errors import InvariantBroken
 
 
 class FollowingMember(ProvingMember):

@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Container
 from typing import NamedTuple
 
+from dledger.core.messages import ReadRequest, ReadResponse
 from dledger.core.read_index import ReadReady
-from dledger.messages import ReadRequest, ReadResponse
 
 
 class _Waiting(NamedTuple):

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dledger.core.early_turns import EarlyTurns
 from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import MemberState, Role
+from dledger.core.messages import VoteRequest, VoteResponse
 from dledger.core.quorum import VoteOutcome
 from dledger.core.replica_config import ReplicaConfig
 from dledger.errors import LeaderKept
-from dledger.messages import VoteRequest, VoteResponse
 
 _NEVER = float("-inf")
 

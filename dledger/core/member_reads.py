@@ -8,10 +8,10 @@ from dledger.core.forwarded_reads import ForwardedReads
 from dledger.core.leader_lease import LeaderLease
 from dledger.core.member_state import MemberState
 from dledger.core.membership import Membership
+from dledger.core.messages import HeartbeatResponse, ReadRequest, ReadResponse
 from dledger.core.open_reads import OpenReads
 from dledger.core.read_index import ReadIndex, ReadReady, RemoteRead
 from dledger.core.replica_config import ReplicaConfig
-from dledger.messages import HeartbeatResponse, ReadRequest, ReadResponse
 
 # A float between 0 and 1 has no more than 53 bits to draw from.
 FIRST_NUMBERS = 2**52

@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dledger.change_errors import (
+from dledger.core.change_errors import (
     ChangePending,
     ChangeRefused,
     ConfigurationMoved,

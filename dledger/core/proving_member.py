@@ -16,11 +16,11 @@ from dledger.core.handover import Handover
 from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import LedgerView
 from dledger.core.membership import Membership
+from dledger.core.messages import HeartbeatResponse, Inquiry, Reminder
 from dledger.core.quorum_ack_checker import QuorumAckChecker
 from dledger.core.replica_config import ReplicaConfig
 from dledger.core.standing import Standing
 from dledger.core.turn_output import Outgoing
-from dledger.messages import HeartbeatResponse, Inquiry, Reminder
 
 
 class ProvingMember(ElectingMember):

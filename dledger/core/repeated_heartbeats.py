@@ -9,8 +9,8 @@ and it takes the usual way through `Replica.tick` and `Replica.receive`.
 from __future__ import annotations
 
 from dledger.core.member_state import Role
+from dledger.core.messages import Heartbeat, HeartbeatResponse
 from dledger.core.replica import Replica
-from dledger.messages import Heartbeat, HeartbeatResponse
 
 _NEVER = float("inf")
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dledger.change_errors import ConfigurationInvalid
+from dledger.core.change_errors import ConfigurationInvalid
 from dledger.core.configuration_change import Change, Transition
 from dledger.core.configuration_codec import NumberedConfiguration, encode_configuration
 from dledger.core.entry_dispatcher import BatchSizer
@@ -32,14 +32,7 @@ from dledger.core.ledger_view import LedgerView
 from dledger.core.member_reads import MemberReads
 from dledger.core.member_state import Role, RoleEvent
 from dledger.core.membership import Membership
-from dledger.core.quorum_ack_checker import QuorumAckChecker
-from dledger.core.read_index import ReadIndex
-from dledger.core.replica_config import ReplicaConfig
-from dledger.core.snapshot_offer import NO_SNAPSHOTS, SnapshotSource
-from dledger.core.standing import Standing
-from dledger.core.turn_output import Messages, Outgoing, Writes
-from dledger.errors import InvariantBroken, LeadershipMoving, NotLeader
-from dledger.messages import (
+from dledger.core.messages import (
     Answer,
     FromLeader,
     Heartbeat,
@@ -55,6 +48,13 @@ from dledger.messages import (
     VoteRequest,
     VoteResponse,
 )
+from dledger.core.quorum_ack_checker import QuorumAckChecker
+from dledger.core.read_index import ReadIndex
+from dledger.core.replica_config import ReplicaConfig
+from dledger.core.snapshot_offer import NO_SNAPSHOTS, SnapshotSource
+from dledger.core.standing import Standing
+from dledger.core.turn_output import Messages, Outgoing, Writes
+from dledger.errors import InvariantBroken, LeadershipMoving, NotLeader
 
 __all__ = ["Messages", "Outgoing", "Replica", "ReplicaConfig", "Writes"]
 

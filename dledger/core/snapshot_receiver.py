@@ -14,9 +14,9 @@ from dledger.core.configuration_codec import NumberedConfiguration
 from dledger.core.entry_handler import EntryHandler
 from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import MemberState
+from dledger.core.messages import InstallOutcome, InstallSnapshot, InstallSnapshotResponse
 from dledger.core.snapshot_offer import SnapshotOffer
 from dledger.errors import InvariantBroken
-from dledger.messages import InstallOutcome, InstallSnapshot, InstallSnapshotResponse
 
 
 class SnapshotReceiver:

@@ -8,8 +8,8 @@ repeats until the peer's log agrees.
 
 from __future__ import annotations
 
+from dledger.core.messages import InstallOutcome, InstallSnapshot, InstallSnapshotResponse
 from dledger.core.snapshot_offer import PIECE_BYTES, SnapshotOffer
-from dledger.messages import InstallOutcome, InstallSnapshot, InstallSnapshotResponse
 
 # Pieces on their way to one peer, 1 MiB: enough to have the next one read while one is written.
 # More would only lie in memory, on both sides.

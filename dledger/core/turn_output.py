@@ -8,8 +8,8 @@ from typing import NamedTuple
 from dledger.core.entry_handler import Write
 from dledger.core.hard_state import HardState
 from dledger.core.membership import ChangeOutcome
+from dledger.core.messages import Message
 from dledger.core.read_index import ReadReady
-from dledger.messages import Message
 
 
 class Writes(NamedTuple):

@@ -6,21 +6,10 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, get_args
 
-from dledger import client_protocol, codec, frame
-from dledger.channel_protocol import (
-    Opening,
-    encode_channel_refused,
-    encode_closing,
-    encode_opened,
-    encode_opening,
-)
 from dledger.config import Address
 from dledger.core import entry_dispatcher, snapshot_offer
 from dledger.core.ledger_view import TermRun
-from dledger.core.snapshot_offer import LogBegin, SnapshotOffer
-from dledger.frame import Frame, FrameDecoder
-from dledger.handshake import Caller, Hello, encode_hello, encode_refused, encode_welcome
-from dledger.messages import (
+from dledger.core.messages import (
     Heartbeat,
     HeartbeatResponse,
     Inquiry,
@@ -39,6 +28,17 @@ from dledger.messages import (
     VoteRequest,
     VoteResponse,
 )
+from dledger.core.snapshot_offer import LogBegin, SnapshotOffer
+from dledger.wire import client_protocol, codec, frame
+from dledger.wire.channel_protocol import (
+    Opening,
+    encode_channel_refused,
+    encode_closing,
+    encode_opened,
+    encode_opening,
+)
+from dledger.wire.frame import Frame, FrameDecoder
+from dledger.wire.handshake import Caller, Hello, encode_hello, encode_refused, encode_welcome
 from docs._ext.message_words import MESSAGES, OPERATIONS
 
 KIND_MASK = (1 << codec.CHANNEL_SHIFT) - 1

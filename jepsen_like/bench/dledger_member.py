@@ -11,7 +11,7 @@ from pathlib import Path
 import trio
 
 import dledger
-from dledger.collector import collect_seldom
+from dledger.node.collector import collect_seldom
 from jepsen_like.bench.workload import APPEND, SUBMIT, Measured, Workload, measured
 
 GROUP = "bench"

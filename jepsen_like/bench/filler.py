@@ -12,8 +12,8 @@ from pathlib import Path
 import trio
 
 import dledger
-from dledger.collector import collect_seldom
 from dledger.entry import HEADER_BYTES
+from dledger.node.collector import collect_seldom
 from jepsen_like.bench.dledger_member import GROUP
 
 NODE_ID = "n0"

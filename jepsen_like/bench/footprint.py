@@ -21,7 +21,7 @@ import trio
 from rich.console import Console
 
 import dledger
-from dledger.client import GroupUnreachable
+from dledger.client.group_client import GroupUnreachable
 from dledger.free_ports import free_ports
 from dledger.local_group import serve_command
 from jepsen_like.bench.dledger_member import GROUP

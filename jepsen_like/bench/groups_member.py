@@ -9,7 +9,7 @@ from pathlib import Path
 import trio
 
 import dledger
-from dledger.collector import collect_seldom
+from dledger.node.collector import collect_seldom
 
 # Small files: a hundred groups of the default size take 14 GB before the first entry.
 STORE = dledger.StoreConfig(

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
-from dledger import session_entry
 from dledger.entry import HEADER_BYTES
+from dledger.sessions import session_entry
 from dledger.store.scan import scan_folder
 
 # How clients number their bodies.

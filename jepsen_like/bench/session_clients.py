@@ -21,7 +21,7 @@ from pathlib import Path
 import trio
 
 import dledger
-from dledger.collector import collect_seldom
+from dledger.node.collector import collect_seldom
 from jepsen_like.bench.dledger_member import GROUP
 from jepsen_like.bench.read_back import ACKNOWLEDGED, NUMBER
 from jepsen_like.bench.workload import Workload

@@ -9,7 +9,7 @@ from pathlib import Path
 import trio
 
 import dledger
-from dledger.collector import collect_seldom
+from dledger.node.collector import collect_seldom
 from jepsen_like.bench.dledger_member import GROUP
 
 

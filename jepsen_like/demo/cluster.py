@@ -13,7 +13,7 @@ from pathlib import Path
 
 import trio
 
-from dledger.client import GroupClient, GroupUnreachable
+from dledger.client.group_client import GroupClient, GroupUnreachable
 from dledger.free_ports import free_addresses
 from dledger_mq.group_directory import GroupDirectory, GroupPlan
 

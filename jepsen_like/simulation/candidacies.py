@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dledger.core.configuration import Configuration
+from dledger.core.messages import Message, VoteRequest, VoteResponse
 from dledger.core.replica import Replica
-from dledger.messages import Message, VoteRequest, VoteResponse
 from jepsen_like.simulation.group_history import is_quorum
 from jepsen_like.simulation.witness import InvariantViolated
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import Enum
 
 from dledger.entry import Entry, Magic
-from dledger.session_entry import is_envelope
+from dledger.sessions.session_entry import is_envelope
 from jepsen_like.simulation.invariants import InvariantViolated
 from jepsen_like.simulation.session_history import SessionHistory
 

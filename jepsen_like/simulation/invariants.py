@@ -14,9 +14,9 @@ from dledger.core.configuration import Configuration
 from dledger.core.configuration_codec import NumberedConfiguration
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
+from dledger.core.messages import Message, PushResponse, VoteRequest, VoteResponse
 from dledger.core.replica import Replica
 from dledger.core.snapshot_offer import LogBegin
-from dledger.messages import Message, PushResponse, VoteRequest, VoteResponse
 from jepsen_like.simulation.group_history import GroupHistory, founding, is_quorum
 from jepsen_like.simulation.witness import InvariantViolated, Witness
 

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dledger.batches import Batches
-from dledger.change_errors import ChangeRefused
+from dledger.core.change_errors import ChangeRefused
 from dledger.core.configuration_change import Change, Transition
 from dledger.core.entry_handler import (
     Accepted,
@@ -24,15 +23,16 @@ from dledger.core.entry_handler import (
 )
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
+from dledger.core.messages import InstallSnapshot, Message, Phase, PushRequest, PushResponse
+from dledger.core.pending import Done, Outcome, PendingAppends
 from dledger.core.replica import Messages, Outgoing, Replica
 from dledger.entry import Body, Magic
 from dledger.errors import Discarded, InvariantBroken, LeaderKept, Rejected
-from dledger.log_writer import LogWriter
-from dledger.messages import InstallSnapshot, Message, Phase, PushRequest, PushResponse
-from dledger.pending import Done, Outcome, PendingAppends
-from dledger.push_check import PushCheck
-from dledger.session_clock import SessionClock
+from dledger.node.batches import Batches
+from dledger.node.log_writer import LogWriter
+from dledger.sessions.session_clock import SessionClock
 from dledger.store.log_store import SyncWork
+from dledger.store.push_check import PushCheck
 from dledger.store.segment_store import SegmentStore
 from dledger.store.snapshot_folder import Snapshot
 from jepsen_like.simulation.candidacies import Candidacies

@@ -20,13 +20,7 @@ from dledger.core.leader_lease import LeaderLease
 from dledger.core.ledger_view import LedgerView
 from dledger.core.member_reads import MemberReads
 from dledger.core.member_state import MemberState
-from dledger.core.open_reads import OpenReads
-from dledger.core.quorum import Majority, VoteOutcome
-from dledger.core.quorum_ack_checker import QuorumAckChecker
-from dledger.core.read_index import ReadIndex, ReadReady, _Waiting
-from dledger.core.replica import Outgoing, Replica
-from dledger.entry import HEADER_BYTES
-from dledger.messages import (
+from dledger.core.messages import (
     HeartbeatResponse,
     Message,
     PushRequest,
@@ -35,7 +29,13 @@ from dledger.messages import (
     VoteRequest,
     VoteResponse,
 )
-from dledger.session_table import FrozenSession, SessionTable, Verdict
+from dledger.core.open_reads import OpenReads
+from dledger.core.quorum import Majority, VoteOutcome
+from dledger.core.quorum_ack_checker import QuorumAckChecker
+from dledger.core.read_index import ReadIndex, ReadReady, _Waiting
+from dledger.core.replica import Outgoing, Replica
+from dledger.entry import HEADER_BYTES
+from dledger.sessions.session_table import FrozenSession, SessionTable, Verdict
 from dledger.store import walk
 from dledger.store.segment_store import SegmentStore
 from dledger.store.sync_work import SegmentSyncWork

@@ -7,8 +7,8 @@ from enum import Enum
 from zlib import crc32
 
 from dledger.entry import Entry, Magic
+from dledger.sessions.with_sessions import SessionAnswer, WithSessions
 from dledger.state_machine import SnapshottingMachine
-from dledger.with_sessions import SessionAnswer, WithSessions
 from jepsen_like.simulation.invariants import InvariantViolated
 
 # What the body of an append in a session begins with; those of other appends begin with zeros.

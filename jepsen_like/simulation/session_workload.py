@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dledger.core.member_state import Role
-from dledger.pending import Outcome
-from dledger.session_entry import (
+from dledger.core.pending import Outcome
+from dledger.sessions.session_entry import (
     AppendInSession,
     CloseSession,
     KeepSessionAlive,
@@ -13,8 +13,8 @@ from dledger.session_entry import (
     encode_command,
     encode_expire,
 )
-from dledger.session_table import SessionLimits
-from dledger.with_sessions import AnswerKind, SessionAnswer
+from dledger.sessions.session_table import SessionLimits
+from dledger.sessions.with_sessions import AnswerKind, SessionAnswer
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.invariants import InvariantViolated
 from jepsen_like.simulation.node_process import SessionCall, Surroundings

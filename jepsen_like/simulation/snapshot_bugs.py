@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from dledger.core.messages import InstallSnapshot
 from dledger.core.replica import Replica
 from dledger.core.snapshot_offer import SnapshotOffer
 from dledger.core.snapshot_receiver import SnapshotReceiver
 from dledger.core.snapshot_sender import SnapshotSender
-from dledger.messages import InstallSnapshot
 from dledger.store.incoming_snapshot import IncomingSnapshot, Received
 from dledger.store.log_beginning import LogWithBeginning
 from dledger.store.segment_store import SegmentStore

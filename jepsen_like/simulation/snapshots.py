@@ -12,15 +12,15 @@ from typing import NamedTuple
 from zlib import crc32
 
 from dledger.core.entry_dispatcher import needed_snapshots
+from dledger.core.messages import InstallSnapshot
 from dledger.core.replica import Replica
 from dledger.entry import Entry
 from dledger.errors import SnapshotLost
-from dledger.log_retention import first_kept
-from dledger.messages import InstallSnapshot
-from dledger.restoring import Opened, find_awaited, restore_newest
-from dledger.snapshot_header import snapshot_header
-from dledger.snapshot_policy import SnapshotPolicy
-from dledger.snapshot_source import NodeSnapshots
+from dledger.snapshots.log_retention import first_kept
+from dledger.snapshots.restoring import Opened, find_awaited, restore_newest
+from dledger.snapshots.snapshot_header import snapshot_header
+from dledger.snapshots.snapshot_policy import SnapshotPolicy
+from dledger.snapshots.snapshot_source import NodeSnapshots
 from dledger.store.disk import Disk
 from dledger.store.folder import node_folder
 from dledger.store.incoming_snapshot import IncomingSnapshot, Received, SnapshotUnwanted

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
-from dledger.messages import Message
+from dledger.core.messages import Message
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.event_loop import EventLoop
 from jepsen_like.simulation.swarm import NetworkStyle

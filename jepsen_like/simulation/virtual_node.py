@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dledger.batches import Batches
 from dledger.core.configuration import Configuration
+from dledger.core.messages import Message
 from dledger.core.replica import Replica, ReplicaConfig
 from dledger.entry import BLANK_BYTES, HEADER_BYTES, Body
 from dledger.errors import DiskFailed
-from dledger.messages import Message
-from dledger.recovered_membership import recovered_membership
+from dledger.node.batches import Batches
+from dledger.node.recovered_membership import recovered_membership
 from dledger.store.log_store import SyncWork
 from dledger.store.open_store import open_store
 from dledger.store.store_config import StoreConfig

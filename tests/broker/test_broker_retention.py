@@ -15,7 +15,7 @@ from broker.errors import SettingInvalid
 from broker.machine import BrokerMachine
 from broker.retention import Drop, RetentionPolicy, read_hours, utc_hour
 from broker.server import Broker
-from dledger.snapshot_policy import SnapshotPolicy
+from dledger.snapshots.snapshot_policy import SnapshotPolicy
 from dledger.store.store_config import StoreConfig
 from dledger_mq import ConsumeFrom, PushConsumer, ReceivedMessage
 from nameserver.server import serve_nameserver

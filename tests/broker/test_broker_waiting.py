@@ -20,6 +20,7 @@ from broker.pull_request import PullRequest
 from broker.sends import PendingSend, Sends
 from broker.state import BrokerState
 from broker.tag_filter import MAX_TAGS, TagFilter, tag_filter
+from dledger.core.pending import Appended
 from dledger.entry import Body, PositionedBody
 from dledger.errors import (
     Discarded,
@@ -28,7 +29,6 @@ from dledger.errors import (
     LogFull,
     NotLeader,
 )
-from dledger.pending import Appended
 from remoting.address import Address
 from remoting.codes import ResponseCode
 from remoting.command import Command

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from dledger.tls_config import TlsConfig
+from dledger.network.tls_config import TlsConfig
 
 
 def _openssl(*arguments: object) -> None:

@@ -11,9 +11,9 @@ from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import LedgerView, TermRun
 from dledger.core.member_state import Role
 from dledger.core.membership import ChangeOutcome, Membership
+from dledger.core.messages import Message, PushRequest
 from dledger.core.replica import Outgoing, Replica, ReplicaConfig
 from dledger.core.standing import Standing
-from dledger.messages import Message, PushRequest
 from tests.dledger.configurations import configuration
 
 TIMEOUT_S = 0.5

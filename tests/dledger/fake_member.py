@@ -7,7 +7,11 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from dledger.client_protocol import (
+from dledger.core.pending import Appended
+from dledger.errors import DLedgerError
+from dledger.network.conversation import Conversation
+from dledger.network.tls import GroupTls, Stream
+from dledger.wire.client_protocol import (
     Leadership,
     Operation,
     Request,
@@ -17,11 +21,7 @@ from dledger.client_protocol import (
     encode_error,
     encode_leadership,
 )
-from dledger.conversation import Conversation
-from dledger.errors import DLedgerError
-from dledger.handshake import decode_hello, encode_welcome
-from dledger.pending import Appended
-from dledger.tls import GroupTls, Stream
+from dledger.wire.handshake import decode_hello, encode_welcome
 
 GROUP = "g"
 

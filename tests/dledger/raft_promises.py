@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from dledger.core.configuration import Configuration
 from dledger.core.member_state import Role
+from dledger.core.messages import PushResponse, VoteRequest, VoteResponse
 from dledger.errors import InvariantBroken
-from dledger.messages import PushResponse, VoteRequest, VoteResponse
 from tests.dledger.configurations import is_quorum
 
 if TYPE_CHECKING:

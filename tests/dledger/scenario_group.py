@@ -16,10 +16,10 @@ from dledger.core.configuration_codec import NumberedConfiguration, decode_confi
 from dledger.core.entry_handler import Accepted, ConfigurationEntry, Restart, Truncation
 from dledger.core.hard_state import HardState
 from dledger.core.membership import Membership
+from dledger.core.messages import Message, PushRequest
 from dledger.core.replica import Replica, ReplicaConfig
 from dledger.core.snapshot_offer import LogBegin, SnapshotOffer
 from dledger.core.standing import Standing
-from dledger.messages import Message, PushRequest
 from tests.dledger.configurations import configuration
 from tests.dledger.core_group import EntriesAtOnce
 from tests.dledger.raft_promises import Promises

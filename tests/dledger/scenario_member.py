@@ -11,10 +11,10 @@ from dledger.core.configuration import Configuration
 from dledger.core.configuration_codec import NumberedConfiguration
 from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import LedgerView, TermRun
+from dledger.core.messages import InstallSnapshot
 from dledger.core.replica import Replica
 from dledger.core.snapshot_offer import SnapshotOffer
 from dledger.core.standing import Standing
-from dledger.messages import InstallSnapshot
 
 # A snapshot's file in a scenario, in bytes, and what is sent of it at once.
 SNAPSHOT_BYTES = 250

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from dledger.messages import (
+from dledger.core.messages import (
     Heartbeat,
     HeartbeatResponse,
     Inquiry,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dledger.batches import Batches
 from dledger.core.hard_state import HardState
+from dledger.core.messages import Message, Phase, PushRequest
 from dledger.core.replica import Outgoing, Replica, ReplicaConfig
 from dledger.entry import Magic
-from dledger.log_writer import LogWriter
-from dledger.messages import Message, Phase, PushRequest
-from dledger.push_check import PushCheck
+from dledger.node.batches import Batches
+from dledger.node.log_writer import LogWriter
 from dledger.store.log_store import SyncWork
 from dledger.store.open_store import open_store
+from dledger.store.push_check import PushCheck
 from dledger.store.segment_store import SegmentStore
 from dledger.store.store_config import StoreConfig
 from jepsen_like.simulation.chance import Chance

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dledger.backup import BackupFailed, back_up
 from dledger.core.standing import Standing
 from dledger.entry import Magic, decode_entries
 from dledger.errors import ConfigInvalid
-from dledger.group_recovery import recover_group
+from dledger.rescue.backup import BackupFailed, back_up
+from dledger.rescue.group_recovery import recover_group
 from dledger.store.disk import OsDisk
 from dledger.store.generation_file import GenerationFile
 from dledger.store.open_store import open_store

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger import batches as batches_module
-from dledger.batches import Batches
 from dledger.entry import Magic
+from dledger.node import batches as batches_module
+from dledger.node.batches import Batches
 from dledger.store.memory_store import MemoryStore
 from dledger.store.store_config import StoreConfig
 

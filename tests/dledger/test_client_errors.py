@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger import change_errors, errors, session_errors
-from dledger.client_errors import RefusedByNode, UnknownToNode, answered_error
-from dledger.client_protocol import encode_error
+from dledger import errors
+from dledger.client.client_errors import RefusedByNode, UnknownToNode, answered_error
+from dledger.core import change_errors
 from dledger.errors import Discarded, DLedgerError, OutcomeUnknown, Rejected
-from dledger.frame import FrameDecoder
+from dledger.sessions import session_errors
+from dledger.wire.client_protocol import encode_error
+from dledger.wire.frame import FrameDecoder
 
 EXAMPLES: dict[str, object] = {"int": 7, "str": "x", "str | None": None, "list[str]": ["a", "b"]}
 

@@ -13,9 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dledger
-from dledger import client_answers, client_server
-from dledger.client import connect_node
-from dledger.client_protocol import (
+from dledger.client.group_client import connect_node
+from dledger.client.node_connection import NodeConnection
+from dledger.config import parse_address
+from dledger.core.pending import Appended, Done
+from dledger.entry import Body
+from dledger.errors import LogFull, MessageMalformed
+from dledger.free_ports import free_ports
+from dledger.network.conversation import Conversation
+from dledger.serving import client_answers, client_server
+from dledger.serving.client_server import ClientServer, ServedNode
+from dledger.wire.client_protocol import (
     MAX_BODIES,
     Operation,
     Request,
@@ -26,16 +34,8 @@ from dledger.client_protocol import (
     encode_appended,
     encode_request,
 )
-from dledger.client_server import ClientServer, ServedNode
-from dledger.config import parse_address
-from dledger.conversation import Conversation
-from dledger.entry import Body
-from dledger.errors import LogFull, MessageMalformed
-from dledger.frame import Frame, FrameDecoder, encode_frame
-from dledger.free_ports import free_ports
-from dledger.handshake import Caller, Hello, encode_hello
-from dledger.node_connection import NodeConnection
-from dledger.pending import Appended, Done
+from dledger.wire.frame import Frame, FrameDecoder, encode_frame
+from dledger.wire.handshake import Caller, Hello, encode_hello
 
 
 class HoldingNode:

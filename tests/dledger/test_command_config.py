@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from dledger.commands.node_options import NODE_OPTIONS, node_settings, option_of
 from dledger.config import NodeConfig
-from dledger.node_options import NODE_OPTIONS, node_settings, option_of
-from dledger.snapshot_policy import SnapshotPolicy
+from dledger.snapshots.snapshot_policy import SnapshotPolicy
 from dledger.store.store_config import StoreConfig
 
 GOOD = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 
-from dledger.cli_logging import (
+from dledger.commands.log_lines import (
     BURST_LINES,
     BURST_WINDOW_S,
     FloodGate,
@@ -42,7 +42,7 @@ def test_a_json_line_has_stable_names_and_the_text() -> None:
 
 def test_a_line_that_names_no_event_has_that_of_its_module() -> None:
     made = record("refused")
-    made.name = "dledger.listener"
+    made.name = "dledger.serving.listener"
     assert json.loads(JsonLines("g", "n0").format(made))["event"] == "connection_refused"
 
 

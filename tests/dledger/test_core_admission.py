@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from dledger.change_errors import VoterInDoubt
+from dledger.core.change_errors import VoterInDoubt
 from dledger.core.configuration import Configuration
 from dledger.core.configuration_change import AddLearner, AddVoter
 from dledger.core.configuration_codec import NumberedConfiguration
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
-from dledger.core.snapshot_offer import LogBegin
-from dledger.core.standing import Standing
-from dledger.errors import TransferFailed
-from dledger.messages import (
+from dledger.core.messages import (
     Heartbeat,
     HeartbeatResponse,
     Inquiry,
@@ -27,6 +24,9 @@ from dledger.messages import (
     VoteRequest,
     VoteResponse,
 )
+from dledger.core.snapshot_offer import LogBegin
+from dledger.core.standing import Standing
+from dledger.errors import TransferFailed
 from tests.dledger.configurations import configuration
 from tests.dledger.core_group import HEARTBEAT_S, TIMEOUT_S, Group, Member
 

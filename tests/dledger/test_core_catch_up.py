@@ -2,9 +2,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger.change_errors import (
-    LearnerBehind,
-)
 from dledger.core.catch_up import (
     MAX_ROUNDS,
     NEARLY_NONE_ENTRIES,
@@ -14,6 +11,9 @@ from dledger.core.catch_up import (
     check_caught_up,
     learners_first,
     new_voters,
+)
+from dledger.core.change_errors import (
+    LearnerBehind,
 )
 from dledger.core.configuration_change import AddLearner, AddVoter, Promote, Remove, change
 from tests.dledger.configurations import address_of, configuration

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dledger.change_errors import (
+from dledger.core.change_errors import (
     AlreadyJoint,
     ChangeRefused,
     MemberUnknown,

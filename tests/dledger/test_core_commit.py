@@ -1,10 +1,10 @@
 import pytest
 
 from dledger.core.member_state import Role
+from dledger.core.messages import Message, Phase, PushRequest, PushResponse
 from dledger.core.quorum import Majority
 from dledger.core.quorum_ack_checker import QuorumAckChecker
 from dledger.errors import InvariantBroken, NotLeader
-from dledger.messages import Message, Phase, PushRequest, PushResponse
 from tests.dledger.core_group import Group, Member, view_of
 
 FIVE = ["n0", "n1", "n2", "n3", "n4"]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from dledger.change_errors import (
+from dledger.core.change_errors import (
     AlreadyJoint,
     ChangeRefused,
     ConfigurationInvalid,

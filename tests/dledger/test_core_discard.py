@@ -5,7 +5,7 @@ from __future__ import annotations
 from dledger.core.entry_dispatcher import ANSWER_TIMEOUT_S, EntryDispatcher
 from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import TermRun
-from dledger.messages import Heartbeat, Phase, PushRequest, PushResponse
+from dledger.core.messages import Heartbeat, Phase, PushRequest, PushResponse
 from tests.dledger.core_group import EntriesAtOnce, Group, Member, view_of
 
 TWO = ["n0", "n1"]

@@ -2,9 +2,7 @@ import pytest
 
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
-from dledger.core.replica import Outgoing
-from dledger.errors import InvariantBroken
-from dledger.messages import (
+from dledger.core.messages import (
     Heartbeat,
     HeartbeatResponse,
     Phase,
@@ -12,6 +10,8 @@ from dledger.messages import (
     VoteRequest,
     VoteResponse,
 )
+from dledger.core.replica import Outgoing
+from dledger.errors import InvariantBroken
 from tests.dledger.core_group import TIMEOUT_S, Group, Member
 
 THREE = ["n0", "n1", "n2"]

@@ -6,9 +6,7 @@ import pytest
 
 from dledger.core.forwarded_reads import ForwardedReads
 from dledger.core.member_state import Role
-from dledger.core.read_index import ReadReady
-from dledger.core.replica_config import READ_WAIT_TIMEOUTS
-from dledger.messages import (
+from dledger.core.messages import (
     Heartbeat,
     HeartbeatResponse,
     Message,
@@ -16,6 +14,8 @@ from dledger.messages import (
     ReadResponse,
     TimeoutNow,
 )
+from dledger.core.read_index import ReadReady
+from dledger.core.replica_config import READ_WAIT_TIMEOUTS
 from tests.dledger.core_group import HEARTBEAT_S, TIMEOUT_S, Group
 
 THREE = ["n0", "n1", "n2"]

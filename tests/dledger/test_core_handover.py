@@ -6,6 +6,7 @@ from dledger.core.disk_watch import DiskWatch
 from dledger.core.freshness import Freshness
 from dledger.core.handover import NEARLY_CAUGHT_UP_ENTRIES
 from dledger.core.member_state import Role
+from dledger.core.messages import Heartbeat, TimeoutNow, VoteRequest, VoteResponse
 from dledger.core.preferred_leader import (
     FIRST_WAIT_TIMEOUTS,
     LAST_WAIT_TIMEOUTS,
@@ -13,7 +14,6 @@ from dledger.core.preferred_leader import (
     PreferredLeader,
 )
 from dledger.core.replica import Replica, ReplicaConfig
-from dledger.messages import Heartbeat, TimeoutNow, VoteRequest, VoteResponse
 from tests.dledger.configurations import configuration
 from tests.dledger.core_group import (
     HEARTBEAT_S,

@@ -12,16 +12,7 @@ from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import Role
 from dledger.core.membership import Membership
-from dledger.core.snapshot_offer import PIECE_BYTES, LogBegin, SnapshotOffer
-from dledger.core.snapshot_sender import (
-    FIRST_ANSWER_TIMEOUT_S,
-    LAST_ANSWER_TIMEOUT_S,
-    MAX_PIECES_IN_FLIGHT,
-    REFUSED_RETRY_S,
-    SnapshotSender,
-)
-from dledger.errors import InvariantBroken
-from dledger.messages import (
+from dledger.core.messages import (
     Heartbeat,
     InstallOutcome,
     InstallSnapshot,
@@ -31,6 +22,15 @@ from dledger.messages import (
     PushRequest,
     PushResponse,
 )
+from dledger.core.snapshot_offer import PIECE_BYTES, LogBegin, SnapshotOffer
+from dledger.core.snapshot_sender import (
+    FIRST_ANSWER_TIMEOUT_S,
+    LAST_ANSWER_TIMEOUT_S,
+    MAX_PIECES_IN_FLIGHT,
+    REFUSED_RETRY_S,
+    SnapshotSender,
+)
+from dledger.errors import InvariantBroken
 from tests.dledger.core_group import HEARTBEAT_S, EntriesAtOnce, Group, Member, view_of
 
 TWO = ["n0", "n1"]

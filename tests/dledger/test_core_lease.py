@@ -7,11 +7,7 @@ from hypothesis import strategies as st
 from dledger.core.hard_state import HardState
 from dledger.core.leader_lease import LeaderLease
 from dledger.core.member_state import Role
-from dledger.core.quorum import Majority
-from dledger.core.read_index import ReadReady
-from dledger.core.replica import Outgoing, Replica, ReplicaConfig
-from dledger.errors import LeaderKept
-from dledger.messages import (
+from dledger.core.messages import (
     Heartbeat,
     HeartbeatResponse,
     ReadRequest,
@@ -20,6 +16,10 @@ from dledger.messages import (
     VoteRequest,
     VoteResponse,
 )
+from dledger.core.quorum import Majority
+from dledger.core.read_index import ReadReady
+from dledger.core.replica import Outgoing, Replica, ReplicaConfig
+from dledger.errors import LeaderKept
 from tests.dledger.configurations import configuration
 from tests.dledger.core_group import HEARTBEAT_S, TIMEOUT_S, EntriesAtOnce, view_of
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from dledger.change_errors import (
+from dledger.core.catch_up import NEARLY_NONE_ENTRIES, Verdict
+from dledger.core.change_errors import (
     ChangePending,
     ConfigurationInvalid,
     ConfigurationMoved,
     LearnerBehind,
     VotersSilent,
 )
-from dledger.core.catch_up import NEARLY_NONE_ENTRIES, Verdict
 from dledger.core.configuration import Configuration
 from dledger.core.configuration_change import (
     AddLearner,
@@ -23,9 +23,7 @@ from dledger.core.configuration_change import (
 from dledger.core.configuration_codec import NumberedConfiguration
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
-from dledger.core.read_index import ReadReady
-from dledger.errors import NotLeader, TransferFailed
-from dledger.messages import (
+from dledger.core.messages import (
     Heartbeat,
     HeartbeatResponse,
     PushRequest,
@@ -33,6 +31,8 @@ from dledger.messages import (
     VoteRequest,
     VoteResponse,
 )
+from dledger.core.read_index import ReadReady
+from dledger.errors import NotLeader, TransferFailed
 from tests.dledger.configurations import address_of, configuration
 from tests.dledger.core_group import HEARTBEAT_S, TIMEOUT_S, Group, Member
 

@@ -12,10 +12,10 @@ from random import Random
 
 import pytest
 
-from dledger.change_errors import (
+from dledger.core import membership
+from dledger.core.change_errors import (
     ChangeRefused,
 )
-from dledger.core import membership
 from dledger.core.configuration import Configuration
 from dledger.core.configuration_change import (
     AddLearner,

@@ -1,9 +1,9 @@
 import pytest
 
 from dledger.core.member_state import Role
+from dledger.core.messages import Heartbeat, HeartbeatResponse, Message
 from dledger.core.quorum import Majority
 from dledger.core.read_index import ReadIndex, ReadReady
-from dledger.messages import Heartbeat, HeartbeatResponse, Message
 from tests.dledger.core_group import Group
 
 THREE = ["n0", "n1", "n2"]

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from dledger.core.member_state import Role
+from dledger.core.messages import Heartbeat, HeartbeatResponse, VoteRequest
 from dledger.core.repeated_heartbeats import answered_again, beat_again, hear_again
 from dledger.core.replica import Replica
 from dledger.core.replica_config import LEAST_HEARTBEAT_GAP
-from dledger.messages import Heartbeat, HeartbeatResponse, VoteRequest
 from tests.dledger.core_group import HEARTBEAT_S, TIMEOUT_S, Group, Member
 
 

@@ -10,8 +10,8 @@ from dledger.core.entry_dispatcher import (
 from dledger.core.entry_handler import Truncation
 from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import TermRun
+from dledger.core.messages import Heartbeat, Message, Phase, PushRequest, PushResponse
 from dledger.errors import InvariantBroken
-from dledger.messages import Heartbeat, Message, Phase, PushRequest, PushResponse
 from tests.dledger.core_group import EntriesAtOnce, Group, Member, view_of
 
 TWO = ["n0", "n1"]

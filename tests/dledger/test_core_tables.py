@@ -6,8 +6,8 @@ from dledger.core.entry_dispatcher import PHASE_CHANGES, EntryDispatcher, PhaseE
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import ROLE_CHANGES, MemberState, Role, RoleEvent
 from dledger.core.membership import Membership
+from dledger.core.messages import Phase
 from dledger.errors import InvariantBroken
-from dledger.messages import Phase
 from tests.dledger.configurations import configuration
 from tests.dledger.core_group import EntriesAtOnce, view_of
 

@@ -6,8 +6,8 @@ from dledger.core.configuration_codec import NumberedConfiguration
 from dledger.core.hard_state import HardState
 from dledger.core.leader_transfer import LeaderTransfer
 from dledger.core.member_state import Role
+from dledger.core.messages import Message, TimeoutNow, VoteRequest, VoteResponse
 from dledger.errors import LeadershipMoving, NotLeader, TransferFailed
-from dledger.messages import Message, TimeoutNow, VoteRequest, VoteResponse
 from tests.dledger.configurations import configuration
 from tests.dledger.core_group import HEARTBEAT_S, TIMEOUT_S, Group, Member
 

@@ -13,8 +13,8 @@ from trio.testing import MockClock
 
 import dledger
 from dledger.free_ports import free_ports
-from dledger.refused import nobody_listens
-from dledger.retry_pause import LEAST_PAUSE_S, RetryPause
+from dledger.network.refused import nobody_listens
+from dledger.network.retry_pause import LEAST_PAUSE_S, RetryPause
 
 # So long that what happens well within it is no timer's doing.
 TIMEOUT_MS = 2_000

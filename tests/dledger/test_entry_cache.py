@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger import entry_cache
 from dledger.entry import Magic
-from dledger.entry_cache import MAX_RUN_ENTRIES, EntryCache
+from dledger.node import entry_cache
+from dledger.node.entry_cache import MAX_RUN_ENTRIES, EntryCache
 from dledger.store.log_store import Written
 from dledger.store.memory_store import MemoryStore
 from dledger.store.store_config import StoreConfig

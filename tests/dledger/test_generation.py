@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger.errors import LogCorrupt
-from dledger.generation import (
+from dledger.store.disk import OsDisk
+from dledger.store.generation_file import GenerationFile
+from dledger.wire.generation import (
     channel_name,
     split_channel_name,
     superseded_reason,
     superseding_generation,
 )
-from dledger.store.disk import OsDisk
-from dledger.store.generation_file import GenerationFile
 
 NAMES = st.text("abcXYZ019_-.", min_size=1, max_size=64)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dledger.group_alarms import BEHIND_ENTRIES, Severity, group_alarms
+from dledger.commands.group_alarms import BEHIND_ENTRIES, Severity, group_alarms
 
 VOTERS = ["n0", "n1", "n2"]
 

@@ -15,13 +15,13 @@ from dledger.core.hard_state import HardState
 from dledger.core.membership import Membership
 from dledger.entry import Magic
 from dledger.errors import ConfigInvalid, DataFolderLocked
-from dledger.group_recovery import RecoveryRefused, recover_group, recovery_steps
-from dledger.recovered_membership import recovered_membership
+from dledger.node.recovered_membership import recovered_membership
+from dledger.rescue.group_recovery import RecoveryRefused, recover_group, recovery_steps
+from dledger.rescue.survivor import longest, look_at
 from dledger.store.disk import OsDisk
 from dledger.store.open_store import open_store
 from dledger.store.segment_store import SegmentStore
 from dledger.store.store_config import StoreConfig
-from dledger.survivor import longest, look_at
 
 ADDRESSES = {f"n{n}": f"10.0.0.{n}:20911" for n in range(6)}
 SMALL = StoreConfig(segment_bytes=64 * 1024, index_segment_bytes=32 * 1024, max_body_bytes=1024)

@@ -11,10 +11,10 @@ import pytest
 import trio
 
 import dledger
-from dledger.client import connect_node
-from dledger.client_protocol import Operation
+from dledger.client.group_client import connect_node
 from dledger.config import parse_address
 from dledger.free_ports import free_ports
+from dledger.wire.client_protocol import Operation
 
 NAMES = ("n0", "n1", "n2")
 STORE = dledger.StoreConfig(

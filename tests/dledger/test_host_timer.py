@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import trio
 from trio.testing import MockClock
 
-from dledger.host_timer import SOON_S, HostTimer
+from dledger.serving.host_timer import SOON_S, HostTimer
 
 NEVER = float("inf")
 

@@ -13,9 +13,9 @@ import trio
 import dledger
 from dledger.core.entry_dispatcher import EntryDispatcher
 from dledger.errors import OutsideLog, SnapshotLost
-from dledger.peer_status import peer_status
-from dledger.restoring import open_and_restore
-from dledger.snapshot_notes import snapshot_notes
+from dledger.network.peer_status import peer_status
+from dledger.snapshots.restoring import open_and_restore
+from dledger.snapshots.snapshot_notes import snapshot_notes
 from dledger.status import InstallStatus, PeerStatus
 from dledger.store.disk import OsDisk
 from dledger.store.open_store import open_store

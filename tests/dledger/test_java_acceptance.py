@@ -17,9 +17,9 @@ import trio
 import dledger
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
+from dledger.core.messages import Message, PushRequest
 from dledger.entry import Magic
 from dledger.errors import LogCorrupt
-from dledger.messages import Message, PushRequest
 from dledger.store.disk import OsDisk
 from dledger.store.open_store import open_store
 from dledger.store.segment_store import SegmentStore

@@ -14,9 +14,9 @@ from dledger.core.entry_handler import Truncation
 from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import TermRun
 from dledger.core.member_state import Role
+from dledger.core.messages import Heartbeat, HeartbeatResponse, Phase, PushRequest, VoteRequest
 from dledger.entry import Entry, Magic, decode_entries
 from dledger.errors import HardStateLost
-from dledger.messages import Heartbeat, HeartbeatResponse, Phase, PushRequest, VoteRequest
 from dledger.store.batch import verify_batch
 from dledger.store.disk import OsDisk
 from dledger.store.index_unit import UNIT, IndexUnit

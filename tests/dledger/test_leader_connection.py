@@ -11,16 +11,16 @@ import trio
 import trio.testing
 
 import dledger
-from dledger.client_errors import ConnectionLost, GroupUnreachable
-from dledger.client_protocol import Operation, Request
+from dledger.client.client_errors import ConnectionLost, GroupUnreachable
+from dledger.client.known_members import KnownMembers, Peers
+from dledger.client.leader_connection import ANSWER_TIMEOUT_S, SILENCE_S, LeaderConnection
 from dledger.errors import NodeClosing, NotLeader
-from dledger.known_members import KnownMembers, Peers
-from dledger.leader_connection import ANSWER_TIMEOUT_S, SILENCE_S, LeaderConnection
-from dledger.session_protocol import encode_session_answers
-from dledger.tls import GroupTls
-from dledger.tls_config import TlsConfig
+from dledger.network.tls import GroupTls
+from dledger.network.tls_config import TlsConfig
+from dledger.sessions.with_sessions import AnswerKind, SessionAnswer
 from dledger.unwrapping_nursery import unwrapping_nursery
-from dledger.with_sessions import AnswerKind, SessionAnswer
+from dledger.wire.client_protocol import Operation, Request
+from dledger.wire.session_protocol import encode_session_answers
 from tests.dledger.fake_member import GROUP, FakeGroup, appended, fake_group, silent
 
 # Sockets are real: the clock jumps only when nothing has come for so long.

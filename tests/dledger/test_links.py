@@ -9,21 +9,21 @@ import pytest
 import trio
 import trio.testing
 
-from dledger.channel import Identity
-from dledger.channel_protocol import Opening, encode_opened, encode_opening
-from dledger.codec import PROTOCOL_VERSION, encode_message
 from dledger.config import Address
-from dledger.connections import Connections
-from dledger.conversation import Conversation
+from dledger.core.messages import Heartbeat, HeartbeatResponse, Message, Phase, PushRequest
 from dledger.errors import AddressInUse, ConfigInvalid
-from dledger.frame import Frame, FrameDecoder, encode_frame
 from dledger.free_ports import free_ports
-from dledger.group_port import GroupPort
-from dledger.handshake import Caller, Hello, encode_hello, encode_refused, encode_welcome
-from dledger.links import MAX_STRANGERS, Links
-from dledger.listener import Listener
-from dledger.messages import Heartbeat, HeartbeatResponse, Message, Phase, PushRequest
-from dledger.push_check import PushCheck
+from dledger.network.channel import Identity
+from dledger.network.connections import Connections
+from dledger.network.conversation import Conversation
+from dledger.network.links import MAX_STRANGERS, Links
+from dledger.serving.group_port import GroupPort
+from dledger.serving.listener import Listener
+from dledger.store.push_check import PushCheck
+from dledger.wire.channel_protocol import Opening, encode_opened, encode_opening
+from dledger.wire.codec import PROTOCOL_VERSION, encode_message
+from dledger.wire.frame import Frame, FrameDecoder, encode_frame
+from dledger.wire.handshake import Caller, Hello, encode_hello, encode_refused, encode_welcome
 
 ANY_PORT = Address("127.0.0.1", 0)
 BEAT = Heartbeat(1, -1, 1)

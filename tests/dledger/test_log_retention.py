@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import dledger
 from dledger.errors import OutsideLog
 from dledger.free_ports import free_ports
-from dledger.log_retention import first_kept, kept_with_new_snapshots, log_kept_from
+from dledger.snapshots.log_retention import first_kept, kept_with_new_snapshots, log_kept_from
 
 SEGMENT_BYTES = 4096
 KEEP = b"keep from "

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dledger.batches import Batches
 from dledger.core.entry_handler import Truncation
 from dledger.entry import Magic, decode_entries
-from dledger.log_writer import LogWriter
+from dledger.node.batches import Batches
+from dledger.node.log_writer import LogWriter
 from dledger.store.memory_store import MemoryStore
 
 

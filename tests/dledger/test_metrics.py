@@ -12,12 +12,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import dledger
 from dledger.config import Address
+from dledger.core.tally import SYNC_CLASSES_S, Tally
 from dledger.errors import AddressInUse, ConfigInvalid
 from dledger.free_ports import free_ports
-from dledger.metrics import render
-from dledger.metrics_server import MAX_CONNECTIONS, MAX_HEAD_BYTES, serve_text
+from dledger.metrics.exposition import render
+from dledger.metrics.metrics_server import MAX_CONNECTIONS, MAX_HEAD_BYTES, serve_text
 from dledger.status import GroupStatus, PeerStatus, Status
-from dledger.tally import SYNC_CLASSES_S, Tally
 
 
 def a_status(node_id: str = "n0") -> Status:
@@ -140,7 +140,7 @@ async def test_what_is_not_http_closes_its_own_connection_alone(
 async def test_connections_have_a_limit_and_silent_ones_an_end(
     nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dledger.metrics_server.REQUEST_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("dledger.metrics.metrics_server.REQUEST_TIMEOUT_S", 1.0)
     serve = partial(serve_text, lambda: b"fine\n", Address("127.0.0.1", 0))
     port = await nursery.start(serve)
     silent = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(MAX_CONNECTIONS)]

@@ -16,58 +16,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import dledger
-from dledger.change_protocol import ChangeRequest, decode_change, encode_change
-from dledger.channel_protocol import (
-    Opening,
-    decode_call,
-    decode_channel_answer,
-    encode_channel_refused,
-    encode_closing,
-    encode_opened,
-    encode_opening,
-)
-from dledger.client_protocol import (
-    MAX_BODIES,
-    MAX_ENTRIES,
-    Operation,
-    Request,
-    decode_entries_answer,
-    decode_request,
-    encode_entries,
-    encode_request,
-    split_bodies,
-)
-from dledger.codec import (
-    PROTOCOL_VERSION,
-    SHARED_HEARTBEATS,
-    SHARED_RESPONSES,
-    decode_message,
-    decode_shared_heartbeats,
-    decode_shared_responses,
-    encode_message,
-    encode_shared,
-)
 from dledger.config import Address, parse_address
 from dledger.core.configuration import Configuration
 from dledger.core.configuration_change import AddVoter, Remove
 from dledger.core.configuration_codec import decode_configuration, encode_configuration
 from dledger.core.ledger_view import TermRun
-from dledger.core.snapshot_offer import LogBegin, SnapshotOffer
-from dledger.entry import Entry
-from dledger.errors import MessageMalformed
-from dledger.frame import MAX_HEADER_BYTES, Frame, FrameDecoder, encode_frame
-from dledger.free_ports import free_ports
-from dledger.handshake import (
-    MAX_INTRODUCTION_BYTES,
-    Caller,
-    Hello,
-    check_welcome,
-    decode_hello,
-    encode_hello,
-    encode_refused,
-    encode_welcome,
-)
-from dledger.messages import (
+from dledger.core.messages import (
     Heartbeat,
     HeartbeatResponse,
     Inquiry,
@@ -85,15 +39,66 @@ from dledger.messages import (
     VoteRequest,
     VoteResponse,
 )
-from dledger.session_entry import AppendInSession, CloseSession, KeepSessionAlive, OpenSession
-from dledger.session_protocol import (
+from dledger.core.snapshot_offer import LogBegin, SnapshotOffer
+from dledger.entry import Entry
+from dledger.errors import MessageMalformed
+from dledger.free_ports import free_ports
+from dledger.sessions.session_entry import (
+    AppendInSession,
+    CloseSession,
+    KeepSessionAlive,
+    OpenSession,
+)
+from dledger.sessions.with_sessions import AnswerKind, SessionAnswer
+from dledger.store.batch import verify_batch
+from dledger.wire.change_protocol import ChangeRequest, decode_change, encode_change
+from dledger.wire.channel_protocol import (
+    Opening,
+    decode_call,
+    decode_channel_answer,
+    encode_channel_refused,
+    encode_closing,
+    encode_opened,
+    encode_opening,
+)
+from dledger.wire.client_protocol import (
+    MAX_BODIES,
+    MAX_ENTRIES,
+    Operation,
+    Request,
+    decode_entries_answer,
+    decode_request,
+    encode_entries,
+    encode_request,
+    split_bodies,
+)
+from dledger.wire.codec import (
+    PROTOCOL_VERSION,
+    SHARED_HEARTBEATS,
+    SHARED_RESPONSES,
+    decode_message,
+    decode_shared_heartbeats,
+    decode_shared_responses,
+    encode_message,
+    encode_shared,
+)
+from dledger.wire.frame import MAX_HEADER_BYTES, Frame, FrameDecoder, encode_frame
+from dledger.wire.handshake import (
+    MAX_INTRODUCTION_BYTES,
+    Caller,
+    Hello,
+    check_welcome,
+    decode_hello,
+    encode_hello,
+    encode_refused,
+    encode_welcome,
+)
+from dledger.wire.session_protocol import (
     decode_session_answers,
     decode_session_request,
     encode_command,
     encode_session_answers,
 )
-from dledger.store.batch import verify_batch
-from dledger.with_sessions import AnswerKind, SessionAnswer
 
 HERE = Address("127.0.0.1", 20911)
 OFFER = SnapshotOffer(90, 4, 123, 1000, LogBegin(60, 3, 77, 4096))

@@ -9,12 +9,18 @@ import pytest
 import trio
 import trio.testing
 
-from dledger import node_connection
-from dledger.client_errors import ConnectionLost, GroupUnreachable
-from dledger.client_protocol import Operation, Request, decode_request, encode_answer, encode_error
+from dledger.client import node_connection
+from dledger.client.client_errors import ConnectionLost, GroupUnreachable
+from dledger.client.node_connection import NodeConnection
 from dledger.errors import EntryTooLarge, LogFull
-from dledger.frame import MAX_FRAME_BYTES, FrameDecoder, encode_frame
-from dledger.node_connection import NodeConnection
+from dledger.wire.client_protocol import (
+    Operation,
+    Request,
+    decode_request,
+    encode_answer,
+    encode_error,
+)
+from dledger.wire.frame import MAX_FRAME_BYTES, FrameDecoder, encode_frame
 
 
 class OtherEnd:

@@ -11,11 +11,11 @@ import pytest
 import trio
 
 import dledger
-from dledger.change_protocol import ChangeRequest, decode_change, encode_change
-from dledger.client_protocol import Operation, Request
 from dledger.errors import MessageMalformed
-from dledger.local_way import local_way
-from dledger.session_gate import SessionGate
+from dledger.node.local_way import local_way
+from dledger.sessions.session_gate import SessionGate
+from dledger.wire.change_protocol import ChangeRequest, decode_change, encode_change
+from dledger.wire.client_protocol import Operation, Request
 from tests.dledger.test_node import Group, Register
 
 

@@ -15,8 +15,7 @@ from dledger.core.entry_handler import Accepted, Truncation, Write
 from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import TermRun
 from dledger.core.member_state import Role
-from dledger.core.replica import Outgoing, Replica, ReplicaConfig
-from dledger.messages import (
+from dledger.core.messages import (
     Heartbeat,
     HeartbeatResponse,
     Message,
@@ -26,6 +25,7 @@ from dledger.messages import (
     VoteRequest,
     VoteResponse,
 )
+from dledger.core.replica import Outgoing, Replica, ReplicaConfig
 from tests.dledger.configurations import configuration
 from tests.dledger.core_group import HEARTBEAT_S, TIMEOUT_S, EntriesAtOnce, Group, Member, view_of
 

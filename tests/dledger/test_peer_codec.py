@@ -10,14 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger.codec import PROTOCOL_VERSION, decode_message, encode_message
 from dledger.config import Address
 from dledger.core.ledger_view import TermRun
-from dledger.core.snapshot_offer import LogBegin, SnapshotOffer
-from dledger.errors import MessageMalformed
-from dledger.frame import MAX_FRAME_BYTES, FrameDecoder, encode_frame
-from dledger.handshake import Caller, Hello, decode_hello, encode_hello
-from dledger.messages import (
+from dledger.core.messages import (
     Heartbeat,
     HeartbeatResponse,
     Inquiry,
@@ -36,6 +31,11 @@ from dledger.messages import (
     VoteRequest,
     VoteResponse,
 )
+from dledger.core.snapshot_offer import LogBegin, SnapshotOffer
+from dledger.errors import MessageMalformed
+from dledger.wire.codec import PROTOCOL_VERSION, decode_message, encode_message
+from dledger.wire.frame import MAX_FRAME_BYTES, FrameDecoder, encode_frame
+from dledger.wire.handshake import Caller, Hello, decode_hello, encode_hello
 
 numbers = st.integers(-1, 2**63 - 1)
 phases = st.sampled_from(Phase)

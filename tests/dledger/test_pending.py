@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from dledger.core.pending import Appended, Outcome, PendingAppends
 from dledger.entry_run import EntryRun
 from dledger.errors import Discarded, InvariantBroken, LeadershipLost, NodeClosed
-from dledger.pending import Appended, Outcome, PendingAppends
 
 
 class Waiters:

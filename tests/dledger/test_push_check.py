@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from dledger.core.ledger_view import TermRun
+from dledger.core.messages import Phase, PushRequest
 from dledger.entry import Magic
 from dledger.errors import MessageMalformed
-from dledger.messages import Phase, PushRequest
-from dledger.push_check import PushCheck
 from dledger.store.batch import BatchFacts
 from dledger.store.memory_store import MemoryStore
+from dledger.store.push_check import PushCheck
 
 
 def store_of(*terms: int) -> MemoryStore:

@@ -14,12 +14,12 @@ import trio.testing
 
 import dledger
 from dledger.config import NodeConfig
+from dledger.core.tally import Tally
 from dledger.errors import ConfigInvalid
 from dledger.free_ports import free_ports
-from dledger.node import Node
-from dledger.node_events import SLOW_SYNCS_TOLD_S, STALLED_S, NodeEvents
+from dledger.node.node import Node
+from dledger.node.node_events import SLOW_SYNCS_TOLD_S, STALLED_S, NodeEvents
 from dledger.state_machine import LogOnly
-from dledger.tally import Tally
 
 
 class Saved:

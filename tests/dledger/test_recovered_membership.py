@@ -8,17 +8,17 @@ from dledger.core.configuration import Configuration
 from dledger.core.configuration_codec import NumberedConfiguration, encode_configuration
 from dledger.core.entry_handler import ConfigurationEntry
 from dledger.core.hard_state import HardState
+from dledger.core.messages import Phase, PushRequest
 from dledger.entry import Magic
 from dledger.entry_run import EntryRun
 from dledger.errors import ConfigurationLost, MessageMalformed
-from dledger.log_writer import LogWriter
-from dledger.messages import Phase, PushRequest
-from dledger.push_check import PushCheck
-from dledger.recovered_membership import recovered_membership
+from dledger.node.log_writer import LogWriter
+from dledger.node.recovered_membership import recovered_membership
 from dledger.store import hard_state_file
 from dledger.store.hard_state_file import decode_record, encode_record
 from dledger.store.memory_store import MemoryStore
 from dledger.store.open_store import open_store
+from dledger.store.push_check import PushCheck
 from dledger.store.segment_store import SegmentStore
 from dledger.store.store_config import StoreConfig
 from jepsen_like.simulation.chance import Chance

@@ -13,11 +13,16 @@ import trio
 import trio.testing
 
 import dledger
-from dledger.client_errors import AnswerOverdue, AnswerUnreadable, ConnectionLost, TooManyBodies
-from dledger.client_protocol import Operation, Request, encode_answer, encode_entries
+from dledger.client.client_errors import (
+    AnswerOverdue,
+    AnswerUnreadable,
+    ConnectionLost,
+    TooManyBodies,
+)
 from dledger.entry import MAX_BODY_BYTES, Entry, Magic
 from dledger.errors import LeadershipLost, LogFull, NotLeader, OutsideLog
 from dledger.free_ports import free_ports
+from dledger.wire.client_protocol import Operation, Request, encode_answer, encode_entries
 from tests.dledger.fake_member import (
     GROUP,
     Answer,

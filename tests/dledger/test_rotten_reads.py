@@ -10,10 +10,10 @@ import trio
 
 import dledger
 from dledger.core.hard_state import HardState
+from dledger.core.messages import Phase, PushResponse, VoteResponse
 from dledger.entry import HEADER_BYTES, Magic, decode_entries
 from dledger.errors import LogCorrupt
 from dledger.free_ports import free_ports
-from dledger.messages import Phase, PushResponse, VoteResponse
 from dledger.store.disk import OsDisk
 from dledger.store.open_store import open_store
 from dledger.store.scrubber import Scrubber

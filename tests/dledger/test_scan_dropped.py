@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dledger import cli_offline
+from dledger.commands import offline_commands
 from dledger.core.hard_state import HardState
 from dledger.entry import Magic
 from dledger.errors import BeginningDropped
@@ -221,15 +221,15 @@ def test_a_file_that_is_being_created_reads_as_empty(running: Running) -> None:
 def test_dump_says_that_the_log_lost_the_entries_it_was_to_print(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    digest = cli_offline._Bodies.digest
+    digest = offline_commands._Bodies.digest
 
-    def digest_late(bodies: cli_offline._Bodies, place: scan_module.EntryPlace) -> str:
+    def digest_late(bodies: offline_commands._Bodies, place: scan_module.EntryPlace) -> str:
         if place.header.index == 0:
             running.drop()
         return digest(bodies, place)
 
-    monkeypatch.setattr(cli_offline._Bodies, "digest", digest_late)
-    result = CliRunner().invoke(cli_offline.dump, [str(running.base)])
+    monkeypatch.setattr(offline_commands._Bodies, "digest", digest_late)
+    result = CliRunner().invoke(offline_commands.dump, [str(running.base)])
     assert isinstance(result.exception, BeginningDropped)
     running.store.close()
 
@@ -238,16 +238,16 @@ def test_verify_compares_two_logs_of_which_one_loses_its_beginning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nodes = [Running(tmp_path / "a"), Running(tmp_path / "b")]
-    compare = cli_offline._first_difference
+    compare = offline_commands._first_difference
 
-    def compare_late(folders: list[Path], reports: list[cli_offline._Report]) -> int | None:
+    def compare_late(folders: list[Path], reports: list[offline_commands._Report]) -> int | None:
         if nodes[1].store.first_index == 0:
             nodes[1].drop()
         return compare(folders, reports)
 
-    monkeypatch.setattr(cli_offline, "_first_difference", compare_late)
+    monkeypatch.setattr(offline_commands, "_first_difference", compare_late)
     result = CliRunner().invoke(
-        cli_offline.verify, ["--json", str(tmp_path / "a"), str(tmp_path / "b")]
+        offline_commands.verify, ["--json", str(tmp_path / "a"), str(tmp_path / "b")]
     )
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)

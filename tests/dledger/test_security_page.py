@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dledger.errors import ConfigInvalid
-from dledger.tls import GroupTls
-from dledger.tls_config import TlsConfig
+from dledger.network.tls import GroupTls
+from dledger.network.tls_config import TlsConfig
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "security.md"
 COMMANDS = re.compile(r"<!-- commands -->\n```bash\n(.*?)```\n", re.DOTALL)

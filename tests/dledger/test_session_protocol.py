@@ -6,23 +6,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger.client_protocol import Operation, Request, decode_request, encode_request
 from dledger.errors import MessageMalformed
-from dledger.frame import FrameDecoder
-from dledger.session_entry import (
+from dledger.sessions.session_entry import (
     AppendInSession,
     CloseSession,
     KeepSessionAlive,
     OpenSession,
     SessionCommand,
 )
-from dledger.session_protocol import (
+from dledger.sessions.with_sessions import AnswerKind, SessionAnswer
+from dledger.wire.client_protocol import Operation, Request, decode_request, encode_request
+from dledger.wire.frame import FrameDecoder
+from dledger.wire.session_protocol import (
     decode_session_answers,
     decode_session_request,
     encode_command,
     encode_session_answers,
 )
-from dledger.with_sessions import AnswerKind, SessionAnswer
 
 NUMBERS = st.integers(0, 2**62)
 COMMANDS = st.one_of(

@@ -8,7 +8,7 @@ from pathlib import Path
 import dledger
 from dledger.entry import Entry
 from dledger.free_ports import free_ports
-from dledger.with_sessions import WithSessions
+from dledger.sessions.with_sessions import WithSessions
 
 
 class Counter:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from dledger.entry import Entry, Magic
-from dledger.session_clock import SessionClock
-from dledger.session_entry import (
+from dledger.sessions.session_clock import SessionClock
+from dledger.sessions.session_entry import (
     APPEND_BYTES,
     MARK,
     AppendInSession,
@@ -23,17 +23,17 @@ from dledger.session_entry import (
     encode_expire,
     escaped,
 )
-from dledger.session_errors import SessionFormatTooNew, SessionTableInvalid
-from dledger.session_snapshot import decode_table, encode_table
-from dledger.session_table import RESULT_OVERHEAD_BYTES, SessionLimits
-from dledger.state_machine import SnapshottingMachine
-from dledger.with_sessions import (
+from dledger.sessions.session_errors import SessionFormatTooNew, SessionTableInvalid
+from dledger.sessions.session_snapshot import decode_table, encode_table
+from dledger.sessions.session_table import RESULT_OVERHEAD_BYTES, SessionLimits
+from dledger.sessions.with_sessions import (
     MAX_RESULT_BYTES,
     AnswerKind,
     SessionAnswer,
     WithSessions,
     unpack_result,
 )
+from dledger.state_machine import SnapshottingMachine
 
 LIMITS = SessionLimits(sessions=4, results=3, result_bytes=10_000)
 TTL_MS = 1_000

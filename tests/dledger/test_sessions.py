@@ -10,11 +10,12 @@ import pytest
 import trio
 
 import dledger
+from dledger.core.pending import Done
 from dledger.entry import Entry, Magic
 from dledger.errors import Discarded, LeadershipLost, LogFull
 from dledger.free_ports import free_ports
-from dledger.pending import Done
-from dledger.session_entry import (
+from dledger.sessions.session import MOST_UNSETTLED, Session, open_session
+from dledger.sessions.session_entry import (
     MARK,
     AppendInSession,
     CloseSession,
@@ -22,10 +23,9 @@ from dledger.session_entry import (
     encode_command,
     encode_expire,
 )
-from dledger.session_gate import SessionGate
-from dledger.session_table import SessionLimits
-from dledger.sessions import MOST_UNSETTLED, Session, open_session
-from dledger.with_sessions import SessionAnswer, WithSessions
+from dledger.sessions.session_gate import SessionGate
+from dledger.sessions.session_table import SessionLimits
+from dledger.sessions.with_sessions import SessionAnswer, WithSessions
 
 FAILED = LeadershipLost(1, 1, None)
 REFUSED = LogFull(1, 1)
@@ -509,10 +509,10 @@ async def test_a_leader_ends_sessions_by_its_own_time_and_through_the_log(
     table = node.way.machine.table
     async with trio.open_nursery() as nursery:
         nursery.start_soon(gate.run)
-        (opened,) = await gate.carry_out(dledger.session_entry.OpenSession(10_000))
+        (opened,) = await gate.carry_out(dledger.sessions.session_entry.OpenSession(10_000))
         await trio.sleep(8.0)
         assert opened.number in table
-        await gate.carry_out(dledger.session_entry.KeepSessionAlive(opened.number))
+        await gate.carry_out(dledger.sessions.session_entry.KeepSessionAlive(opened.number))
         await trio.sleep(9.0)
         assert opened.number in table
         await trio.sleep(3.0)

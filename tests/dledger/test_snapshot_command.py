@@ -10,7 +10,7 @@ import trio
 from click.testing import CliRunner, Result
 
 import dledger
-from dledger.cli import commands
+from dledger.commands.group_commands import commands
 from dledger.errors import DLedgerError
 from tests.dledger.test_log_retention import Ledger, Members, SavedLedger
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from dledger import AddLearner, UpdateAddress
 from dledger.core.configuration import Configuration
 from dledger.core.configuration_codec import decode_configuration, encode_configuration
-from dledger.restoring import configuration_problem
+from dledger.snapshots.restoring import configuration_problem
 from tests.dledger.test_snapshots import Member, bodies
 
 OTHER = AddLearner("n1", "127.0.0.1:1")

@@ -9,7 +9,7 @@ import pytest
 
 from dledger.core.hard_state import HardState
 from dledger.entry import Entry, Magic, decode_entries
-from dledger.restoring import restore_newest
+from dledger.snapshots.restoring import restore_newest
 from dledger.store.open_store import open_store
 from dledger.store.segment_store import SegmentStore
 from dledger.store.snapshot_folder import SnapshotFolder

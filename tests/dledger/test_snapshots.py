@@ -16,7 +16,7 @@ import trio
 from click.testing import CliRunner
 
 import dledger
-from dledger.cli_offline import verify
+from dledger.commands.offline_commands import verify
 from dledger.errors import OutsideLog
 from dledger.free_ports import free_ports
 from dledger.store.scan import scan_folder

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dledger.cli_offline import dump, verify
+from dledger.commands.offline_commands import dump, verify
 from dledger.core.hard_state import HardState
 from dledger.entry import Magic, decode_entries
 from dledger.errors import HardStateLost

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dledger.cli import commands
+from dledger.commands.group_commands import commands
 from dledger.core.hard_state import HardState
 from dledger.entry import Magic
 from dledger.errors import ConfigInvalid, DataFolderLocked, LogCorrupt, RepairFailed

@@ -11,7 +11,7 @@ import trio
 from dledger import NodeConfig, open_node
 from dledger.entry import Magic
 from dledger.free_ports import free_ports
-from dledger.housekeeping import Housekeeper
+from dledger.node.housekeeping import Housekeeper
 from dledger.state_machine import LogOnly
 from dledger.store.disk import OsDisk
 from dledger.store.open_store import open_store

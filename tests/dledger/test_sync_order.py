@@ -9,10 +9,10 @@ import trio
 
 from dledger.core.hard_state import HardState
 from dledger.entry import Magic
-from dledger.leadership_watch import LeadershipWatch
 from dledger.store.disk import DiskFile
 from dledger.store.hard_state_file import HardStateFile, StoreRecord, newest_record
 from dledger.store.sync_work import SegmentSyncWork
+from dledger.waits.leadership_watch import LeadershipWatch
 from tests.dledger.stored_member import StoredMember
 
 FOLDER = "/base/dledger-n0"

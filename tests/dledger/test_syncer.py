@@ -9,10 +9,10 @@ import pytest
 import trio
 
 from dledger.core.hard_state import HardState
+from dledger.core.tally import Tally
 from dledger.errors import DiskFailed, DLedgerError
+from dledger.node.syncer import QUICK_SYNC_S, Syncer, sync_threads
 from dledger.store.log_store import SyncWork
-from dledger.syncer import QUICK_SYNC_S, Syncer, sync_threads
-from dledger.tally import Tally
 
 
 class Work:

@@ -12,8 +12,8 @@ import pytest
 import trio
 
 from dledger.errors import ConfigInvalid
-from dledger.tls import GroupTls, SecureStream, TlsRefused, names_shown
-from dledger.tls_config import TlsConfig
+from dledger.network.tls import GroupTls, SecureStream, TlsRefused, names_shown
+from dledger.network.tls_config import TlsConfig
 
 DATA = Path(__file__).parent / "data" / "tls"
 

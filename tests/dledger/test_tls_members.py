@@ -16,21 +16,22 @@ import trio
 import trio.testing
 
 import dledger
-from dledger import listener, refusals
-from dledger.channel import Identity
-from dledger.channel_protocol import Opening, encode_opened, encode_opening
-from dledger.client import GroupUnreachable, connect_node
-from dledger.client_protocol import Operation
+from dledger.client.group_client import GroupUnreachable, connect_node
 from dledger.config import Address, parse_address
-from dledger.connections import Connections
+from dledger.core.messages import Phase, PushRequest
 from dledger.errors import ConfigInvalid
-from dledger.frame import Frame, FrameDecoder
 from dledger.free_ports import free_ports
-from dledger.handshake import Caller, Hello, encode_hello, encode_welcome
-from dledger.host_connection import MAX_OUTBOX_BYTES
-from dledger.links import Links
-from dledger.messages import Phase, PushRequest
-from dledger.tls import GroupTls, Stream
+from dledger.network import refusals
+from dledger.network.channel import Identity
+from dledger.network.connections import Connections
+from dledger.network.host_connection import MAX_OUTBOX_BYTES
+from dledger.network.links import Links
+from dledger.network.tls import GroupTls, Stream
+from dledger.serving import listener
+from dledger.wire.channel_protocol import Opening, encode_opened, encode_opening
+from dledger.wire.client_protocol import Operation
+from dledger.wire.frame import Frame, FrameDecoder
+from dledger.wire.handshake import Caller, Hello, encode_hello, encode_welcome
 from tests.dledger.certificates import Authority
 
 Certificates = Mapping[str, dledger.TlsConfig | None]

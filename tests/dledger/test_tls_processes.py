@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from dledger.free_ports import free_ports
-from dledger.tls_config import TlsConfig
+from dledger.network.tls_config import TlsConfig
 from tests.dledger.certificates import Authority, options
 
 NAMES = ("n0", "n1", "n2")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dledger.messages import Phase, PushResponse
+from dledger.core.messages import Phase, PushResponse
 from tests.dledger.core_group import Group
 
 

@@ -11,13 +11,7 @@ import trio
 
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
-from dledger.core.replica import Messages
-from dledger.driver import Driver
-from dledger.entry import Magic, decode_entries
-from dledger.errors import DiskFailed, LeadershipLost, MessageMalformed
-from dledger.host_timer import HostTimer
-from dledger.links import Links
-from dledger.messages import (
+from dledger.core.messages import (
     Heartbeat,
     HeartbeatResponse,
     Message,
@@ -25,12 +19,18 @@ from dledger.messages import (
     VoteRequest,
     VoteResponse,
 )
-from dledger.pending import Outcome, PendingAppends
-from dledger.snapshot_source import NodeSnapshots
-from dledger.snapshot_transfer import SnapshotTransfer
+from dledger.core.pending import Outcome, PendingAppends
+from dledger.core.replica import Messages
+from dledger.entry import Magic, decode_entries
+from dledger.errors import DiskFailed, LeadershipLost, MessageMalformed
+from dledger.network.links import Links
+from dledger.node.driver import Driver
+from dledger.node.syncer import sync_threads
+from dledger.serving.host_timer import HostTimer
+from dledger.snapshots.snapshot_source import NodeSnapshots
+from dledger.snapshots.snapshot_transfer import SnapshotTransfer
 from dledger.store.log_store import SyncWork
 from dledger.store.snapshot_folder import SnapshotFolder
-from dledger.syncer import sync_threads
 from jepsen_like.simulation.virtual_disk import PowerCut
 from tests.dledger.core_group import TIMEOUT_S
 from tests.dledger.stored_member import StoredMember

@@ -8,8 +8,8 @@ import pytest
 
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
+from dledger.core.messages import Heartbeat, Message, Phase, PushRequest, VoteRequest, VoteResponse
 from dledger.core.replica import Outgoing
-from dledger.messages import Heartbeat, Message, Phase, PushRequest, VoteRequest, VoteResponse
 from tests.dledger.core_group import HEARTBEAT_S, TIMEOUT_S, Group, Member
 
 THREE = ["n0", "n1", "n2"]

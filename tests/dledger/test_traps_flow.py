@@ -9,17 +9,17 @@ import pytest
 import trio
 
 import dledger
-from dledger.channel import Identity
-from dledger.channel_protocol import encode_opened
 from dledger.config import Address
-from dledger.connections import Connections
 from dledger.core.entry_dispatcher import EntryDispatcher
+from dledger.core.messages import Phase, PushRequest, PushResponse
+from dledger.core.pending import Outcome
 from dledger.free_ports import free_ports
-from dledger.handshake import encode_welcome
-from dledger.host_connection import MAX_OUTBOX_BYTES
-from dledger.links import Links
-from dledger.messages import Phase, PushRequest, PushResponse
-from dledger.pending import Outcome
+from dledger.network.channel import Identity
+from dledger.network.connections import Connections
+from dledger.network.host_connection import MAX_OUTBOX_BYTES
+from dledger.network.links import Links
+from dledger.wire.channel_protocol import encode_opened
+from dledger.wire.handshake import encode_welcome
 from tests.dledger.core_group import EntriesAtOnce, view_of
 
 

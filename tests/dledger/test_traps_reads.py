@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
+from dledger.core.messages import Heartbeat, HeartbeatResponse, ReadRequest
 from dledger.core.replica import Outgoing
-from dledger.messages import Heartbeat, HeartbeatResponse, ReadRequest
 from tests.dledger.core_group import Group
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dledger.core.entry_handler import Truncation
 from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import TermRun
-from dledger.messages import Heartbeat, Phase, PushRequest, PushResponse
+from dledger.core.messages import Heartbeat, Phase, PushRequest, PushResponse
 from tests.dledger.core_group import Member
 
 THREE = ["n0", "n1", "n2"]

@@ -3,10 +3,10 @@
 import pytest
 import trio
 
-from dledger import waiting_reads
 from dledger.core.read_index import ReadReady
 from dledger.errors import DLedgerError, NodeClosing, ReadUnavailable
-from dledger.waiting_reads import WaitingReads
+from dledger.waits import waiting_reads
+from dledger.waits.waiting_reads import WaitingReads
 
 
 class Answers:

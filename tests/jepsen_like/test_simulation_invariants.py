@@ -8,10 +8,10 @@ from dledger.core.configuration import Configuration
 from dledger.core.configuration_codec import NumberedConfiguration
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
+from dledger.core.messages import Phase, PushResponse, VoteRequest, VoteResponse
 from dledger.core.replica import Replica, ReplicaConfig
 from dledger.core.snapshot_offer import LogBegin
 from dledger.entry import Entry, Magic
-from dledger.messages import Phase, PushResponse, VoteRequest, VoteResponse
 from jepsen_like.simulation.clients import History
 from jepsen_like.simulation.group_history import founding
 from jepsen_like.simulation.invariants import Invariants, InvariantViolated

@@ -27,6 +27,7 @@ class Rules:
     """The content of rings.toml."""
 
     packages: dict[str, list[str]]
+    layers: dict[str, list[str]]
     third_party: dict[str, list[str]]
     denied: dict[int, tuple[str, ...]]
     rings: dict[str, int]
@@ -58,6 +59,12 @@ class SourceFile:
         """The top-level package it belongs to."""
         return self.module.partition(".")[0]
 
+    @property
+    def part(self) -> str | None:
+        """The part of its package, if it is in one."""
+        folders = self.path.split("/")[1:-1]
+        return folders[0] if folders else None
+
 
 def is_within(name: str, outer: str) -> bool:
     """Whether a dotted name is the outer one or something inside it."""
@@ -82,6 +89,7 @@ def read_rules(tables: dict[str, Any]) -> Rules:
     }
     return Rules(
         packages=tables["packages"],
+        layers=tables["layers"],
         third_party=tables["third_party"],
         denied={
             int(ring): tuple(name for kind in denied for name in kinds[kind])
@@ -176,6 +184,24 @@ def forbidden_imports(files: dict[str, SourceFile], rules: Rules) -> list[str]:
                     found.append(f"{where}: {file.package} may not import {name}")
             elif top not in rules.third_party[file.package]:
                 found.append(f"{where}: {file.package} may not import {name} from outside")
+    return found
+
+
+def layer_breaches(files: dict[str, SourceFile], rules: Rules) -> list[str]:
+    """Imports of a part by one that lies below it, and parts that nobody put anywhere."""
+    found: list[str] = []
+    for file in files.values():
+        if file.part is None or file.package not in rules.layers:
+            continue
+        layers = rules.layers[file.package]
+        if file.part not in layers:
+            found.append(f"{file.path}: {file.part} is not among the layers of {file.package}")
+            continue
+        above = layers[layers.index(file.part) + 1 :]
+        for line, name in imported_names(file.tree):
+            for part in above:
+                if is_within(name, f"{file.package}.{part}"):
+                    found.append(f"{file.path}:{line}: {file.part} imports {part}, which is above")
     return found
 
 

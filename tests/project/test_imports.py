@@ -9,6 +9,7 @@ from tests.project.source_tree import (
     Rules,
     SourceFile,
     forbidden_imports,
+    layer_breaches,
     read_rules,
     read_tree,
     ring_breaches,
@@ -31,6 +32,13 @@ def files(rules: Rules) -> dict[str, SourceFile]:
 
 def test_each_package_imports_only_what_it_may(files: dict[str, SourceFile], rules: Rules) -> None:
     found = forbidden_imports(files, rules)
+    assert not found, "\n".join(found)
+
+
+def test_the_parts_of_a_package_import_only_downwards(
+    files: dict[str, SourceFile], rules: Rules
+) -> None:
+    found = layer_breaches(files, rules)
     assert not found, "\n".join(found)
 
 
@@ -104,6 +112,26 @@ def test_a_forbidden_import_is_found(tmp_path: Path, path: str, source: str, exp
 )
 def test_an_allowed_import_is_not_reported(tmp_path: Path, path: str, source: str) -> None:
     assert forbidden_imports(small_tree(tmp_path, {path: source}), rules_with()) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "expected"),
+    [
+        ("dledger/store/a.py", "from dledger.node.node import Node", "store imports node"),
+        ("dledger/core/a.py", "def f():\n    import dledger.store\n", "core imports store"),
+        ("dledger/elsewhere/a.py", "", "elsewhere is not among the layers of dledger"),
+    ],
+)
+def test_an_import_of_what_lies_above_is_found(
+    tmp_path: Path, path: str, source: str, expected: str
+) -> None:
+    (found,) = layer_breaches(small_tree(tmp_path, {path: source}), rules_with())
+    assert expected in found
+
+
+def test_an_import_of_what_lies_below_is_not_reported(tmp_path: Path) -> None:
+    sources = {"dledger/node/a.py": "import dledger.store.disk\nfrom dledger.node import b\n"}
+    assert layer_breaches(small_tree(tmp_path, sources), rules_with()) == []
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,14 @@ from xml.etree import ElementTree
 import msgpack
 import pytest
 
-from dledger.client_protocol import Operation, Request, decode_request, encode_request
-from dledger.codec import CHANNEL_SHIFT, decode_message, encode_message
 from dledger.core.entry_dispatcher import PHASE_CHANGES
 from dledger.core.member_state import ROLE_CHANGES
+from dledger.core.messages import Message
 from dledger.errors import MessageMalformed
-from dledger.frame import FrameDecoder, encode_frame
-from dledger.handshake import decode_hello
-from dledger.messages import Message
+from dledger.wire.client_protocol import Operation, Request, decode_request, encode_request
+from dledger.wire.codec import CHANNEL_SHIFT, decode_message, encode_message
+from dledger.wire.frame import FrameDecoder, encode_frame
+from dledger.wire.handshake import decode_hello
 from docs._ext import message_tables, roles_and_phases
 from docs._ext.contents import PICTURES, TABLES
 from docs._ext.message_tables import (

@@ -1,0 +1,1 @@
+"""A group over the network: who leads, asking it, following its log."""

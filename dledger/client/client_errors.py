@@ -1,0 +1,123 @@
+"""What a client of a group meets besides the errors of its members, and those as they were."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType, ModuleType
+from typing import get_origin, get_type_hints
+
+from dledger import errors
+from dledger.core import change_errors
+from dledger.errors import Discarded, OutcomeUnknown, Rejected
+from dledger.sessions import session_errors
+
+AnsweredError = Rejected | Discarded | OutcomeUnknown
+
+
+class GroupUnreachable(Rejected):
+    """No member could be asked, or none of them leads; nothing was appended."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"{problem}; check that the nodes run and that the addresses are right")
+
+
+class TooManyBodies(Rejected):
+    """More than one request can carry. Nothing was appended."""
+
+    def __init__(self, bodies: int, total_bytes: int, limit: int, limit_bytes: int) -> None:
+        self.bodies = bodies
+        self.total_bytes = total_bytes
+        super().__init__(
+            f"{bodies} bodies of {total_bytes} bytes; one call takes {limit} of {limit_bytes} "
+            "bytes: make several calls"
+        )
+
+
+class ConnectionLost(OutcomeUnknown):
+    """The connection broke, or its member stopped leading, while a request was on its way."""
+
+    def __init__(self, node_id: str, reason: str = "the connection broke") -> None:
+        self.node_id = node_id
+        self.reason = reason
+        super().__init__(
+            f"{node_id} did not answer ({reason}); read the log to learn what became of the "
+            "append, or use a session"
+        )
+
+
+class AnswerOverdue(OutcomeUnknown):
+    """The time was over before the answer came."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
+        super().__init__(
+            f"no answer within {timeout_s:g} s; read the log to learn what became of the append, "
+            "or use a session"
+        )
+
+
+class AnswerUnreadable(OutcomeUnknown):
+    """A member's answer cannot be read."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"a member's answer cannot be read: {problem}; are all of one version?")
+
+
+class RefusedByNode(Rejected):
+    """A member refused with an error that this version does not know. `name` is its class."""
+
+    def __init__(self, name: str, fields: Mapping[str, object], text: str) -> None:
+        self.name = name
+        self.fields = fields
+        super().__init__(text)
+
+
+class UnknownToNode(OutcomeUnknown):
+    """A member failed with an error that leaves open what became of it. `name` is its class."""
+
+    def __init__(self, name: str, fields: Mapping[str, object], text: str) -> None:
+        self.name = name
+        self.fields = fields
+        super().__init__(text)
+
+
+def answered_error(name: str, fields: Mapping[str, object], text: str) -> AnsweredError:
+    """The error that a member answered, as an object of its own class where that is known here.
+
+    What arrives is not trusted: a field that is missing or of another type, or a class that says
+    nothing about the outcome, gives RefusedByNode or UnknownToNode.
+    """
+    kind = _KINDS.get(name)
+    if kind is not None:
+        known, hints = kind
+        if all(field in fields and _fits(fields[field], hint) for field, hint in hints.items()):
+            error: AnsweredError = known(**{field: fields[field] for field in hints})
+            return error
+    kind_unknown = RefusedByNode if fields.get("retry_safe") is True else UnknownToNode
+    return kind_unknown(name, fields, text)
+
+
+def _fits(value: object, hint: object) -> bool:
+    if get_origin(hint) is list:
+        return isinstance(value, list) and all(isinstance(each, str) for each in value)
+    if hint is int:
+        return type(value) is int
+    return isinstance(value, hint)  # type: ignore[arg-type]
+
+
+def _kinds(*modules: ModuleType) -> Iterator[tuple[str, tuple[type, Mapping[str, object]]]]:
+    """Every class of error that a member may answer, and the fields that make one."""
+    for module in modules:
+        for name, found in vars(module).items():
+            if not inspect.isclass(found) or not issubclass(found, AnsweredError):
+                continue
+            own = found.__init__ is not Exception.__init__
+            hints = get_type_hints(found.__init__) if own else {}
+            hints.pop("return", None)
+            yield name, (found, MappingProxyType(hints))
+
+
+_KINDS = dict(_kinds(errors, session_errors, change_errors))

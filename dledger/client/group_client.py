@@ -1,0 +1,173 @@
+"""A group for tools and scripts: one call, one connection. Programs use `dledger.connect`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import NamedTuple
+
+import trio
+
+from dledger.client.client_errors import ConnectionLost, GroupUnreachable
+from dledger.client.known_members import KnownMember, KnownMembers, Peers
+from dledger.client.node_connection import connect_node
+from dledger.client.remote_log import (
+    RemoteLog,
+    checked_tls,
+    connect_member,
+    member_status,
+    open_log,
+)
+from dledger.core.configuration_change import Change, Transition
+from dledger.core.configuration_codec import NumberedConfiguration, decode_configuration
+from dledger.entry import Entry
+from dledger.errors import DLedgerError, MessageMalformed
+from dledger.network.tls import GroupTls
+from dledger.network.tls_config import TlsConfig
+from dledger.sessions.session import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, NotAppendedInTime, Session
+from dledger.wire.change_protocol import ChangeRequest, encode_change
+from dledger.wire.client_protocol import (
+    MAX_WAIT_MS,
+    Leadership,
+    Operation,
+    decode_entries_answer,
+)
+
+__all__ = ["GroupClient", "GroupUnreachable", "WrittenSnapshot", "connect_node"]
+
+# A member that does not say in this time who leads is taken for one that does not.
+ASK_TIMEOUT_S = 2.0
+
+
+class WrittenSnapshot(NamedTuple):
+    """A snapshot that a member has: the last entry in it, its bytes, its path over there."""
+
+    index: int  # type: ignore[assignment]  # hides tuple.index
+    term: int
+    size: int
+    path: str
+
+
+class GroupClient:
+    """Talks to a group of which some members' addresses are known; each call connects anew.
+
+    It learns the others from them, so all that it was told at first may leave while it lives. For
+    a group that speaks TLS it needs a certificate; raises ConfigInvalid for one of no use.
+    """
+
+    def __init__(self, group: str, peers: Peers, tls: GroupTls | TlsConfig | None = None) -> None:
+        self._members = KnownMembers(group, peers)
+        self._tls = checked_tls(self._members, tls)
+
+    async def status(self, node_id: str) -> dict[str, object]:
+        """One node's status. Raises GroupUnreachable."""
+        return await member_status(self._members, node_id, self._tls)
+
+    async def leader_status(self, timeout_s: float) -> dict[str, object]:
+        """The status of whoever leads. Raises GroupUnreachable."""
+        async with self._log(timeout_s) as log:
+            return await log.status()
+
+    async def ready_leader(self) -> str | None:
+        """The member that leads and may serve, if one does now."""
+        told: list[Leadership] = []
+        async with trio.open_nursery() as nursery:
+            for member in self._members.all:
+                nursery.start_soon(self._ask_who_leads, member, told)
+        for known in told:
+            self._members.learn(known.index, known.addresses)
+        leaders = [known for known in told if known.ready]
+        return max(leaders, key=lambda known: known.term).member if leaders else None
+
+    async def _ask_who_leads(self, member: KnownMember, told: list[Leadership]) -> None:
+        with trio.move_on_after(ASK_TIMEOUT_S):
+            try:
+                async with connect_node(self._members.group, *member, self._tls) as connection:
+                    told.append(await connection.who_leads())
+            except DLedgerError:
+                return  # it does not serve, whatever the reason
+
+    async def append(self, bodies: Sequence[bytes], timeout_s: float) -> list[tuple[int, int, int]]:
+        """Append through the leader: (index, term, pos) of each entry.
+
+        Raises as `RemoteLog.append_many`, and GroupUnreachable where no leader was found in time.
+        """
+        try:
+            async with self._log(timeout_s) as log:
+                appended = await log.append_many(bodies)
+        except NotAppendedInTime as error:
+            raise GroupUnreachable(str(error)) from error
+        return [(each.index, each.term, each.pos) for each in appended]
+
+    @asynccontextmanager
+    async def session(
+        self, *, ttl_s: float = DEFAULT_TTL_S, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> AsyncIterator[Session]:
+        """A session with a connection of its own. See `RemoteLog.session`."""
+        async with (
+            self._log(timeout_s) as log,
+            log.session(ttl_s=ttl_s, timeout_s=timeout_s) as session,
+        ):
+            yield session
+
+    async def transfer(self, target: str | None, timeout_s: float) -> str:
+        """Hand leadership to `target`, or to the member with the longest log; the new leader.
+
+        Raises Rejected (TransferFailed: the old leader goes on; GroupUnreachable: see who leads).
+        """
+        async with self._log(timeout_s) as log:
+            try:
+                leader, _ = await log.ask_leader_once(
+                    Operation.TRANSFER, (), (target or "").encode(), timeout_s
+                )
+            except ConnectionLost as error:
+                problem = f"the connection to {error.node_id} broke; see who leads now"
+                raise GroupUnreachable(problem) from error
+        return str(leader)
+
+    async def snapshot(self, node_id: str) -> WrittenSnapshot:
+        """Have one member write a snapshot of its state now.
+
+        Raises GroupUnreachable, SnapshotUnavailable (there is none, and why).
+        """
+        async with connect_member(self._members, node_id, self._tls) as connection:
+            row, _ = await connection.ask(Operation.SNAPSHOT)
+        match row:
+            case [int(index), int(term), int(size), str(path)]:
+                return WrittenSnapshot(index, term, size, path)
+            case _:
+                raise MessageMalformed("a snapshot's answer of another shape")
+
+    async def change(
+        self,
+        changes: Sequence[Change],
+        transition: Transition = Transition.AUTO,
+        expected: int | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> NumberedConfiguration:
+        """Change who belongs to the group, see `Node.change`; the configuration in force then.
+
+        Waits `timeout_s` for a leader, and then for as long as the leader needs to bring new
+        voters up to date. Raises as `Node.change`, GroupUnreachable, ConnectionLost (unknown).
+        """
+        request = encode_change(ChangeRequest(changes, transition, expected))
+        async with self._log(timeout_s) as log:
+            _, payload = await log.ask_leader_once(*request, timeout_s)
+        numbered = decode_configuration(payload)
+        self._members.learn(numbered.index, numbered.configuration.addresses)
+        return numbered
+
+    async def entries(self, first: int, *, wait_ms: int = 0) -> list[Entry]:
+        """Committed entries from `first`, from any node that answers. Raises GroupUnreachable."""
+        problems = []
+        for member in self._members.all:
+            try:
+                async with connect_node(self._members.group, *member, self._tls) as connection:
+                    numbers = [first, min(wait_ms, MAX_WAIT_MS)]
+                    return decode_entries_answer(*await connection.ask(Operation.ENTRIES, numbers))
+            except (GroupUnreachable, ConnectionLost) as error:
+                problems.append(str(error))
+        raise GroupUnreachable("no node answers: " + "; ".join(problems))
+
+    def _log(self, timeout_s: float) -> AbstractAsyncContextManager[RemoteLog]:
+        return open_log(self._members, self._tls, timeout_s)

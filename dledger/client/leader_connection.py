@@ -1,0 +1,161 @@
+"""Keeps a client's connection to whoever leads, and leaves a leader that falls silent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import trio
+
+from dledger.client.client_errors import GroupUnreachable
+from dledger.client.known_members import KnownMembers
+from dledger.client.leader_search import FIRST_PAUSE_S, LONGEST_PAUSE_S, LeaderSearch, jittered
+from dledger.client.node_connection import NodeConnection
+from dledger.errors import LeadershipLost, NodeClosed, NodeClosing, NotLeader
+from dledger.network.tls import GroupTls
+from dledger.wire.client_protocol import Operation
+
+# A leader that owes an answer and has said nothing for so long may be frozen or cut off: the others
+# are asked whether one of them leads by now. No sooner than the shortest election can end, and
+# longer than a busy leader's slowest sync.
+SILENCE_S = 0.4
+# The connection to it is given up after this, even if nobody else leads: a router may have
+# forgotten it. Several elections, so that a leader that is merely slow is not left for nothing.
+ANSWER_TIMEOUT_S = 5.0
+# How often a silent leader is looked at.
+LOOK_S = 0.1
+
+# Who waits for a leader is told after this time why there is none, and may ask again.
+FIND_LEADER_TIMEOUT_S = 5.0
+
+# A member that says that it leads no more has this time to answer what else is on its way.
+LEAVE_S = 2.0
+
+
+class LeaderConnection:
+    """A connection to the leader for many tasks. `run` keeps it.
+
+    Args:
+        nursery: carries the connections; ends them with its scope.
+    """
+
+    def __init__(self, members: KnownMembers, tls: GroupTls | None, nursery: trio.Nursery) -> None:
+        self._search = LeaderSearch(members, tls, nursery)
+        self._current: NodeConnection | None = None
+        self._waiting = 0
+        self._wanted = trio.lowlevel.ParkingLot()
+        self._found = trio.lowlevel.ParkingLot()
+        self._above_term = -1
+
+    @property
+    def problem(self) -> str:
+        """Why there is no leader, as far as is known."""
+        return self._search.problem
+
+    async def reach(self) -> NodeConnection:
+        """The connection to the leader, at once if there is one. Raises GroupUnreachable."""
+        connection = self._current
+        if connection is not None and not connection.left:
+            return connection
+        self._waiting += 1
+        self._wanted.unpark()
+        try:
+            with trio.move_on_after(FIND_LEADER_TIMEOUT_S):
+                while True:
+                    await self._found.park()
+                    connection = self._current
+                    if connection is not None and not connection.left:
+                        return connection
+        finally:
+            self._waiting -= 1
+        raise GroupUnreachable(f"no leader within {FIND_LEADER_TIMEOUT_S:g} s: {self.problem}")
+
+    async def ask(
+        self, operation: Operation, numbers: Sequence[int], payload: bytes = b""
+    ) -> tuple[object, bytes]:
+        """One attempt to have the leader do something. Raises as `reach` and `NodeConnection.ask`.
+
+        Cancelling gives up the wait alone.
+        """
+        return await self.ask_on(await self.reach(), operation, numbers, payload)
+
+    async def ask_on(
+        self,
+        connection: NodeConnection,
+        operation: Operation,
+        numbers: Sequence[int],
+        payload: bytes = b"",
+    ) -> tuple[object, bytes]:
+        """The same on what `reach` gave."""
+        try:
+            return await connection.ask(operation, numbers, payload)
+        except (NotLeader, LeadershipLost, NodeClosing, NodeClosed):
+            # It is asked nothing more; what is on its way is answered, each for itself.
+            connection.leave(LEAVE_S)
+            raise
+
+    # --- keeping it ---------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Find leaders whenever somebody waits for one, for ever."""
+        pause_s = FIRST_PAUSE_S
+        while True:
+            while not self._waiting:
+                await self._wanted.park()
+            connection: NodeConnection | None
+            connection, term = await self._search.run(self._above_term)
+            useful = False
+            while connection is not None:
+                self._current, before = connection, connection.answers
+                self._found.unpark_all()
+                left, (connection, term) = connection, await self._keep(connection, term)
+                useful = useful or left.answers > before
+            self._above_term = term
+            if useful:
+                pause_s = FIRST_PAUSE_S
+            else:
+                # It was of no use: somebody accepts connections and ends them at once, say.
+                await trio.sleep(jittered(pause_s))
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    async def _keep(
+        self, connection: NodeConnection, term: int
+    ) -> tuple[NodeConnection, int] | tuple[None, int]:
+        """Wait until the connection is left: the next one and its term, if another member leads;
+        else the term that the next one has to be above.
+        """
+        while True:
+            await connection.wait_asked()
+            if connection.left:
+                # One that broke may still lead in that term; one that refused never will.
+                return None, term if connection.leaving else term - 1
+            quiet_s = SILENCE_S - connection.silent_s
+            if quiet_s > 0:
+                with trio.move_on_after(quiet_s):
+                    await connection.wait_left()
+                continue
+            found = await self._look_elsewhere(connection, term)
+            if found is not None:
+                connection.close("another member leads now")
+                return found
+
+    async def _look_elsewhere(
+        self, connection: NodeConnection, term: int
+    ) -> tuple[NodeConnection, int] | None:
+        """Ask the others as long as the leader is silent; the connection to a newer one."""
+        found: tuple[NodeConnection, int] | None = None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_wait_heard, connection, nursery.cancel_scope)
+            found = await self._search.run(term)
+            nursery.cancel_scope.cancel()
+        return found
+
+
+async def _wait_heard(connection: NodeConnection, scope: trio.CancelScope) -> None:
+    """Cancel the scope once the connection is not silent any more, or is left."""
+    while not connection.left and (silent_s := connection.silent_s) >= SILENCE_S:
+        if silent_s >= ANSWER_TIMEOUT_S:
+            connection.close(f"silent for {silent_s:.1f} s")
+            break
+        with trio.move_on_after(LOOK_S):
+            await connection.wait_left()
+    scope.cancel()

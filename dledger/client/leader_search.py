@@ -1,0 +1,127 @@
+"""Asks all members at once who leads, until one of them does."""
+
+from __future__ import annotations
+
+import random
+
+import trio
+
+from dledger.client.client_errors import GroupUnreachable
+from dledger.client.known_members import KnownMember, KnownMembers
+from dledger.client.node_connection import NodeConnection, dial
+from dledger.config import Address
+from dledger.errors import DLedgerError, Rejected
+from dledger.network.tls import GroupTls
+from dledger.wire.client_protocol import Leadership
+
+# A member that knows no newer leader holds the question for so long. It bounds for how long a
+# member is asked that cannot know.
+HOLD_MS = 1_000
+# It then answers, unless it is frozen or out of reach.
+ANSWER_S = HOLD_MS / 1000 + 1.0
+
+# Between two attempts at one member: a tenth of the shortest election, then ever longer.
+FIRST_PAUSE_S = 0.05
+LONGEST_PAUSE_S = 1.0
+
+
+def jittered(pause_s: float) -> float:
+    """A pause that differs from client to client: those that lost a leader lost it together."""
+    return pause_s * random.uniform(0.5, 1.5)
+
+
+class LeaderSearch:
+    """Finds a connection to whoever leads.
+
+    A member answers as soon as it is ready to serve, or hears of another leader: nobody has to ask
+    again and again. A member that calls itself the leader is not believed while another one names
+    a leader of a later term.
+
+    Args:
+        nursery: carries the connections.
+    """
+
+    def __init__(self, members: KnownMembers, tls: GroupTls | None, nursery: trio.Nursery) -> None:
+        self._members = members
+        self._tls = tls
+        self._nursery = nursery
+        self._problems: dict[Address, str] = {}
+        self._asked: set[Address] = set()
+        self._newest = -1  # term in which somebody is known to lead
+        self._found: tuple[NodeConnection, int] | None = None
+
+    @property
+    def problem(self) -> str:
+        """Why there is no leader yet, as far as the members say."""
+        return "; ".join(self._problems.values()) or "nobody answered yet"
+
+    async def run(self, above_term: int) -> tuple[NodeConnection, int]:
+        """A connection to the member that leads, in a term above that one; and its term."""
+        self._problems.clear()
+        self._asked.clear()
+        self._found, self._newest = None, -1
+        try:
+            async with trio.open_nursery() as asking:
+                self._ask_everybody(asking, above_term)
+        except BaseException:
+            if self._found is not None:
+                self._found[0].close()
+            raise
+        assert self._found is not None, "nobody stops asking before"
+        return self._found
+
+    def _ask_everybody(self, asking: trio.Nursery, above_term: int) -> None:
+        for member in self._members.all:
+            if member.address not in self._asked:
+                self._asked.add(member.address)
+                asking.start_soon(self._ask, asking, member, above_term)
+
+    async def _ask(self, asking: trio.Nursery, member: KnownMember, above_term: int) -> None:
+        pause_s = FIRST_PAUSE_S
+        while True:
+            try:
+                connection = await dial(self._members.group, *member, self._tls)
+                self._nursery.start_soon(connection.run)
+                try:
+                    await self._ask_on(connection, asking, member, above_term)
+                finally:
+                    if self._found is None or self._found[0] is not connection:
+                        connection.close()
+            except GroupUnreachable as error:
+                self._problems[member.address] = error.problem  # who shows it says what to do
+            except Rejected as error:
+                self._problems[member.address] = str(error)
+            except (DLedgerError, trio.TooSlowError) as error:
+                self._problems[member.address] = f"{member}: {str(error) or 'no answer'}"
+            await trio.sleep(jittered(pause_s))
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    async def _ask_on(
+        self, connection: NodeConnection, asking: trio.Nursery, member: KnownMember, above_term: int
+    ) -> None:
+        """Ask until this member leads, or the connection breaks."""
+        told = above_term
+        while True:
+            with trio.fail_after(ANSWER_S):
+                known = await connection.who_leads(told, HOLD_MS)
+            self._members.learn(known.index, known.addresses)
+            self._ask_everybody(asking, above_term)
+            if known.leader is not None:
+                self._newest = max(self._newest, known.term)
+            if known.ready and known.term > above_term and known.term >= self._newest:
+                self._found = self._found or (connection, known.term)
+                asking.cancel_scope.cancel()
+                return
+            self._problems[member.address] = _told(known)
+            if known.leader not in (None, known.member) and known.term > told:
+                told = known.term  # heard; now for a newer one
+            else:
+                await trio.sleep(jittered(FIRST_PAUSE_S))
+
+
+def _told(known: Leadership) -> str:
+    if known.leader is None:
+        return f"{known.member} knows no leader"
+    if known.leader == known.member:
+        return f"{known.member} leads, and is not ready"
+    return f"{known.member} takes {known.leader} for the leader"

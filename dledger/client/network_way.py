@@ -1,0 +1,48 @@
+"""The way of a session's commands to the leader over the network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from dledger.client.client_errors import AnswerUnreadable, GroupUnreachable
+from dledger.errors import MessageMalformed, NodeClosing
+from dledger.sessions.session_entry import SessionCommand
+from dledger.sessions.with_sessions import SessionAnswer
+from dledger.wire.client_protocol import Operation
+from dledger.wire.session_protocol import decode_session_answers, encode_command
+
+
+class AsksLeader(Protocol):
+    """A connection to whoever leads."""
+
+    async def reach(self) -> object:
+        """As in LeaderConnection."""
+        ...
+
+    async def ask(
+        self, operation: Operation, numbers: Sequence[int], payload: bytes
+    ) -> tuple[object, bytes]:
+        """As in LeaderConnection."""
+        ...
+
+
+class NetworkWay:
+    """A SessionWay over a connection."""
+
+    def __init__(self, leader: AsksLeader) -> None:
+        self._leader = leader
+
+    async def reach(self) -> None:
+        """As in SessionWay."""
+        await self._leader.reach()
+
+    async def carry_out(self, command: SessionCommand) -> list[SessionAnswer]:
+        """As in SessionWay."""
+        try:
+            return decode_session_answers(*await self._leader.ask(*encode_command(command)))
+        except MessageMalformed as error:
+            raise AnswerUnreadable(error.problem) from error
+        except NodeClosing as error:
+            # To a session this is final where it begins at the node that closes; here is another.
+            raise GroupUnreachable("the leader is closing") from error

@@ -1,0 +1,359 @@
+"""A client's connection to one node: many requests at once, answered in any order."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+import outcome
+import trio
+
+from dledger.client.client_errors import ConnectionLost, GroupUnreachable, answered_error
+from dledger.config import Address
+from dledger.entry import MAX_BODY_BYTES
+from dledger.errors import EntryTooLarge, MessageMalformed
+from dledger.network.host_connection import RECEIVE_BYTES
+from dledger.network.prompt_write import write_now
+from dledger.network.tls import ENDED_EARLY, GroupTls, Stream
+from dledger.unwrapping_nursery import unwrapping_nursery
+from dledger.wire.client_protocol import (
+    MAX_OPEN_BYTES,
+    MAX_OPEN_REQUESTS,
+    Leadership,
+    Operation,
+    Request,
+    decode_leadership,
+    encode_request,
+)
+from dledger.wire.frame import Frame, FrameDecoder
+from dledger.wire.handshake import Caller, Hello, check_welcome, encode_hello
+
+CONNECT_TIMEOUT_S = 2.0
+
+# What one connection has on its way; who wants more waits. Half of what a node works on.
+MOST_REQUESTS = MAX_OPEN_REQUESTS // 2
+MOST_BYTES = MAX_OPEN_BYTES // 2
+
+# Answered without delay by a node that is well. The others may take as long as they like.
+PROMPT = frozenset(
+    (
+        Operation.APPEND,
+        Operation.SESSION_OPEN,
+        Operation.SESSION_APPEND,
+        Operation.SESSION_KEEP_ALIVE,
+        Operation.SESSION_CLOSE,
+    )
+)
+
+
+class _Open:
+    """A request that is not answered."""
+
+    __slots__ = ("prompt", "size", "task")
+
+    def __init__(self, task: trio.lowlevel.Task, size: int, prompt: bool) -> None:
+        self.task: trio.lowlevel.Task | None = task  # None: whoever asked waits no longer
+        self.size = size
+        self.prompt = prompt
+
+
+class _NoAnswer(NamedTuple):
+    sent: bool
+
+
+class NodeConnection:
+    """One connection to one node. `run` carries it; made by `dial`."""
+
+    def __init__(self, node_id: str, stream: Stream, decoder: FrameDecoder) -> None:
+        self.node_id = node_id
+        self.ended = False
+        self.answers = 0  # how many questions it answered, not with an error
+        self._stream = stream
+        self._decoder = decoder
+        self._reason = "the connection broke"
+        self._open: dict[int, _Open] = {}
+        self._open_bytes = 0
+        self._prompt = 0  # of them, those that are answered without delay
+        self._last_id = 0
+        self._last_sent = 0
+        self._outbox: list[bytes] = []
+        self._writing = False
+        # A plain stream is written to directly where that saves the wake-up of a task.
+        self._fileno = stream.socket.fileno() if isinstance(stream, trio.SocketStream) else -1
+        self._wake = trio.lowlevel.ParkingLot()
+        self._room = trio.lowlevel.ParkingLot()
+        self._news = trio.lowlevel.ParkingLot()
+        self._watched = False
+        self.leaving = False  # nothing more is asked here, answers may still come
+        self._waits_since = math.inf
+        self._scope = trio.CancelScope()
+
+    # --- asking -------------------------------------------------------------------------------
+
+    async def ask(
+        self, operation: Operation, numbers: Sequence[int] = (), payload: bytes = b""
+    ) -> tuple[object, bytes]:
+        """The value and payload of the answer; cancelling gives up the wait alone.
+
+        Raises the error that the node answered, as an object of its class (`answered_error`);
+        GroupUnreachable where the connection ended before the request left, ConnectionLost where
+        it ended before the answer came; EntryTooLarge for more than a frame holds.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        while self._is_full(len(payload)) and not self.left:
+            await self._room.park()
+        if self.left:
+            raise GroupUnreachable(f"{self.node_id}: {self._reason}")
+        self._last_id += 1
+        request_id = self._last_id
+        try:
+            frame = encode_request(Request(request_id, operation, numbers, payload))
+        except MessageMalformed as error:
+            raise EntryTooLarge(len(payload), MAX_BODY_BYTES) from error
+        opened = _Open(trio.lowlevel.current_task(), len(payload), operation in PROMPT)
+        self._add(request_id, opened)
+        self._send(frame)
+        if self._room and not self._is_full(0):
+            self._room.unpark()  # the next one looks whether there is room for it, too
+
+        def abandon(_: object) -> trio.lowlevel.Abort:
+            opened.task = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        answer: Frame | _NoAnswer = await trio.lowlevel.wait_task_rescheduled(abandon)
+        if isinstance(answer, Frame):
+            return _taken_apart(answer)
+        if answer.sent:
+            raise ConnectionLost(self.node_id, self._reason)
+        raise GroupUnreachable(f"{self.node_id}: {self._reason}")
+
+    async def who_leads(self, above_term: int = -1, wait_ms: int = 0) -> Leadership:
+        """Who leads, waiting for one of a term above that. Raises as `ask`, MessageMalformed."""
+        value, _ = await self.ask(Operation.LEADER, [above_term + 1, wait_ms])
+        return decode_leadership(value)
+
+    def _is_full(self, size: int) -> bool:
+        count = len(self._open)
+        return count >= MOST_REQUESTS or (count > 0 and self._open_bytes + size > MOST_BYTES)
+
+    def _add(self, request_id: int, opened: _Open) -> None:
+        self._open[request_id] = opened
+        self._open_bytes += opened.size
+        if opened.prompt:
+            self._prompt += 1
+            if self._prompt == 1:
+                self._waits_since = trio.current_time()
+                if not self._watched:
+                    self._news.unpark_all()
+
+    def _send(self, frame: bytes) -> None:
+        if len(self._open) == 1 and not (self._outbox or self._writing or self._fileno < 0):
+            # Nothing to join it with: it spares the wake-up of the writing task.
+            self._last_sent = self._last_id
+            frame = write_now(self._fileno, frame)
+            if not frame:
+                return
+        self._outbox.append(frame)
+        self._wake.unpark()
+
+    # --- how it is doing ----------------------------------------------------------------------
+
+    @property
+    def left(self) -> bool:
+        """Whether nothing more can be asked here."""
+        return self.ended or self.leaving
+
+    async def wait_asked(self) -> None:
+        """Wait until it is asked something that is answered without delay, or was left."""
+        while not self._prompt and not self.left:
+            self._watched = False
+            await self._news.park()
+        self._watched = True
+
+    async def wait_left(self) -> None:
+        """Wait until it is left."""
+        while not self.left:
+            await self._news.park()
+
+    @property
+    def silent_s(self) -> float:
+        """For how long such a question has been waiting without a word from the node."""
+        return trio.current_time() - self._waits_since if self._prompt else 0.0
+
+    def leave(self, limit_s: float) -> None:
+        """Ask nothing more, and end it when all is answered; or after that time."""
+        if not self.left:
+            self.leaving = True
+            self._scope.deadline = trio.current_time() + limit_s
+            self._news.unpark_all()
+            self._room.unpark_all()
+            self._end_if_left()
+
+    def _end_if_left(self) -> None:
+        if self.leaving and not self._open:
+            self.close()
+
+    # --- the connection -----------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Carry requests and answers until it breaks, or is closed."""
+        try:
+            with self._scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._write)
+                    self._reason = await self._read()
+                    nursery.cancel_scope.cancel()
+        finally:
+            self._end()
+            with trio.CancelScope(shield=True):
+                await trio.aclose_forcefully(self._stream)
+
+    def close(self, reason: str = "it was closed here") -> None:
+        """End it: whoever waits for an answer is told so."""
+        if not self.ended:
+            self._reason = reason
+            self._end()
+            self._scope.cancel()
+
+    async def _write(self) -> None:
+        try:
+            while True:
+                while self._outbox:
+                    frames, self._outbox = self._outbox, []
+                    self._last_sent = self._last_id
+                    self._writing = True
+                    await self._stream.send_all(frames[0] if len(frames) == 1 else b"".join(frames))
+                    self._writing = False
+                await self._wake.park()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self._scope.cancel()
+
+    async def _read(self) -> str:
+        """Hand out answers until there are no more; why."""
+        try:
+            while data := await self._stream.receive_some(RECEIVE_BYTES):
+                self._take(self._decoder.feed(bytes(data)))
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return "the connection broke"
+        except MessageMalformed as error:
+            return error.problem
+        return "the node closed the connection"
+
+    def _take(self, frames: Sequence[Frame]) -> None:
+        for frame in frames:
+            opened = self._open.pop(_answered_id(frame), None)
+            if opened is None:
+                raise MessageMalformed("an answer to nothing that was asked")
+            self._open_bytes -= opened.size
+            self._prompt -= opened.prompt
+            self.answers += frame.header[1] == "ok"
+            if opened.task is not None:
+                trio.lowlevel.reschedule(opened.task, outcome.Value(frame))
+        if frames:
+            self._waits_since = trio.current_time()
+            self._room.unpark(count=len(frames))
+            self._end_if_left()
+
+    def _end(self) -> None:
+        if self.ended:
+            return
+        self.ended = True
+        for request_id, opened in self._open.items():
+            if opened.task is not None:
+                no_answer = _NoAnswer(sent=request_id <= self._last_sent)
+                trio.lowlevel.reschedule(opened.task, outcome.Value(no_answer))
+        self._open.clear()
+        self._outbox.clear()
+        self._open_bytes = self._prompt = 0
+        self._room.unpark_all()
+        self._news.unpark_all()
+
+
+def _answered_id(frame: Frame) -> int:
+    """Which request a frame answers. Raises MessageMalformed."""
+    match frame.header:
+        case [int(request_id), "ok", _]:
+            return request_id
+        case [int(request_id), "error", str(), dict(), str()]:
+            return request_id
+        case _:
+            raise MessageMalformed("an answer of another shape")
+
+
+def _taken_apart(frame: Frame) -> tuple[object, bytes]:
+    if frame.header[1] == "ok":
+        return frame.header[2], frame.payload
+    _, _, name, fields, text = frame.header
+    assert isinstance(fields, dict)
+    raise answered_error(str(name), {str(key): value for key, value in fields.items()}, str(text))
+
+
+async def dial(
+    group: str, node_id: str, address: Address, tls: GroupTls | None = None
+) -> NodeConnection:
+    """A connection that the node has welcomed, to be carried by `run`.
+
+    Without a `node_id`, to whichever member of the group it is; with TLS it has proven to be it.
+    Raises GroupUnreachable.
+    """
+    where = f"{node_id} at {address}" if node_id else str(address)
+    try:
+        with trio.fail_after(CONNECT_TIMEOUT_S):
+            stream = await trio.open_tcp_stream(*address)
+            try:
+                secure = stream if tls is None else await tls.dialled(stream, node_id)
+                name, decoder = await _introduced(group, node_id, secure)
+            except BaseException:
+                await trio.aclose_forcefully(stream)
+                raise
+    except MessageMalformed as error:
+        raise GroupUnreachable(f"{where}: {error.problem}") from error
+    except trio.TooSlowError as error:
+        raise GroupUnreachable(f"{where}: silent for {CONNECT_TIMEOUT_S:g} s") from error
+    except (OSError, trio.BrokenResourceError) as error:
+        cut = tls is not None and isinstance(error, trio.BrokenResourceError)
+        reason = ENDED_EARLY if cut else _in_words(error)
+        raise GroupUnreachable(f"{where}: {reason}") from error
+    return NodeConnection(name, secure, decoder)
+
+
+async def _introduced(group: str, node_id: str, stream: Stream) -> tuple[str, FrameDecoder]:
+    """Say hello; who answers. Raises MessageMalformed when the node does not want us."""
+    await stream.send_all(encode_hello(Hello(Caller.CLIENT, group, node_id)))
+    decoder = FrameDecoder()
+    while True:
+        data = await stream.receive_some(RECEIVE_BYTES)
+        if not data:
+            raise trio.BrokenResourceError("the node closed the connection")
+        if frames := decoder.feed(bytes(data)):
+            break
+    check_welcome(frames[0])
+    match frames:
+        case [Frame([_, str(name)], _)]:
+            return name, decoder
+        case _:
+            raise MessageMalformed("a welcome of another shape")
+
+
+def _in_words(error: Exception) -> str:
+    cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
+    if isinstance(cause, OSError) and cause.errno is not None:
+        return os.strerror(cause.errno).lower()
+    return str(error) or type(error).__name__
+
+
+@asynccontextmanager
+async def connect_node(
+    group: str, node_id: str, address: Address, tls: GroupTls | None = None
+) -> AsyncIterator[NodeConnection]:
+    """A connection to one node for the length of a block. Raises as `dial`."""
+    connection = await dial(group, node_id, address, tls)
+    async with unwrapping_nursery() as nursery:
+        nursery.start_soon(connection.run)
+        try:
+            yield connection
+        finally:
+            connection.close()

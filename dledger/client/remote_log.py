@@ -1,0 +1,318 @@
+"""A group's log over the network, for programs that are no member of the group.
+
+async with dledger.connect("n0=10.0.0.1:20911,n1=10.0.0.2:20911", group="orders") as log:
+    appended = await log.append(b"hello")
+    async for entry in log.tail(0):
+        print(entry.index, entry.body)
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import trio
+
+from dledger.client.client_errors import (
+    AnswerOverdue,
+    AnswerUnreadable,
+    ConnectionLost,
+    GroupUnreachable,
+    TooManyBodies,
+)
+from dledger.client.known_members import KnownMembers, Peers
+from dledger.client.leader_connection import LeaderConnection
+from dledger.client.leader_search import FIRST_PAUSE_S, LONGEST_PAUSE_S, jittered
+from dledger.client.network_way import NetworkWay
+from dledger.client.node_connection import NodeConnection, connect_node
+from dledger.client.remote_entries import ReadingConnection, RemoteEntries, entries_in_answer
+from dledger.core.pending import Appended
+from dledger.entry import MAX_BODY_BYTES, Entry
+from dledger.errors import (
+    ConfigInvalid,
+    Discarded,
+    LeadershipMoving,
+    LogFull,
+    MessageMalformed,
+    NodeClosing,
+    NotLeader,
+    OutcomeUnknown,
+    OutsideLog,
+)
+from dledger.network.tls import GroupTls, group_tls
+from dledger.network.tls_config import TlsConfig
+from dledger.sessions.session import (
+    DEFAULT_TIMEOUT_S,
+    DEFAULT_TTL_S,
+    NotAppendedInTime,
+    Session,
+    open_session,
+)
+from dledger.unwrapping_nursery import unwrapping_nursery
+from dledger.wire.client_protocol import (
+    MAX_BODIES,
+    MAX_ENTRIES_BYTES,
+    Operation,
+    decode_appended,
+)
+
+# What passes by itself, or with another leader. Trying the others again is of no use.
+_PASSING = (
+    GroupUnreachable,
+    NotLeader,
+    LeadershipMoving,
+    LogFull,
+    NodeClosing,
+    Discarded,
+)
+_READS = frozenset((Operation.STATUS, Operation.LEADER, Operation.ENTRIES))
+_PASSING_FOR_READS = (*_PASSING, OutcomeUnknown)
+
+
+class RemoteLog:
+    """The log of a group. Made by `connect`; all its tasks share one connection to the leader.
+
+    Calls wait for a leader, and try again what certainly did not happen, until `timeout_s` is over.
+    An append that may have happened is not tried again: that is what `session` is for.
+    """
+
+    def __init__(
+        self,
+        members: KnownMembers,
+        tls: GroupTls | None,
+        leader: LeaderConnection,
+        reading: ReadingConnection,
+        timeout_s: float,
+    ) -> None:
+        self._members = members
+        self._tls = tls
+        self._leader = leader
+        self._reading = reading
+        self._timeout_s = timeout_s
+
+    # --- appending ----------------------------------------------------------------------------
+
+    async def append(self, body: bytes, *, timeout_s: float | None = None) -> Appended:
+        """Append one entry; returns once it is on a quorum's disks and applied by the leader.
+
+        Its `result` is what the leader's state machine made of it, with tuples as lists; None where
+        that is not made of plain values, or larger than 16 KiB. Cancelling gives up the wait, not
+        the append.
+
+        Raises:
+            Rejected: it was not appended and never will be: NotAppendedInTime with the reason, or
+                what no waiting helps against (EntryTooLarge, say).
+            OutcomeUnknown: it may be in the log, or not: ConnectionLost, LeadershipLost,
+                AnswerOverdue, and others.
+        """
+        return (await self.append_many((body,), timeout_s=timeout_s))[0]
+
+    async def append_many(
+        self, bodies: Sequence[bytes], *, timeout_s: float | None = None
+    ) -> list[Appended]:
+        """Append entries next to each other. Raises as `append`, for all of them; TooManyBodies."""
+        if not bodies:
+            await trio.lowlevel.checkpoint()
+            return []
+        sizes = list(map(len, bodies))
+        if len(sizes) > MAX_BODIES or (len(sizes) > 1 and sum(sizes) > MAX_BODY_BYTES):
+            raise TooManyBodies(len(sizes), sum(sizes), MAX_BODIES, MAX_BODY_BYTES)
+        payload = bodies[0] if len(sizes) == 1 else b"".join(bodies)
+        value, results = await self.ask_leader(Operation.APPEND, sizes, payload, timeout_s)
+        try:
+            appended = decode_appended(value, results)
+        except MessageMalformed as error:
+            raise AnswerUnreadable(error.problem) from error
+        if len(appended) != len(sizes):
+            raise AnswerUnreadable(f"{len(appended)} entries for {len(sizes)} bodies")
+        return appended
+
+    def session(
+        self, *, ttl_s: float = DEFAULT_TTL_S, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> AbstractAsyncContextManager[Session]:
+        """A session: its appends happen once, whichever leader answers. See docs/sessions.md.
+
+        Args:
+            ttl_s: the session ends when the group has not heard of it for so long.
+            timeout_s: how long to try to begin it.
+
+        Raises NotAppendedInTime, SessionsOff.
+        """
+        return open_session(NetworkWay(self._leader), ttl_s, timeout_s)
+
+    # --- reading ------------------------------------------------------------------------------
+
+    async def read(self, index: int, *, timeout_s: float | None = None) -> Entry:
+        """The committed entry at `index`, from the leader.
+
+        Raises OutsideLog if the log does not hold it (yet, or any more), GroupUnreachable.
+        """
+        entries = await self._from_leader(index, 1, timeout_s)
+        if not entries:
+            raise OutsideLog("entry", index, 0, index - 1)
+        return entries[0]
+
+    def tail(self, first: int = 0, *, follow: bool = True) -> RemoteEntries:
+        """Every committed entry from `first` on (no-ops too), each once and in order.
+
+        With `follow` each new one too, without end, from any member; if that one is lost, or knows
+        no leader, another goes on at the next entry. Without it, up to what the leader has
+        committed. Nothing but one answer (1 MiB) is fetched ahead. For one task at a time; leaving
+        the loop early needs no clean-up.
+
+        Raises OutsideLog where the log begins behind `first`; and without `follow`,
+        GroupUnreachable.
+        """
+        return RemoteEntries(first, self._reading.entries if follow else self._from_leader)
+
+    async def _from_leader(
+        self, first: int, max_bytes: int = MAX_ENTRIES_BYTES, timeout_s: float | None = None
+    ) -> list[Entry]:
+        numbers = [first, 0, max_bytes]
+        value, payload = await self.ask_leader(Operation.ENTRIES, numbers, b"", timeout_s)
+        try:
+            return entries_in_answer(first, value, payload)
+        except MessageMalformed as error:
+            raise AnswerUnreadable(error.problem) from error
+
+    async def status(self, node_id: str | None = None) -> dict[str, object]:
+        """The status of a member, or of the leader, as in `Node.status`. Raises Rejected."""
+        if node_id is not None:
+            return await member_status(self._members, node_id, self._tls)
+        value, _ = await self.ask_leader(Operation.STATUS, (), b"", None)
+        return _learned(self._members, value)
+
+    # --- asking -------------------------------------------------------------------------------
+
+    async def ask_leader(
+        self,
+        operation: Operation,
+        numbers: Sequence[int],
+        payload: bytes,
+        timeout_s: float | None,
+    ) -> tuple[object, bytes]:
+        """Have the leader do something, trying again what certainly was not done.
+
+        Raises as `append`; and for what changes nothing, GroupUnreachable at worst.
+        """
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        passing = _PASSING_FOR_READS if operation in _READS else _PASSING
+        connection: NodeConnection | None = None
+        problem, pause_s, on_its_way = "", FIRST_PAUSE_S, False
+        with trio.move_on_after(limit_s):
+            while True:
+                connection = None
+                try:
+                    connection = await self._leader.reach()
+                    on_its_way = True
+                    return await self._leader.ask_on(connection, operation, numbers, payload)
+                except passing as error:
+                    on_its_way = False
+                    problem = str(error)
+                if connection is not None and not connection.left:
+                    await trio.sleep(jittered(pause_s))
+                    pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+        if connection is None:
+            problem = f"no leader: {self._leader.problem}"
+        if operation in _READS:
+            raise GroupUnreachable(f"no answer within {limit_s:g} s ({problem})")
+        if on_its_way:
+            raise AnswerOverdue(limit_s)
+        raise NotAppendedInTime(limit_s, problem)
+
+    async def ask_leader_once(
+        self, operation: Operation, numbers: Sequence[int], payload: bytes, timeout_s: float
+    ) -> tuple[object, bytes]:
+        """Wait for a leader, and have it do something, however long that takes: one attempt.
+
+        Raises what the leader answers; GroupUnreachable where none is found in time.
+        """
+        connection: NodeConnection | None = None
+        with trio.move_on_after(timeout_s):
+            while connection is None:
+                try:
+                    connection = await self._leader.reach()
+                except GroupUnreachable:
+                    continue  # it has waited a while; now the rest of the time
+        if connection is None:
+            raise GroupUnreachable(f"no leader within {timeout_s:g} s: {self._leader.problem}")
+        return await self._leader.ask_on(connection, operation, numbers, payload)
+
+
+@asynccontextmanager
+async def connect(
+    peers: Peers,
+    *,
+    group: str,
+    tls: GroupTls | TlsConfig | None = None,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> AsyncIterator[RemoteLog]:
+    """A group's log over the network, for the length of a block. See docs/client-of-the-log.md.
+
+    Args:
+        peers: some members: `{"n0": "host:port"}`, `"n0=host:port,n1=host:port"`, or addresses
+            alone, in a text or a sequence. The others are learned from whoever answers.
+        group: the name of the group.
+        tls: certificates, for a group that speaks TLS; members need their names then.
+        timeout_s: how long each call tries, unless it is told otherwise.
+
+    Nothing is connected before the first call. Raises ConfigInvalid.
+    """
+    members = KnownMembers(group, peers)
+    async with open_log(members, checked_tls(members, tls), timeout_s) as log:
+        yield log
+
+
+@asynccontextmanager
+async def open_log(
+    members: KnownMembers, tls: GroupTls | None, timeout_s: float
+) -> AsyncIterator[RemoteLog]:
+    """The same with members that are shared with others."""
+    async with unwrapping_nursery() as nursery:
+        leader = LeaderConnection(members, tls, nursery)
+        nursery.start_soon(leader.run)
+        yield RemoteLog(members, tls, leader, ReadingConnection(members, tls, nursery), timeout_s)
+        nursery.cancel_scope.cancel()
+
+
+def checked_tls(members: KnownMembers, tls: GroupTls | TlsConfig | None) -> GroupTls | None:
+    """The contexts for these files. Raises ConfigInvalid."""
+    if tls is not None and not all(known.node_id for known in members.all):
+        raise ConfigInvalid("peers", "with TLS, name the members: n0=host:port")
+    return group_tls(tls)
+
+
+@asynccontextmanager
+async def connect_member(
+    members: KnownMembers, node_id: str, tls: GroupTls | None
+) -> AsyncIterator[NodeConnection]:
+    """A connection of one's own to one member. Raises GroupUnreachable."""
+    known = members.find(node_id)
+    if known is None:
+        raise GroupUnreachable(f"{node_id} is not one of the members that are known")
+    async with connect_node(members.group, *known, tls) as connection:
+        try:
+            yield connection
+        except ConnectionLost as error:
+            raise GroupUnreachable(f"the connection to {node_id} broke") from error
+
+
+async def member_status(
+    members: KnownMembers, node_id: str, tls: GroupTls | None
+) -> dict[str, object]:
+    """The status of one member, asked over a connection of its own. Raises GroupUnreachable."""
+    async with connect_member(members, node_id, tls) as connection:
+        value, _ = await connection.ask(Operation.STATUS)
+    return _learned(members, value)
+
+
+def _learned(members: KnownMembers, value: object) -> dict[str, object]:
+    """A member's status, from which the others are learned. Raises GroupUnreachable."""
+    if not isinstance(value, dict):
+        raise GroupUnreachable("a member answered a status of another shape")
+    match value.get("members"):
+        case {"index": int(index), "addresses": dict(addresses)}:
+            members.learn(index, addresses)
+        case _:
+            pass  # of a node that says nothing about it
+    return value

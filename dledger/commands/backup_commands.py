@@ -1,0 +1,84 @@
+"""`dledger backup` and `dledger restore`."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from dledger.commands.recover_command import check_nobody_runs, known_members, print_done
+from dledger.config import parse_address
+from dledger.errors import ConfigInvalid
+from dledger.rescue.backup import back_up
+from dledger.rescue.group_recovery import recover_group
+from dledger.rescue.survivor import look_at
+
+
+@click.command()
+@click.option(
+    "--to",
+    "target",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The copy is a folder dledger-<id> in this one.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+def backup(folder: Path, target: Path, as_json: bool) -> None:
+    """Copy the member in FOLDER, running or not: its newest snapshot and the committed log.
+
+    What the member recorded as committed is in the copy, which is at most a second behind, and
+    nothing else. All sums are checked, in FOLDER and in the copy. One member's copy is enough; take
+    that of one which `dledger status` shows without a lag.
+    """
+    made = back_up(str(folder), str(target))
+    if as_json:
+        click.echo(json.dumps(asdict(made)))
+    else:
+        click.echo(
+            f"{made.folder}: group {made.group}, entries {made.first_index}..{made.last_index}, "
+            f"{made.size} bytes"
+        )
+
+
+@click.command()
+@click.option(
+    "--dir",
+    "target",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the member's data goes: the --dir of its `dledger serve`.",
+)
+@click.option("--node", "node_id", help="Its name, if not that of the member that was copied.")
+@click.option("--address", metavar="HOST:PORT", help="Where it will listen, if elsewhere.")
+@click.option("--peers", help="All members, as n0=127.0.0.1:20911,... if the copy names none.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.argument("copy", type=click.Path(exists=True, file_okay=False, path_type=Path))
+def restore(
+    copy: Path,
+    target: Path,
+    node_id: str | None,
+    address: str | None,
+    peers: str | None,
+    as_json: bool,
+) -> None:
+    """Begin a group again from COPY, which `dledger backup` made.
+
+    COPY stays as it is. The group keeps its name and is in a new generation, as after `dledger
+    recover`: its member is the only voter, others join, and members of before are refused. What the
+    group committed after the copy was made is not in it.
+    """
+    survivor = look_at(str(copy))
+    members = known_members(survivor, peers)
+    name = node_id or survivor.node_id
+    own = address or members.get(name)
+    if own is None:
+        raise ConfigInvalid("--address", f"nothing says where {name} will listen")
+    parse_address("--address", own)
+    check_nobody_runs(survivor, {**members, name: own})
+    made = back_up(str(copy), str(target), node_id)
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    print_done(recover_group(made.folder, made.last_index, own, when=now), as_json)

@@ -1,0 +1,136 @@
+"""What is wrong with a group, by what its members say of themselves: the worst first. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from dledger.core.tally import SLOW_SYNC_S
+from dledger.snapshots.snapshot_notes import snapshot_notes
+
+# A member that lacks more of the log than this is told: a second of a busy group.
+BEHIND_ENTRIES = 10_000
+# As RocketMQ's rules for disks: at 85 % one has to look, at 95 % there is no time left.
+DISK_NEARLY_FULL = 0.85
+DISK_FULL = 0.95
+
+Said = Mapping[str, Any]
+
+
+class Severity(IntEnum):
+    """How bad it is."""
+
+    CRITICAL = 0  # nothing is served, or something may be lost
+    WARNING = 1  # the next failure would be critical
+
+
+class Alarm(NamedTuple):
+    """One thing to do something about."""
+
+    severity: Severity
+    text: str
+
+
+def group_alarms(statuses: Mapping[str, Said]) -> list[Alarm]:
+    """All alarms of a group.
+
+    Args:
+        statuses: what each member says of itself, as `Status.as_dict`; of one that says nothing,
+            why, as `problem`.
+    """
+    found = [
+        *_leadership(statuses),
+        *_reachability(statuses),
+        *(alarm for name, said in statuses.items() for alarm in _member(name, said)),
+        *_behind(statuses),
+        *(Alarm(Severity.WARNING, note) for note in snapshot_notes(statuses)),
+    ]
+    return sorted(found, key=lambda alarm: alarm.severity)
+
+
+def leader_of(statuses: Mapping[str, Said]) -> tuple[str, Said] | None:
+    """The member that leads in the newest term, and what it says."""
+    leaders = [(name, said) for name, said in statuses.items() if said.get("role") == "leader"]
+    return max(leaders, key=lambda leader: int(leader[1].get("term", -1)), default=None)
+
+
+def _voters(statuses: Mapping[str, Said]) -> list[str]:
+    """The voters by the newest configuration that anybody tells of."""
+    told = [said["members"] for said in statuses.values() if isinstance(said.get("members"), dict)]
+    newest = max(told, key=lambda members: int(members.get("index", -1)), default=None)
+    voters = newest.get("voters") if newest else None
+    return [str(voter) for voter in voters] if voters else list(statuses)
+
+
+def _leadership(statuses: Mapping[str, Said]) -> Iterator[Alarm]:
+    voters = _voters(statuses)
+    up = [name for name in voters if name in statuses and "problem" not in statuses[name]]
+    quorum = len(voters) // 2 + 1
+    if len(up) < quorum:
+        yield Alarm(
+            Severity.CRITICAL,
+            f"no quorum: {len(up)} of {len(voters)} voters answer, {quorum} are needed; start the "
+            "others (only if they are lost for good: `dledger recover`)",
+        )
+    elif leader_of(statuses) is None:
+        yield Alarm(Severity.CRITICAL, "no member leads: an election runs, or cannot be won")
+    elif not any(said.get("ready") for said in statuses.values()):
+        yield Alarm(Severity.CRITICAL, "the leader does not serve yet")
+    generations = {said["generation"] for said in statuses.values() if "generation" in said}
+    if len(generations) > 1:
+        yield Alarm(
+            Severity.CRITICAL, "members of two generations of the group run: stop the older"
+        )
+
+
+def _reachability(statuses: Mapping[str, Said]) -> Iterator[Alarm]:
+    for name, said in statuses.items():
+        if "problem" in said:
+            yield Alarm(Severity.WARNING, f"{name} does not answer: {said['problem']}")
+
+
+def _member(name: str, said: Said) -> Iterator[Alarm]:
+    if said.get("scrub_damage"):
+        yield Alarm(
+            Severity.CRITICAL,
+            f"{name}: the log on disk is damaged ({said['scrub_damage']}): stop it and run "
+            "`dledger repair`",
+        )
+    if said.get("proven") is False:
+        yield Alarm(Severity.WARNING, f"{name} lost its data: it does not count until it is back")
+    total, free = int(said.get("disk_total_bytes", 0)), int(said.get("disk_free_bytes", 0))
+    if total:
+        used = 1 - free / total
+        if used >= DISK_NEARLY_FULL:
+            severity = Severity.CRITICAL if used >= DISK_FULL else Severity.WARNING
+            yield Alarm(severity, f"{name}: its disk is {used:.0%} full")
+    if (average := sync_average_s(said)) is not None and average > SLOW_SYNC_S:
+        yield Alarm(
+            Severity.WARNING, f"{name}: a sync to its disk takes {average * 1000:.0f} ms on average"
+        )
+
+
+def sync_average_s(said: Said) -> float | None:
+    """How long a sync of that member takes on average; None before the first one."""
+    syncs = int(said.get("syncs", 0))
+    return float(said.get("sync_seconds", 0.0)) / syncs if syncs else None
+
+
+def _behind(statuses: Mapping[str, Said]) -> Iterator[Alarm]:
+    leader = leader_of(statuses)
+    if leader is None:
+        return
+    name, said = leader
+    last = int(said.get("last_index", -1))
+    peers = said.get("peers")
+    for peer, seen in (peers if isinstance(peers, Mapping) else {}).items():
+        if not isinstance(seen, Mapping):
+            continue
+        if not seen.get("connected"):
+            why = seen.get("problem") or "no connection"
+            yield Alarm(Severity.WARNING, f"{name} does not reach {peer}: {why}")
+            continue
+        match = seen.get("match_index")
+        if isinstance(match, int) and last - match > BEHIND_ENTRIES:
+            yield Alarm(Severity.WARNING, f"{peer} is {last - match} entries behind")

@@ -1,0 +1,275 @@
+"""Commands over a group: run members, append, read, look. Folders at rest: see offline_commands."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+import trio
+
+from dledger import __version__
+from dledger.client.group_client import GroupClient, GroupUnreachable
+from dledger.commands.backup_commands import backup, restore
+from dledger.commands.group_options import group_options, members_of
+from dledger.commands.members_command import members
+from dledger.commands.offline_commands import dump, verify
+from dledger.commands.option_sources import config_option
+from dledger.commands.recover_command import recover
+from dledger.commands.rejoin_command import rejoin
+from dledger.commands.repair_command import repair
+from dledger.commands.serve_command import cancel_on_signal, serve
+from dledger.commands.status_command import status
+from dledger.commands.tls_options import given_tls, tls_arguments, tls_options
+from dledger.entry import Entry, Magic
+from dledger.errors import ConfigInvalid
+from dledger.local_group import load_or_make_group, run_group
+from dledger.network.tls_config import TlsConfig
+
+_MAGICS = {int(magic): magic.name.lower() for magic in Magic}
+
+# How often a starting group is asked whether it leads, and a lost one whether it is back.
+_POLL_S = 0.2
+# How long one request for new entries waits at the node before `tail` asks again.
+_TAIL_WAIT_MS = 10_000
+
+
+_HELP = """A replicated, durable log.
+
+\b
+Try it, with a whole group on this machine:
+  dledger group --nodes 3 --dir /tmp/log        three members, real processes
+  dledger append --dir /tmp/log hello world     two entries, on a quorum's disks
+  dledger tail --dir /tmp/log --follow          every committed entry
+  dledger status --dir /tmp/log --watch         who leads, how far everyone is
+
+\b
+Run it, with a process on each machine:
+  dledger serve --node n0 --peers n0=10.0.0.1:20911,... --dir /var/lib/log
+  dledger --config /etc/dledger.toml serve      the same, from a file
+
+Each command has its own --help, with examples.
+"""
+
+# In the order in which one meets them.
+_SECTIONS = {
+    "Use a group": ("append", "get", "tail"),
+    "Run a group": ("group", "serve", "status", "members", "transfer", "snapshot"),
+    "Look at files": ("dump", "verify", "backup"),
+    "Mend what broke": ("repair", "rejoin", "restore", "recover"),
+}
+
+
+class CommandsBySection(click.Group):
+    """The list of commands, in the sections of what one wants to do."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list."""
+        listed = {name for names in _SECTIONS.values() for name in names}
+        others = tuple(name for name in self.list_commands(ctx) if name not in listed)
+        for section, names in {**_SECTIONS, "More": others}.items():
+            rows = [
+                (name, command.get_short_help_str(formatter.width))
+                for name in names
+                if (command := self.get_command(ctx, name)) is not None
+            ]
+            if rows:
+                with formatter.section(section):
+                    formatter.write_dl(rows)
+
+
+@click.group(
+    cls=CommandsBySection,
+    help=_HELP,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(__version__)
+def commands() -> None:
+    """All commands."""
+
+
+@commands.command("group")
+@click.option(
+    "--nodes", default=3, show_default=True, type=click.IntRange(1, 9), help="How many members."
+)
+@click.option(
+    "--dir",
+    "folder",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Where everything goes; made if missing.",
+)
+@click.option("--group", default="group", show_default=True, help="Name of the group.")
+@tls_options
+def local_group(nodes: int, folder: Path, group: str) -> None:
+    """Run a whole group on this machine, each member a process of its own.
+
+    Prints a line that begins with `ready` once a leader serves. Ctrl-C stops all.
+    """
+    peers = load_or_make_group(folder, group, nodes)
+    trio.run(_run_group, group, peers, folder, given_tls())
+
+
+async def _run_group(
+    group: str, peers: Mapping[str, str], folder: Path, tls: TlsConfig | None
+) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(cancel_on_signal, nursery.cancel_scope)
+        nursery.start_soon(run_group, group, peers, folder, tls_arguments(tls))
+        client = GroupClient(group, peers, tls)
+        leader = None
+        while leader is None:
+            await trio.sleep(_POLL_S)
+            leader = await client.ready_leader()
+        click.echo(f"ready: {leader} leads {group}; dledger status --dir {folder}")
+
+
+@commands.command()
+@group_options
+@click.option("--timeout", default=10.0, show_default=True, help="Seconds to wait for a leader.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object an entry.")
+@click.argument("bodies", nargs=-1)
+def append(
+    folder: Path | None,
+    peers: str | None,
+    group: str,
+    timeout: float,
+    as_json: bool,
+    bodies: tuple[str, ...],
+) -> None:
+    """Append each of BODIES as one entry (or each line of standard input).
+
+    Returns once all are on a quorum's disks, and prints index, term and position of each.
+    """
+    name, known = members_of(folder, peers, group)
+    texts = bodies or tuple(line.rstrip("\n") for line in sys.stdin)
+    if not texts:
+        return
+    client = GroupClient(name, known, given_tls())
+    rows = trio.run(client.append, [text.encode() for text in texts], timeout)
+    for index, term, pos in rows:
+        if as_json:
+            click.echo(json.dumps({"index": index, "term": term, "pos": pos}))
+        else:
+            click.echo(f"{index}\t{term}\t{pos}")
+
+
+@commands.command()
+@group_options
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.argument("index", type=click.IntRange(0))
+def get(folder: Path | None, peers: str | None, group: str, as_json: bool, index: int) -> None:
+    """Print the committed entry at INDEX."""
+    name, known = members_of(folder, peers, group)
+    entries = trio.run(GroupClient(name, known, given_tls()).entries, index)
+    if not entries or entries[0].index != index:
+        raise ConfigInvalid("INDEX", f"no committed entry {index}")
+    _print_entry(entries[0], as_json)
+
+
+@commands.command()
+@group_options
+@click.option(
+    "--from", "first", default=0, show_default=True, type=click.IntRange(0), help="First index."
+)
+@click.option("--follow", "-f", is_flag=True, help="Go on with each new entry, until Ctrl-C.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object an entry.")
+def tail(
+    folder: Path | None, peers: str | None, group: str, first: int, follow: bool, as_json: bool
+) -> None:
+    """Print the committed entries, one line each: index, term, kind, body."""
+    name, known = members_of(folder, peers, group)
+    try:
+        trio.run(_tail, GroupClient(name, known, given_tls()), first, follow, as_json)
+    except KeyboardInterrupt:
+        return
+
+
+async def _tail(client: GroupClient, first: int, follow: bool, as_json: bool) -> None:
+    while True:
+        try:
+            entries = await client.entries(first, wait_ms=_TAIL_WAIT_MS if follow else 0)
+        except GroupUnreachable:
+            if not follow:
+                raise
+            await trio.sleep(_POLL_S)
+            continue
+        for entry in entries:
+            _print_entry(entry, as_json)
+            first = entry.index + 1
+        if not entries and not follow:
+            return
+
+
+def _print_entry(entry: Entry, as_json: bool) -> None:
+    text = entry.body.decode("utf-8", "backslashreplace")
+    kind = _MAGICS.get(entry.magic, str(entry.magic))
+    if as_json:
+        row = {
+            "index": entry.index,
+            "term": entry.term,
+            "pos": entry.pos,
+            "kind": kind,
+            "body": text,
+        }
+        click.echo(json.dumps(row))
+    else:
+        click.echo(f"{entry.index}\t{entry.term}\t{kind}\t{text}")
+
+
+@commands.command()
+@group_options
+@click.option("--to", "target", help="The member to lead; else the one with the longest log.")
+@click.option("--timeout", default=10.0, show_default=True, help="Seconds to wait for a leader.")
+def transfer(
+    folder: Path | None, peers: str | None, group: str, target: str | None, timeout: float
+) -> None:
+    """Hand leadership to another member, without waiting for an election timeout.
+
+    Appends are refused for a moment. If the member does not take over within an election timeout,
+    the old leader goes on, and the exit status says so.
+    """
+    name, known = members_of(folder, peers, group)
+    if target is not None and target not in known:
+        raise ConfigInvalid("--to", f"{target} is not one of {', '.join(known)}")
+    click.echo(
+        f"{trio.run(GroupClient(name, known, given_tls()).transfer, target, timeout)} leads {name}"
+    )
+
+
+@commands.command()
+@group_options
+@click.option("--node", "node_id", help="The member to write one; else each of them.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a member.")
+def snapshot(
+    folder: Path | None, peers: str | None, group: str, node_id: str | None, as_json: bool
+) -> None:
+    """Have running members write a snapshot of their state now.
+
+    Prints the last entry in it, its size in bytes and its path, once it is on the member's disk.
+    """
+    name, known = members_of(folder, peers, group)
+    if node_id is not None and node_id not in known:
+        raise ConfigInvalid("--node", f"{node_id} is not one of {', '.join(known)}")
+    client = GroupClient(name, known, given_tls())
+    for member in [node_id] if node_id is not None else known:
+        written = trio.run(client.snapshot, member)
+        if as_json:
+            click.echo(json.dumps({"node": member, **written._asdict()}))
+        else:
+            click.echo(f"{member}\t{written.index}\t{written.size}\t{written.path}")
+
+
+commands.add_command(serve)
+commands.add_command(status)
+commands.add_command(members)
+commands.add_command(dump)
+commands.add_command(verify)
+commands.add_command(repair)
+commands.add_command(rejoin)
+commands.add_command(recover)
+commands.add_command(backup)
+commands.add_command(restore)
+config_option(commands)

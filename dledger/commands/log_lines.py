@@ -1,0 +1,173 @@
+"""What a node says: one event a line, as text or as JSON, and no floods."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import logging
+import sys
+from typing import TextIO
+
+TEXT, JSON = "text", "json"
+FORMATS = (TEXT, JSON)
+LEVELS = ("debug", "info", "warning", "error")
+
+# Who watches the standard output of `dledger serve` reads there when it listens and who leads.
+PROGRESS = "dledger.progress"
+
+# Lines of one kind that may follow one another within this time; the next ones are only counted.
+BURST_LINES = 5
+BURST_WINDOW_S = 10.0
+# Kinds of lines that are remembered: far more than there are in the program.
+_MAX_KINDS = 500
+
+# The event of a line that does not name its own, by the module that says it. docs/operations.md
+# has the list: programs go by these names.
+_EVENTS = {
+    "dledger.node.admission_log": "member_in_doubt",
+    "dledger.snapshots.awaited_snapshot": "snapshot_installed",
+    "dledger.serving.generation_guard": "generation",
+    "dledger.network.host_connection": "peer_connection",
+    "dledger.node.housekeeping": "disk",
+    "dledger.waits.leadership_watch": "members",
+    "dledger.serving.listener": "connection_refused",
+    "dledger.serving.peer_conversation": "peer_refused",
+    "dledger.node.recovering": "recovery",
+    "dledger.snapshots.restoring": "recovery",
+    "dledger.snapshots.snapshot_transfer": "snapshot_transfer",
+    "dledger.snapshots.snapshotter": "snapshot",
+}
+
+# What a line may carry beside its text, in this order.
+FIELDS = (
+    "role",
+    "term",
+    "leader",
+    "ready",
+    "index",
+    "first_index",
+    "last_index",
+    "members",
+    "peer",
+    "seconds",
+    "count",
+    "settings",
+)
+
+_COLOURS = {
+    logging.DEBUG: "\x1b[2m",
+    logging.WARNING: "\x1b[33m",
+    logging.ERROR: "\x1b[31m",
+    logging.CRITICAL: "\x1b[31;1m",
+}
+_PLAIN = "\x1b[0m"
+
+
+def _time(record: logging.LogRecord) -> str:
+    when = datetime.datetime.fromtimestamp(record.created, datetime.UTC)
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _left_out(record: logging.LogRecord) -> int:
+    count = getattr(record, "left_out", 0)
+    return count if isinstance(count, int) else 0
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line."""
+
+    def __init__(self, group: str, node_id: str) -> None:
+        super().__init__()
+        self._group = group
+        self._node_id = node_id
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line: when, how bad, what, whose; then what is known of it; then the text."""
+        line: dict[str, object] = {
+            "ts": _time(record),
+            "level": record.levelname.lower(),
+            "event": getattr(record, "event", None) or _EVENTS.get(record.name, record.name),
+            "group": self._group,
+            "node": self._node_id,
+        }
+        for field in FIELDS:
+            if (value := getattr(record, field, None)) is not None:
+                line[field] = value
+        line["message"] = record.getMessage()
+        if count := _left_out(record):
+            line["left_out"] = count
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+class TextLines(logging.Formatter):
+    """Lines for people: coloured where they are read at once, plain where they are kept."""
+
+    def __init__(self, node_id: str, *, coloured: bool) -> None:
+        super().__init__()
+        self._node_id = node_id
+        self._coloured = coloured
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        level = record.levelname
+        if self._coloured and record.levelno in _COLOURS:
+            level = f"{_COLOURS[record.levelno]}{level}{_PLAIN}"
+        text = f"{_time(record)} {self._node_id} {level} {record.getMessage()}"
+        if count := _left_out(record):
+            text += f" (and {count} more like it)"
+        if record.exc_info:
+            text += "\n" + self.formatException(record.exc_info)
+        return text
+
+
+class FloodGate(logging.Filter):
+    """Lets a few lines of one kind through, then only counts; the next one tells how many.
+
+    Kinds are told apart by where the text is written in the program, not by what is filled in.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kinds: dict[tuple[str, str], list[float]] = {}  # begin of the window, lines, left out
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the line may leave."""
+        key = (record.name, str(record.msg))
+        if len(self._kinds) >= _MAX_KINDS and key not in self._kinds:
+            self._kinds.clear()
+        kind = self._kinds.setdefault(key, [record.created, 0, 0])
+        began, lines, _ = kind
+        if record.created - began >= BURST_WINDOW_S:
+            kind[0], lines = record.created, 0
+        if lines >= BURST_LINES:
+            kind[1] = lines
+            kind[2] += 1
+            return False
+        kind[1] = lines + 1
+        if kind[2]:
+            record.left_out = int(kind[2])
+            kind[2] = 0
+        return True
+
+
+def set_up_logging(group: str, node_id: str, form: str, level: str) -> None:
+    """Say everything in this form from now on, from this level on. May be called again."""
+    said, progress = _handler(sys.stderr), _handler(sys.stdout)
+    if form == JSON:
+        said.setFormatter(JsonLines(group, node_id))
+        progress.setFormatter(JsonLines(group, node_id))
+    else:
+        said.setFormatter(TextLines(node_id, coloured=sys.stderr.isatty()))
+        progress.setFormatter(logging.Formatter("%(message)s"))
+    said.addFilter(FloodGate())
+    logging.basicConfig(level=level.upper(), handlers=[said], force=True)
+    logger = logging.getLogger(PROGRESS)
+    logger.handlers = [progress]
+    logger.propagate = False
+    logger.setLevel(logging.INFO)
+
+
+def _handler(stream: TextIO) -> logging.Handler:
+    return logging.StreamHandler(stream)

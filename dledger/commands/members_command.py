@@ -1,0 +1,119 @@
+"""`dledger members`: who belongs to a group, and changing that."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import click
+import trio
+
+from dledger.client.group_client import GroupClient
+from dledger.commands.group_options import group_options, members_of
+from dledger.commands.tls_options import given_tls
+from dledger.config import parse_address, parse_peers
+from dledger.core.configuration_change import (
+    AddLearner,
+    AddVoter,
+    Change,
+    Demote,
+    Promote,
+    Remove,
+    Transition,
+    UpdateAddress,
+)
+from dledger.errors import ConfigInvalid
+
+Parsed = Sequence[str]
+
+
+def _with_address(kind: Callable[[str, str], Change], option: str, texts: Parsed) -> list[Change]:
+    changes = []
+    for text in texts:
+        for member, address in parse_peers(option, text).items():
+            changes.append(kind(member, str(parse_address(f"{option} {member}", address))))
+    return changes
+
+
+@click.command()
+@group_options
+@click.option("--add", multiple=True, metavar="ID=HOST:PORT", help="Let this one vote.")
+@click.option("--learner", multiple=True, metavar="ID=HOST:PORT", help="Have it as a learner.")
+@click.option("--promote", multiple=True, metavar="ID", help="Let a learner vote.")
+@click.option("--demote", multiple=True, metavar="ID", help="Make a voter a learner.")
+@click.option("--remove", multiple=True, metavar="ID", help="Have it no more.")
+@click.option("--move", multiple=True, metavar="ID=HOST:PORT", help="Reach it there.")
+@click.option("--joint", is_flag=True, help="Go by way of both halves, also for one voter.")
+@click.option("--expected", type=click.IntRange(-1), help="Only if this configuration is in force.")
+@click.option("--timeout", default=10.0, show_default=True, help="Seconds to wait for a leader.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def members(
+    folder: Path | None,
+    peers: str | None,
+    group: str,
+    add: Parsed,
+    learner: Parsed,
+    promote: Parsed,
+    demote: Parsed,
+    remove: Parsed,
+    move: Parsed,
+    joint: bool,
+    expected: int | None,
+    timeout: float,
+    as_json: bool,
+) -> None:
+    """Show who belongs to a group, or change it: all the options make one change.
+
+    A node to be added must run, with `dledger serve --join`; it gets the log first, which may take
+    a while. A node that was removed may be stopped when the command returns.
+    """
+    name, known = members_of(folder, peers, group)
+    changes: list[Change] = [
+        *_with_address(AddVoter, "--add", add),
+        *_with_address(AddLearner, "--learner", learner),
+        *map(Promote, promote),
+        *map(Demote, demote),
+        *map(Remove, remove),
+        *_with_address(UpdateAddress, "--move", move),
+    ]
+    if expected is not None and not changes:
+        raise ConfigInvalid("--expected", "there is nothing to change")
+    client = GroupClient(name, known, given_tls())
+    if changes:
+        transition = Transition.JOINT if joint else Transition.AUTO
+        trio.run(client.change, changes, transition, expected, timeout)
+    status = trio.run(client.leader_status, timeout)
+    found = status["members"]
+    if not isinstance(found, dict):
+        raise ConfigInvalid("--peers", "the leader says nothing of its members: is it older?")
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    print_members(name, str(status["node_id"]), found)
+
+
+def print_members(group: str, leader: str, found: dict[str, object]) -> None:
+    """A table of the members, as a status names them."""
+    addresses, learners = found["addresses"], found["learners"]
+    voters, outgoing = found["voters"], found["outgoing"]
+    if not isinstance(addresses, dict) or not isinstance(learners, dict):
+        raise ConfigInvalid("--peers", "the leader's answer has another shape: is it older?")
+    if not isinstance(voters, list) or not isinstance(outgoing, list):
+        raise ConfigInvalid("--peers", "the leader's answer has another shape: is it older?")
+    # Not above: a member that starts draws no table, and loading this takes a while.
+    from rich.box import SIMPLE
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"group {group}, configuration {found['index']}", box=SIMPLE)
+    for column in ("node", "address", "votes", "lacks", ""):
+        table.add_column(column, justify="right" if column == "lacks" else "left")
+    for node_id, address in addresses.items():
+        learner = learners.get(node_id) or {}
+        halves = [half for half, ids in (("yes", voters), ("before", outgoing)) if node_id in ids]
+        lag = learner.get("lag_entries")
+        what = "leads" if node_id == leader else learner.get("verdict") or ""
+        lacks = "" if lag is None else str(lag)
+        table.add_row(node_id, address, " and ".join(halves) or "learner", lacks, what)
+    Console().print(table)

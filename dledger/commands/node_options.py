@@ -1,0 +1,105 @@
+"""The settings of a node that an operator may give as flags, in the environment, or in a file.
+
+They are read off `NodeConfig`, `StoreConfig` and `SnapshotPolicy`: whatever plain setting those
+have, the command has. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from typing import Any, NamedTuple
+
+from dledger.config import NodeConfig
+from dledger.snapshots.snapshot_policy import SnapshotPolicy
+from dledger.store.store_config import StoreConfig
+
+_HELP = {
+    "election_timeout_ms": "An election starts one to two of these after a leader fell silent.",
+    "heartbeat_interval_ms": "How often a leader shows that it is there.",
+    "max_clock_drift": "Lease reads: the share by which any clock may run wrong. Off without.",
+    "preferred_leader": "The member that should lead whenever it is healthy.",
+    "max_pending_entries": "Appends that may wait for their commit.",
+    "max_pending_bytes": "The same in bytes.",
+    "max_batch_bytes": "The largest push to another member.",
+    "scrub_period_hours": "The whole log is checked once in this time; 0 switches it off.",
+    "segment_bytes": "Length of a new log's data files.",
+    "index_segment_bytes": "Length of a new log's index files, a multiple of 32.",
+    "max_body_bytes": "The largest entry.",
+    "checkpoint_bytes": "A start checks the log again from a point this far before its end.",
+    "spare_segments": "Data files that are written ahead.",
+    "snapshot_every_entries": "Write a snapshot after so many entries; 0: not for their number.",
+    "snapshot_every_bytes": "The same in bytes of the log.",
+    "snapshot_kept": "How many snapshots are kept, and the log behind the oldest.",
+    "snapshot_trailing_entries": "Entries that are kept for members that are behind.",
+}
+
+# What the annotations of the settings say.
+_KINDS: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool}
+
+# Said by options of their own.
+_IDENTITY = frozenset({"group", "node_id", "peers", "data_dir", "joining"})
+
+_SNAPSHOT = "snapshot_"
+
+
+class NodeOption(NamedTuple):
+    """One setting.
+
+    Attributes:
+        name: of the option, in words joined by underscores.
+        kind: of its value.
+        default: its value where nobody gives one; None: none.
+        help: one line about it.
+        part: the class that has it.
+        field: its name there.
+    """
+
+    name: str
+    kind: type
+    default: Any
+    help: str
+    part: type
+    field: str
+
+
+def _options_of(part: type, prefix: str = "") -> list[NodeOption]:
+    found = []
+    for field in fields(part):
+        kind = _KINDS.get(str(field.type).removesuffix(" | None"))
+        if kind is None or field.default is MISSING or field.name in _IDENTITY:
+            continue
+        name = prefix + field.name
+        found.append(NodeOption(name, kind, field.default, _HELP.get(name, ""), part, field.name))
+    return found
+
+
+NODE_OPTIONS: tuple[NodeOption, ...] = (
+    *_options_of(NodeConfig),
+    *_options_of(StoreConfig),
+    *_options_of(SnapshotPolicy, _SNAPSHOT),
+)
+
+
+def node_settings(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of `NodeConfig` that these values of options stand for.
+
+    Raises ConfigInvalid where sizes or policy make no sense.
+    """
+    parts: dict[type, dict[str, Any]] = {NodeConfig: {}, StoreConfig: {}, SnapshotPolicy: {}}
+    for option in NODE_OPTIONS:
+        if option.name in values:
+            parts[option.part][option.field] = values[option.name]
+    return {
+        **parts[NodeConfig],
+        "store": StoreConfig(**parts[StoreConfig]),
+        "snapshots": SnapshotPolicy(**parts[SnapshotPolicy]),
+    }
+
+
+def option_of(setting: str) -> str:
+    """The option behind the setting that a ConfigInvalid names."""
+    first, _, rest = setting.partition(".")
+    if first == "snapshots":
+        return _SNAPSHOT + rest
+    return {"node_id": "node", "data_dir": "dir", "joining": "join"}.get(first, first)

@@ -1,0 +1,216 @@
+"""`dledger recover`: begins a group again from one member that is left."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+import trio
+
+from dledger.config import parse_address, parse_peers
+from dledger.errors import ConfigInvalid
+from dledger.local_group import GROUP_FILE, load_group
+from dledger.rescue.group_recovery import Recovery, RecoveryRefused, recover_group
+from dledger.rescue.survivor import Survivor, longest, look_at
+
+# A member that runs takes a connection in a fraction of it, also on the other side of the world.
+_KNOCK_S = 1.5
+
+
+_HELP = """Begin a group again from FOLDER, when more than half of its voters are lost for good.
+
+Never needed while a majority can be brought back: start them, and nothing is lost. Entries
+that only the lost members held are gone for good. The member of FOLDER must be stopped; it is
+then the only voter. Without --accept-loss-after nothing is changed: what would be is shown, and
+in a terminal the group's name is asked for.
+
+\b
+Members that are left may differ. Begin with the one that holds the most:
+  dledger recover --compare /srv/a/dledger-n0 /srv/b/dledger-n2
+  dledger recover /srv/b/dledger-n2
+
+Members of before are refused from then on. Each that is to come back: `dledger rejoin` on its
+folder, `dledger serve --join`, and `dledger members --add`.
+"""
+
+
+@click.command(help=_HELP)
+@click.option("--compare", is_flag=True, help="Only look: which of FOLDERS holds the most?")
+@click.option(
+    "--peers", help="All members, as n0=127.0.0.1:20911,n1=... where the folder does not name them."
+)
+@click.option("--address", metavar="HOST:PORT", help="Where this member will listen, if elsewhere.")
+@click.option(
+    "--learner",
+    multiple=True,
+    metavar="ID=HOST:PORT",
+    help="A new member, with an empty folder, that gets the log.",
+)
+@click.option(
+    "--accept-loss-after",
+    "accepted",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Yes, what was committed behind entry N may be lost. N: the last entry in FOLDER.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.argument(
+    "folders",
+    nargs=-1,
+    required=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+)
+def recover(
+    folders: tuple[Path, ...],
+    compare: bool,
+    peers: str | None,
+    address: str | None,
+    learner: tuple[str, ...],
+    accepted: int | None,
+    as_json: bool,
+) -> None:
+    """Begin a group again from one member."""
+    survivors = [look_at(str(folder)) for folder in folders]
+    if compare:
+        _print_comparison(survivors, as_json)
+        return
+    if len(survivors) > 1:
+        raise ConfigInvalid("FOLDERS", "name one, or compare them with --compare")
+    (survivor,) = survivors
+    members = known_members(survivor, peers)
+    own = address or members.get(survivor.node_id)
+    if own is None:
+        raise ConfigInvalid(
+            "--address", f"the folder does not say where {survivor.node_id} listens"
+        )
+    parse_address("--address", own)
+    if not as_json:
+        _print_survivor(survivor, members)
+    check_nobody_runs(survivor, members)
+    if accepted is None:
+        accepted = _ask(survivor)
+    learners = parse_peers("--learner", ",".join(learner))
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    done = recover_group(survivor.folder, accepted, own, learners=learners, when=now)
+    print_done(done, as_json)
+
+
+def known_members(survivor: Survivor, peers: str | None) -> Mapping[str, str]:
+    """Who belonged to the group: by its log, the options, or the file of `dledger group`."""
+    if survivor.configuration is not None:
+        return survivor.configuration.configuration.addresses
+    if peers is not None:
+        return parse_peers("--peers", peers)
+    base = Path(survivor.folder).parent
+    return load_group(base)[1] if (base / GROUP_FILE).exists() else {}
+
+
+def check_nobody_runs(survivor: Survivor, members: Mapping[str, str]) -> None:
+    """A group with a quorum must not be begun again: two of them would live."""
+    listening = trio.run(_who_listens, members)
+    if listening:
+        raise RecoveryRefused(
+            survivor.folder,
+            f"{' and '.join(listening)} can be reached: if the group still has a quorum, nothing "
+            "is to be recovered; else stop them first",
+        )
+
+
+async def _who_listens(members: Mapping[str, str]) -> list[str]:
+    listening = []
+
+    async def knock(node_id: str, address: str) -> None:
+        with trio.move_on_after(_KNOCK_S):
+            try:
+                stream = await trio.open_tcp_stream(*parse_address(f"peers.{node_id}", address))
+            except OSError:
+                return
+            await stream.aclose()
+            listening.append(f"{node_id} at {address}")
+
+    async with trio.open_nursery() as nursery:
+        for node_id, address in members.items():
+            nursery.start_soon(knock, node_id, address)
+    return sorted(listening)
+
+
+def _ask(survivor: Survivor) -> int:
+    """Have the group's name typed. Raises RecoveryRefused without a terminal, or with another."""
+    if not sys.stdin.isatty():
+        raise RecoveryRefused(
+            survivor.folder,
+            "nothing was changed; what is said above happens with "
+            f"--accept-loss-after {survivor.last_index}",
+        )
+    typed = click.prompt(f"Type the group's name ({survivor.group}) to begin it again", type=str)
+    if typed != survivor.group:
+        raise RecoveryRefused(survivor.folder, "that is not its name: nothing was changed")
+    return survivor.last_index
+
+
+def _print_survivor(survivor: Survivor, members: Mapping[str, str]) -> None:
+    last, committed = survivor.last_index, survivor.committed
+    lines = [
+        f"group {survivor.group}, generation {survivor.generation}, member {survivor.node_id}",
+        f"  log         entries {survivor.first_index}..{last}, the last one of term "
+        f"{survivor.last_term}; the highest term heard of is {survivor.term}",
+        f"  committed   at least up to entry {committed}",
+        f"  members     {', '.join(f'{n} at {a}' for n, a in members.items()) or 'not named here'}",
+        f"MAY BE LOST    every entry behind {last}: the lost members may have committed some",
+    ]
+    if committed < last:
+        lines.append(
+            f"WILL COUNT     entries {committed + 1}..{last}: they become committed, also those "
+            "that never were"
+        )
+    if not survivor.proven:
+        lines.append("IN DOUBT       this member lost promises before: take another one if you can")
+    lines += [f"DAMAGE         {problem}" for problem in survivor.problems]
+    click.echo("\n".join(lines))
+
+
+def print_done(done: Recovery, as_json: bool) -> None:
+    """Say what was done, and what comes next."""
+    if as_json:
+        click.echo(json.dumps(asdict(done)))
+        return
+    members = " ".join(f"{node_id} at {address}" for node_id, address in done.members.items())
+    click.echo(
+        f"group {done.group} begins again: generation {done.generation}, term {done.term}, "
+        f"members {members}\n"
+        f"what was changed is as it was in {done.copies}\n"
+        f"start {done.node_id} as ever; then let others join: `dledger rejoin` on the folder of an "
+        "old member, `dledger serve --join`, `dledger members --add`"
+    )
+
+
+def _print_comparison(survivors: Sequence[Survivor], as_json: bool) -> None:
+    best = longest(survivors)
+    if as_json:
+        rows = [survivor.as_dict() for survivor in survivors]
+        click.echo(json.dumps({"folders": rows, "best": best.folder}))
+        return
+    # Not above: a member that starts loads all commands, and what draws tables takes a while.
+    from rich.box import SIMPLE
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=SIMPLE)
+    words = ("folder", "node")
+    for column in (*words, "generation", "last term", "last entry", "committed", "problems"):
+        table.add_column(column, justify="left" if column in words else "right", no_wrap=True)
+    for survivor in survivors:
+        numbers = (*survivor.reach, survivor.committed, len(survivor.problems))
+        table.add_row(survivor.folder, survivor.node_id, *map(str, numbers))
+    console = Console()
+    # A folder's name is there to be copied: wider than the terminal rather than cut.
+    console.print(table, soft_wrap=True, crop=False)
+    for survivor in survivors:
+        for problem in survivor.problems:
+            click.echo(problem, err=True)
+    click.echo(f"the most is in {best.folder}")

@@ -1,0 +1,98 @@
+"""Takes over changed settings when the process is told to read its file again (SIGHUP)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterable, Callable
+from typing import Any
+
+import click
+
+from dledger.commands.log_lines import set_up_logging
+from dledger.commands.option_sources import read_again
+from dledger.config import CHANGEABLE, NodeConfig
+from dledger.errors import ConfigInvalid
+from dledger.node.node import Node
+
+logger = logging.getLogger(__name__)
+
+# Options of `serve` that change while the node runs, besides the node's own.
+_LOGGING = ("log_format", "log_level")
+_NODE = ("preferred_leader", "scrub_period_hours")
+_SNAPSHOT = "snapshot_"
+
+
+class SettingsOnSignal:
+    """One node's settings, as a file says them at each signal.
+
+    Args:
+        node: that one.
+        ctx: of the command as it runs.
+        config_of: makes the node's settings of another call. Raises ConfigInvalid.
+    """
+
+    def __init__(
+        self, node: Node, ctx: click.Context, config_of: Callable[[click.Context], NodeConfig]
+    ) -> None:
+        self._node = node
+        self._ctx = ctx
+        self._config_of = config_of
+        self._values: dict[str, Any] = dict(ctx.params)
+
+    async def run(self, signals: AsyncIterable[int]) -> None:
+        """Read again at every signal, for ever."""
+        async for _ in signals:
+            self.read_again()
+
+    def read_again(self) -> None:
+        """Take over what changed. A file that is wrong changes nothing."""
+        try:
+            self._take_over(read_again(self._ctx))
+        except (ConfigInvalid, click.ClickException) as error:
+            text = error.format_message() if isinstance(error, click.ClickException) else str(error)
+            logger.error(
+                "nothing was changed: %s", " ".join(text.split()), extra={"event": "settings"}
+            )
+        self._read_certificates()
+
+    def _take_over(self, ctx: click.Context) -> None:
+        wanted = self._config_of(ctx)
+        changed = [name for name, value in ctx.params.items() if value != self._values[name]]
+        able = [name for name in changed if _can_change(name)]
+        taken = {name: getattr(wanted, name) for name in CHANGEABLE}
+        self._node.reconfigure(self._node.config.with_changes(taken))
+        if any(name in _LOGGING for name in able):
+            form, level = ctx.params["log_format"], ctx.params["log_level"]
+            set_up_logging(wanted.group, wanted.node_id, form, level)
+        self._values.update({name: ctx.params[name] for name in able})
+        if able:
+            logger.info(
+                "changed: %s",
+                ", ".join(f"{_key(name)} = {ctx.params[name]}" for name in able),
+                extra={"event": "settings", "settings": [_key(name) for name in able]},
+            )
+        if unable := [_key(name) for name in changed if name not in able]:
+            logger.warning(
+                "not changed until the node is started again: %s",
+                ", ".join(unable),
+                extra={"event": "settings", "settings": unable},
+            )
+
+    def _read_certificates(self) -> None:
+        """The one place that reads certificates again."""
+        if self._node.config.tls is None:
+            return
+        try:
+            self._node.reload_tls()
+        except ConfigInvalid as error:
+            logger.error("the certificates stay those of before: %s", error)
+        else:
+            logger.info("certificates were read again")
+
+
+def _can_change(name: str) -> bool:
+    return name in _LOGGING or name in _NODE or name.startswith(_SNAPSHOT)
+
+
+def _key(name: str) -> str:
+    return {"folder": "dir", "node_id": "node", "joining": "join"}.get(name, name).replace("_", "-")

@@ -1,0 +1,179 @@
+"""`dledger serve`: runs one member of a group."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import trio
+
+from dledger.commands.log_lines import FORMATS, LEVELS, PROGRESS, set_up_logging
+from dledger.commands.node_options import NODE_OPTIONS, node_settings, option_of
+from dledger.commands.option_sources import RememberingCommand, as_toml, located
+from dledger.commands.reloading import SettingsOnSignal
+from dledger.commands.tls_options import given_tls, tls_options
+from dledger.config import NodeConfig, parse_peers
+from dledger.errors import ConfigInvalid
+from dledger.metrics.serving_metrics import serve_metrics
+from dledger.node.collector import collect_seldom
+from dledger.node.node import Node
+from dledger.node.node_events import NodeEvents
+from dledger.node.open_node import open_node
+from dledger.state_machine import LogOnly
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_HELP = """Run one member of a group until Ctrl-C or SIGTERM.
+
+The member keeps a log without a state machine of its own. Applications with one open a node from
+Python: see `dledger.open_node`.
+
+Every option may also stand in the file of `dledger --config FILE`, in the table [serve], or in the
+environment, as DLEDGER_SERVE_NODE. Flags go before the environment, and that before the file. On
+SIGHUP the file is read again.
+
+\b
+  dledger serve --node n0 --dir /var/lib/log \\
+    --peers n0=10.0.0.1:20911,n1=10.0.0.2:20911,n2=10.0.0.3:20911
+  dledger --config /etc/dledger.toml serve --print-config
+"""
+
+progress = logging.getLogger(PROGRESS)
+
+
+def node_limits(function: F) -> F:
+    """An option for each plain setting of a node."""
+    for option in reversed(NODE_OPTIONS):
+        function = click.option(
+            "--" + option.name.replace("_", "-"),
+            type=option.kind,
+            default=option.default,
+            show_default=option.default is not None,
+            help=option.help,
+        )(function)
+    return function
+
+
+@click.command(cls=RememberingCommand, help=_HELP)
+@click.option("--group", default="group", show_default=True, help="Name of the group.")
+@click.option("--node", "node_id", required=True, help="Which of the members this is.")
+@click.option("--peers", required=True, help="All members, as n0=127.0.0.1:20911,n1=...")
+@click.option(
+    "--dir",
+    "folder",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Where the data goes; made if missing.",
+)
+@click.option(
+    "--join",
+    "joining",
+    is_flag=True,
+    help="The group is there, and adds this node: see `dledger members`.",
+)
+@click.option("--metrics", help="Answer GET /metrics for Prometheus here, as 127.0.0.1:9464.")
+@click.option(
+    "--log-format",
+    type=click.Choice(FORMATS),
+    default="text",
+    show_default=True,
+    help="How events are told: lines for people, or one JSON object a line.",
+)
+@click.option(
+    "--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="From where."
+)
+@click.option(
+    "--exit-with-stdin", is_flag=True, help="Stop when standard input ends (for supervisors)."
+)
+@click.option(
+    "--print-config", is_flag=True, help="Print what is in force and where it is from, and end."
+)
+@tls_options
+@node_limits
+@click.pass_context
+def serve(ctx: click.Context, /, **options: Any) -> None:
+    """Run one member of a group."""
+    config = checked_config(ctx)
+    if options["print_config"]:
+        click.echo(as_toml(ctx))
+        return
+    set_up_logging(config.group, config.node_id, options["log_format"], options["log_level"])
+    collect_seldom()
+    trio.run(_serve, config, ctx, options["metrics"], options["exit_with_stdin"])
+
+
+def checked_config(ctx: click.Context) -> NodeConfig:
+    """The node's settings, of the options of a call. Raises ConfigInvalid that names the place."""
+    options = ctx.params
+    try:
+        return NodeConfig(
+            group=options["group"],
+            node_id=options["node_id"],
+            peers=parse_peers("peers", options["peers"]),
+            data_dir=options["folder"],
+            joining=options["joining"],
+            tls=given_tls(ctx),
+            **node_settings(options),
+        )
+    except ConfigInvalid as error:
+        key = option_of(error.setting).replace("_", "-")
+        raise located(ctx, error, key) from error
+
+
+async def _serve(
+    config: NodeConfig, ctx: click.Context, metrics: str | None, exit_with_stdin: bool
+) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(cancel_on_signal, nursery.cancel_scope)
+        if exit_with_stdin:
+            nursery.start_soon(_cancel_on_end_of_input, nursery.cancel_scope)
+        with trio.open_signal_receiver(signal.SIGHUP) as hangups:
+            async with open_node(config, LogOnly()) as node:
+                if metrics is not None:
+                    await nursery.start(serve_metrics, lambda: [node], metrics)
+                _tell_begin(node)
+                async with trio.open_nursery() as inner:
+                    settings = SettingsOnSignal(node, ctx, checked_config)
+                    inner.start_soon(settings.run, hangups)
+                    await NodeEvents(node, progress).run()
+
+
+def _tell_begin(node: Node) -> None:
+    status = node.status()
+    progress.info(
+        "%s listens on %s", status.node_id, node.config.address, extra={"event": "listening"}
+    )
+    logging.getLogger(__name__).info(
+        "the log holds entries %d..%d, committed at least up to %d",
+        *(status.first_index, status.last_index, status.committed),
+        extra={
+            "event": "recovery",
+            "term": status.term,
+            "first_index": status.first_index,
+            "last_index": status.last_index,
+        },
+    )
+
+
+async def cancel_on_signal(scope: trio.CancelScope) -> None:
+    """Cancel at Ctrl-C or SIGTERM."""
+    with _signals() as signals:
+        async for _ in signals:
+            scope.cancel()
+
+
+def _signals() -> AbstractContextManager[Any]:
+    return trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM)
+
+
+async def _cancel_on_end_of_input(scope: trio.CancelScope) -> None:
+    async with trio.lowlevel.FdStream(sys.stdin.fileno()) as stdin:
+        while await stdin.receive_some(1024):
+            continue
+    scope.cancel()

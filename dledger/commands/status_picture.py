@@ -1,0 +1,122 @@
+"""A group at one moment, drawn: what is wrong first, then every member."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from rich.box import SIMPLE
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from dledger.commands.group_alarms import Said, Severity, group_alarms, leader_of, sync_average_s
+
+_COLUMNS = ("term", "last", "committed", "applied", "lag", "sync", "contact", "snapshot", "disk")
+_WORDS = ("node", "address", "role")
+_STYLES = {Severity.CRITICAL: "bold red", Severity.WARNING: "yellow"}
+
+
+class Syncs(NamedTuple):
+    """Counts of one member at an earlier look."""
+
+    syncs: int
+    seconds: float
+
+
+def syncs_of(said: Mapping[str, Any]) -> Syncs:
+    """The counts of one member."""
+    return Syncs(int(said["syncs"]), float(said["sync_seconds"]))
+
+
+def group_picture(
+    name: str, known: Mapping[str, str], found: Mapping[str, Said], earlier: Mapping[str, Syncs]
+) -> Group:
+    """Alarms first, then the members."""
+    parts: list[Text | Table] = []
+    for alarm in group_alarms(found):
+        text = f"{alarm.severity.name}  {alarm.text}"
+        parts.append(Text(text, style=_STYLES[alarm.severity], overflow="fold"))
+    leader = leader_of(found)
+    title = f"group {name}"
+    if leader is not None and leader[1].get("generation"):
+        title += f", generation {leader[1]['generation']}"
+    table = Table(title=title, box=SIMPLE)
+    for column in (*_WORDS, *_COLUMNS):
+        table.add_column(column, justify="left" if column in _WORDS else "right", no_wrap=True)
+    last = int(leader[1]["last_index"]) if leader is not None else None
+    for node_id, said in found.items():
+        address = known.get(node_id, "")
+        if "problem" in said:
+            table.add_row(node_id, address, Text("unreachable", style="red"), *[""] * len(_COLUMNS))
+        else:
+            table.add_row(node_id, address, *_row(said, last, earlier.get(node_id)))
+    parts.append(table)
+    return Group(*parts)
+
+
+def _row(said: Mapping[str, Any], last: int | None, earlier: Syncs | None) -> list[str | Text]:
+    doubt = "" if said["proven"] else " (unproven)"
+    role = f"{said['role']}{' (ready)' if said['ready'] else doubt}"
+    leads = said["role"] == "leader"
+    lag = "" if last is None or leads else str(max(0, last - int(said["last_index"])))
+    snapshot = said.get("newest_snapshot", -1)
+    installing = said.get("installing")
+    if isinstance(installing, Mapping):
+        percent = 100 * installing["bytes_received"] // max(1, installing["bytes_total"])
+        written = f"{percent} %"
+    else:
+        written = "" if snapshot == -1 else str(snapshot)
+    return [
+        Text(role, style="bold green" if leads else ""),
+        str(said["term"]),
+        str(said["last_index"]),
+        str(said["committed"]),
+        str(said["applied"]),
+        lag,
+        _sync_time(said, earlier),
+        _contact(said),
+        written,
+        _disk(said),
+    ]
+
+
+def _sync_time(said: Mapping[str, Any], earlier: Syncs | None) -> str:
+    """Of the syncs since the last look; of all, if there were none."""
+    average = sync_average_s(said)
+    if earlier is not None and "syncs" in said:
+        syncs, seconds = syncs_of(said)
+        if syncs > earlier.syncs:
+            average = (seconds - earlier.seconds) / (syncs - earlier.syncs)
+    return "" if average is None else f"{average * 1000:.2f} ms"
+
+
+def _contact(said: Mapping[str, Any]) -> str:
+    """Since this member heard its leader; of a leader, since a quorum with it has answered."""
+    contact = said.get("leader_contact_s")
+    if said["role"] == "leader":
+        peers = said.get("peers") or {}
+        answered = sorted(
+            seen["answered_s"] for seen in peers.values() if seen.get("answered_s") is not None
+        )
+        voters = (said.get("members") or {}).get("voters") or []
+        needed = len(voters) // 2
+        contact = answered[needed - 1] if 0 < needed <= len(answered) else None
+    return "" if contact is None else f"{contact:.1f} s"
+
+
+def _disk(said: Mapping[str, Any]) -> str:
+    total = int(said.get("disk_total_bytes", 0))
+    if not total:
+        return ""
+    used = 1 - int(said["disk_free_bytes"]) / total
+    return f"{_bytes(int(said['log_bytes']))}, {used:.0%} full"
+
+
+def _bytes(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"

@@ -1,0 +1,66 @@
+"""The options that name certificates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from dledger.errors import ConfigInvalid
+from dledger.network.tls_config import TlsConfig
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OPTIONS = {
+    "--tls-cert": "Certificate to show, with TLS; see docs/security.md.",
+    "--tls-key": "Its key.",
+    "--tls-ca": "Certificates of the authorities that are believed.",
+}
+_META = "dledger.tls."
+
+
+def tls_options(function: F) -> F:
+    """The options that name certificates. What they say, `given_tls` knows."""
+    for name, text in reversed(_OPTIONS.items()):
+        function = click.option(
+            name,
+            type=click.Path(dir_okay=False, path_type=Path),
+            envvar="DLEDGER_" + name.removeprefix("--").replace("-", "_").upper(),
+            show_envvar=True,
+            help=text,
+            expose_value=False,
+            callback=_keep,
+        )(function)
+    return function
+
+
+def _keep(context: click.Context, option: click.Parameter, value: Path | None) -> None:
+    # Beside the arguments of the command, so that none of them has to hand three more on.
+    context.meta[_META + option.opts[0]] = value
+
+
+def given_tls(context: click.Context | None = None) -> TlsConfig | None:
+    """The certificates that this command (of this call of it) was told of.
+
+    Raises ConfigInvalid for a part of them.
+    """
+    meta = (context or click.get_current_context()).meta
+    given: dict[str, Path | None] = {name: meta.get(_META + name) for name in _OPTIONS}
+    paths = [path for path in given.values() if path is not None]
+    if not paths:
+        return None
+    if len(paths) < len(_OPTIONS):
+        missing = " and ".join(name for name, path in given.items() if path is None)
+        raise ConfigInvalid(missing, "is missing: TLS takes a certificate, its key and authorities")
+    certificate, key, authorities = paths
+    return TlsConfig(certificate=certificate, key=key, authorities=authorities)
+
+
+def tls_arguments(tls: TlsConfig | None) -> list[str]:
+    """The options that say the same to another process."""
+    if tls is None:
+        return []
+    paths = (tls.certificate, tls.key, tls.authorities)
+    return [part for name, path in zip(_OPTIONS, paths, strict=True) for part in (name, str(path))]

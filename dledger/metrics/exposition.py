@@ -1,0 +1,134 @@
+"""A node's status and counts in the text format that Prometheus reads. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from dledger.core.member_state import Role
+from dledger.core.tally import SYNC_CLASSES_S, Tally
+from dledger.status import Status
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_LABELS = ("group", "node")
+_PEER_LABELS = (*_LABELS, "peer")
+
+# Name in the status: what it says.
+_STATUS_GAUGES = {
+    "term": "Raft term that the node is in.",
+    "first_index": "First entry in the log.",
+    "last_index": "Last entry in the log.",
+    "durable": "Last entry that is synced to this node's disk.",
+    "committed": "Last entry known to be on a quorum's disks.",
+    "applied": "Last entry that the state machine has.",
+    "pending_entries": "Appends that wait to be committed and applied.",
+    "pending_bytes": "The same in bytes of bodies.",
+    "newest_snapshot": "Last entry in the newest snapshot; -1 without one.",
+    "scrub_passes": "Passes of the background check over the whole log.",
+}
+_STATUS_COUNTERS = {
+    "refused_callers": "Callers that the process sent away unproven, or as too many.",
+}
+_TALLY_COUNTERS = {
+    "appended_entries": "Entries taken from this node's application and clients.",
+    "appended_bytes": "The same in bytes of bodies.",
+    "rejected_appends": "Appends refused before they entered the log.",
+}
+
+
+def render(nodes: Iterable[tuple[Status, Tally]]) -> bytes:
+    """The whole text for these nodes."""
+    registry = CollectorRegistry()
+    registry.register(_Nodes(list(nodes)))
+    return bytes(generate_latest(registry))
+
+
+class _Nodes(Collector):
+    def __init__(self, nodes: list[tuple[Status, Tally]]) -> None:
+        self._nodes = nodes
+
+    def collect(self) -> Iterator[Metric]:
+        yield self._roles()
+        yield self._ready()
+        for name, text in _STATUS_GAUGES.items():
+            gauge = GaugeMetricFamily(f"dledger_{name}", text, labels=_LABELS)
+            for status, _ in self._nodes:
+                gauge.add_metric(_names(status), getattr(status, name))
+            yield gauge
+        yield self._damage()
+        for name, text in (_TALLY_COUNTERS | _STATUS_COUNTERS).items():
+            counter = CounterMetricFamily(f"dledger_{name}", text, labels=_LABELS)
+            for status, tally in self._nodes:
+                counted = status if name in _STATUS_COUNTERS else tally
+                counter.add_metric(_names(status), getattr(counted, name))
+            yield counter
+        yield self._syncs()
+        yield from self._peers()
+
+    def _roles(self) -> Metric:
+        gauge = GaugeMetricFamily(
+            "dledger_role", "1 for the role that the node has.", labels=(*_LABELS, "role")
+        )
+        for status, _ in self._nodes:
+            for role in Role:
+                gauge.add_metric((*_names(status), role.value), status.role == role.value)
+        return gauge
+
+    def _ready(self) -> Metric:
+        gauge = GaugeMetricFamily(
+            "dledger_ready", "1 for a leader that has applied an entry of its term.", labels=_LABELS
+        )
+        for status, _ in self._nodes:
+            gauge.add_metric(_names(status), status.ready)
+        return gauge
+
+    def _damage(self) -> Metric:
+        gauge = GaugeMetricFamily(
+            "dledger_scrub_damage", "1 when the background check found damage.", labels=_LABELS
+        )
+        for status, _ in self._nodes:
+            gauge.add_metric(_names(status), status.scrub_damage is not None)
+        return gauge
+
+    def _syncs(self) -> Metric:
+        histogram = HistogramMetricFamily(
+            "dledger_sync_seconds", "Time that syncs to disk took.", labels=_LABELS
+        )
+        ends = [*map(str, SYNC_CLASSES_S), "+Inf"]
+        for status, tally in self._nodes:
+            counts = accumulate(tally.sync_classes)
+            histogram.add_metric(
+                _names(status), list(zip(ends, counts, strict=True)), tally.sync_seconds
+            )
+        return histogram
+
+    def _peers(self) -> Iterator[Metric]:
+        connected = GaugeMetricFamily(
+            "dledger_peer_connected", "1 for a peer with a connection.", labels=_PEER_LABELS
+        )
+        match = GaugeMetricFamily(
+            "dledger_peer_match_index",
+            "Last entry a leader knows to be there.",
+            labels=_PEER_LABELS,
+        )
+        for status, _ in self._nodes:
+            for name, peer in status.peers.items():
+                connected.add_metric((*_names(status), name), peer.connected)
+                if peer.match_index is not None:
+                    match.add_metric((*_names(status), name), peer.match_index)
+        yield connected
+        yield match
+
+
+def _names(status: Status) -> tuple[str, str]:
+    return status.group, status.node_id

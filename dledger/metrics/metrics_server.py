@@ -1,0 +1,119 @@
+"""Answers `GET /metrics`, and nothing else."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+import h11
+import trio
+
+from dledger.config import Address, parse_address
+from dledger.metrics.exposition import CONTENT_TYPE, render
+from dledger.network.binding import bind
+from dledger.node.node import Node
+
+logger = logging.getLogger(__name__)
+
+# A scraper asks within a moment of connecting, and again in some seconds at most.
+REQUEST_TIMEOUT_S = 10.0
+# Scrapers are few; more than these are a mistake or an attack.
+MAX_CONNECTIONS = 16
+# A request line and the headers of a scraper, many times over.
+MAX_HEAD_BYTES = 16 * 1024
+
+
+class MetricsServer:
+    """A small HTTP server. `text` is made anew for each request."""
+
+    def __init__(self, text: Callable[[], bytes]) -> None:
+        self._text = text
+        self._connections = 0
+
+    async def serve(self, listeners: list[trio.SocketListener]) -> None:
+        """Serve every connection, for ever."""
+        await trio.serve_listeners(self._serve_one, listeners)
+
+    async def _serve_one(self, stream: trio.SocketStream) -> None:
+        if self._connections >= MAX_CONNECTIONS:
+            await stream.aclose()
+            return
+        self._connections += 1
+        try:
+            async with stream:
+                await self._converse(stream)
+        except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as error:
+            logger.debug("a reader of metrics went away: %s", error)
+        except h11.RemoteProtocolError as error:
+            logger.debug("not HTTP, on the address for metrics: %s", error)
+        finally:
+            self._connections -= 1
+
+    async def _converse(self, stream: trio.SocketStream) -> None:
+        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
+        while True:
+            with trio.fail_after(REQUEST_TIMEOUT_S):
+                request = await _request(connection, stream)
+                if request is None:
+                    return
+                for event in self._answer(request):
+                    if (data := connection.send(event)) is not None:
+                        await stream.send_all(data)
+            if connection.our_state is h11.MUST_CLOSE:
+                return
+            connection.start_next_cycle()
+
+    def _answer(self, request: h11.Request) -> list[h11.Event]:
+        if request.target.partition(b"?")[0] != b"/metrics":
+            return _response(404, "text/plain", b"look at /metrics\n", request)
+        if request.method not in (b"GET", b"HEAD"):
+            return _response(405, "text/plain", b"GET or HEAD\n", request)
+        return _response(200, CONTENT_TYPE, self._text(), request)
+
+
+async def _request(connection: h11.Connection, stream: trio.SocketStream) -> h11.Request | None:
+    """The next request whole; None at the end of the stream."""
+    request = None
+    while True:
+        event = connection.next_event()
+        if event is h11.NEED_DATA:
+            connection.receive_data(bytes(await stream.receive_some(MAX_HEAD_BYTES)))
+        elif isinstance(event, h11.Request):
+            request = event
+        elif isinstance(event, h11.EndOfMessage):
+            return request
+        elif isinstance(event, h11.ConnectionClosed):
+            return None
+
+
+def _response(status: int, kind: str, body: bytes, request: h11.Request) -> list[h11.Event]:
+    headers = [("content-type", kind), ("content-length", str(len(body)))]
+    head = h11.Response(status_code=status, headers=headers)
+    if request.method == b"HEAD":
+        return [head, h11.EndOfMessage()]
+    return [head, h11.Data(data=body), h11.EndOfMessage()]
+
+
+async def serve_nodes(
+    nodes: Callable[[], Iterable[Node]],
+    address: str,
+    task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """What `serving_metrics.serve_metrics` is."""
+    await serve_text(
+        lambda: render((node.status(), node.tally) for node in nodes()),
+        parse_address("metrics", address),
+        task_status,
+    )
+
+
+async def serve_text(
+    text: Callable[[], bytes],
+    address: Address,
+    task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """The same for any text. Raises as `bind`."""
+    server = MetricsServer(text)
+    listeners = await bind("metrics", address)
+    task_status.started(listeners[0].socket.getsockname()[1])
+    await server.serve(listeners)

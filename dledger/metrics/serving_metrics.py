@@ -1,0 +1,24 @@
+"""Metrics on demand: a member without them does not load what they are made with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import trio
+
+from dledger.node.node import Node
+
+
+async def serve_metrics(
+    nodes: Callable[[], Iterable[Node]],
+    address: str,
+    task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Answer `GET /metrics` with the state of nodes, for ever; the port, once it listens.
+
+    `nodes` is called for each request; `address` is host:port. Raises AddressInUse, ConfigInvalid.
+    """
+    # Here, not above: the libraries for HTTP and for the format take an eighth of a member's start.
+    from dledger.metrics.metrics_server import serve_nodes
+
+    await serve_nodes(nodes, address, task_status)

@@ -1,0 +1,361 @@
+"""The connection that this process dials to one other, for all groups with members in both."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+import trio
+
+from dledger.config import Address
+from dledger.core.messages import Heartbeat, HeartbeatResponse
+from dledger.errors import MessageMalformed
+from dledger.network.prompt_write import write_now
+from dledger.network.refused import nobody_listens
+from dledger.network.retry_pause import RetryPause
+from dledger.network.tls import ENDED_EARLY, GroupTls, Stream, TlsRefused
+from dledger.wire.channel_protocol import decode_channel_answer
+from dledger.wire.codec import (
+    PROTOCOL_VERSION,
+    SHARED_HEARTBEATS,
+    SHARED_RESPONSES,
+    encode_shared,
+)
+from dledger.wire.frame import Frame, FrameDecoder
+from dledger.wire.handshake import Caller, Hello, check_welcome, encode_hello
+
+logger = logging.getLogger(__name__)
+
+# What may wait for one other process's socket. A window of sixteen batches fits several times;
+# more than this means that it does not read.
+MAX_OUTBOX_BYTES = 64 * 1024 * 1024
+
+# A dialled connection that does not open in this time is tried again.
+CONNECT_TIMEOUT_S = 2.0
+
+# Between two attempts, to connect or to open a channel: short at first, because a process that
+# was restarted is soon back.
+FIRST_RETRY_S = 0.05
+LAST_RETRY_S = 1.0
+
+# A connection that is down for less than this is not worth a line: members start one by one.
+QUIET_S = 3.0
+
+# Nor is it worth more lines than these: a peer that is not there at first, and then does not speak
+# TLS, say.
+MAX_SAID = 3
+
+# With TLS what waits is encrypted in pieces of this size, each in one go: a quarter of a
+# millisecond or less in which nothing else happens.
+SECURE_PIECE_BYTES = 256 * 1024
+
+# A peer reads large pieces: a batch is 256 KiB.
+RECEIVE_BYTES = 256 * 1024
+
+
+class ChannelEnd(Protocol):
+    """What a connection needs of a channel."""
+
+    @property
+    def number(self) -> int:
+        """Of this channel, on its connection."""
+        ...
+
+    @property
+    def opening(self) -> bytes:
+        """The frame that opens it."""
+        ...
+
+    def opened(self) -> None:
+        """The other side takes messages now."""
+        ...
+
+    def ended(self, reason: str | None) -> None:
+        """The connection broke, or (with a reason) the other side refused the channel."""
+        ...
+
+    def refused(self) -> None:
+        """Nobody listens at the address."""
+        ...
+
+
+class HostConnection:
+    """One connection to one address, the channels on it, and the frames that wait to leave.
+
+    Args:
+        home: where this process listens.
+        address: where the other one does.
+        gathers: told of this connection when the first message is kept for `flush`.
+        tls: what both sides show each other, if they do.
+        peer: whom the other one must prove to be, with TLS.
+    """
+
+    def __init__(
+        self,
+        home: Address,
+        address: Address,
+        gathers: Callable[[HostConnection], None],
+        tls: GroupTls | None = None,
+        peer: str = "",
+    ) -> None:
+        self.address = address
+        self._tls = tls
+        self._peer = peer
+        self._generation = 0  # of the certificates that this connection was dialled with
+        self.last_problem: str | None = None
+        self._hello = encode_hello(Hello(Caller.PEER, address=home))
+        self._channels: dict[int, ChannelEnd] = {}
+        self._last_number = -1
+        self._connected = False
+        self._ask_at: dict[int, float] = {}  # when to try again to open a refused channel
+        self._waits_s: dict[int, float] = {}  # how long it waited for that
+        self._gathers = gathers
+        self._heartbeats: list[int] = []
+        self._responses: list[int] = []
+        self._outbox: list[bytes] = []
+        self._outbox_bytes = 0
+        self._writing = False
+        self._fileno = -1
+        self._wake = trio.lowlevel.ParkingLot()
+        self._refusals = trio.lowlevel.ParkingLot()
+        self._life = trio.CancelScope()
+        self._pause = RetryPause(FIRST_RETRY_S, LAST_RETRY_S)
+        self._scope: trio.CancelScope | None = None
+        self._down_since = trio.current_time()
+        self._said: set[str] = set()  # the problems of this outage that the log has a line of
+
+    # --- channels -----------------------------------------------------------------------------
+
+    def new_number(self) -> int:
+        """A number for a channel; none is used twice, so that a late answer fits no other."""
+        self._last_number += 1
+        return self._last_number
+
+    def add(self, channel: ChannelEnd) -> None:
+        """Open that channel as soon as there is a connection."""
+        self._channels[channel.number] = channel
+        if self._connected:
+            self.write(channel.opening)
+
+    def remove(self, channel: ChannelEnd) -> bool:
+        """Forget it; whether any channel is left."""
+        del self._channels[channel.number]
+        self._ask_at.pop(channel.number, None)
+        self._waits_s.pop(channel.number, None)
+        return bool(self._channels)
+
+    # --- what leaves --------------------------------------------------------------------------
+
+    def collect(self, message: Heartbeat | HeartbeatResponse, number: int) -> None:
+        """Keep that message of a channel for `flush`."""
+        if not self._heartbeats and not self._responses:
+            self._gathers(self)
+        kept = self._heartbeats if type(message) is Heartbeat else self._responses
+        kept.append(number)
+        kept += message
+
+    def flush(self) -> None:
+        """Let the kept messages leave, one frame for each of the two kinds."""
+        heartbeats, self._heartbeats = self._heartbeats, []
+        responses, self._responses = self._responses, []
+        if heartbeats and self._connected:
+            self.write(encode_shared(SHARED_HEARTBEATS, heartbeats))
+        if responses and self._connected:
+            self.write(encode_shared(SHARED_RESPONSES, responses))
+
+    def write(self, frame: bytes) -> None:
+        """Let a frame leave soon. For connections that are open."""
+        if not self._outbox and not self._writing:
+            frame = write_now(self._fileno, frame)
+            if not frame:
+                return
+        self._outbox.append(frame)
+        self._outbox_bytes += len(frame)
+        if self._outbox_bytes > MAX_OUTBOX_BYTES and self._scope is not None:
+            self._note(f"reads too slowly: {self._outbox_bytes} bytes wait")
+            self._scope.cancel()
+        self._wake.unpark()
+
+    # --- the connection -----------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Keep a connection open until `close`."""
+        with self._life:
+            await self._keep_open()
+
+    def close(self) -> None:
+        """End the connection, if there is one, and do not open another."""
+        self._life.cancel()
+
+    def hurry(self) -> None:
+        """The process over there has just called, or hung up: see at once how it is."""
+        self._pause.cut_short()
+
+    async def _keep_open(self) -> None:
+        while True:
+            try:
+                with trio.fail_after(CONNECT_TIMEOUT_S):
+                    stream = await trio.open_tcp_stream(*self.address)
+                async with stream:
+                    await self._converse(stream)
+            except (OSError, trio.TooSlowError, trio.BrokenResourceError) as error:
+                self._note(f"cannot be reached: {str(error) or type(error).__name__}")
+                if nobody_listens(error):
+                    for channel in tuple(self._channels.values()):
+                        channel.refused()
+            except MessageMalformed as error:
+                self._note(error.problem)
+            await self._pause.wait()
+
+    async def _converse(self, socket: trio.SocketStream) -> None:
+        socket.setsockopt(trio.socket.IPPROTO_TCP, trio.socket.TCP_NODELAY, 1)
+        stream = await self._proven(socket)
+        asked = dict(self._channels)
+        openings = [channel.opening for channel in asked.values()]
+        await stream.send_all(b"".join((self._hello, *openings)))
+        decoder = FrameDecoder()
+        with trio.fail_after(CONNECT_TIMEOUT_S):
+            while not (frames := decoder.feed(await _received(stream))):
+                pass
+        check_welcome(frames[0])
+        self._begin(socket)
+        try:
+            for channel in self._channels.keys() - asked.keys():
+                self.write(self._channels[channel].opening)
+            self._take_answers(frames[1:])
+            with trio.CancelScope() as self._scope:
+                await self._all_ways(stream, decoder)
+        finally:
+            self._end()
+
+    async def _proven(self, socket: trio.SocketStream) -> Stream:
+        """The stream to talk on, once the other side is who it should be. Raises TlsRefused."""
+        if self._tls is None:
+            return socket
+        self._generation = self._tls.generation
+        with trio.fail_after(CONNECT_TIMEOUT_S):
+            return await self._tls.dialled(socket, self._peer)
+
+    def _begin(self, socket: trio.SocketStream) -> None:
+        self.last_problem = None
+        self._fileno = socket.socket.fileno()
+        self._writing = self._tls is not None
+        self._connected = True
+        self._pause.connected()
+        if self._said:
+            logger.info("peers at %s: connected again", self.address)
+        self._said.clear()
+
+    def _end(self) -> None:
+        self._connected = False
+        self._down_since = trio.current_time()
+        self._outbox.clear()
+        self._outbox_bytes = 0
+        self._ask_at.clear()
+        self._waits_s.clear()
+        for channel in tuple(self._channels.values()):
+            channel.ended(None)
+
+    async def _all_ways(self, stream: Stream, decoder: FrameDecoder) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._read_answers, stream, decoder, nursery.cancel_scope)
+            nursery.start_soon(self._ask_again)
+            try:
+                await (self._write(stream) if self._tls is None else self._write_secure(stream))
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                nursery.cancel_scope.cancel()
+
+    async def _write(self, stream: Stream) -> None:
+        while True:
+            while self._outbox:
+                frames, self._outbox = self._outbox, []
+                self._outbox_bytes = 0
+                self._writing = True
+                await stream.send_all(frames[0] if len(frames) == 1 else b"".join(frames))
+                self._writing = False
+            await self._wake.park()
+
+    async def _write_secure(self, stream: Stream) -> None:
+        while True:
+            while self._outbox:
+                data = memoryview(b"".join(self._outbox))
+                self._outbox.clear()
+                self._outbox_bytes = 0
+                for at in range(0, len(data), SECURE_PIECE_BYTES):
+                    await stream.send_all(data[at : at + SECURE_PIECE_BYTES])
+            await self._wake.park()
+
+    async def _read_answers(
+        self, stream: Stream, decoder: FrameDecoder, scope: trio.CancelScope
+    ) -> None:
+        """Hear what becomes of the channels; the peer says nothing else here."""
+        try:
+            while data := await stream.receive_some(RECEIVE_BYTES):
+                self._take_answers(decoder.feed(bytes(data)))
+        except trio.BrokenResourceError:
+            pass  # the connection ended the hard way: the same news as an orderly end
+        except MessageMalformed as error:
+            self._note(error.problem)
+        scope.cancel()
+
+    def _take_answers(self, frames: list[Frame]) -> None:
+        for frame in frames:
+            number, refusal = decode_channel_answer(frame)
+            channel = self._channels.get(number)
+            if channel is None:
+                continue  # it was closed meanwhile
+            if refusal is None:
+                self._waits_s.pop(number, None)
+                channel.opened()
+            else:
+                wait_s = min(2 * self._waits_s.get(number, FIRST_RETRY_S / 2), LAST_RETRY_S)
+                self._waits_s[number] = wait_s
+                self._ask_at[number] = trio.current_time() + wait_s
+                self._refusals.unpark()
+                channel.ended(refusal)
+                self._dial_again_if_renewed()
+
+    def _dial_again_if_renewed(self) -> None:
+        """The certificate that was refused for a channel may name its member by now."""
+        renewed = self._tls is not None and self._tls.generation != self._generation
+        if renewed and self._scope is not None:
+            self._scope.cancel()
+
+    async def _ask_again(self) -> None:
+        """Try to open what was refused: the other process may not have that group yet."""
+        while True:
+            while not self._ask_at:
+                await self._refusals.park()
+            await trio.sleep(FIRST_RETRY_S)
+            now = trio.current_time()
+            for number in [number for number, at in self._ask_at.items() if at <= now]:
+                del self._ask_at[number]
+                self.write(self._channels[number].opening)
+
+    def _note(self, problem: str) -> None:
+        """Keep why there is no connection; say it once, and not while a group is just starting."""
+        self.last_problem = problem
+        if problem in self._said or len(self._said) >= MAX_SAID:
+            return
+        if trio.current_time() - self._down_since < QUIET_S:
+            return
+        self._said.add(problem)
+        logger.warning("peers at %s: %s", self.address, problem)
+
+
+async def _received(stream: Stream) -> bytes:
+    try:
+        data = await stream.receive_some(RECEIVE_BYTES)
+    except trio.BrokenResourceError:
+        if isinstance(stream, trio.SocketStream):
+            raise
+        data = b""
+    if not data and not isinstance(stream, trio.SocketStream):
+        raise TlsRefused(ENDED_EARLY)
+    if not data:
+        raise MessageMalformed(
+            "the connection ended before an answer: another program, or an older protocol version "
+            f"than {PROTOCOL_VERSION}?"
+        )
+    return bytes(data)

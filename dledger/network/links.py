@@ -1,0 +1,167 @@
+"""One member's links to the others, which come and go with them.
+
+Each member sends on what it dialled and receives on what the others dialled. So a broken
+connection is noticed by the side that has something to send, and both directions fail
+independently, as in the real world.
+
+Who the others are may change while the node runs. And a node that is about to join is asked, and
+told, by members it has never heard of: it answers them where they said that they listen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+import trio
+
+from dledger.config import Address
+from dledger.network.channel import Channel, ChannelChanged, ChannelRefused, Identity, PeerRefused
+from dledger.network.connections import Connections
+
+# Links to those who are not members, or not yet, and as many callers. A change can replace nine
+# voters and nine learners at once, and nobody else has a reason to ask this node.
+MAX_STRANGERS = 18
+
+# A link to a stranger that carries nothing for so long has done its work. A member that has just
+# joined hears of itself well within that.
+STRANGER_IDLE_S = 10.0
+
+# Addresses kept of those who introduced themselves, the newest of them.
+MAX_KNOWN_ADDRESSES = 64
+
+
+class Links:
+    """A channel to every other member, and to strangers who are owed an answer.
+
+    Args:
+        identity: this member.
+        connections: of this process.
+        changed: told when a link to somebody stands, and when it is gone.
+        stranger_idle_s: how long a link to a stranger outlives the last message.
+        peer_refused: told who it was, whenever nobody listens where a link was to lead.
+        refused: told when somebody does not take our messages, and why.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        connections: Connections,
+        changed: ChannelChanged,
+        stranger_idle_s: float = STRANGER_IDLE_S,
+        peer_refused: PeerRefused = lambda peer: None,
+        refused: ChannelRefused | None = None,
+    ) -> None:
+        self.dropped = 0  # messages to those whom no link leads to
+        self._identity = identity
+        self._connections = connections
+        self._changed = changed
+        self._peer_refused = peer_refused
+        self._refused = refused
+        self._stranger_idle_s = stranger_idle_s
+        self._members: dict[str, Channel] = {}
+        self._strangers: dict[str, Channel] = {}
+        self._used_at: dict[str, float] = {}  # each stranger's link, when it last had a message
+        self._known: dict[str, Address] = {}  # where those who called listen, the newest last
+
+    @property
+    def members(self) -> Mapping[str, Channel]:
+        """The link to every other member."""
+        return self._members
+
+    @property
+    def strangers(self) -> Mapping[str, Channel]:
+        """The links to those who are not members, and had something to be answered."""
+        return self._strangers
+
+    def set_members(self, addresses: Mapping[str, Address]) -> None:
+        """The members are these from now on; the node itself may be among them.
+
+        A link to one that is new is opened, that to one that is gone is closed, and to one that
+        moved there is a new link.
+        """
+        for peer, link in list(self._members.items()):
+            if addresses.get(peer) != link.address:
+                self._members.pop(peer).close()
+        for peer, address in addresses.items():
+            if peer == self._identity.node_id or peer in self._members:
+                continue
+            known = self._forget_stranger(peer)
+            if known is not None and known.address != address:
+                known.close()
+                known = None
+            self._members[peer] = known or self._open(peer, address)
+
+    def introduce_as(self, identity: Identity) -> None:
+        """Open every link anew, under another identity of the same member."""
+        self._identity = identity
+        for peer in list(self._strangers):
+            if (stranger := self._forget_stranger(peer)) is not None:
+                stranger.close()
+        for peer, link in list(self._members.items()):
+            link.close()
+            self._members[peer] = self._open(peer, link.address)
+
+    def close(self) -> None:
+        """End all links."""
+        for link in (*self._members.values(), *self._strangers.values()):
+            link.close()
+        self._members.clear()
+        self._strangers.clear()
+        self._known.clear()
+
+    def heard_of(self, peer: str, address: Address) -> None:
+        """That one introduced itself, and listens there: an answer can reach it."""
+        self._known.pop(peer, None)
+        self._known[peer] = address
+        if len(self._known) > MAX_KNOWN_ADDRESSES:
+            del self._known[next(iter(self._known))]
+
+    def link_to(self, peer: str) -> Channel | None:
+        """The connected link to `peer`, member or not, for a message that is to leave now.
+
+        A message to nobody known is dropped and counted. So is the first one to a stranger whose
+        address is known; it opens a link for those that follow.
+        """
+        link = self._members.get(peer)
+        if link is None:
+            link = self._link_to_stranger(peer)
+        return link if link is not None and link.connected else None
+
+    def _open(self, peer: str, address: Address) -> Channel:
+        return Channel(
+            self._connections,
+            self._identity,
+            peer,
+            address,
+            self._changed,
+            self._peer_refused,
+            self._refused,
+        )
+
+    def _link_to_stranger(self, peer: str) -> Channel | None:
+        link = self._strangers.get(peer)
+        if link is not None:
+            self._used_at[peer] = trio.current_time()
+            return link
+        self.dropped += 1
+        address = self._known.get(peer)
+        if address is None or len(self._strangers) >= MAX_STRANGERS:
+            return None
+        self._used_at[peer] = trio.current_time()
+        link = self._strangers[peer] = self._open(peer, address)
+        self._connections.start_soon(partial(self._end_when_idle, link))
+        return link
+
+    async def _end_when_idle(self, link: Channel) -> None:
+        while self._strangers.get(link.peer) is link:
+            idle_at = self._used_at[link.peer] + self._stranger_idle_s
+            if trio.current_time() >= idle_at:
+                self._forget_stranger(link.peer)
+                link.close()
+                return
+            await trio.sleep_until(idle_at)
+
+    def _forget_stranger(self, peer: str) -> Channel | None:
+        self._used_at.pop(peer, None)
+        return self._strangers.pop(peer, None)

@@ -1,0 +1,37 @@
+"""How a leader sees one other member, in words for people."""
+
+from __future__ import annotations
+
+from dledger.core.entry_dispatcher import EntryDispatcher
+from dledger.network.channel import Channel
+from dledger.status import InstallStatus, PeerStatus
+
+LACKS_SNAPSHOT = (
+    "is behind the beginning of this log, and there is no snapshot to send it: have a state "
+    "machine with snapshot() and restore(), or copy another member's folder while both are down"
+)
+REFUSES_SNAPSHOT = "does not take the snapshot that it needs: its own log says why"
+
+
+def peer_status(link: Channel, dispatcher: EntryDispatcher | None, now: float) -> PeerStatus:
+    """The member behind `link` at `now`; without a dispatcher, as a follower knows it."""
+    if dispatcher is None:
+        return PeerStatus(link.connected, None, None, None, None, link.last_problem)
+    problem, installing = link.last_problem, None
+    if (sender := dispatcher.sender) is not None:
+        offer = sender.offer
+        installing = InstallStatus(offer.index, sender.received or 0, offer.size)
+        if sender.refused:
+            problem = REFUSES_SNAPSHOT
+    elif dispatcher.lacks_snapshot:
+        problem = LACKS_SNAPSHOT
+    return PeerStatus(
+        connected=link.connected,
+        phase=dispatcher.phase.name,
+        match_index=dispatcher.match_index,
+        next_index=dispatcher.next_index,
+        proven=dispatcher.proven,
+        problem=problem,
+        installing=installing,
+        answered_s=max(0.0, now - dispatcher.last_answer_at),
+    )

@@ -1,0 +1,1 @@
+"""A member of a group, running: one task turns, one syncs, one applies."""

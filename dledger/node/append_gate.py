@@ -1,0 +1,64 @@
+"""Lets appends into a node while there is room for them, and refuses what is beyond it at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dledger.config import NodeConfig
+from dledger.core.pending import Done, PendingAppends
+from dledger.core.replica import Replica
+from dledger.entry import Body, body_bytes, body_lengths
+from dledger.errors import EntryTooLarge, LogFull, Rejected
+from dledger.node.driver import Driver
+
+
+class AppendGate:
+    """The room of one node, in entries and bytes of bodies: see NodeConfig."""
+
+    def __init__(
+        self, config: NodeConfig, replica: Replica, pending: PendingAppends, driver: Driver
+    ) -> None:
+        self._config = config
+        self._max_body_bytes = config.store.max_body_bytes
+        self._replica = replica
+        self._pending = pending
+        self._driver = driver
+
+    @property
+    def entries(self) -> int:
+        """How many wait to be committed and applied."""
+        return self._pending.entries + self._driver.queued_entries
+
+    @property
+    def body_bytes(self) -> int:
+        """How many bytes their bodies have."""
+        return self._pending.body_bytes + self._driver.queued_bytes
+
+    def submit(self, bodies: Sequence[Body], done: Done) -> None:
+        """Let these in together, to be appended in the next turn.
+
+        Raises NotLeader, LeadershipMoving, EntryTooLarge, LogFull: none of them is let in.
+        """
+        try:
+            self._replica.check_proposable()
+            total = self._admit(bodies)
+        except Rejected:
+            self._driver.tally.rejected_appends += 1
+            raise
+        self._driver.submit(bodies, total, done)
+
+    def _admit(self, bodies: Sequence[Body]) -> int:
+        """The bytes of these bodies, if there is room for them now."""
+        if len(bodies) == 1:
+            total = longest = body_bytes(bodies[0])
+        else:
+            lengths = body_lengths(bodies)
+            total, longest = sum(lengths), max(lengths, default=0)
+        if longest > self._max_body_bytes:
+            raise EntryTooLarge(longest, self._max_body_bytes)
+        entries, waiting = self.entries, self.body_bytes
+        # A submission larger than the whole room is let in alone, or it could never be.
+        full = entries + len(bodies) > self._config.max_pending_entries
+        if entries and (full or waiting + total > self._config.max_pending_bytes):
+            raise LogFull(entries, waiting)
+        return total

@@ -1,0 +1,335 @@
+"""The one task that turns the protocol: everything that arrived, in one synchronous turn.
+
+A turn takes all messages, finished syncs, submissions and reads since the last one, gives them to
+the replica, carries out its writes, starts a sync if one is due, and hands out the messages. So
+the cost of waking up, of a write and of a sync is shared by all entries that came meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from typing import TypeVar
+
+import trio
+
+from dledger.core.hard_state import HardState
+from dledger.core.messages import (
+    Heartbeat,
+    HeartbeatResponse,
+    InstallSnapshot,
+    Message,
+    Phase,
+    PushRequest,
+)
+from dledger.core.pending import Done, PendingAppends
+from dledger.core.repeated_heartbeats import answered_again, beat_again, hear_again
+from dledger.core.replica import Messages, Replica
+from dledger.core.tally import Tally
+from dledger.entry import Body, Magic
+from dledger.errors import DLedgerError, Rejected
+from dledger.network.links import Links
+from dledger.node.batches import Batches
+from dledger.node.log_writer import LogWriter
+from dledger.node.syncer import Syncer
+from dledger.serving.host_timer import HostTimer
+from dledger.snapshots.snapshot_transfer import SnapshotTransfer
+from dledger.store.log_store import LogStore, SyncWork
+
+T = TypeVar("T")
+
+_NEVER = float("inf")
+
+
+class Driver:
+    """Owns the replica and the store; nobody else writes to either."""
+
+    def __init__(
+        self,
+        replica: Replica,
+        store: LogStore,
+        writer: LogWriter,
+        batches: Batches,
+        pending: PendingAppends,
+        links: Links,
+        timer: HostTimer,
+        threads: ThreadPoolExecutor,
+        after_turn: Callable[[Messages], None],
+        transfer: SnapshotTransfer,
+    ) -> None:
+        self._replica = replica
+        self._store = store
+        self._batches = batches
+        self._writer = writer
+        self._pending = pending
+        self._links = links
+        self._timer = timer
+        self._after_turn = after_turn
+        self._transfer = transfer
+        self.tally = Tally()
+        self._syncer = Syncer(self._sync_ended, threads, self.tally)
+        self._wake = trio.lowlevel.ParkingLot()
+        self._woken = False
+        self._failure: Exception | None = None
+        self._closed = False
+        self._turn_wanted_at = 0.0
+        self.alarm_at = _NEVER
+        self._inbox: list[tuple[str, Sequence[Message]]] = []
+        self._link_changes: list[tuple[str, bool]] = []
+        self._gone: list[tuple[str, int]] = []  # leaders, and the terms that they led
+        self._ended_syncs: list[tuple[SyncWork, DLedgerError | None]] = []
+        self._submissions: list[tuple[Sequence[Body], int, Done]] = []
+        self._reads: list[int] = []
+        self._hard_state_due: HardState | None = None
+        self._synced = (store.last_index, store.epoch)
+        self._led_term: int | None = None
+        self.queued_entries = 0
+        self.queued_bytes = 0
+
+    # --- inputs, from any task of this thread -------------------------------------------------
+
+    def received(self, sender: str, messages: Sequence[Message]) -> None:
+        """Messages of one peer arrived."""
+        self._inbox.append((sender, messages))
+        self.turn()
+
+    def heartbeat(self, sender: str, beat: Heartbeat, now: float) -> None:
+        """A heartbeat arrived, among those of other groups: most of them need no turn."""
+        try:
+            link = self._links.link_to(sender)
+            if link is not None and self._promise_is_durable:
+                answer = hear_again(self._replica, sender, beat, now)
+                if answer is not None:
+                    link.send(answer)
+                    return
+        except Exception as error:
+            self._fail(error)
+        self.received(sender, (beat,))
+
+    def heartbeat_answered(self, sender: str, answer: HeartbeatResponse, now: float) -> None:
+        """An answer to one arrived, among those of other groups."""
+        try:
+            if answered_again(self._replica, sender, answer, now):
+                return
+        except Exception as error:
+            self._fail(error)
+        self.received(sender, (answer,))
+
+    @property
+    def _promise_is_durable(self) -> bool:
+        """Whether no record of term and vote is on its way to the disk, or has yet to be."""
+        return self._hard_state_due is None and not self._syncer.busy and self._failure is None
+
+    def link_changed(self, peer: str, connected: bool) -> None:
+        """The connection to a peer opened or broke."""
+        self._link_changes.append((peer, connected))
+        self.wake()
+
+    def peer_gone(self, peer: str) -> None:
+        """The process of a peer has ended, as far as can be seen from here."""
+        if peer == self._replica.state.leader:
+            self._gone.append((peer, self._replica.state.term))
+            self.turn()
+
+    def submit(self, bodies: Sequence[Body], body_bytes: int, done: Done) -> None:
+        """Append these bodies in the next turn."""
+        self._submissions.append((bodies, body_bytes, done))
+        self.queued_entries += len(bodies)
+        self.queued_bytes += body_bytes
+        self.tally.appended_entries += len(bodies)
+        self.tally.appended_bytes += body_bytes
+        self.wake()
+
+    def request_read(self, ticket: int) -> None:
+        """Begin a linearizable read in the next turn."""
+        self._reads.append(ticket)
+        self.wake()
+
+    def wake(self) -> None:
+        """There is something to do."""
+        if not self._woken:  # else it is on its way already
+            self._woken = True
+            self._wake.unpark()
+
+    def fail(self, error: Exception) -> None:
+        """The store is of no use any more: end the driver, and with it the node."""
+        self._failure = self._failure or error
+        self.wake()
+
+    def _sync_ended(self, work: SyncWork, error: DLedgerError | None) -> None:
+        self._ended_syncs.append((work, error))
+        self.turn()
+
+    def reject_submissions(self, error: DLedgerError) -> None:
+        """Answer what was handed in and has not entered the log."""
+        self.queued_entries = self.queued_bytes = 0
+        for _, _, done in _taken(self._submissions):
+            done(error)
+
+    # --- the loop -----------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Turn for what was submitted, for ever; the timer turns when a deadline passed.
+
+        Raises DiskFailed or InvariantBroken: the node cannot go on.
+        """
+        self._timer.move(self, self._replica.next_deadline())
+        while True:
+            if not self._woken:
+                await self._wake.park()
+            self._woken = False
+            self.turn()
+            if self._failure is not None:
+                raise self._failure
+            if self._woken:
+                await trio.lowlevel.checkpoint()
+
+    def close(self) -> None:
+        """Turn no more, and wait for the running sync. Blocks that long."""
+        self._closed = True
+        self._syncer.close()
+
+    def turn(self) -> None:
+        """One turn, from whichever task has news; a failure is for the driver's own task to raise.
+
+        News from peers and disk are turned at once: waking the driver for them would cost every
+        append two more rounds of the loop. Submissions wait for the driver, so that all tasks
+        that run before it share a turn.
+        """
+        if self._failure is not None or self._closed:
+            return
+        try:
+            self._turn(trio.current_time())
+            while self._syncer.is_quick and (work := self._due_sync()) is not None:
+                self._ended_syncs.append((work, self._syncer.run(work)))
+                self._turn(trio.current_time())
+            self._timer.move(self, self._replica.next_deadline())
+        except Exception as error:
+            self._fail(error)
+
+    def alarm(self, now: float) -> None:
+        """A deadline passed. A leader with nothing to say but heartbeats does so without a turn,
+        if its last one was not long ago.
+        """
+        try:
+            if self._closed or self._failure is not None:
+                return
+            if now < self._turn_wanted_at and (beat := beat_again(self._replica, now)) is not None:
+                for peer in self._replica.dispatchers:
+                    if (link := self._links.link_to(peer)) is not None:
+                        link.send(beat)
+                self._timer.move(self, self._replica.heartbeat_at)
+                return
+            if (deadline := self._replica.next_deadline()) > now:
+                self._timer.move(self, deadline)
+                return
+        except Exception as error:
+            self._fail(error)
+        self._turn_wanted_at = now + self._replica.config.election_timeout_s
+        self.turn()
+
+    def _turn(self, now: float) -> None:
+        self._take_inputs(now)
+        self._carry_out_writes()
+        self._propose()
+        messages = self._replica.take_messages(now)
+        self._send(messages)  # before our own sync: the others' syncs are what an append waits for
+        if peers := self._replica.dispatchers:
+            self._batches.sent(min([peer.next_index for peer in peers.values()]))
+        if not self._syncer.is_quick and (work := self._due_sync()) is not None:
+            self._syncer.start(work)
+        self._fail_lost_appends()
+        self._after_turn(messages)
+
+    def _take_inputs(self, now: float) -> None:
+        replica = self._replica
+        for peer, connected in _taken(self._link_changes):
+            (replica.reachable if connected else replica.unreachable)(peer, now)
+        for sender, messages in _taken(self._inbox):
+            for message in messages:
+                replica.receive(sender, message, now)
+        for leader, term in _taken(self._gone):
+            replica.leader_gone(leader, term, now)
+        for work, error in _taken(self._ended_syncs):
+            if error is not None:
+                raise error
+            self._synced = (work.index, work.epoch)
+            replica.persisted(work.index, work.epoch, work.hard_state, now)
+        for ticket in _taken(self._reads):
+            replica.request_read(ticket)
+        self._transfer.turn(replica, sync_runs=self._syncer.busy)
+        replica.tick(now)
+
+    def _fail(self, error: Exception) -> None:
+        """The node cannot go on; its own task says so."""
+        self._failure = error
+        self.wake()
+
+    # --- the store ----------------------------------------------------------------------------
+
+    def _carry_out_writes(self) -> None:
+        writes, hard_state = self._replica.take_writes()
+        for write in writes:
+            self._writer.carry_out(write)
+        if hard_state is not None:
+            self._hard_state_due = hard_state
+        if (standing := self._replica.admission.standing) is not self._store.standing:
+            self._store.set_standing(standing)
+
+    def _propose(self) -> None:
+        if not self._submissions:
+            return
+        submissions = self._submissions[:]
+        bodies = list(chain.from_iterable([bodies for bodies, _, _ in submissions]))
+        try:
+            first, term = self._replica.propose(len(bodies))
+        except Rejected as error:
+            self.reject_submissions(error)
+            return
+        self._submissions.clear()
+        self.queued_entries = self.queued_bytes = 0
+        self._writer.append(term, Magic.NORMAL, bodies, first)
+        add = self._pending.add
+        for batch, body_bytes, done in submissions:
+            last = first + len(batch) - 1
+            add(first, last, term, body_bytes, done)
+            first = last + 1
+
+    def _due_sync(self) -> SyncWork | None:
+        if self._syncer.busy:
+            return None
+        written = (self._store.last_index, self._store.epoch)
+        if written == self._synced and self._hard_state_due is None and not self._store.record_due:
+            return None
+        hard_state, self._hard_state_due = self._hard_state_due, None
+        return self._store.begin_sync(hard_state)
+
+    # --- the others ---------------------------------------------------------------------------
+
+    def _send(self, messages: Messages) -> None:
+        for peer, message in messages.outgoing:
+            link = self._links.link_to(peer)
+            if link is None:
+                continue
+            if isinstance(message, PushRequest) and message.phase is Phase.APPEND:
+                payload = self._batches.payload(message.prev_index + 1, message.last_index)
+                link.send(message, payload)
+            elif isinstance(message, InstallSnapshot):
+                self._transfer.send(link, peer, message)
+            else:
+                link.send(message)
+
+    def _fail_lost_appends(self) -> None:
+        state = self._replica.state
+        leading = state.term if self._replica.acks is not None else None
+        if leading != self._led_term:
+            self._led_term = leading
+            self._pending.end_leadership(state.committed, self._replica.view.term_at, state.leader)
+
+
+def _taken(items: list[T]) -> list[T]:
+    """The items so far; the list is empty afterwards."""
+    taken = items[:]
+    items.clear()
+    return taken

@@ -1,0 +1,135 @@
+"""Changes the group and waits: new voters learn first, and who leaves may stop afterwards."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import trio
+
+from dledger.core.catch_up import Verdict, learners_first, new_voters
+from dledger.core.change_errors import (
+    ConfigurationMoved,
+    LearnerBehind,
+    LearnerStalled,
+)
+from dledger.core.configuration_change import Change, Transition, change
+from dledger.core.configuration_codec import NumberedConfiguration
+from dledger.core.member_state import Role
+from dledger.core.replica import Replica
+from dledger.entry import NO_TERM
+from dledger.errors import Discarded, LeadershipLost
+
+# How long a member that led waits to hear what became of its change, in election timeouts: an
+# election takes one to two of them, a split vote another two.
+WAIT_TIMEOUTS = 4.0
+
+
+class GroupChanges:
+    """The changes that callers of one node wait for.
+
+    Args:
+        replica: proposes, and knows what is in force.
+        wake: has the node's driver turn soon.
+        turned: unparked after every turn.
+    """
+
+    def __init__(
+        self, replica: Replica, wake: Callable[[], None], turned: trio.lowlevel.ParkingLot
+    ) -> None:
+        self._replica = replica
+        self._wake = wake
+        self._turned = turned
+
+    async def carry_out(
+        self, changes: Sequence[Change], transition: Transition, expected: int | None
+    ) -> NumberedConfiguration:
+        """Make the changes; the configuration in force afterwards, and its index.
+
+        See `Node.change` for what it waits for and raises.
+        """
+        await self._serving()
+        membership = self._replica.state.membership
+        if expected is not None and expected != membership.index:
+            raise ConfigurationMoved(expected, membership.index)
+        expected = await self._learners_first(changes, expected)
+        before = membership.configuration
+        after = change(before, changes, transition)
+        if after != before:
+            await self._caught_up(sorted(new_voters(before, after) & before.learners))
+            await self._made(self._replica.propose_change(changes, transition, expected))
+        return NumberedConfiguration(membership.index, membership.configuration)
+
+    async def leave_joint(self) -> NumberedConfiguration:
+        """End a joint phase that was to be ended by hand. Raises as `Node.change`, and NotJoint."""
+        await self._serving()
+        await self._made(self._replica.propose_leave())
+        membership = self._replica.state.membership
+        return NumberedConfiguration(membership.index, membership.configuration)
+
+    async def _serving(self) -> None:
+        """A new leader changes nothing before its own term has committed: wait for that."""
+        replica = self._replica
+        while replica.state.role is Role.LEADER and not replica.commits_in_own_term:
+            await self._turned.park()
+        replica.check_proposable()
+
+    async def _learners_first(self, changes: Sequence[Change], expected: int | None) -> int | None:
+        """Have those who are not members join as learners; which configuration to go on from."""
+        membership = self._replica.state.membership
+        first = learners_first(membership.configuration, changes)
+        if not first:
+            return expected
+        index = self._replica.propose_change(first, Transition.AUTO, expected)
+        await self._made(index)
+        return index
+
+    async def _caught_up(self, learners: Sequence[str]) -> None:
+        """Wait until these have the log, but for a little. Raises NotLeader, LeadershipMoving,
+        LearnerBehind, LearnerStalled: they stay learners.
+        """
+        replica = self._replica
+        for learner in learners:
+            replica.followers.watch(learner, trio.current_time())
+        for learner in learners:
+            while True:
+                replica.check_proposable()
+                catch_up = replica.followers.catch_ups.get(learner)
+                if catch_up is None or catch_up.verdict is Verdict.CAUGHT_UP:
+                    break
+                if catch_up.verdict is not Verdict.CATCHING_UP:
+                    match_index = replica.dispatchers[learner].match_index
+                    lag = replica.view.last_index - match_index
+                    slow = catch_up.verdict is Verdict.TOO_SLOW
+                    raise LearnerBehind(learner, lag) if slow else LearnerStalled(learner, lag)
+                await self._turned.park()
+
+    async def _made(self, index: int) -> None:
+        """Wait until the change at `index` is in force, its joint phase over, and a quorum knows.
+
+        Raises Discarded, or LeadershipLost where this member cannot tell.
+        """
+        replica, state = self._replica, self._replica.state
+        term = state.term
+        deadline = math.inf
+        self._wake()
+        while not self._is_over(index, term):
+            if state.role is not Role.LEADER or state.term != term:
+                timeout_s = WAIT_TIMEOUTS * replica.config.election_timeout_s
+                deadline = min(deadline, trio.current_time() + timeout_s)
+            with trio.move_on_at(deadline) as scope:
+                await self._turned.park()
+            if scope.cancelled_caught:
+                raise LeadershipLost(index, term, state.leader)
+
+    def _is_over(self, index: int, term: int) -> bool:
+        replica, state = self._replica, self._replica.state
+        if state.committed < index:
+            return False
+        if replica.view.term_at(index) not in (term, NO_TERM):
+            raise Discarded(index, term)
+        configuration = state.membership.configuration
+        if configuration.is_joint and configuration.auto_leave:
+            return False
+        leads = state.role is Role.LEADER and state.term == term
+        return not leads or replica.change_is_known

@@ -1,0 +1,164 @@
+"""Members of many groups in one process, behind one address."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import trio
+
+from dledger.config import Address, NodeConfig, parse_address
+from dledger.errors import ConfigInvalid
+from dledger.network.connections import Connections
+from dledger.network.tls import group_tls
+from dledger.network.tls_config import TlsConfig
+from dledger.node.node import Node
+from dledger.node.recovering import recover
+from dledger.node.syncer import sync_threads
+from dledger.serving.host_parts import HostParts
+from dledger.serving.host_timer import HostTimer
+from dledger.serving.listener import Listener
+from dledger.snapshots.restoring import Opened
+from dledger.state_machine import StateMachine
+from dledger.unwrapping_nursery import unwrapping_nursery
+
+# Groups of one process. Their idle heartbeats then take about half a core, and those of all of them
+# still fit into one frame.
+MAX_GROUPS = 1_000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HostConfig:
+    """The settings of a process with members of many groups.
+
+    `address`: host:port where it listens for all of them; in the `peers` of each of its nodes this
+    stands beside the node's name. `tls`: for all of them; its certificate names each node that
+    runs here. Raises ConfigInvalid.
+    """
+
+    address: str
+    max_groups: int = MAX_GROUPS
+    tls: TlsConfig | None = None
+
+    def __post_init__(self) -> None:
+        parse_address("address", self.address)
+        if not 1 <= self.max_groups <= MAX_GROUPS:
+            raise ConfigInvalid("max_groups", f"{self.max_groups} is not within 1..{MAX_GROUPS}")
+
+    @property
+    def listen_address(self) -> Address:
+        """The address, taken apart."""
+        return parse_address("address", self.address)
+
+
+class Host:
+    """A running process's share in its groups. Made by `open_host`."""
+
+    def __init__(self, config: HostConfig, nursery: trio.Nursery) -> None:
+        self.config = config
+        self._tls = group_tls(config.tls)
+        connections = Connections(nursery, config.listen_address, self._tls)
+        self._parts = HostParts(
+            connections, HostTimer(connections), sync_threads(), {}, self.reload_tls
+        )
+        self._listener = Listener(self._parts.ports, connections)
+        self._nursery = nursery
+        self._nodes: dict[str, Node | None] = {}  # by group; None while one is being opened
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """The members that run here, by group."""
+        running = {group: node for group, node in self._nodes.items() if node is not None}
+        return MappingProxyType(running)
+
+    def reload_tls(self) -> None:
+        """Read the certificates again, for connections from now on; those that are open go on.
+
+        Raises ConfigInvalid if they cannot be used; those of before then stay in use. Does nothing
+        without TLS.
+        """
+        if self._tls is not None:
+            self._tls.reload(node.config.node_id for node in self.nodes.values())
+
+    @asynccontextmanager
+    async def open_node(self, config: NodeConfig, machine: StateMachine) -> AsyncIterator[Node]:
+        """Open a member of a group: recover its log, take part; stop at the block's end.
+
+        As `dledger.open_node`, behind the address of this host. One member of each group may run
+        here. What ends one of them (a broken disk, say) comes out of its own block: run each in a
+        task that says what is to happen then.
+
+        Raises ConfigInvalid if the node has another address, the group is here already, or there
+        are `max_groups`; and as `dledger.open_node`.
+        """
+        self._reserve(config)
+        try:
+            opened = await recover(config, machine)
+            async with self.run_node(config, opened, machine) as node:
+                yield node
+        finally:
+            del self._nodes[config.group]
+
+    def _reserve(self, config: NodeConfig) -> None:
+        if config.address != self.config.listen_address:
+            raise ConfigInvalid(
+                f"peers.{config.node_id}",
+                f"{config.address} is not the host's address {self.config.address}",
+            )
+        if config.tls not in (None, self.config.tls):
+            raise ConfigInvalid("tls", "is for the host to say: all its nodes share its address")
+        if config.group in self._nodes:
+            raise ConfigInvalid("group", f"a member of {config.group} runs on this host already")
+        if len(self._nodes) >= self.config.max_groups:
+            raise ConfigInvalid("max_groups", f"{len(self._nodes)} groups are open on this host")
+        self._nodes[config.group] = None
+
+    @asynccontextmanager
+    async def run_node(
+        self, config: NodeConfig, opened: Opened, machine: StateMachine
+    ) -> AsyncIterator[Node]:
+        """Run a member whose folder is open; closes it in the end. For `open_node` alone."""
+        try:
+            if self._tls is not None:
+                self._tls.check_names((config.node_id,))
+            async with unwrapping_nursery() as nursery:
+                node = self._nodes[config.group] = Node(config, opened, machine, self._parts)
+                try:
+                    node.start(nursery)
+                    yield node
+                finally:
+                    node.stop()
+                    nursery.cancel_scope.cancel()
+        finally:
+            # The last sync waits in a thread: the other groups go on meanwhile.
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(opened.store.close)
+
+    async def start(self) -> None:
+        """Listen. For `open_host` alone. Raises AddressInUse, ConfigInvalid."""
+        listeners = await self._listener.open(self.config.listen_address)
+        self._nursery.start_soon(self._listener.serve, listeners)
+        self._nursery.start_soon(self._parts.timer.run)
+
+    def stop(self) -> None:
+        """Nothing runs here any more. For `open_host` alone."""
+        self._parts.threads.shutdown()
+
+
+@asynccontextmanager
+async def open_host(config: HostConfig) -> AsyncIterator[Host]:
+    """Listen for any number of groups; `host.open_node` opens their members.
+
+    They share one listener, one connection to each other process, one timer and the threads that
+    wait for the disk. Raises AddressInUse, ConfigInvalid.
+    """
+    async with unwrapping_nursery() as nursery:
+        host = Host(config, nursery)
+        try:
+            await host.start()
+            yield host
+        finally:
+            host.stop()
+            nursery.cancel_scope.cancel()

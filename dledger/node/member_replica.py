@@ -1,0 +1,50 @@
+"""Makes a node's replica of its settings and of what was found on disk."""
+
+from __future__ import annotations
+
+import random
+from zlib import crc32
+
+import trio
+
+from dledger.config import NodeConfig
+from dledger.core.configuration_codec import MAX_CONFIGURATION_BYTES
+from dledger.core.replica import Replica, ReplicaConfig
+from dledger.core.snapshot_offer import SnapshotSource
+from dledger.entry import BLANK_BYTES, HEADER_BYTES
+from dledger.node.batches import Batches
+from dledger.node.recovered_membership import recovered_membership
+from dledger.snapshots.restoring import Opened
+
+
+def member_replica(
+    config: NodeConfig, opened: Opened, batches: Batches, snapshots: SnapshotSource
+) -> Replica:
+    """The replica of the member that `config` describes. Raises ConfigurationLost."""
+    store = opened.store
+    replica = Replica(
+        ReplicaConfig(
+            config.node_id,
+            config.began_with,
+            config.election_timeout_ms / 1000,
+            config.heartbeat_interval_ms / 1000,
+            config.max_clock_drift,
+            config.preferred_leader,
+            min(MAX_CONFIGURATION_BYTES, store.segment_bytes - HEADER_BYTES - BLANK_BYTES),
+            aligned_heartbeats=True,
+            early_spread=crc32(config.group.encode()),
+        ),
+        store.view(),
+        opened.hard_state,
+        batches,
+        random.Random().random,
+        trio.current_time(),
+        recovered_membership(store, config.began_with, opened.configuration),
+        snapshots,
+        store.standing,
+    )
+    if opened.restored is not None:
+        replica.applied_to(opened.restored.header.index)
+    if opened.keeps_nothing:
+        replica.applied_to(max(replica.state.applied, replica.state.committed))
+    return replica

@@ -1,0 +1,449 @@
+"""A node: one member of a group, running. What an application opens and talks to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+
+import trio
+
+from dledger.config import NodeConfig, check_changeable
+from dledger.core.configuration_change import Change, Transition
+from dledger.core.configuration_codec import NumberedConfiguration
+from dledger.core.pending import Appended, Done, PendingAppends
+from dledger.core.replica import Messages
+from dledger.core.tally import Tally
+from dledger.entry import Body, Entry, decode_entries
+from dledger.errors import Fatal, NodeClosing, ReadUnavailable
+from dledger.network.group_links import GroupLinks
+from dledger.network.links import Links
+from dledger.node.admission_log import AdmissionLog
+from dledger.node.append_gate import AppendGate
+from dledger.node.applier import Applier
+from dledger.node.batches import Batches
+from dledger.node.driver import Driver
+from dledger.node.group_changes import GroupChanges
+from dledger.node.housekeeping import Housekeeper
+from dledger.node.local_way import local_session
+from dledger.node.log_writer import LogWriter
+from dledger.node.member_replica import member_replica
+from dledger.node.node_status import node_status
+from dledger.serving.client_server import ClientServer
+from dledger.serving.generation_guard import GenerationGuard
+from dledger.serving.group_port import GroupPort
+from dledger.serving.host_parts import HostParts
+from dledger.sessions.session import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, Session
+from dledger.sessions.session_errors import SessionsOff
+from dledger.sessions.session_gate import SessionGate
+from dledger.sessions.with_sessions import WithSessions
+from dledger.snapshots.node_snapshots import Snapshots
+from dledger.snapshots.restoring import Opened
+from dledger.snapshots.snapshot_source import NodeSnapshots
+from dledger.state_machine import StateMachine
+from dledger.status import RoleChange, Status
+from dledger.store.push_check import PushCheck
+from dledger.store.recovery import SegmentBegin
+from dledger.store.snapshot_folder import Snapshot
+from dledger.waits.append_wait import wait_appended
+from dledger.waits.iterators import CommittedEntries, RoleChanges
+from dledger.waits.leadership_watch import LeadershipWatch
+from dledger.waits.transfer_wait import wait_transferred
+from dledger.waits.waiting_reads import WaitingReads
+
+# What `committed` hands out between two checkpoints.
+_ITERATE_BYTES = 256 * 1024
+
+
+class Node:
+    """A running member. Made by `open_node`; every method is for the node's own trio thread."""
+
+    def __init__(
+        self, config: NodeConfig, opened: Opened, machine: StateMachine, host: HostParts
+    ) -> None:
+        self.config = config
+        self._store = store = opened.store
+        self._closing = False
+        self._pending = PendingAppends()
+        self._batches = Batches(store, config.max_batch_bytes)
+        source = NodeSnapshots(store)
+        self._replica = member_replica(config, opened, self._batches, source)
+        self._admission_log = AdmissionLog(config.node_id, self._replica)
+        self._turned = trio.lowlevel.ParkingLot()
+        self._progress = trio.lowlevel.ParkingLot()
+        self._leadership = LeadershipWatch(config.group, self._replica)
+        self._generations = GenerationGuard(config, opened, self._new_generation, self._fail)
+        identity = self._generations.identity
+        self._links = Links(
+            identity,
+            host.connections,
+            self._link_changed,
+            peer_refused=self._peer_refused,
+            refused=self._generations.refused,
+        )
+        self._group_links = GroupLinks(self._replica, self._links)
+        self._group_links.follow()
+        writer = LogWriter(store, self._batches)
+        self._snapshots = Snapshots(
+            config,
+            opened,
+            machine,
+            source,
+            self._replica,
+            self._links,
+            self._pending,
+            self._wake_driver,
+        )
+        self._driver = Driver(
+            self._replica,
+            store,
+            writer,
+            self._batches,
+            self._pending,
+            self._links,
+            host.timer,
+            host.threads,
+            self._after_turn,
+            self._snapshots.transfer,
+        )
+        self._appends = AppendGate(config, self._replica, self._pending, self._driver)
+        self._changes = GroupChanges(self._replica, self._driver.wake, self._turned)
+        self._reads = WaitingReads(self._driver.request_read, self._replica.config.read_wait_s)
+        awaited = self._snapshots.awaited
+        self._applier = Applier(
+            self._replica, writer.cache, machine, self._pending, self._after_apply, awaited
+        )
+        self._housekeeper = Housekeeper(
+            store, lambda: self._replica.appliable, config.scrub_period_hours * 3600
+        )
+        self.sessions = SessionGate(self, machine) if isinstance(machine, WithSessions) else None
+        self._ports = host.ports
+        self._connections = host.connections
+        self._reload_tls = host.reload_tls
+        self._port = GroupPort(
+            identity,
+            self._links,
+            self._driver,
+            lambda: PushCheck(store),
+            ClientServer(self).serve,
+            self._generations.refusal,
+        )
+
+    # --- appending ----------------------------------------------------------------------------
+
+    def submit(self, bodies: Sequence[Body], done: Done) -> None:
+        """Append entries without a task; `done` is called once with what became of them.
+
+        The entries lie next to each other in the log. `done(outcome)` gets a list of Appended, or
+        an error of the DLedgerError tree that says whether the outcome is certain. It is called
+        in this thread, soon after the entries are applied here, and must not raise.
+
+        Raises, when nothing was admitted: NotLeader, LeadershipMoving, LogFull, EntryTooLarge,
+        NodeClosing.
+        """
+        escaped = bodies if self.sessions is None else self.sessions.escaped(bodies)
+        self.submit_envelopes(escaped, done)
+
+    def submit_envelopes(self, bodies: Sequence[Body], done: Done) -> None:
+        """Append entries of sessions, as they are; for `SessionGate`. As `submit`."""
+        self._check_open()
+        self._appends.submit(bodies, done)
+
+    async def append(self, body: Body) -> Appended:
+        """Append one entry; returns once it is committed and applied here.
+
+        Cancelling gives up the wait, not the append. Raises as `submit`, and LeadershipLost,
+        Discarded or NodeClosed for what became of an admitted entry.
+        """
+        return (await wait_appended(self.submit, (body,)))[0]
+
+    async def append_many(self, bodies: Sequence[Body]) -> list[Appended]:
+        """Append entries next to each other; returns once all are committed and applied here.
+
+        Cancelling gives up the wait, not the append. Raises as `append`.
+        """
+        return await wait_appended(self.submit, bodies)
+
+    def session(
+        self, *, ttl_s: float = DEFAULT_TTL_S, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> AbstractAsyncContextManager[Session]:
+        """A session: its appends happen once, whichever member leads. See docs/sessions.md.
+
+        Works on every member. `ttl_s`: the session ends when the group has not heard of it for so
+        long; `timeout_s`: how long to try to begin it. Raises NotAppendedInTime, SessionsOff.
+        """
+        if self.sessions is None:
+            raise SessionsOff
+        return local_session(self, self.sessions, ttl_s, timeout_s, self._connections.tls)
+
+    def _check_open(self) -> None:
+        if self._closing:
+            raise NodeClosing
+
+    # --- reading ------------------------------------------------------------------------------
+
+    async def read(self) -> int:
+        """Wait until the state machine is as new as anything acknowledged before this call.
+
+        A linearizable read: call this, then look at the state machine (ReadIndex, Raft thesis
+        6.4). Works on any member: one that does not lead asks the leader. Returns the index the
+        state includes, within four election timeouts, or raises ReadUnavailable or NodeClosing; a
+        read changes nothing, so trying again is always safe.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self._check_open()
+        return await self._reads.wait()
+
+    def read_stale(self, *, max_lag_s: float) -> int:
+        """The index that the state machine includes, if it is not older than `max_lag_s`.
+
+        The state then holds everything that the leader had committed when it sent the last
+        heartbeat that is worked off here, and that heartbeat arrived within `max_lag_s` seconds. A
+        heartbeat that the network held up counts from its arrival: `read` has no such gap.
+
+        Raises ReadUnavailable: ask again later, or use `read`.
+        """
+        self._check_open()
+        if self._snapshots.awaited.is_restoring:
+            raise ReadUnavailable("the state is being replaced by a snapshot of the leader")
+        lag_s = trio.current_time() - self._replica.fresh_as_of
+        if lag_s > max_lag_s:
+            raise ReadUnavailable(
+                f"the state here is {lag_s:.3g} s old, {max_lag_s:g} were allowed"
+            )
+        return self._replica.state.applied
+
+    def committed(self, start: int = 0) -> CommittedEntries:
+        """Every committed entry from `start` on (no-ops too), then each new one, without end."""
+        first = max(start, self._store.first_index)
+        return CommittedEntries(
+            first, lambda index: self.entries(index, _ITERATE_BYTES), self.wait_appliable
+        )
+
+    def entries(self, first: int, max_bytes: int) -> list[Entry]:
+        """Committed entries from `first`, as many as fit into `max_bytes` (at least one, if there
+        is one). Raises LogCorrupt or DiskFailed, with which the node then stops.
+        """
+        last = self._replica.appliable
+        first = max(first, self._store.first_index)
+        if first > last:
+            return []
+        try:
+            return decode_entries(self._store.read(first, last, max_bytes))
+        except Fatal as error:
+            self._driver.fail(error)
+            raise
+
+    def read_bytes(self, pos: int, size: int) -> bytes:
+        """`size` bytes of the log at `pos`; for those who keep positions of committed entries."""
+        return self._store.read_bytes(pos, size)
+
+    @property
+    def begin_position(self) -> int:
+        """The position of the first byte of the log that is there."""
+        return self._store.begin_pos
+
+    def segment_begin(self, index: int) -> SegmentBegin:
+        """Where the segment begins that an entry lies in; only whole segments are ever dropped.
+
+        Raises OutsideLog.
+        """
+        return self._store.segment_begin(index)
+
+    async def wait_applied(self, index: int) -> None:
+        """Wait until the state machine has everything up to `index`."""
+        while self._replica.state.applied < index:
+            await self._progress.park()
+
+    async def wait_appliable(self, index: int) -> None:
+        """Wait until the entry at `index` is committed and durable here."""
+        while self._replica.appliable < index:
+            await self._progress.park()
+
+    async def snapshot(self) -> Snapshot:
+        """Write a snapshot of the state machine now; its place and what it is of.
+
+        Appends go on meanwhile. Older snapshots and the log before them are dropped as
+        `config.snapshots` says. Raises SnapshotUnavailable (the node serves on), NodeClosing.
+        """
+        return await self._snapshots.take()
+
+    # --- leading ------------------------------------------------------------------------------
+
+    async def transfer_leadership(self, target: str | None = None) -> str:
+        """Hand leadership to `target`, or to the member with the longest log; the new leader.
+
+        Appends are rejected meanwhile (LeadershipMoving: try again). After one election timeout
+        without success this member goes on as leader. Cancelling gives up the wait, not the
+        transfer. With this node's own name a running transfer is given up, and nothing else.
+
+        Raises NotLeader, NodeClosing, or TransferFailed with the reason.
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self._check_open()
+        transfer = self._replica.transfer_leadership(target, trio.current_time())
+        self._driver.wake()
+        if transfer is None:
+            return self.config.node_id
+        return await wait_transferred(self._replica, transfer, self._turned)
+
+    def forget_leader(self) -> None:
+        """Take the leader for lost, because something outside (a supervisor, say) knows it is.
+
+        This member then votes for another at once, not only when the leader has been silent for an
+        election timeout. The next heartbeat of a leader undoes it. No effect on a leader.
+
+        Raises LeaderKept where lease reads are on (`max_clock_drift`).
+        """
+        self._replica.forget_leader()
+        self._driver.wake()
+
+    # --- the group ----------------------------------------------------------------------------
+
+    @property
+    def configuration(self) -> NumberedConfiguration:
+        """Who belongs to the group, as far as this node knows, and which entry says so (or -1)."""
+        membership = self._replica.state.membership
+        return NumberedConfiguration(membership.index, membership.configuration)
+
+    async def change(
+        self,
+        changes: Sequence[Change],
+        *,
+        expected: int | None = None,
+        transition: Transition = Transition.AUTO,
+    ) -> NumberedConfiguration:
+        """Change who belongs to the group; on the leader. The configuration that is in force then.
+
+        A new voter gets the log as a learner first, and votes when it has it. If more than one
+        voter changes, the change goes by way of a joint configuration. On return a quorum of those
+        who stay knows about it, so members that left may be stopped. `expected` is the index of the
+        configuration that the changes are for. No changes: the end of a joint phase that was begun
+        with Transition.JOINT_MANUAL. Cancelling gives up the wait only.
+
+        Raises NotLeader, LeadershipMoving, NodeClosing, ChangeRefused (why is its class; of
+        LearnerBehind and LearnerStalled a learner stays), Discarded, LeadershipLost (unknown).
+        """
+        await trio.lowlevel.checkpoint_if_cancelled()
+        self._check_open()
+        if not changes:
+            return await self._changes.leave_joint()
+        return await self._changes.carry_out(changes, transition, expected)
+
+    def reconfigure(self, config: NodeConfig) -> None:
+        """Go by other settings from now on: those that `config.CHANGEABLE` names.
+
+        Raises ConfigInvalid where another one differs, or does not fit; then nothing changes.
+        """
+        check_changeable(self.config, config)
+        self._snapshots.go_by(config.snapshots)
+        self._replica.handover.prefer(config.preferred_leader)
+        self._housekeeper.scrub_every(config.scrub_period_hours * 3600)
+        self.config = config
+
+    # --- looking ------------------------------------------------------------------------------
+
+    @property
+    def term(self) -> int:
+        """The term this node is in."""
+        return self._replica.state.term
+
+    @property
+    def is_ready_leader(self) -> bool:
+        """Whether this node leads and has applied an entry of its own term: it may serve."""
+        return self._leadership.is_ready_leader
+
+    @property
+    def role(self) -> RoleChange:
+        """Who leads, as this node knows it now."""
+        return self._leadership.role
+
+    @property
+    def tally(self) -> Tally:
+        """What this node has counted since it was opened."""
+        return self._driver.tally
+
+    def role_changes(self) -> RoleChanges:
+        """Who leads, now and after each change. A slow reader sees the latest, not every one."""
+        return self._leadership.changes()
+
+    def reload_tls(self) -> None:
+        """Read the certificates again, as `Host.reload_tls`. Raises ConfigInvalid."""
+        self._reload_tls()
+
+    def status(self) -> Status:
+        """What this node knows about itself and the others."""
+        return node_status(
+            self.config,
+            self._store,
+            self._replica,
+            self._links,
+            self._snapshots,
+            self._housekeeper.scrub,
+            self.tally,
+            generation=self._generations.generation,
+            ready=self.is_ready_leader,
+            pending_entries=self._appends.entries,
+            pending_bytes=self._appends.body_bytes,
+            refused_callers=self._connections.refusals.count,
+        )
+
+    # --- the node's own tasks -----------------------------------------------------------------
+
+    def start(self, nursery: trio.Nursery) -> None:
+        """Start the tasks, and take in what others say. For the host alone."""
+        self._ports[self.config.group] = self._port
+        nursery.start_soon(self._driver.run)
+        nursery.start_soon(self._applier.run)
+        nursery.start_soon(self._housekeeper.run)
+        nursery.start_soon(self._snapshots.run)
+        if self.sessions is not None:
+            nursery.start_soon(self.sessions.run)
+
+    def stop(self) -> None:
+        """Take nothing more, and answer everybody who waits. For the host alone."""
+        self._closing = True
+        self._port.closed = True
+        self._ports.pop(self.config.group, None)
+        self._links.close()
+        self._snapshots.close()
+        self._driver.close()
+        self._pending.close()
+        self._reads.close()
+        self._driver.reject_submissions(NodeClosing())
+        self._store.note_committed(self._replica.appliable)
+
+    def _new_generation(self) -> None:
+        self._port = self._ports[self.config.group] = self._port.renewed()
+        self._links.introduce_as(self._generations.identity)
+
+    def _fail(self, error: Exception) -> None:
+        self._driver.fail(error)
+
+    def _wake_driver(self) -> None:
+        self._driver.wake()
+
+    def _link_changed(self, peer: str, connected: bool) -> None:
+        self._driver.link_changed(peer, connected)
+
+    def _peer_refused(self, peer: str) -> None:
+        # Who holds a channel to this member is alive: something else than its process is gone.
+        if not self._port.is_called_by(peer):
+            self._driver.peer_gone(peer)
+
+    def _after_turn(self, messages: Messages) -> None:
+        self._reads.after_turn(messages.reads_ready, messages.reads_lost)
+        self._turned.unpark_all()
+        self._group_links.follow()
+        self._admission_log.after_turn()
+        if self._replica.appliable > self._replica.state.applied:
+            # The first run at once: waiting for the applier's turn costs every append a wake-up.
+            self._applier.apply_some()
+            self._applier.wake()
+            self._progress.unpark_all()
+        self._reads.applied_to(self._replica.state.applied)
+        self._leadership.look()
+
+    def _after_apply(self) -> None:
+        self._reads.applied_to(self._replica.state.applied)
+        self._progress.unpark_all()
+        self._leadership.look()

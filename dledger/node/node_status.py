@@ -1,0 +1,75 @@
+"""Puts together what a node knows about itself and the others."""
+
+from __future__ import annotations
+
+import os
+
+import trio
+
+from dledger.config import NodeConfig
+from dledger.core.member_state import Role
+from dledger.core.replica import Replica
+from dledger.core.tally import Tally
+from dledger.network.links import Links
+from dledger.network.peer_status import peer_status
+from dledger.snapshots.node_snapshots import Snapshots
+from dledger.status import Status, group_status, role_name
+from dledger.store.scrubber import ScrubStatus
+from dledger.store.segment_store import SegmentStore
+
+
+def node_status(
+    config: NodeConfig,
+    store: SegmentStore,
+    replica: Replica,
+    links: Links,
+    snapshots: Snapshots,
+    scrub: ScrubStatus,
+    tally: Tally,
+    *,
+    generation: int,
+    ready: bool,
+    pending_entries: int,
+    pending_bytes: int,
+    refused_callers: int,
+) -> Status:
+    """The node at this moment, in plain values."""
+    state, transfer, now = replica.state, replica.handover.transfer, trio.current_time()
+    contact_at = replica.elector.last_leader_contact
+    leads = state.role is Role.LEADER
+    disk = os.statvfs(config.data_dir)
+    return Status(
+        group=config.group,
+        node_id=config.node_id,
+        role=role_name(state),
+        ready=ready,
+        proven=state.proven,
+        term=state.term,
+        leader=state.leader,
+        first_index=store.first_index,
+        last_index=replica.view.last_index,
+        durable=state.durable,
+        committed=state.committed,
+        applied=state.applied,
+        pending_entries=pending_entries,
+        pending_bytes=pending_bytes,
+        refused_callers=refused_callers,
+        newest_snapshot=snapshots.newest,
+        installing=snapshots.installing,
+        scrubbed_through=scrub.checked_through,
+        scrub_passes=scrub.passes,
+        scrub_damage=scrub.damage,
+        transfer_target=transfer.target if transfer is not None else None,
+        peers={
+            peer: peer_status(link, replica.dispatchers.get(peer), now)
+            for peer, link in links.members.items()
+        },
+        members=group_status(replica),
+        generation=generation,
+        leader_contact_s=None if leads or contact_at < 0 else now - contact_at,
+        syncs=sum(tally.sync_classes),
+        sync_seconds=tally.sync_seconds,
+        log_bytes=store.end_pos - store.begin_pos,
+        disk_free_bytes=disk.f_bavail * disk.f_frsize,
+        disk_total_bytes=disk.f_blocks * disk.f_frsize,
+    )

@@ -1,0 +1,1 @@
+"""Work on the folders of members at rest: copies, and beginning again without a quorum."""

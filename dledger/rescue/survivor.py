@@ -1,0 +1,155 @@
+"""What one member's folder holds, for those who have to begin a group again from it.
+
+Nothing is written, and no lock is taken. See `dledger.rescue.group_recovery` for what may follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+from dledger.core.configuration_codec import NumberedConfiguration, decode_configuration
+from dledger.core.standing import Standing
+from dledger.entry import BEFORE_FIRST_INDEX, HEADER_BYTES, NO_TERM, Magic
+from dledger.errors import ConfigInvalid, ConfigurationLost, ConfigurationMalformed
+from dledger.store.disk import Disk, OsDisk
+from dledger.store.generation_file import GenerationFile
+from dledger.store.scan import HeaderRun, StoreScan, scan_folder
+from dledger.store.snapshot_folder import SnapshotFolder
+from dledger.store.snapshot_format import SnapshotHeader
+from dledger.store.standing_file import StandingFile
+
+
+@dataclass(frozen=True, slots=True)
+class Survivor:
+    """One member's folder. Indexes are -1 where there is nothing.
+
+    Attributes:
+        folder: its `dledger-<id>` folder.
+        group, node_id: whose it is.
+        generation: which life of the group it is of.
+        proven: whether it holds all that was promised from it, as far as it knows.
+        first_index, last_index, last_term: its log.
+        term: the highest one that it has heard of.
+        committed: how far it recorded that the log is committed; more of it may be.
+        snapshot_index: the last entry in its newest snapshot that is whole.
+        configuration: who belonged to the group, by the log's end; None where the folder does not
+            say, for the group never changed since it began.
+        problems: what is wrong with the files.
+    """
+
+    folder: str
+    group: str
+    node_id: str
+    generation: int
+    proven: bool
+    first_index: int
+    last_index: int
+    last_term: int
+    term: int
+    committed: int
+    snapshot_index: int
+    configuration: NumberedConfiguration | None
+    problems: tuple[str, ...]
+
+    @property
+    def reach(self) -> tuple[int, int, int]:
+        """What makes one folder a better begin than another: Raft's order of logs (5.4.1)."""
+        return self.generation, self.last_term, self.last_index
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON; of the configuration who votes, and where everybody listens."""
+        found = {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.name != "configuration"
+        }
+        group = None if self.configuration is None else self.configuration.configuration
+        found["voters"] = None if group is None else sorted(group.voters)
+        found["addresses"] = None if group is None else dict(group.addresses)
+        return found
+
+
+def look_at(path: str, disk: Disk | None = None) -> Survivor:
+    """Read the folder of a member that is at rest; every sum of its log is checked.
+
+    Raises:
+        ConfigInvalid: there is no log in it, or no record of term and vote.
+        ConfigurationLost: it names an entry that says who belongs to the group, and that one
+            cannot be read.
+        OSError: it cannot be read.
+    """
+    disk = disk or OsDisk()
+    scan = scan_folder(path, disk)
+    record = scan.record
+    if record is None:
+        raise ConfigInvalid("FOLDER", f"{scan.folder} has no record of term and vote")
+    first_index = record.before_begin + 1
+    last_index, last_term = record.before_begin, record.before_begin_term
+    change: tuple[HeaderRun, int] | None = None
+    for run in scan.runs():
+        last_index, last_term = run.headers[-1][2], run.headers[-1][3]
+        for at, header in enumerate(run.headers):
+            if header[0] == Magic.CONFIGURATION:
+                change = run, at
+    snapshot = _newest_snapshot(disk, scan, record.group, last_index)
+    return Survivor(
+        folder=scan.folder,
+        group=record.group,
+        node_id=record.node_id,
+        generation=GenerationFile(disk, scan.folder).generation,
+        proven=StandingFile(disk, scan.folder).standing is Standing.PROVEN,
+        first_index=first_index if last_index >= first_index else BEFORE_FIRST_INDEX,
+        last_index=last_index,
+        last_term=max(last_term, NO_TERM),
+        term=record.term,
+        committed=record.committed,
+        snapshot_index=BEFORE_FIRST_INDEX if snapshot is None else snapshot.index,
+        configuration=_configuration(disk, change, snapshot),
+        problems=tuple(f"{p.path} at byte {p.offset}: {p.text}" for p in scan.problems),
+    )
+
+
+def longest(survivors: Sequence[Survivor]) -> Survivor:
+    """The one to begin the group again from. Raises ConfigInvalid for those of two groups."""
+    groups = sorted({survivor.group for survivor in survivors})
+    if len(groups) > 1:
+        raise ConfigInvalid("FOLDER", f"these are members of {' and '.join(groups)}")
+    # Of two that reach equally far, one that may have lost promises is the worse.
+    return max(survivors, key=lambda survivor: (survivor.reach, survivor.proven))
+
+
+def _newest_snapshot(
+    disk: Disk, scan: StoreScan, group: str, last_index: int
+) -> SnapshotHeader | None:
+    def judge(header: SnapshotHeader) -> str | None:
+        return None if header.group == group and header.index <= last_index else "of another log"
+
+    newest = SnapshotFolder(disk, scan.folder).find_newest(judge).newest
+    return None if newest is None else newest.header
+
+
+def _configuration(
+    disk: Disk, change: tuple[HeaderRun, int] | None, snapshot: SnapshotHeader | None
+) -> NumberedConfiguration | None:
+    """Who belongs to the group by the last change: in the log, or else in the snapshot."""
+    try:
+        if change is not None:
+            run, at = change
+            header = run.headers[at]
+            index, offset, size = header[2], header[4] - run.segment.start, header[8]
+            file = disk.open(run.segment.path, writable=False)
+            try:
+                body = file.read(size, offset + HEADER_BYTES)
+            finally:
+                file.close()
+            return NumberedConfiguration(index, decode_configuration(body).configuration)
+        if snapshot is not None and snapshot.configuration:
+            found = decode_configuration(snapshot.configuration)
+            return found if found.configuration.voters else None
+    except ConfigurationMalformed as error:
+        index = snapshot.index if change is None and snapshot is not None else -1
+        index = change[0].headers[change[1]][2] if change is not None else index
+        raise ConfigurationLost(index, error.problem) from error
+    return None

@@ -1,0 +1,83 @@
+"""What a node owes one client: requests that are worked on, and answers that wait to leave."""
+
+from __future__ import annotations
+
+import trio
+
+from dledger.network.prompt_write import write_now
+from dledger.network.tls import Stream
+from dledger.wire.client_protocol import MAX_OPEN_BYTES, MAX_OPEN_REQUESTS
+
+
+class ClientAnswers:
+    """The requests of one connection, from their arrival until their answers have left.
+
+    A client that sends more than is worked on, or does not read its answers, is not read from: no
+    more than MAX_OPEN_REQUESTS are open, and beyond MAX_OPEN_BYTES nothing is added but the answers
+    to those.
+    """
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._open = 0
+        self._open_bytes = 0
+        self._outbox: list[bytes] = []
+        self._outbox_bytes = 0
+        self._leaving = 0  # how many of the open requests are answered, and not sent
+        self._writing = False
+        self._closed = False
+        # A plain stream is written to directly where that saves the wake-up of a task.
+        self._fileno = stream.socket.fileno() if isinstance(stream, trio.SocketStream) else -1
+        self._wake = trio.lowlevel.ParkingLot()
+        self._room = trio.lowlevel.ParkingLot()
+
+    async def wait_room(self, size: int) -> None:
+        """Wait until a request with so many bytes may be taken up; at once if there is room."""
+        while self._open and (
+            self._open >= MAX_OPEN_REQUESTS
+            or self._open_bytes + self._outbox_bytes + size > MAX_OPEN_BYTES
+        ):
+            await self._room.park()
+
+    def begin(self, size: int) -> None:
+        """A request with so many bytes is taken up. It ends with `answer`."""
+        self._open += 1
+        self._open_bytes += size
+
+    def answer(self, size: int, frame: bytes) -> None:
+        """Let the answer to such a request leave."""
+        if self._closed:
+            return
+        self._open_bytes -= size
+        if self._open == 1 and not self._outbox and not self._writing and self._fileno >= 0:
+            # Nobody else waits for anything: it spares the wake-up of the writing task.
+            frame = write_now(self._fileno, frame)
+            if not frame:
+                self._open = 0
+                self._room.unpark_all()
+                return
+        self._leaving += 1
+        self._outbox.append(frame)
+        self._outbox_bytes += len(frame)
+        self._wake.unpark()
+
+    def close(self) -> None:
+        """The client is gone: answers that are still to come are nobody's."""
+        self._closed = True
+
+    async def write(self, scope: trio.CancelScope) -> None:
+        """Let answers leave, those that are there together; ends the scope when that fails."""
+        try:
+            while True:
+                while self._outbox:
+                    frames, self._outbox = self._outbox, []
+                    count, self._leaving = self._leaving, 0
+                    self._writing = True
+                    await self._stream.send_all(frames[0] if count == 1 else b"".join(frames))
+                    self._writing = False
+                    self._open -= count
+                    self._outbox_bytes -= sum(map(len, frames))
+                    self._room.unpark_all()
+                await self._wake.park()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            scope.cancel()

@@ -1,0 +1,281 @@
+"""Answers clients of a node. Requests of one connection are worked on beside one another.
+
+Appends have no task of their own: they are submitted as they arrive, and answered when they are
+applied. What waits for something else (an entry, a leader, a change of the members) has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Protocol
+
+import trio
+
+from dledger.config import NodeConfig
+from dledger.core.configuration_change import Change, Transition
+from dledger.core.configuration_codec import NumberedConfiguration, encode_configuration
+from dledger.core.pending import Appended, Done, Outcome
+from dledger.entry import Body, Entry
+from dledger.errors import DLedgerError, MessageMalformed, Rejected
+from dledger.network.conversation import Conversation
+from dledger.serving.client_answers import ClientAnswers
+from dledger.sessions.session_errors import SessionsOff
+from dledger.sessions.session_gate import SessionGate, answers_of
+from dledger.status import RoleChange, Status
+from dledger.store.snapshot_folder import Snapshot
+from dledger.unwrapping_nursery import unwrapping_nursery
+from dledger.waits.iterators import RoleChanges
+from dledger.wire.change_protocol import decode_change
+from dledger.wire.client_protocol import (
+    MAX_ENTRIES_BYTES,
+    MAX_WAIT_MS,
+    Leadership,
+    Operation,
+    Request,
+    decode_request,
+    encode_answer,
+    encode_appended,
+    encode_entries,
+    encode_error,
+    encode_leadership,
+    split_bodies,
+)
+from dledger.wire.session_protocol import (
+    SESSION_OPERATIONS,
+    decode_session_request,
+    encode_session_answers,
+)
+
+# Requests of one connection that may wait in a task of their own.
+MAX_WAITING = 64
+
+# Requests that are taken up between two checkpoints: others have their turn, too.
+TAKEN_AT_ONCE = 64
+
+
+class ServedNode(Protocol):
+    """What this needs of a node."""
+
+    @property
+    def sessions(self) -> SessionGate | None:
+        """As in Node."""
+        ...
+
+    def status(self) -> Status:
+        """As in Node."""
+        ...
+
+    @property
+    def config(self) -> NodeConfig:
+        """As in Node."""
+        ...
+
+    @property
+    def configuration(self) -> NumberedConfiguration:
+        """As in Node."""
+        ...
+
+    @property
+    def role(self) -> RoleChange:
+        """As in Node."""
+        ...
+
+    def role_changes(self) -> RoleChanges:
+        """As in Node."""
+        ...
+
+    def submit(self, bodies: Sequence[Body], done: Done) -> None:
+        """As in Node."""
+        ...
+
+    async def transfer_leadership(self, target: str | None = None) -> str:
+        """As in Node."""
+        ...
+
+    async def snapshot(self) -> Snapshot:
+        """As in Node."""
+        ...
+
+    async def change(
+        self,
+        changes: Sequence[Change],
+        *,
+        expected: int | None = None,
+        transition: Transition = Transition.AUTO,
+    ) -> NumberedConfiguration:
+        """As in Node."""
+        ...
+
+    def entries(self, first: int, max_bytes: int) -> list[Entry]:
+        """As in Node."""
+        ...
+
+    async def wait_appliable(self, index: int) -> None:
+        """As in Node."""
+        ...
+
+
+class TooManyWaiting(Rejected):
+    """A client has more requests that wait for something than one connection may have."""
+
+    def __init__(self, waiting: int) -> None:
+        self.waiting = waiting
+        super().__init__(
+            f"{waiting} requests of this connection wait already: let some end, or open another"
+        )
+
+
+class ClientServer:
+    """The conversations of a node with its clients."""
+
+    def __init__(self, node: ServedNode) -> None:
+        self._node = node
+
+    async def serve(self, conversation: Conversation) -> None:
+        """Answer one client until it leaves. Raises MessageMalformed."""
+        answers = ClientAnswers(conversation.stream)
+        try:
+            async with unwrapping_nursery() as nursery:
+                nursery.start_soon(answers.write, nursery.cancel_scope)
+                client = _Client(self._node, answers, nursery)
+                while frames := await conversation.frames():
+                    for number, frame in enumerate(frames, 1):
+                        await answers.wait_room(len(frame.payload))
+                        client.take(decode_request(frame))
+                        if not number % TAKEN_AT_ONCE:
+                            await trio.lowlevel.checkpoint()
+                nursery.cancel_scope.cancel()
+        finally:
+            answers.close()
+
+
+class _Client:
+    """One client's requests."""
+
+    def __init__(self, node: ServedNode, answers: ClientAnswers, nursery: trio.Nursery) -> None:
+        self._node = node
+        self._answers = answers
+        self._nursery = nursery
+        self._waiting = 0
+
+    def take(self, request: Request) -> None:
+        """Answer a request, or see that it will be."""
+        self._answers.begin(len(request.payload))
+        try:
+            match request.operation:
+                case Operation.APPEND:
+                    done = partial(self._done, request, encode_appended)
+                    self._node.submit(split_bodies(request), done)
+                case operation if operation in SESSION_OPERATIONS:
+                    if self._node.sessions is None:
+                        raise SessionsOff
+                    done = partial(self._done, request, _encode_session)
+                    self._node.sessions.submit(decode_session_request(request), done)
+                case Operation.STATUS:
+                    status = self._node.status().as_dict()
+                    self._answer(request, encode_answer(request.request_id, status))
+                case operation:
+                    self._begin(request, _WORK[operation])
+        except DLedgerError as error:
+            self._answer(request, encode_error(request.request_id, error))
+
+    def _done(
+        self, request: Request, encode: Callable[[int, list[Appended]], bytes], outcome: Outcome
+    ) -> None:
+        """An append came to its end. Called in a turn of the node: it must not raise."""
+        try:
+            if isinstance(outcome, DLedgerError):
+                raise outcome
+            frame = encode(request.request_id, outcome)
+        except DLedgerError as error:
+            frame = encode_error(request.request_id, error)
+        self._answer(request, frame)
+
+    def _answer(self, request: Request, frame: bytes) -> None:
+        self._answers.answer(len(request.payload), frame)
+
+    def _begin(self, request: Request, work: Work) -> None:
+        if self._waiting >= MAX_WAITING:
+            raise TooManyWaiting(self._waiting)
+        self._waiting += 1
+        self._nursery.start_soon(self._work_on, request, work)
+
+    async def _work_on(self, request: Request, work: Work) -> None:
+        try:
+            frame = await work(self._node, request)
+        except DLedgerError as error:
+            frame = encode_error(request.request_id, error)
+        self._waiting -= 1
+        self._answer(request, frame)
+
+
+# --- what may take a while ------------------------------------------------------------------------
+
+Work = Callable[[ServedNode, Request], Awaitable[bytes]]
+
+
+async def _change(node: ServedNode, request: Request) -> bytes:
+    changes, transition, expected = decode_change(request)
+    numbered = await node.change(changes, expected=expected, transition=transition)
+    return encode_answer(request.request_id, None, encode_configuration(*numbered))
+
+
+async def _transfer(node: ServedNode, request: Request) -> bytes:
+    target = request.payload.decode("utf-8", "backslashreplace") or None
+    leader = await node.transfer_leadership(target)
+    return encode_answer(request.request_id, leader)
+
+
+async def _snapshot(node: ServedNode, request: Request) -> bytes:
+    written = await node.snapshot()
+    row = [written.header.index, written.header.term, written.size, written.path]
+    return encode_answer(request.request_id, row)
+
+
+async def _entries(node: ServedNode, request: Request) -> bytes:
+    match request.numbers:
+        case [first, wait_ms]:
+            max_bytes = MAX_ENTRIES_BYTES
+        case [first, wait_ms, max_bytes]:
+            max_bytes = min(max_bytes, MAX_ENTRIES_BYTES)
+        case _:
+            raise MessageMalformed("entries takes a first index, a wait in ms, perhaps a size")
+    with trio.move_on_after(min(wait_ms, MAX_WAIT_MS) / 1000):
+        await node.wait_appliable(first)
+    return encode_entries(request.request_id, node.entries(first, max_bytes))
+
+
+async def _leader(node: ServedNode, request: Request) -> bytes:
+    if len(request.numbers) != 2:
+        raise MessageMalformed("leader takes a term and a wait in ms")
+    least_term, wait_ms = request.numbers
+    if wait_ms and not _tells(node, least_term):
+        with trio.move_on_after(min(wait_ms, MAX_WAIT_MS) / 1000):
+            async for _ in node.role_changes():
+                if _tells(node, least_term):
+                    break
+    role, member = node.role, node.config.node_id
+    index, configuration = node.configuration
+    known = Leadership(member, role.leader, role.term, role.ready, index, configuration.addresses)
+    return encode_leadership(request.request_id, known)
+
+
+def _tells(node: ServedNode, least_term: int) -> bool:
+    """Whether this node may serve as the leader of such a term, or knows another that leads."""
+    role = node.role
+    leads = role.ready if role.leader == node.config.node_id else role.leader is not None
+    return leads and role.term >= least_term
+
+
+def _encode_session(request_id: int, appended: list[Appended]) -> bytes:
+    return encode_session_answers(request_id, answers_of(appended))
+
+
+_WORK: dict[Operation, Work] = {
+    Operation.CHANGE: _change,
+    Operation.TRANSFER: _transfer,
+    Operation.SNAPSHOT: _snapshot,
+    Operation.ENTRIES: _entries,
+    Operation.LEADER: _leader,
+}

@@ -1,0 +1,130 @@
+"""Where a process takes in what is meant for its member of one group."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from dledger.core.messages import Heartbeat, HeartbeatResponse, Message
+from dledger.network.channel import Identity
+from dledger.network.conversation import Conversation
+from dledger.network.links import MAX_STRANGERS, Links
+from dledger.store.push_check import PushCheck
+
+ServeClient = Callable[[Conversation], Awaitable[None]]
+# Judges a sender and the generation of the group that it belongs to.
+GenerationRefusal = Callable[[str, int], str | None]
+
+
+def _no_generations(_sender: str, _generation: int) -> str | None:
+    return None
+
+
+class TakesMessages(Protocol):
+    """The driver of a member."""
+
+    def received(self, sender: str, messages: Sequence[Message]) -> None:
+        """Messages of one peer arrived."""
+        ...
+
+    def heartbeat(self, sender: str, beat: Heartbeat, now: float) -> None:
+        """A heartbeat arrived, among those of other groups."""
+        ...
+
+    def heartbeat_answered(self, sender: str, answer: HeartbeatResponse, now: float) -> None:
+        """An answer to one arrived, among those of other groups."""
+        ...
+
+
+class _Deaf:
+    """In the place of a driver that certain callers reach no more."""
+
+    def received(self, sender: str, messages: Sequence[Message]) -> None:
+        """Nobody hears it."""
+
+    def heartbeat(self, sender: str, beat: Heartbeat, now: float) -> None:
+        """Nobody hears it."""
+
+    def heartbeat_answered(self, sender: str, answer: HeartbeatResponse, now: float) -> None:
+        """Nobody hears it."""
+
+
+class GroupPort:
+    """One member's side towards its callers.
+
+    Attributes:
+        identity: the member.
+        driver: takes the messages of peers.
+        new_check: makes what checks the pushes of one channel.
+        serve_client: talks to a client.
+        generation_refusal: why somebody of that generation is not heard, if so.
+        closed: whether the member is gone.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        links: Links,
+        driver: TakesMessages,
+        new_check: Callable[[], PushCheck],
+        serve_client: ServeClient,
+        generation_refusal: GenerationRefusal = _no_generations,
+    ) -> None:
+        self.identity = identity
+        self.links = links
+        self.driver = driver
+        self.new_check = new_check
+        self.serve_client = serve_client
+        self.generation_refusal = generation_refusal
+        self.closed = False
+        self._callers: list[str] = []  # one name for each channel that is open
+
+    def refusal(self, sender: str, receiver: str, generation: int = 0) -> str | None:
+        """Why no channel is opened from `sender` to `receiver`, or None if it is.
+
+        Whether the sender is a member is not asked: a node that joins hears its leader before it
+        knows any member, and a leader may not know all members itself. The protocol judges what
+        is said. But a member always has room, and of strangers there may be a few.
+        """
+        group, node_id = self.identity.group, self.identity.node_id
+        if self.closed:
+            return f"{node_id} of group {group} is stopping"
+        if receiver != node_id:
+            return f"this is node {node_id}, not {receiver}"
+        if sender in ("", node_id):
+            return f"{sender or 'a nameless caller'} is not another member of group {group}"
+        if (reason := self.generation_refusal(sender, generation)) is not None:
+            return reason
+        members = self.links.members
+        if sender in members:
+            return None
+        strangers = sum(other not in members for other in self._callers)
+        if strangers < MAX_STRANGERS:
+            return None
+        return f"{sender} is not a member, and {strangers} who are not are connected already"
+
+    def renewed(self) -> GroupPort:
+        """Another port of the same member; what comes in by this one is not heard any more."""
+        new = GroupPort(
+            self.identity,
+            self.links,
+            self.driver,
+            self.new_check,
+            self.serve_client,
+            self.generation_refusal,
+        )
+        self.closed = True
+        self.driver = _Deaf()
+        return new
+
+    def caller_came(self, sender: str) -> None:
+        """A channel from it was opened."""
+        self._callers.append(sender)
+
+    def is_called_by(self, sender: str) -> bool:
+        """Whether a channel from it is open."""
+        return sender in self._callers
+
+    def caller_left(self, sender: str) -> None:
+        """One was closed."""
+        self._callers.remove(sender)

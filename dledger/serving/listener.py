@@ -1,0 +1,177 @@
+"""Takes in the connections of peers and clients, and passes on what they say to whom they want."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import trio
+
+from dledger.config import Address
+from dledger.errors import MessageMalformed
+from dledger.network.binding import bind
+from dledger.network.connections import Connections
+from dledger.network.conversation import Conversation
+from dledger.network.host_connection import RECEIVE_BYTES
+from dledger.network.tls import GroupTls, SecureStream, Stream, TlsRefused, names_shown
+from dledger.serving.group_port import GroupPort
+from dledger.serving.peer_conversation import PeerConversation
+from dledger.wire.frame import Frame
+from dledger.wire.handshake import Caller, Hello, decode_hello, encode_refused, encode_welcome
+
+logger = logging.getLogger(__name__)
+
+# A caller that does not introduce itself in this time (with TLS: and prove who it is) only holds a
+# socket.
+HELLO_TIMEOUT_S = 5.0
+
+# Connections at a time: peers are few, and each client tool holds one.
+MAX_CONNECTIONS = 256
+
+# Of these, callers at a time that are still proving who they are. A handshake takes about one
+# millisecond in which nothing else happens: all of them together take an eighth of the shortest
+# election, and three quarters of the connections stay free for those who have a certificate.
+MAX_HANDSHAKES = 64
+
+# The first byte of every connection with TLS. A frame that begins with it would be over any limit.
+_TLS_BEGINS = b"\x16"
+
+_SPEAK_TLS = "TLS is spoken here: give a certificate, its key and the group's authority"
+
+
+class _Caller(NamedTuple):
+    hello: Hello
+    port: GroupPort | None  # of the member that a client wants
+    conversation: Conversation
+    names: frozenset[str] | None  # that its certificate shows; None without TLS
+
+
+class Listener:
+    """The listening socket of a process.
+
+    Args:
+        ports: the members in this process, by group.
+        connections: those that this process dialled.
+    """
+
+    def __init__(self, ports: Mapping[str, GroupPort], connections: Connections) -> None:
+        self._ports = ports
+        self._dialled = connections
+        self._refusals = connections.refusals
+        self._connections = 0
+        self._handshakes = 0
+
+    async def open(self, address: Address) -> list[trio.SocketListener]:
+        """Bind the address. Raises AddressInUse, or ConfigInvalid where it is not ours."""
+        return await bind("peers", address)
+
+    async def serve(self, listeners: list[trio.SocketListener]) -> None:
+        """Serve every connection, for ever."""
+        await trio.serve_listeners(self._serve_one, listeners)
+
+    async def _serve_one(self, stream: trio.SocketStream) -> None:
+        if self._connections >= MAX_CONNECTIONS:
+            self._refusals.add("connections", f"a connection: {self._connections} are open")
+            await stream.aclose()
+            return
+        self._connections += 1
+        caller = f"a caller from {_place(stream)}"
+        try:
+            async with stream:
+                stream.setsockopt(trio.socket.IPPROTO_TCP, trio.socket.TCP_NODELAY, 1)
+                introduced = await self._introduction(stream)
+                if introduced is None:
+                    return
+                hello, port, conversation, names = introduced
+                if port is not None:
+                    caller = "a client"
+                    await port.serve_client(conversation)
+                elif hello.address is not None:
+                    caller = f"the peer at {hello.address}"
+                    await self._serve_peer(hello.address, conversation, names)
+        except TlsRefused as error:
+            self._refusals.add("tls", f"{caller}: {error.problem}")
+        except MessageMalformed as error:
+            logger.warning("closed the connection of %s: %s", caller, error.problem)
+        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            logger.debug("the connection of %s broke: %s", caller, error)
+        finally:
+            self._connections -= 1
+
+    async def _introduction(self, socket: trio.SocketStream) -> _Caller | None:
+        with trio.move_on_after(HELLO_TIMEOUT_S):
+            names = None
+            stream: Stream = socket
+            if (tls := self._dialled.tls) is not None:
+                secure = await self._proven(socket, tls)
+                if secure is None:
+                    return None
+                stream, names = secure, names_shown(secure)
+            conversation = Conversation(stream)
+            frame = await conversation.first_frame()
+            if frame is None:
+                return None
+            try:
+                hello, port, name = self._admitted(frame)
+            except MessageMalformed as error:
+                await conversation.stream.send_all(encode_refused(error.problem))
+                raise
+            await conversation.stream.send_all(encode_welcome(name))
+            return _Caller(hello, port, conversation, names)
+        raise MessageMalformed(f"no introduction within {HELLO_TIMEOUT_S:g} s")
+
+    async def _proven(self, socket: trio.SocketStream, tls: GroupTls) -> SecureStream | None:
+        """The stream of a caller that has proven to be of the group. Raises TlsRefused.
+
+        None for one that left without a word, as those do who only look whether a port is open.
+        """
+        if self._handshakes >= MAX_HANDSHAKES:
+            raise TlsRefused(f"{self._handshakes} others are still proving who they are")
+        self._handshakes += 1
+        try:
+            first = await socket.socket.recv(1, trio.socket.MSG_PEEK)
+            if not first:
+                return None
+            if first != _TLS_BEGINS:
+                # What arrived is taken off the socket, or closing it could take the answer along.
+                await socket.receive_some(RECEIVE_BYTES)
+                await socket.send_all(encode_refused(_SPEAK_TLS))
+                raise TlsRefused("it does not speak TLS")
+            return await tls.accepted(socket)
+        finally:
+            self._handshakes -= 1
+
+    def _admitted(self, frame: Frame) -> tuple[Hello, GroupPort | None, str]:
+        """Who calls, and whom they reached. Raises MessageMalformed with the reason if nobody."""
+        hello = decode_hello(frame)
+        if hello.caller is Caller.PEER:
+            return hello, None, str(self._dialled.home)
+        port = self._ports.get(hello.group)
+        if port is None:
+            groups = ", ".join(sorted(self._ports)[:3]) or "no group yet"
+            raise MessageMalformed(f"this is a node of {groups}, not of group {hello.group}")
+        node_id = port.identity.node_id
+        if hello.receiver not in ("", node_id):
+            raise MessageMalformed(f"this is node {node_id}, not {hello.receiver}")
+        return hello, port, node_id
+
+    async def _serve_peer(
+        self, address: Address, conversation: Conversation, names: frozenset[str] | None
+    ) -> None:
+        peers = PeerConversation(self._ports, self._dialled, address, names)
+        try:
+            while frames := await conversation.frames():
+                if answers := peers.take(frames):
+                    await conversation.stream.send_all(b"".join(answers))
+        finally:
+            peers.end()
+
+
+def _place(stream: trio.SocketStream) -> str:
+    """Where a caller calls from, as far as that can still be told."""
+    try:
+        host, port, *_ = stream.socket.getpeername()
+    except OSError:
+        return "somewhere"
+    return f"{host}:{port}"

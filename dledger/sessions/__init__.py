@@ -1,0 +1,1 @@
+"""Exactly-once appends: the table of sessions, its entries, and the client's side."""

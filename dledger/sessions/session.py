@@ -1,0 +1,345 @@
+"""A client's session: appends that happen once, however often they have to be sent.
+
+Every append of a session has a sequence. One that is not answered is sent again with the same
+sequence, to whichever member leads, before anything newer is: the group applies it once and gives
+the first result (`dledger.sessions.session_table`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import islice
+from typing import NamedTuple, Protocol
+
+import trio
+
+from dledger.entry import MAX_BODY_BYTES
+from dledger.errors import (
+    Discarded,
+    EntryTooLarge,
+    InvariantBroken,
+    NodeClosing,
+    OutcomeUnknown,
+    Rejected,
+)
+from dledger.sessions.session_entry import (
+    AppendInSession,
+    CloseSession,
+    KeepSessionAlive,
+    OpenSession,
+    SessionCommand,
+)
+from dledger.sessions.session_errors import (
+    ResultNotKept,
+    SequenceGap,
+    SessionExpired,
+    SessionFull,
+    SessionOutcomeUnknown,
+    SessionsOff,
+)
+from dledger.sessions.with_sessions import AnswerKind, SessionAnswer, unpack_result
+from dledger.unwrapping_nursery import unwrapping_nursery
+
+# A session that nobody uses for this long ends. A leader is elected again in a second or two.
+DEFAULT_TTL_S = 60.0
+# An append gives up after this time: many elections.
+DEFAULT_TIMEOUT_S = 30.0
+# A session is used at least so often in its ttl: two keep-alives may be lost.
+KEEP_ALIVES_IN_A_TTL = 3
+# The end of a session is said once, within this time; its ttl would end it anyway.
+CLOSE_TIMEOUT_S = 1.0
+
+# Between two attempts: a tenth of the shortest election, then ever longer.
+FIRST_PAUSE_S = 0.05
+LONGEST_PAUSE_S = 0.5
+
+# One submission. Half of the results that a session keeps, and what one frame can carry.
+MOST_BODIES_AT_ONCE = 128
+MOST_BYTES_AT_ONCE = MAX_BODY_BYTES
+# Appends of one session that may be without an answer, given at once or left over from calls that
+# were cancelled or timed out.
+MOST_UNSETTLED = 1_024
+MOST_UNSETTLED_BYTES = 16 * 1024 * 1024
+
+# Trying again cannot help.
+_USELESS = (EntryTooLarge, SessionsOff, SessionFull, NodeClosing)
+
+
+class SessionAppended(NamedTuple):
+    """An append that was applied once."""
+
+    sequence: int
+    index: int  # type: ignore[assignment]  # hides tuple.index
+    result: object  # what the machine made of it when it was applied; tuples have become lists
+    repeated: bool  # whether an earlier attempt had been applied
+
+
+class SessionWay(Protocol):
+    """How commands get to the leader."""
+
+    async def reach(self) -> None:
+        """Find the leader, and send nothing. Raises Rejected."""
+        ...
+
+    async def carry_out(self, command: SessionCommand) -> list[SessionAnswer]:
+        """One attempt. Raises Rejected or Discarded (it did not happen) or OutcomeUnknown."""
+        ...
+
+
+class Session:
+    """Made by `Node.session`, `RemoteLog.session` and `GroupClient.session`.
+
+    Appends of many tasks take turns.
+    """
+
+    def __init__(self, way: SessionWay, session: int) -> None:
+        self.id = session
+        self._way = way
+        self._turn = trio.Lock()
+        self._next = 1
+        self._unsettled: deque[tuple[int, bytes]] = deque()
+        self._unsettled_bytes = 0
+        self._in_log = 0  # so many of them, the oldest, may be in the log
+        self._ended = False
+        self._problem = "no attempt was made"
+
+    # --- appending ------------------------------------------------------------------------------
+
+    async def append(self, body: bytes, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> SessionAppended:
+        """Append one body, exactly once; returns when it is applied.
+
+        Raises:
+            Rejected: it was not appended and never will be (SessionExpired, SessionFull,
+                EntryTooLarge, or what kept the group from taking it until the time was over).
+            SessionOutcomeUnknown: the time was over first. `settle` or the next append find out.
+            ResultNotKept: it was applied; its result is not there.
+        """
+        return (await self.append_many((body,), timeout_s=timeout_s))[0]
+
+    async def append_many(
+        self, bodies: Sequence[bytes], *, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> list[SessionAppended]:
+        """Append bodies in this order, each exactly once. Raises as `append`.
+
+        Cancelling gives up the wait: what may be in the log already is settled by the next call.
+        """
+        first: int | None = None
+        with trio.move_on_after(timeout_s):
+            async with self._turn:
+                first = self._add(bodies)
+                try:
+                    settled = await self._settle()
+                except Rejected as error:
+                    self._drop_unsent(first)
+                    if self._next == first:
+                        raise  # so it is true of this call
+                    raise self._unknown(first, str(error)) from error
+                finally:
+                    self._drop_unsent(first)
+                return _good([each for each in settled if each.sequence >= first])
+        if first is not None and self._next > first:
+            raise self._unknown(first, self._problem)
+        raise NotAppendedInTime(timeout_s, self._problem)
+
+    async def settle(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[SessionAppended]:
+        """Find out about appends whose outcome is unknown: they are applied, once, and returned.
+
+        Raises as `append`.
+        """
+        with trio.move_on_after(timeout_s):
+            async with self._turn:
+                try:
+                    return _good(await self._settle())
+                except Rejected as error:
+                    raise self._unknown(self._unsettled[0][0], str(error)) from error
+        oldest = self._unsettled[0][0] if self._unsettled else self._next
+        raise self._unknown(oldest, self._problem)
+
+    @property
+    def unsettled(self) -> int:
+        """How many appends have an unknown outcome."""
+        return len(self._unsettled)
+
+    def _add(self, bodies: Sequence[bytes]) -> int:
+        """Number new bodies; the sequence of the first."""
+        if self._ended:
+            raise SessionExpired(self.id)
+        count = len(self._unsettled) + len(bodies)
+        total = self._unsettled_bytes + sum(map(len, bodies))
+        if count > MOST_UNSETTLED or total > MOST_UNSETTLED_BYTES:
+            raise SessionFull(count, total)
+        first = self._next
+        self._unsettled.extend(enumerate(bodies, first))
+        self._unsettled_bytes = total
+        self._next += len(bodies)
+        return first
+
+    def _drop_unsent(self, first: int) -> None:
+        """Forget the bodies from `first` on if none of them can be in the log: never happened."""
+        while (
+            self._in_log < len(self._unsettled)
+            and self._unsettled[self._in_log][0] == first
+            and self._next > first
+        ):
+            self._unsettled_bytes -= len(self._unsettled.pop()[1])
+            self._next -= 1
+
+    def _unknown(self, first: int, reason: str) -> SessionOutcomeUnknown:
+        return SessionOutcomeUnknown(self.id, first, ended=self._ended, reason=reason)
+
+    # --- sending --------------------------------------------------------------------------------
+
+    async def _settle(self) -> list[SessionAppended | ResultNotKept]:
+        """Send what is not answered, oldest first, until all of it is."""
+        settled: list[SessionAppended | ResultNotKept] = []
+        pause_s = FIRST_PAUSE_S
+        while self._unsettled:
+            if self._ended:
+                raise SessionExpired(self.id)
+            batch, before = self._batch(), self._in_log
+            try:
+                await self._way.reach()
+                self._in_log = max(before, len(batch))
+                answers = await self._way.carry_out(
+                    AppendInSession(self.id, batch[0][0], batch[0][0], [body for _, body in batch])
+                )
+            except (Rejected, Discarded, OutcomeUnknown) as error:
+                if not isinstance(error, OutcomeUnknown):
+                    self._in_log = before  # this attempt is certainly nowhere
+                if isinstance(error, _USELESS):
+                    raise
+                self._problem = str(error)
+                await trio.sleep(pause_s)
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+                continue
+            pause_s = FIRST_PAUSE_S
+            if len(answers) != len(batch):
+                raise InvariantBroken(f"{len(answers)} answers to {len(batch)} appends")
+            if answers[0].kind is AnswerKind.UNKNOWN:
+                self._in_log, self._ended = before, True
+                raise SessionExpired(self.id)
+            settled += self._take(batch, answers)
+        if not settled:
+            await trio.lowlevel.checkpoint()  # never behind an answer: a deadline would lose it
+        return settled
+
+    def _batch(self) -> list[tuple[int, bytes]]:
+        batch: list[tuple[int, bytes]] = []
+        total = 0
+        for each in islice(self._unsettled, MOST_BODIES_AT_ONCE):
+            total += len(each[1])
+            if batch and total > MOST_BYTES_AT_ONCE:
+                break
+            batch.append(each)
+        return batch
+
+    def _take(
+        self, batch: Sequence[tuple[int, bytes]], answers: Sequence[SessionAnswer]
+    ) -> list[SessionAppended | ResultNotKept]:
+        settled: list[SessionAppended | ResultNotKept] = []
+        for (sequence, body), (kind, number, packed) in zip(batch, answers, strict=True):
+            match kind:
+                case AnswerKind.APPLIED | AnswerKind.REPEATED if packed is not None:
+                    repeated = kind is AnswerKind.REPEATED
+                    settled.append(self._appended(sequence, number, packed, repeated))
+                case AnswerKind.APPLIED | AnswerKind.REPEATED:
+                    settled.append(ResultNotKept(self.id, sequence, number))
+                case AnswerKind.FORGOTTEN:
+                    settled.append(ResultNotKept(self.id, sequence, None))
+                case AnswerKind.GAP:
+                    raise SequenceGap(self.id, sequence, number)
+                case _:
+                    raise InvariantBroken(f"an append in a session was answered with {kind!r}")
+            self._unsettled.popleft()
+            self._unsettled_bytes -= len(body)
+            self._in_log = max(0, self._in_log - 1)
+        return settled
+
+    def _appended(
+        self, sequence: int, index: int, packed: bytes, repeated: bool
+    ) -> SessionAppended | ResultNotKept:
+        try:
+            return SessionAppended(sequence, index, unpack_result(packed), repeated)
+        except (ValueError, TypeError):
+            return ResultNotKept(self.id, sequence, index)  # it did not arrive as it was made
+
+    # --- the session's own life -----------------------------------------------------------------
+
+    async def keep_alive(self, every_s: float) -> None:
+        """Use the session again and again, until it has ended."""
+        while not self._ended:
+            await trio.sleep(every_s)
+            try:
+                (answer,) = await self._way.carry_out(KeepSessionAlive(self.id))
+            except (Rejected, Discarded, OutcomeUnknown) as error:
+                self._problem = str(error)
+                continue
+            self._ended = answer.kind is AnswerKind.UNKNOWN
+
+    async def close(self) -> None:
+        """Say that there is nothing more to append: one attempt. Unsettled appends stay so."""
+        if self._ended:
+            return
+        self._ended = True
+        with trio.move_on_after(CLOSE_TIMEOUT_S):
+            try:
+                await self._way.carry_out(CloseSession(self.id))
+            except (Rejected, Discarded, OutcomeUnknown) as error:
+                self._problem = str(error)
+
+
+class NotAppendedInTime(Rejected):
+    """The group did not take the append until the time was over; it was not appended."""
+
+    def __init__(self, timeout_s: float, reason: str) -> None:
+        self.timeout_s = timeout_s
+        self.reason = reason
+        super().__init__(f"not appended within {timeout_s:g} s: {reason}")
+
+
+@asynccontextmanager
+async def open_session(
+    way: SessionWay, ttl_s: float = DEFAULT_TTL_S, timeout_s: float = DEFAULT_TIMEOUT_S
+) -> AsyncIterator[Session]:
+    """Begin a session, keep it alive, and end it with the block.
+
+    Raises NotAppendedInTime, SessionsOff.
+    """
+    session = Session(way, await _open(way, math.ceil(ttl_s * 1000), timeout_s))
+    try:
+        async with unwrapping_nursery() as nursery:
+            nursery.start_soon(session.keep_alive, ttl_s / KEEP_ALIVES_IN_A_TTL)
+            yield session
+            nursery.cancel_scope.cancel()
+    finally:
+        await session.close()
+
+
+async def _open(way: SessionWay, ttl_ms: int, timeout_s: float) -> int:
+    problem, pause_s = "no attempt was made", FIRST_PAUSE_S
+    with trio.move_on_after(timeout_s):
+        while True:
+            try:
+                # A session whose beginning was not answered is nobody's, and ends by its ttl.
+                (answer,) = await way.carry_out(OpenSession(ttl_ms))
+            except (Rejected, Discarded, OutcomeUnknown) as error:
+                if isinstance(error, _USELESS):
+                    raise
+                problem = str(error)
+            else:
+                return answer.number
+            await trio.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+    raise NotAppendedInTime(timeout_s, problem)
+
+
+def _good(settled: Sequence[SessionAppended | ResultNotKept]) -> list[SessionAppended]:
+    good: list[SessionAppended] = []
+    for each in settled:
+        if isinstance(each, ResultNotKept):
+            raise each
+        good.append(each)
+    return good

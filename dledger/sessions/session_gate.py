@@ -1,0 +1,97 @@
+"""The leader's side of client sessions: commands become entries with the leader's time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Protocol
+
+import trio
+
+from dledger.core.pending import Appended, Done
+from dledger.entry import Body
+from dledger.errors import DLedgerError, InvariantBroken
+from dledger.sessions.session_clock import SessionClock
+from dledger.sessions.session_entry import SessionCommand, encode_command, encode_expire, escaped
+from dledger.sessions.with_sessions import SessionAnswer, WithSessions
+from dledger.waits.append_wait import wait_appended
+
+logger = logging.getLogger(__name__)
+
+# How often a leader looks for sessions to end. Their ttl is measured in minutes.
+EXPIRY_INTERVAL_S = 1.0
+
+
+class LeadingNode(Protocol):
+    """What this needs of a node."""
+
+    @property
+    def term(self) -> int:
+        """As in Node."""
+        ...
+
+    @property
+    def is_ready_leader(self) -> bool:
+        """As in Node."""
+        ...
+
+    def submit_envelopes(self, bodies: Sequence[Body], done: Done) -> None:
+        """As in Node."""
+        ...
+
+
+class SessionGate:
+    """Lets commands of sessions into the log of a node whose machine is WithSessions."""
+
+    def __init__(self, node: LeadingNode, machine: WithSessions) -> None:
+        self._node = node
+        self._machine = machine
+        self._clock = SessionClock()
+
+    def escaped(self, bodies: Sequence[Body]) -> Sequence[Body]:
+        """Bodies of plain appends as they go into the log. Raises ReservedBody."""
+        return escaped(bodies)
+
+    def submit(self, command: SessionCommand, done: Done) -> None:
+        """Append the entries of a command without a task; `answers_of` its outcome. As
+        `Node.submit`.
+        """
+        bodies = encode_command(command, self._now_ms(), self._machine.limits)
+        self._node.submit_envelopes(bodies, done)
+
+    async def carry_out(self, command: SessionCommand) -> list[SessionAnswer]:
+        """Append the entries of a command; one answer each. Raises as `Node.append_many`."""
+        return await self._append(encode_command(command, self._now_ms(), self._machine.limits))
+
+    async def run(self) -> None:
+        """End sessions that are not used, while this node leads; for ever."""
+        while True:
+            await trio.sleep(EXPIRY_INTERVAL_S)
+            if self._node.is_ready_leader:
+                await self._expire()
+
+    async def _expire(self) -> None:
+        now_ms, due_ms = self._now_ms(), self._machine.table.next_expiry_ms()
+        if due_ms is None or now_ms < due_ms:
+            return
+        try:
+            await self._append([encode_expire(now_ms)])
+        except DLedgerError as error:
+            # The next leader, or this one later, finds the same sessions.
+            logger.debug("sessions were not ended: %s", error)
+
+    def _now_ms(self) -> int:
+        table = self._machine.table
+        return self._clock.now_ms(trio.current_time(), self._node.term, table.time_ms)
+
+    async def _append(self, bodies: Sequence[Body]) -> list[SessionAnswer]:
+        return answers_of(await wait_appended(self._node.submit_envelopes, bodies))
+
+
+def answers_of(appended: Sequence[Appended]) -> list[SessionAnswer]:
+    """What became of the entries of a command."""
+    answers = [entry.result for entry in appended]
+    checked = [answer for answer in answers if isinstance(answer, SessionAnswer)]
+    if len(checked) != len(answers):
+        raise InvariantBroken("an entry of a session has no answer")
+    return checked

@@ -1,0 +1,1 @@
+"""Tasks that wait for something to come true of a node: committed, applied, read, moved."""

@@ -1,0 +1,1 @@
+"""What goes over connections, as bytes: frames, channels, and the requests of clients. Pure."""

@@ -1,0 +1,118 @@
+"""Changes of the group on their way from a client to a node, and the configuration back.
+
+A request's numbers are the transition (its place in `TRANSITIONS`) and, where the change is for a
+certain configuration, that one's index + 1; its payload is a msgpack array of [kind, member] or
+[kind, member, address]. No changes: the end of a joint phase. The answer's payload is the
+configuration that is in force then, with its index, as `configuration_codec` writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgpack
+
+from dledger.core.change_errors import ConfigurationInvalid
+from dledger.core.configuration import (
+    MAX_ADDRESS_CHARACTERS,
+    MAX_ID_BYTES,
+    MAX_LEARNERS,
+    MAX_VOTERS,
+    check_address,
+    check_member_id,
+)
+from dledger.core.configuration_change import (
+    AddLearner,
+    AddVoter,
+    Change,
+    Demote,
+    Promote,
+    Remove,
+    Transition,
+    UpdateAddress,
+)
+from dledger.errors import MessageMalformed
+from dledger.wire.client_protocol import Operation, Request
+
+TRANSITIONS = (Transition.AUTO, Transition.JOINT, Transition.JOINT_MANUAL)
+
+# More than a change of everybody needs.
+MAX_CHANGES = 2 * (2 * MAX_VOTERS + MAX_LEARNERS)
+# All of them with the longest names there are. Longer input is not looked at.
+MAX_CHANGE_BYTES = MAX_CHANGES * (MAX_ID_BYTES + MAX_ADDRESS_CHARACTERS + 16)
+
+_WITH_ADDRESS: dict[str, type[AddVoter | AddLearner | UpdateAddress]] = {
+    "add": AddVoter,
+    "learner": AddLearner,
+    "move": UpdateAddress,
+}
+_WITHOUT: dict[str, type[Promote | Demote | Remove]] = {
+    "promote": Promote,
+    "demote": Demote,
+    "remove": Remove,
+}
+_KINDS: dict[type[Change], str] = {
+    **{kind: name for name, kind in _WITH_ADDRESS.items()},
+    **{kind: name for name, kind in _WITHOUT.items()},
+}
+
+
+class ChangeRequest(NamedTuple):
+    """What a client asks of a leader."""
+
+    changes: Sequence[Change]
+    transition: Transition = Transition.AUTO
+    expected: int | None = None
+
+
+def encode_change(request: ChangeRequest) -> tuple[Operation, list[int], bytes]:
+    """Operation, numbers and payload of a request."""
+    rows = [
+        [
+            _KINDS[type(change)],
+            change.member,
+            *([change.address] if hasattr(change, "address") else []),
+        ]
+        for change in request.changes
+    ]
+    numbers = [TRANSITIONS.index(request.transition)]
+    if request.expected is not None:
+        numbers.append(request.expected + 1)
+    payload: bytes = msgpack.packb(rows)
+    return Operation.CHANGE, numbers, payload
+
+
+def decode_change(request: Request) -> ChangeRequest:
+    """The changes in a request. Raises MessageMalformed."""
+    if len(request.numbers) not in (1, 2) or request.numbers[0] >= len(TRANSITIONS):
+        raise MessageMalformed("a change takes a transition, and perhaps a configuration")
+    if len(request.payload) > MAX_CHANGE_BYTES:
+        raise MessageMalformed(f"more than {MAX_CHANGE_BYTES} bytes of changes")
+    try:
+        rows = msgpack.unpackb(
+            request.payload, max_array_len=MAX_CHANGES, max_map_len=0, max_ext_len=0
+        )
+    except (ValueError, msgpack.UnpackException) as error:
+        raise MessageMalformed("changes that are not msgpack") from error
+    if not isinstance(rows, list) or len(rows) > MAX_CHANGES:
+        raise MessageMalformed(f"more than {MAX_CHANGES} changes, or no list of them")
+    expected = request.numbers[1] - 1 if len(request.numbers) == 2 else None
+    return ChangeRequest([_change(row) for row in rows], TRANSITIONS[request.numbers[0]], expected)
+
+
+def _change(row: object) -> Change:
+    if not isinstance(row, list) or not all(isinstance(part, str) for part in row):
+        raise MessageMalformed("a change that is not a list of texts")
+    try:
+        match row:
+            case [kind, member, address] if kind in _WITH_ADDRESS:
+                check_member_id(member)
+                check_address(member, address)
+                return _WITH_ADDRESS[kind](member, address)
+            case [kind, member] if kind in _WITHOUT:
+                check_member_id(member)
+                return _WITHOUT[kind](member)
+    except ConfigurationInvalid as error:
+        raise MessageMalformed(error.problem) from error
+    raise MessageMalformed("a change of unknown kind")

@@ -1,0 +1,289 @@
+"""Peer messages to frame headers and back. What arrives is checked field by field.
+
+The first number of a header is 16 times the channel (which two members of which group talk, see
+`dledger.wire.channel_protocol`) plus the kind of message. Kinds from 10 on hold heartbeats, or
+answers to them, of many channels at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import cast
+from zlib import crc32
+
+from dledger.core.ledger_view import TermRun
+from dledger.core.messages import (
+    Heartbeat,
+    HeartbeatResponse,
+    Inquiry,
+    InquiryAnswer,
+    InstallOutcome,
+    InstallSnapshot,
+    InstallSnapshotResponse,
+    Message,
+    Phase,
+    PushRequest,
+    PushResponse,
+    ReadRequest,
+    ReadResponse,
+    Reminder,
+    TimeoutNow,
+    VoteRequest,
+    VoteResponse,
+)
+from dledger.core.snapshot_offer import PIECE_BYTES, LogBegin, SnapshotOffer
+from dledger.errors import MessageMalformed
+from dledger.wire.frame import Frame, encode_frame, shown
+
+# 2: a peer says where it listens, and what members of many groups say goes over one connection.
+PROTOCOL_VERSION = 2
+
+_VOTE_REQUEST, _VOTE_RESPONSE, _PUSH_REQUEST, _PUSH_RESPONSE, _HEARTBEAT, _HEARTBEAT_RESPONSE = (
+    range(1, 7)
+)
+_TIMEOUT_NOW, _READ_REQUEST, _READ_RESPONSE = range(7, 10)
+SHARED_HEARTBEATS, SHARED_RESPONSES = range(10, 12)
+_INSTALL_SNAPSHOT, _INSTALL_SNAPSHOT_RESPONSE = range(12, 14)
+_INQUIRY, _INQUIRY_ANSWER, _REMINDER = range(14, 17)
+
+# How far the channel stands to the left of the kind.
+CHANNEL_SHIFT = 5
+_KIND_MASK = (1 << CHANNEL_SHIFT) - 1
+
+# Indexes and terms are 64-bit in the file format, and -1 stands for "none".
+_LOWEST, _HIGHEST = -1, 2**63 - 1
+
+
+def encode_message(message: Message, payload: bytes = b"", channel: int = 0) -> bytes:
+    """The frame of one message. `payload` is a push's raw entries."""
+    number = channel << CHANNEL_SHIFT
+    if isinstance(message, PushRequest):
+        runs = [part for run in message.runs for part in run]
+        return encode_frame([number | _PUSH_REQUEST, *message[:7], runs], payload)
+    if isinstance(message, InstallSnapshot):
+        term, (*place, begin), offset, length, crc, piece = message
+        numbers = (number | _INSTALL_SNAPSHOT, term, *place, *begin, offset, length, crc)
+        return encode_frame(list(numbers), piece)
+    return encode_frame([number | _KINDS[type(message)], *message])
+
+
+_KINDS: dict[type, int] = {
+    VoteRequest: _VOTE_REQUEST,
+    VoteResponse: _VOTE_RESPONSE,
+    PushResponse: _PUSH_RESPONSE,
+    Heartbeat: _HEARTBEAT,
+    HeartbeatResponse: _HEARTBEAT_RESPONSE,
+    TimeoutNow: _TIMEOUT_NOW,
+    ReadRequest: _READ_REQUEST,
+    ReadResponse: _READ_RESPONSE,
+    InstallSnapshotResponse: _INSTALL_SNAPSHOT_RESPONSE,
+    Inquiry: _INQUIRY,
+    InquiryAnswer: _INQUIRY_ANSWER,
+    Reminder: _REMINDER,
+}
+
+
+def decode_message(frame: Frame) -> Message:
+    """The message in a frame. Raises MessageMalformed."""
+    number, *fields = frame.header
+    decode = _DECODERS.get(number & _KIND_MASK) if type(number) is int else None
+    if decode is None:
+        raise MessageMalformed(f"unknown kind {shown(number)}")
+    return decode(fields, frame.payload)
+
+
+def encode_shared(kind: int, numbers: Sequence[int]) -> bytes:
+    """The frame of many heartbeats, or many answers: of each the channel, then its fields."""
+    return encode_frame([kind, *numbers])
+
+
+def decode_shared_heartbeats(frame: Frame) -> list[tuple[int, Heartbeat]]:
+    """Heartbeats and their channels. Raises MessageMalformed."""
+    rows = _rows(frame, len(Heartbeat._fields))
+    return [(channel, Heartbeat(*fields)) for channel, *fields in rows]
+
+
+def decode_shared_responses(frame: Frame) -> list[tuple[int, HeartbeatResponse]]:
+    """Answers to heartbeats and their channels. Raises MessageMalformed."""
+    rows = _rows(frame, len(HeartbeatResponse._fields))
+    return [(channel, HeartbeatResponse(*fields)) for channel, *fields in rows]
+
+
+def _rows(frame: Frame, fields: int) -> Iterable[tuple[int, ...]]:
+    if not set(map(type, frame.header)) <= {int}:
+        raise MessageMalformed("heartbeats with something else than numbers")
+    numbers, columns = cast("list[int]", frame.header[1:]), fields + 1
+    if not numbers or len(numbers) % columns:
+        raise MessageMalformed("heartbeats that are not whole")
+    if min(numbers) < _LOWEST or max(numbers) > _HIGHEST:
+        raise MessageMalformed("heartbeats with numbers that cannot be")
+    return zip(*(numbers[column::columns] for column in range(columns)), strict=True)
+
+
+def _numbers(fields: Sequence[object], count: int) -> list[int]:
+    if len(fields) != count:
+        raise MessageMalformed(f"{len(fields)} fields where {count} belong")
+    return [_number(field) for field in fields]
+
+
+def _number(field: object) -> int:
+    if type(field) is not int or not _LOWEST <= field <= _HIGHEST:
+        raise MessageMalformed(f"{shown(field)} where a number belongs")
+    return field
+
+
+def _flag(field: object) -> bool:
+    if type(field) is not bool:
+        raise MessageMalformed(f"{shown(field)} where true or false belongs")
+    return field
+
+
+def _phase(field: object) -> Phase:
+    try:
+        return Phase(_number(field))
+    except ValueError as error:
+        raise MessageMalformed(f"unknown phase {shown(field)}") from error
+
+
+def _vote_request(fields: list[object], _: bytes) -> VoteRequest:
+    if len(fields) != len(VoteRequest._fields):
+        raise MessageMalformed("a vote request of another shape")
+    term, last_index, last_term = _numbers(fields[:3], 3)
+    return VoteRequest(term, last_index, last_term, _flag(fields[3]), _flag(fields[4]))
+
+
+def _vote_response(fields: list[object], _: bytes) -> VoteResponse:
+    if len(fields) != len(VoteResponse._fields):
+        raise MessageMalformed("a vote response of another shape")
+    committed, committed_term = _numbers(fields[3:], 2)
+    return VoteResponse(
+        _number(fields[0]), _flag(fields[1]), _flag(fields[2]), committed, committed_term
+    )
+
+
+def _push_request(fields: list[object], payload: bytes) -> PushRequest:
+    if len(fields) != 8 or not isinstance(fields[7], list):
+        raise MessageMalformed("a push of another shape")
+    term, prev_index, prev_term, last_index, committed, next_term = _numbers(
+        [fields[0], *fields[2:7]], 6
+    )
+    phase = _phase(fields[1])
+    if phase is Phase.INSTALL_SNAPSHOT:
+        raise MessageMalformed("a push cannot install a snapshot")
+    runs = _runs(fields[7], prev_index, last_index)
+    if (phase is Phase.APPEND) != bool(payload) or (phase is not Phase.APPEND and runs):
+        raise MessageMalformed(f"a {phase.name} push with {len(payload)} bytes of entries")
+    return PushRequest(
+        term, phase, prev_index, prev_term, last_index, committed, next_term, runs, payload
+    )
+
+
+def _runs(field: list[object], prev_index: int, last_index: int) -> tuple[TermRun, ...]:
+    if not field:
+        return ()
+    numbers = _numbers(field, len(field))
+    runs = tuple(map(TermRun, numbers[0::2], numbers[1::2]))
+    ordered = all(
+        earlier.term < later.term and earlier.first_index < later.first_index
+        for earlier, later in pairwise(runs)
+    )
+    if (
+        len(numbers) % 2
+        or not ordered
+        or runs[0].first_index != prev_index + 1
+        or runs[-1].first_index > last_index
+    ):
+        raise MessageMalformed("term runs that do not cover the push")
+    return runs
+
+
+def _push_response(fields: list[object], _: bytes) -> PushResponse:
+    if len(fields) != len(PushResponse._fields):
+        raise MessageMalformed("a push response of another shape")
+    term, index, match, verified, last, hint_index, hint_term = _numbers(
+        [fields[0], *fields[3:-1]], 7
+    )
+    phase, ok, proven = _phase(fields[1]), _flag(fields[2]), _flag(fields[9])
+    return PushResponse(
+        term, phase, ok, index, match, verified, last, hint_index, hint_term, proven
+    )
+
+
+def _heartbeat(fields: list[object], _: bytes) -> Heartbeat:
+    return Heartbeat(*_numbers(fields, 3))
+
+
+def _heartbeat_response(fields: list[object], _: bytes) -> HeartbeatResponse:
+    return HeartbeatResponse(*_numbers(fields, 3))
+
+
+def _timeout_now(fields: list[object], _: bytes) -> TimeoutNow:
+    return TimeoutNow(*_numbers(fields, 1))
+
+
+def _read_request(fields: list[object], _: bytes) -> ReadRequest:
+    return ReadRequest(*_numbers(fields, 2))
+
+
+def _read_response(fields: list[object], _: bytes) -> ReadResponse:
+    return ReadResponse(*_numbers(fields, 3))
+
+
+def _install_snapshot(fields: list[object], payload: bytes) -> InstallSnapshot:
+    term, index, snapshot_term, chain, size, *place, offset, length, crc = _numbers(fields, 12)
+    begin = LogBegin(*place)
+    offer = SnapshotOffer(index, snapshot_term, chain, size, begin)
+    if min(term, begin.before_index, begin.before_term, begin.pos, offer.term, offer.chain) < 0:
+        raise MessageMalformed("a snapshot with a place that cannot be")
+    if offer.index < begin.before_index or offer.term < begin.before_term or offer.size < 1:
+        raise MessageMalformed("a snapshot of an entry before the log that it comes with")
+    if not 0 <= offset <= offset + length <= offer.size or length > PIECE_BYTES:
+        raise MessageMalformed(f"bytes {offset}+{length} of a snapshot of {offer.size}")
+    if len(payload) != length or (length and crc32(payload) != crc):
+        raise MessageMalformed("a piece of a snapshot that does not match its length or its CRC")
+    return InstallSnapshot(term, offer, offset, length, crc, payload)
+
+
+def _install_snapshot_response(fields: list[object], _: bytes) -> InstallSnapshotResponse:
+    term, outcome, *numbers = _numbers(fields, 6)
+    if numbers[-1] < 0:
+        raise MessageMalformed(f"{numbers[-1]} bytes of a snapshot received")
+    try:
+        return InstallSnapshotResponse(term, InstallOutcome(outcome), *numbers)
+    except ValueError as error:
+        raise MessageMalformed(f"unknown outcome {outcome} of a snapshot") from error
+
+
+def _inquiry(fields: list[object], _: bytes) -> Inquiry:
+    return Inquiry(*_numbers(fields, 2))
+
+
+def _inquiry_answer(fields: list[object], _: bytes) -> InquiryAnswer:
+    if len(fields) != len(InquiryAnswer._fields):
+        raise MessageMalformed("an answer to an inquiry of another shape")
+    term, number, last_index, voters = _numbers([*fields[:3], fields[6]], 4)
+    is_new, proven, leads = map(_flag, fields[3:6])
+    return InquiryAnswer(term, number, last_index, is_new, proven, leads, voters)
+
+
+def _reminder(fields: list[object], _: bytes) -> Reminder:
+    return Reminder(*_numbers(fields, 2))
+
+
+_DECODERS: dict[int, Callable[[list[object], bytes], Message]] = {
+    _VOTE_REQUEST: _vote_request,
+    _VOTE_RESPONSE: _vote_response,
+    _PUSH_REQUEST: _push_request,
+    _PUSH_RESPONSE: _push_response,
+    _HEARTBEAT: _heartbeat,
+    _HEARTBEAT_RESPONSE: _heartbeat_response,
+    _TIMEOUT_NOW: _timeout_now,
+    _READ_REQUEST: _read_request,
+    _READ_RESPONSE: _read_response,
+    _INSTALL_SNAPSHOT: _install_snapshot,
+    _INSTALL_SNAPSHOT_RESPONSE: _install_snapshot_response,
+    _INQUIRY: _inquiry,
+    _INQUIRY_ANSWER: _inquiry_answer,
+    _REMINDER: _reminder,
+}

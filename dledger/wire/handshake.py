@@ -1,0 +1,101 @@
+"""The first frame on a connection: what kind of caller it is, and whom a client wants."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from dledger.config import Address, parse_address
+from dledger.core.configuration import MAX_ADDRESS_CHARACTERS, MAX_ID_CHARACTERS
+from dledger.errors import ConfigInvalid, MessageMalformed
+from dledger.wire.codec import PROTOCOL_VERSION
+from dledger.wire.frame import Frame, encode_frame, shown
+
+# Of a reason that the other side gives, so much is shown.
+_MAX_REASON_CHARACTERS = 500
+
+# The longest introduction, and what a peer says with it (the channels it would like), many times
+# over. Who is not welcome yet cannot have this process keep more than that.
+MAX_INTRODUCTION_BYTES = 16 * 1024
+
+_HELLO, _WELCOME, _REFUSED = "hello", "welcome", "refused"
+
+
+class Caller(StrEnum):
+    """What kind of conversation follows."""
+
+    PEER = "peer"
+    CLIENT = "client"
+
+
+class Hello(NamedTuple):
+    """The caller's introduction.
+
+    A client says which group it means, and perhaps (`receiver`) which member. A peer, which is a
+    process with members of any number of groups, says where it listens: who does not know it yet
+    can answer it there. Who talks to whom comes with each channel: `dledger.wire.channel_protocol`.
+    """
+
+    caller: Caller
+    group: str = ""
+    receiver: str = ""
+    address: Address | None = None
+
+
+def encode_hello(hello: Hello) -> bytes:
+    """The first frame of a connection."""
+    address = str(hello.address) if hello.address is not None else ""
+    names = [str(hello.caller), hello.group, hello.receiver, address]
+    return encode_frame([_HELLO, PROTOCOL_VERSION, *names])
+
+
+def decode_hello(frame: Frame) -> Hello:
+    """The introduction in a first frame. Raises MessageMalformed."""
+    header = frame.header
+    if header[0] != _HELLO or len(header) < 2:
+        raise MessageMalformed("the first frame is not a hello: is this a dledger peer?")
+    if header[1] != PROTOCOL_VERSION:
+        raise MessageMalformed(
+            f"protocol version {shown(header[1])}; this node speaks {PROTOCOL_VERSION}: "
+            "let both run the same version"
+        )
+    if len(header) != 6 or not all(isinstance(part, str) for part in header[2:]):
+        raise MessageMalformed("a hello of another shape")
+    caller, group, receiver, address = (str(part) for part in header[2:])
+    if max(len(group), len(receiver)) > MAX_ID_CHARACTERS or len(address) > MAX_ADDRESS_CHARACTERS:
+        raise MessageMalformed("a hello with a name or an address that is too long")
+    if caller not in tuple(Caller):
+        raise MessageMalformed(f"a caller of unknown kind {shown(caller)}")
+    if caller == Caller.PEER and not address:
+        raise MessageMalformed("a peer that does not say where it listens")
+    return Hello(Caller(caller), group, receiver, _decode_address(address))
+
+
+def _decode_address(text: str) -> Address | None:
+    if not text:
+        return None
+    try:
+        return parse_address("address", text)
+    except ConfigInvalid as error:
+        raise MessageMalformed(f"a caller that listens at {shown(text)}") from error
+
+
+def encode_welcome(name: str) -> bytes:
+    """The answer to a caller that is welcome."""
+    return encode_frame([_WELCOME, name])
+
+
+def encode_refused(reason: str) -> bytes:
+    """The answer to a caller that is not."""
+    return encode_frame([_REFUSED, reason])
+
+
+def check_welcome(frame: Frame) -> None:
+    """Raise MessageMalformed with the other side's reason unless it said welcome."""
+    if frame.header[0] == _WELCOME:
+        return
+    reason = frame.header[1] if len(frame.header) > 1 else "no reason given"
+    if not isinstance(reason, str):
+        raise MessageMalformed("the first answer is not one of this protocol")
+    reason = reason[:_MAX_REASON_CHARACTERS]
+    raise MessageMalformed(f"refused: {reason}")
