@@ -1,5 +1,6 @@
 """The packages and rings of rings.toml hold, and each check of them can fail."""
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -40,6 +41,12 @@ def test_the_parts_of_a_package_import_only_downwards(
 ) -> None:
     found = layer_breaches(files, rules)
     assert not found, "\n".join(found)
+
+
+def test_the_page_on_the_architecture_names_the_parts_from_the_ground_up(rules: Rules) -> None:
+    page = (PROJECT / "docs/architecture.md").read_text(encoding="utf-8")
+    section = page.partition("## The parts of dledger")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == rules.layers["dledger"]
 
 
 def test_each_file_keeps_to_its_ring(files: dict[str, SourceFile], rules: Rules) -> None:
