@@ -36,7 +36,7 @@ class Verdict(Enum):
     """What there is to say about a learner."""
 
     CATCHING_UP = "catching up"
-    CAUGHT_UP = "caught up"  # promote it
+    CAUGHT_UP = "caught up"  # promote it: it keeps up with the clients
     TOO_SLOW = "too slow"  # the clients write faster than it reads
     STALLED = "stalled"  # it takes nothing any more
 
@@ -68,35 +68,32 @@ class CatchUp:
     ) -> Verdict:
         """Look at how far the learner's log agrees with the leader's, and is durable there.
 
-        No round ends while it is in doubt: then its vote would not count. Only the first verdict
-        other than CATCHING_UP counts; it stays.
+        No round ends while it is in doubt: then its vote would not count. The rounds go on after
+        each verdict: who has caught up may fall behind, and who was too slow may come.
         """
-        if self.verdict is not Verdict.CATCHING_UP:
-            return self.verdict
         if match_index > self._last_match:
             self._last_match = match_index
             self._moved_at = now
+        quick = now - self._round_began < self._timeout_s
         if match_index >= self._target and proven:
-            self._end_round(match_index, last_index, now)
+            self._end_round(quick or last_index - match_index <= NEARLY_NONE_ENTRIES)
+            self._target = last_index
+            self._round_began = now
         elif now - self._moved_at >= STALLED_AFTER_TIMEOUTS * self._timeout_s:
             self.verdict = Verdict.STALLED
+        elif not (quick or self.verdict is Verdict.TOO_SLOW):
+            self.verdict = Verdict.CATCHING_UP
         return self.verdict
 
-    @property
-    def deadline(self) -> float:
-        """When to look again though nothing arrived."""
-        return self._moved_at + STALLED_AFTER_TIMEOUTS * self._timeout_s
-
-    def _end_round(self, match_index: int, last_index: int, now: float) -> None:
-        quick = now - self._round_began < self._timeout_s
-        if quick or last_index - match_index <= NEARLY_NONE_ENTRIES:
+    def _end_round(self, keeps_up: bool) -> None:
+        if keeps_up:
             self.verdict = Verdict.CAUGHT_UP
+            self.round = 1
         elif self.round == MAX_ROUNDS:
             self.verdict = Verdict.TOO_SLOW
         else:
+            self.verdict = Verdict.CATCHING_UP
             self.round += 1
-            self._target = last_index
-            self._round_began = now
 
 
 def learners_first(configuration: Configuration, changes: Sequence[Change]) -> list[Change]:
@@ -120,14 +117,16 @@ def check_caught_up(
     match_indexes: Mapping[str, int],
     last_index: int,
     in_doubt: Collection[str] = (),
+    caught_up: Collection[str] = (),
 ) -> None:
     """Raise LearnerBehind if the change would let somebody vote who lacks more than a little, and
     VoterInDoubt if a voter is in doubt: without the others it might never be proven.
 
-    For changes that nobody watched over with CatchUp. `match_indexes` is how far the log of each
-    member agrees with the leader's, which ends at `last_index`; who is not in it has nothing.
+    `match_indexes` is how far the log of each member agrees with the leader's, which ends at
+    `last_index`; who is not in it has nothing. Those in `caught_up` lack what is on its way to
+    them, which is more than a little where clients write much, and are as good as any voter.
     """
-    for member in sorted(new_voters(before, after)):
+    for member in sorted(new_voters(before, after).difference(caught_up)):
         lag = last_index - match_indexes.get(member, BEFORE_FIRST_INDEX)
         if lag > NEARLY_NONE_ENTRIES:
             raise LearnerBehind(member, lag)

@@ -141,7 +141,8 @@ class Followers:
             for peer, d in dispatchers.items()
             if not d.proven or (peer in new and not d.answered)
         ]
-        check_caught_up(before, after, known, self._view.last_index, in_doubt)
+        caught_up = {peer for peer, c in self.catch_ups.items() if c.verdict is Verdict.CAUGHT_UP}
+        check_caught_up(before, after, known, self._view.last_index, in_doubt, caught_up)
         heard = {peer for peer, d in dispatchers.items() if d.answered} | {state.self_id}
         check_heard(before, after, heard)
 

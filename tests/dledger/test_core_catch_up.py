@@ -60,13 +60,15 @@ def test_a_learner_slower_than_the_clients_is_given_up() -> None:
         for round_number in range(1, MAX_ROUNDS + 1)
     ]
     assert verdicts == [Verdict.CATCHING_UP] * (MAX_ROUNDS - 1) + [Verdict.TOO_SLOW]
+    end = (MAX_ROUNDS + 1) * FAR
+    assert learner.observe(end - 1, end, now=MAX_ROUNDS + 0.1) is Verdict.TOO_SLOW
+    assert learner.observe(end, end, now=MAX_ROUNDS + 0.2) is Verdict.CAUGHT_UP
 
 
 def test_a_learner_that_takes_nothing_is_given_up() -> None:
     learner = CatchUp(FAR, TIMEOUT_S, now=0.0)
     assert learner.observe(5, FAR, now=1.0) is Verdict.CATCHING_UP
     end = 1.0 + STALLED_AFTER_TIMEOUTS * TIMEOUT_S
-    assert learner.deadline == end
     assert learner.observe(5, FAR, now=end - 0.001) is Verdict.CATCHING_UP
     assert learner.observe(5, FAR, now=end) is Verdict.STALLED
 
@@ -77,11 +79,33 @@ def test_a_slow_learner_that_moves_is_not_given_up_in_the_middle_of_a_round() ->
         assert learner.observe(second, FAR, now=float(second)) is Verdict.CATCHING_UP
 
 
-@pytest.mark.parametrize("match", [-1, FAR])
-def test_a_verdict_stays(match: int) -> None:
+def test_a_learner_keeps_up_as_long_as_each_round_is_short() -> None:
+    learner = CatchUp(5, TIMEOUT_S, now=0.0)
+    assert learner.observe(5, FAR, now=0.1) is Verdict.CAUGHT_UP
+    assert learner.observe(6, 2 * FAR, now=0.5) is Verdict.CAUGHT_UP
+    assert learner.observe(FAR, 3 * FAR, now=0.55) is Verdict.CAUGHT_UP
+    assert learner.observe(2 * FAR, 5 * FAR, now=1.04) is Verdict.CAUGHT_UP
+
+
+def test_a_learner_that_has_caught_up_is_behind_again_once_a_round_takes_too_long() -> None:
+    learner = CatchUp(5, TIMEOUT_S, now=0.0)
+    assert learner.observe(5, FAR, now=0.1) is Verdict.CAUGHT_UP
+    assert learner.observe(6, FAR, now=0.6) is Verdict.CATCHING_UP
+    assert learner.observe(FAR, FAR, now=2.0) is Verdict.CAUGHT_UP
+
+
+def test_a_learner_that_idles_with_the_group_has_caught_up() -> None:
     learner = CatchUp(5, TIMEOUT_S, now=0.0)
     assert learner.observe(5, 5, now=0.1) is Verdict.CAUGHT_UP
-    assert learner.observe(match, 2 * FAR, now=1e9) is Verdict.CAUGHT_UP
+    assert learner.observe(5, 5, now=1e9) is Verdict.CAUGHT_UP
+
+
+def test_a_learner_that_was_given_up_may_still_come() -> None:
+    learner = CatchUp(FAR, TIMEOUT_S, now=0.0)
+    assert learner.observe(5, FAR, now=0.1) is Verdict.CATCHING_UP
+    assert learner.observe(5, FAR, now=1e3) is Verdict.STALLED
+    assert learner.observe(6, FAR, now=1e3 + 1) is Verdict.CATCHING_UP
+    assert learner.observe(FAR, FAR, now=1e3 + 2) is Verdict.CAUGHT_UP
 
 
 @given(
@@ -140,6 +164,14 @@ def test_a_learner_that_lacks_little_is_promoted() -> None:
     group = configuration("abc", "", "d")
     nearly = {"d": FAR - NEARLY_NONE_ENTRIES}
     check_caught_up(group, change(group, [Promote("d")]), nearly, last_index=FAR)
+
+
+def test_a_learner_that_keeps_up_is_promoted_though_much_is_on_its_way_to_it() -> None:
+    group = configuration("abc", "", "de")
+    after = change(group, [Promote("d"), Promote("e")])
+    check_caught_up(group, after, {}, last_index=FAR, caught_up={"d", "e"})
+    with pytest.raises(LearnerBehind):
+        check_caught_up(group, after, {}, last_index=FAR, caught_up={"d"})
 
 
 def test_nobody_has_to_catch_up_to_stay_or_to_leave() -> None:

@@ -249,6 +249,15 @@ def test_a_member_that_lacks_much_of_the_log_cannot_become_a_voter() -> None:
     assert in_force(group["n3"]).voters == {"n0", "n1", "n2", "n3"}
 
 
+def test_a_learner_that_keeps_up_is_promoted_while_clients_write_more_than_a_little() -> None:
+    group = led_by_n0(3, "n3")
+    changed(group, LEARN_N3)
+    assert verdict(group, "n3") is Verdict.CAUGHT_UP
+    group.propose("n0", 2 * NEARLY_NONE_ENTRIES)
+    changed(group, Promote("n3"))
+    assert in_force(group["n3"]).voters == {"n0", "n1", "n2", "n3"}
+
+
 # --- removed members ------------------------------------------------------------------------------
 
 

@@ -181,7 +181,7 @@ def test_members_that_are_behind_the_log_catch_up_under_load(group: Running) -> 
         partial(client.change, [dledger.AddVoter("n3", address)], timeout_s=30)
     )
     assert members.voters == {"n0", "n1", "n2", "n3"}
-    assert joining.now["newest_snapshot"] > 0
+    group.until(lambda: joining.now["newest_snapshot"] > 0)
     group.until(lambda: joining.now["applied"] > index)
     assert joining.now["proven"]
     assert joining.now["first_index"] > was

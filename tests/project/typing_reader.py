@@ -172,7 +172,10 @@ class Reader:
     def _lend(self) -> None:
         """Let the fresh environment find what the wheel depends on."""
         for folder in (self._folder / ".venv" / "lib").glob("python3.*/site-packages"):
-            (folder / "lent.pth").write_text(f"{self._lent}\n", encoding="utf-8")
+            lent = folder / "lent.pth"
+            # Once: a member that is starting behind the shell might read it half written.
+            if not lent.exists():
+                lent.write_text(f"{self._lent}\n", encoding="utf-8")
 
 
 def lend_dependencies(name: str, folder: Path) -> None:
