@@ -63,6 +63,7 @@ def repair_folder(target: str, source: str, disk: Disk | None = None) -> list[Re
         DataFolderLocked: a node runs on `target`.
         RepairFailed: the other log does not hold the broken entries either, or nothing proves
             that its entries are the same ones.
+        BeginningDropped: `source` is in use, and lost files meanwhile: try again.
         DiskFailed: `target` could not be written.
         OSError: `source` could not be read.
     """
@@ -77,7 +78,8 @@ def repair_folder(target: str, source: str, disk: Disk | None = None) -> list[Re
             name = cause.filename if isinstance(cause.filename, str) else broken.folder
             if name.startswith(broken.folder):
                 raise DiskFailed("repair", name, cause) from cause
-            raise
+            # Of a member that runs: what was replaced so far is right, and stays.
+            raise copy.dropped() or cause from None
 
 
 def _check_pair(broken: StoreScan, copy: StoreScan) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,10 +13,11 @@ from click.testing import CliRunner
 from dledger.commands import offline_commands
 from dledger.core.hard_state import HardState
 from dledger.entry import Magic
-from dledger.errors import BeginningDropped
+from dledger.errors import BeginningDropped, RepairFailed
 from dledger.store import scan as scan_module
 from dledger.store.disk import OsDisk, OsDiskFile
 from dledger.store.open_store import open_store
+from dledger.store.repair import repair_folder
 from dledger.store.scan import HeaderRun, ProblemKind, scan_folder
 from dledger.store.segment import file_name
 from dledger.store.segment_store import SegmentStore
@@ -255,3 +257,37 @@ def test_verify_compares_two_logs_of_which_one_loses_its_beginning(
     assert [report["first_index"] for report in found["folders"]] == [0, A_SEGMENT]
     for node in nodes:
         node.store.close()
+
+
+def test_a_repair_from_a_log_that_loses_files_meanwhile_says_try_again(
+    running: Running, tmp_path: Path
+) -> None:
+    member, broken = tmp_path / "dledger-n0", tmp_path / "broken" / "dledger-n0"
+    shutil.copytree(member, broken)
+    first_file = broken / "data" / file_name(0)
+    with first_file.open("r+b") as file:
+        file.seek(1000)
+        file.write(b"rot")
+    rotten = first_file.read_bytes()
+    disk = WatchedDisk()
+    path = str(member / "data" / file_name(0))
+    # Opened once to see what is there, then to read from it.
+    disk.before_open[path] = lambda: disk.before_open.update({path: running.drop})
+    with pytest.raises(BeginningDropped, match="try again"):
+        repair_folder(str(broken), str(member), disk)
+    assert first_file.read_bytes() == rotten
+    running.store.close()
+
+
+def test_a_log_that_begins_behind_the_damage_is_of_no_help_to_a_repair(
+    running: Running, tmp_path: Path
+) -> None:
+    member, broken = tmp_path / "dledger-n0", tmp_path / "broken" / "dledger-n0"
+    shutil.copytree(member, broken)
+    with (broken / "data" / file_name(0)).open("r+b") as file:
+        file.seek(1000)
+        file.write(b"rot")
+    running.drop()
+    with pytest.raises(RepairFailed, match="the other log does not hold entry 6 either"):
+        repair_folder(str(broken), str(member))
+    running.store.close()
