@@ -83,6 +83,11 @@ class NodeConfig:
     # The member that should lead whenever it is healthy. All members should name the same one.
     preferred_leader: str | None = None
 
+    # An entry counts on this member after a sync. With a number it counts once it is written, and
+    # is synced within so many milliseconds: what was acknowledged meanwhile may be lost when
+    # machines lose power. A process that is killed loses nothing either way. See docs/library.md.
+    flush_interval_ms: int | None = None
+
     # Appends that may wait for their commit; the same number as in Java DLedger.
     max_pending_entries: int = 10_000
     # The same in bytes: what a leader may hold for members that do not answer.
@@ -116,6 +121,9 @@ class NodeConfig:
             )
         if self.scrub_period_hours < 0:
             raise ConfigInvalid("scrub_period_hours", "must not be negative; 0 switches it off")
+        if self.flush_interval_ms is not None and self.flush_interval_ms < 1:
+            problem = "must be at least 1; leave it out to sync before an entry counts"
+            raise ConfigInvalid("flush_interval_ms", problem)
         drift = self.max_clock_drift
         if drift is not None and not 0.0 < drift <= MAX_CLOCK_DRIFT:
             raise ConfigInvalid(

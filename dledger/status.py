@@ -97,7 +97,7 @@ class Status:
     leader: str | None
     first_index: int
     last_index: int
-    durable: int
+    durable: int  # what counts here: synced, or with `flush_interval_ms` written
     committed: int
     applied: int
     pending_entries: int
@@ -115,6 +115,7 @@ class Status:
     leader_contact_s: float | None = None  # since it heard one; None: never, or it leads
     syncs: int = 0  # to disk, since the node was opened
     sync_seconds: float = 0.0  # what they took together
+    synced: int = -1  # the last entry that a power cut leaves here
     log_bytes: int = 0
     disk_free_bytes: int = 0  # of the file system that the folder is on
     disk_total_bytes: int = 0

@@ -19,6 +19,7 @@ _HELP = {
     "heartbeat_interval_ms": "How often a leader shows that it is there.",
     "max_clock_drift": "Lease reads: the share by which any clock may run wrong. Off without.",
     "preferred_leader": "The member that should lead whenever it is healthy.",
+    "flush_interval_ms": "Entries count before they are synced: a power cut may lose some.",
     "max_pending_entries": "Appends that may wait for their commit.",
     "max_pending_bytes": "The same in bytes.",
     "max_batch_bytes": "The largest push to another member.",

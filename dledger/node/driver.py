@@ -31,6 +31,7 @@ from dledger.entry import Body, Magic
 from dledger.errors import DLedgerError, Rejected
 from dledger.network.links import Links
 from dledger.node.batches import Batches
+from dledger.node.flush_delay import FlushDelay
 from dledger.node.log_writer import LogWriter
 from dledger.node.syncer import Syncer
 from dledger.serving.host_timer import HostTimer
@@ -57,6 +58,7 @@ class Driver:
         threads: ThreadPoolExecutor,
         after_turn: Callable[[Messages], None],
         transfer: SnapshotTransfer,
+        flush_interval_s: float | None = None,
     ) -> None:
         self._replica = replica
         self._store = store
@@ -83,6 +85,10 @@ class Driver:
         self._reads: list[int] = []
         self._hard_state_due: HardState | None = None
         self._synced = (store.last_index, store.epoch)
+        self._delay: FlushDelay | None = None
+        if flush_interval_s is not None:
+            patience_s = replica.config.election_timeout_s
+            self._delay = FlushDelay(flush_interval_s, patience_s, self._synced)
         self._led_term: int | None = None
         self.queued_entries = 0
         self.queued_bytes = 0
@@ -174,7 +180,7 @@ class Driver:
 
         Raises DiskFailed or InvariantBroken: the node cannot go on.
         """
-        self._timer.move(self, self._replica.next_deadline())
+        self._timer.move(self, self._next_deadline())
         while True:
             if not self._woken:
                 await self._wake.park()
@@ -200,11 +206,12 @@ class Driver:
         if self._failure is not None or self._closed:
             return
         try:
-            self._turn(trio.current_time())
-            while self._syncer.is_quick and (work := self._due_sync()) is not None:
-                self._ended_syncs.append((work, self._syncer.run(work)))
-                self._turn(trio.current_time())
-            self._timer.move(self, self._replica.next_deadline())
+            now = trio.current_time()
+            self._turn(now)
+            while self._counts_more(now):
+                now = trio.current_time()
+                self._turn(now)
+            self._timer.move(self, self._next_deadline())
         except Exception as error:
             self._fail(error)
 
@@ -215,13 +222,14 @@ class Driver:
         try:
             if self._closed or self._failure is not None:
                 return
-            if now < self._turn_wanted_at and (beat := beat_again(self._replica, now)) is not None:
+            quiet = now < self._turn_wanted_at and now < self._flush_at
+            if quiet and (beat := beat_again(self._replica, now)) is not None:
                 for peer in self._replica.dispatchers:
                     if (link := self._links.link_to(peer)) is not None:
                         link.send(beat)
-                self._timer.move(self, self._replica.heartbeat_at)
+                self._timer.move(self, min(self._replica.heartbeat_at, self._flush_at))
                 return
-            if (deadline := self._replica.next_deadline()) > now:
+            if (deadline := self._next_deadline()) > now:
                 self._timer.move(self, deadline)
                 return
         except Exception as error:
@@ -237,7 +245,7 @@ class Driver:
         self._send(messages)  # before our own sync: the others' syncs are what an append waits for
         if peers := self._replica.dispatchers:
             self._batches.sent(min([peer.next_index for peer in peers.values()]))
-        if not self._syncer.is_quick and (work := self._due_sync()) is not None:
+        if not self._syncs_here and (work := self._due_sync(now)) is not None:
             self._syncer.start(work)
         self._fail_lost_appends()
         self._after_turn(messages)
@@ -254,6 +262,8 @@ class Driver:
         for work, error in _taken(self._ended_syncs):
             if error is not None:
                 raise error
+            if self._delay is not None:
+                self._delay.ended()
             self._synced = (work.index, work.epoch)
             replica.persisted(work.index, work.epoch, work.hard_state, now)
         for ticket in _taken(self._reads):
@@ -296,13 +306,42 @@ class Driver:
             add(first, last, term, body_bytes, done)
             first = last + 1
 
-    def _due_sync(self) -> SyncWork | None:
+    @property
+    def _syncs_here(self) -> bool:
+        """Whether this loop does its syncs itself: not those for which much has gathered."""
+        return self._syncer.is_quick and self._delay is None
+
+    @property
+    def _flush_at(self) -> float:
+        """When what is written has to be synced, where that may wait."""
+        return _NEVER if self._delay is None else self._delay.due_at
+
+    def _next_deadline(self) -> float:
+        return min(self._replica.next_deadline(), self._flush_at)
+
+    def _counts_more(self, now: float) -> bool:
+        """Have more of the log count, if it may by now: that is news for another turn."""
+        if self._delay is not None:
+            written = (self._store.last_index, self._store.epoch)
+            if self._hard_state_due is not None or not self._delay.counts(written, now):
+                return False
+            self._replica.persisted(*written, None, now)
+            return True
+        if not self._syncs_here or (work := self._due_sync(now)) is None:
+            return False
+        self._ended_syncs.append((work, self._syncer.run(work)))
+        return True
+
+    def _due_sync(self, now: float) -> SyncWork | None:
         if self._syncer.busy:
             return None
-        written = (self._store.last_index, self._store.epoch)
-        if written == self._synced and self._hard_state_due is None and not self._store.record_due:
-            return None
+        if self._hard_state_due is None and not self._store.record_due:
+            written = (self._store.last_index, self._store.epoch)
+            if written == self._synced or (self._delay is not None and now < self._flush_at):
+                return None
         hard_state, self._hard_state_due = self._hard_state_due, None
+        if self._delay is not None:
+            self._delay.began(now, promises=hard_state is not None)
         return self._store.begin_sync(hard_state)
 
     # --- the others ---------------------------------------------------------------------------

@@ -104,6 +104,7 @@ class Node:
             host.threads,
             self._after_turn,
             self._snapshots.transfer,
+            None if config.flush_interval_ms is None else config.flush_interval_ms / 1000,
         )
         self._appends = AppendGate(config, self._replica, self._pending, self._driver)
         self._changes = GroupChanges(self._replica, self._driver.wake, self._turned)

@@ -71,5 +71,6 @@ def node_status(
         sync_seconds=tally.sync_seconds,
         log_bytes=store.end_pos - store.begin_pos,
         disk_free_bytes=disk.f_bavail * disk.f_frsize,
+        synced=store.synced_index,
         disk_total_bytes=disk.f_blocks * disk.f_frsize,
     )

@@ -242,6 +242,7 @@ class Snapshotter:
         snapshots = None if self._machine is None else self._indexes or ()
         before = first_kept(self._policy, applied, snapshots, kept_from)
         before = min([before, *(offer.begin.before_index + 1 for offer in self._needed())])
+        before = min(before, self._store.synced_index)
         first = self._store.first_index
         if not first < before <= self._store.last_index:
             return

@@ -55,6 +55,14 @@ class SegmentStore(LogWithBeginning):
         self._dropped: list[str] = []  # files of a log that was begun anew
 
     @property
+    def synced_index(self) -> int:
+        """The last entry that is durable, by the syncs that have ended."""
+        work = self._work
+        if work is not None and work.done and work.failure is None and work.epoch == self._epoch:
+            return work.index
+        return self._synced_index
+
+    @property
     def hard_state(self) -> HardState:
         """The hard state that is durable now."""
         self._settle()

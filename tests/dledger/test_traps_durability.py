@@ -232,7 +232,7 @@ async def test_a_record_that_is_durable_is_not_written_again() -> None:
             await answered.wait()
         assert member.store.hard_state.term == 7
         assert driver._hard_state_due is None
-        assert driver._due_sync() is None
+        assert driver._due_sync(trio.current_time()) is None
     finally:
         driver.close()
 
