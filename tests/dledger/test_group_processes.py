@@ -161,11 +161,11 @@ def address() -> str:
     return f"127.0.0.1:{free_ports(1)[0]}"
 
 
-def serve(folder: Path, address: str, group: str = "g1") -> subprocess.Popen[str]:
+def serve(folder: Path, address: str, group: str = "g1", *options: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [
             *(sys.executable, "-m", "dledger", "serve", "--group", group, "--node", "n0"),
-            *("--peers", f"n0={address}", "--dir", str(folder)),
+            *("--peers", f"n0={address}", "--dir", str(folder), *options),
         ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -241,3 +241,24 @@ def test_garbage_closes_its_own_connection_and_no_other(tmp_path: Path, address:
     process.terminate()
     _, errors = process.communicate(timeout=10)
     assert "is this a dledger peer?" in errors
+
+
+def test_a_killed_member_that_was_to_sync_later_loses_nothing(tmp_path: Path, address: str) -> None:
+    later = ("--flush-interval-ms", "3600000")
+    peers = ("--group", "g1", "--peers", f"n0={address}")
+    process = serve(tmp_path, address, "g1", *later)
+    assert process.stdout is not None
+    assert "listens" in process.stdout.readline()
+    dledger("append", *peers, "one", "two")
+    status = json.loads(dledger("status", *peers, "--json").stdout)["n0"]
+    assert status["synced"] < status["committed"]
+    process.kill()
+    process.communicate(timeout=10)
+    process = serve(tmp_path, address, "g1", *later)
+    assert process.stdout is not None
+    assert "listens" in process.stdout.readline()
+    lines = dledger("tail", *peers).stdout.splitlines()
+    process.kill()
+    process.communicate(timeout=10)
+    bodies = [line.split("\t")[3] for line in lines]
+    assert [body for body in bodies if body] == ["one", "two"]
