@@ -479,7 +479,7 @@ def test_who_joined_and_lost_its_disk_is_proven_again() -> None:
     wiped = group.wipe("n2", began_with=Configuration(), share=0.7)
     group.silent = {"n1"}
     last = group.propose("n0", 3)
-    group.run()
+    group.pass_time(2 * HEARTBEAT_S)
     assert not wiped.replica.state.proven
     assert group["n0"].committed < last
     group.silent = set()

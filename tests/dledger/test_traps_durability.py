@@ -31,6 +31,7 @@ from dledger.snapshots.snapshot_source import NodeSnapshots
 from dledger.snapshots.snapshot_transfer import SnapshotTransfer
 from dledger.store.log_store import SyncWork
 from dledger.store.snapshot_folder import SnapshotFolder
+from dledger.store.sync_work import SegmentSyncWork
 from jepsen_like.simulation.virtual_disk import PowerCut
 from tests.dledger.core_group import TIMEOUT_S
 from tests.dledger.stored_member import StoredMember
@@ -218,7 +219,9 @@ async def test_a_failed_sync_ends_the_driver_and_lets_no_promise_out() -> None:
     assert [link.messages for link in links.values()] == [[], []]
 
 
-async def test_a_record_that_is_durable_is_not_written_again() -> None:
+async def test_a_record_that_is_durable_is_not_written_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     member = StoredMember("n0", THREE)
     member.replica.elector.postpone(trio.current_time())
     answered = trio.Event()
@@ -226,11 +229,20 @@ async def test_a_record_that_is_durable_is_not_written_again() -> None:
     driver = driver_of(
         member, links, lambda messages: answered.set() if links["n1"].messages else None
     )
+    begin_sync, records = member.store.begin_sync, []
+
+    def once(record: HardState | None) -> SegmentSyncWork:
+        assert record not in records, "the same record is to be synced again"
+        records.append(record)
+        return begin_sync(record)
+
+    monkeypatch.setattr(member.store, "begin_sync", once)
     try:
         driver.received("n1", [Heartbeat(7, -1, 1)])
         with trio.fail_after(5):
             await answered.wait()
         assert member.store.hard_state.term == 7
+        assert driver._failure is None
         assert driver._hard_state_due is None
         assert driver._due_sync(trio.current_time()) is None
     finally:
