@@ -33,6 +33,7 @@ class LeaderElector:
 
     __slots__ = (
         "_asks",
+        "_gave_way",
         "_granted",
         "_handed_over",
         "_promises",
@@ -60,6 +61,7 @@ class LeaderElector:
         self._random = random
         self._granted: dict[str, bool] = {}
         self._asks = False
+        self._gave_way = False
         self._handed_over = False
         self._promises = config.max_clock_drift is not None
         self._spread = config.early_spread
@@ -87,7 +89,21 @@ class LeaderElector:
     def heard_leader(self, now: float) -> None:
         """The leader of this term spoke."""
         self.last_leader_contact = now
+        self._gave_way = False
         self.postpone(now)
+
+    def give_way(self, now: float) -> bool:
+        """Leave it to others to stand, for a member that could not serve for long yet; whether it
+        does. Only once for each leader that is lost: perhaps nobody else can stand.
+        """
+        if now < self.early_until:
+            self._await_next_turn(now)
+            return True
+        if self._gave_way or self.is_alone:
+            return False
+        self._gave_way = True
+        self.postpone(now)
+        return True
 
     def follows_a_leader(self, now: float) -> bool:
         """Whether a working leader is known, or is this member."""
@@ -144,9 +160,12 @@ class LeaderElector:
         as long as an early election is on, else after a whole timeout.
         """
         if now < self.early_until:
-            self.deadline = min(now + self._turns.round_s, self.early_until)
+            self._await_next_turn(now)
         else:
             self.postpone(now)
+
+    def _await_next_turn(self, now: float) -> None:
+        self.deadline = min(now + self._turns.round_s, self.early_until)
 
     # --- standing -----------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from dledger.core.early_turns import EarlyTurns
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
 from dledger.core.messages import Heartbeat, VoteRequest, VoteResponse
-from dledger.core.replica import Replica, ReplicaConfig
+from dledger.core.replica import MUCH_TO_APPLY_ENTRIES, Replica, ReplicaConfig
 from dledger.core.standing import Standing
 from tests.dledger.configurations import configuration
 from tests.dledger.core_group import HEARTBEAT_S, TIMEOUT_S, EntriesAtOnce, Group, Member, view_of
@@ -239,3 +239,62 @@ def test_a_leader_that_is_heard_before_the_first_turn_stays_though_everybody_was
     group.pass_time(1.0)
     assert group["n1"].role is Role.LEADER
     assert group["n1"].term == 1
+
+
+# --- who would keep clients waiting ---------------------------------------------------------------
+
+LONG_LOG = [1] * (MUCH_TO_APPLY_ENTRIES + 10)
+LAST = len(LONG_LOG) - 1
+
+
+def restarted(voters: list[str], applied: int) -> Member:
+    """It has just been started over a long log, and heard n1 at 0."""
+    member = Member("n0", voters, LONG_LOG, HardState(1, None, LAST))
+    if voters != ["n0"]:
+        member.replica.receive("n1", Heartbeat(1, LAST, 1), 0.0)
+        member.sync(0.0)
+        member.leaving(0.0)
+    member.replica.applied_to(applied)
+    return member
+
+
+def test_a_member_with_much_to_apply_lets_others_stand_first_but_only_once() -> None:
+    member = restarted(THREE, applied=3)
+    assert pre_votes(member, ORDINARY_S) == []
+    assert member.replica.next_deadline() == pytest.approx(2 * ORDINARY_S)
+    assert pre_votes(member, 2 * ORDINARY_S) == ["n1", "n2"]
+    member.replica.receive("n2", Heartbeat(2, LAST, 1), 4.0)
+    member.leaving(4.0)
+    assert pre_votes(member, 4.0 + ORDINARY_S) == []
+
+
+def test_a_member_with_little_to_apply_stands_when_its_timer_fires() -> None:
+    member = restarted(THREE, applied=LAST - MUCH_TO_APPLY_ENTRIES)
+    assert pre_votes(member, ORDINARY_S) == ["n1", "n2"]
+
+
+def test_a_member_with_much_to_apply_passes_its_early_turns_until_it_has_applied() -> None:
+    member = restarted(THREE, applied=3)
+    member.replica.leader_gone("n1", 1, 0.01)
+    turns: list[float] = []
+    while len(turns) < 3:
+        turns.append(member.replica.next_deadline())
+        assert turns[-1] < TIMEOUT_S
+        assert pre_votes(member, turns[-1]) == []
+    member.replica.applied_to(LAST)
+    assert pre_votes(member, member.replica.next_deadline()) == ["n1", "n2"]
+
+
+def test_a_member_with_much_to_apply_votes_for_others() -> None:
+    member = restarted(THREE, applied=3)
+    member.replica.receive("n2", VoteRequest(2, LAST, 1, pre=False), TIMEOUT_S)
+    member.sync(TIMEOUT_S)
+    (vote,) = [m for _, m in member.leaving(TIMEOUT_S) if isinstance(m, VoteResponse)]
+    assert vote.granted
+
+
+def test_a_group_of_one_waits_for_nobody_however_much_it_has_to_apply() -> None:
+    member = restarted(["n0"], applied=3)
+    member.replica.tick(0.0)
+    member.sync(0.0)
+    assert member.role is Role.LEADER
