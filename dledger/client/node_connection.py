@@ -16,7 +16,7 @@ from dledger.config import Address
 from dledger.entry import MAX_BODY_BYTES
 from dledger.errors import EntryTooLarge, MessageMalformed
 from dledger.network.host_connection import RECEIVE_BYTES
-from dledger.network.prompt_write import write_now
+from dledger.network.plain_socket import write_now
 from dledger.network.tls import ENDED_EARLY, GroupTls, Stream
 from dledger.unwrapping_nursery import unwrapping_nursery
 from dledger.wire.client_protocol import (

@@ -252,14 +252,17 @@ class Replica(FollowingMember):
             self._broadcast_heartbeat(now)
         question = reads.question(state.leader, state.term, now)
         if state.leader is not None:
-            for word in (question, *self.receiver.take_answers()):
-                if word is not None:
-                    self._promise(state.leader, word)
-        self._outgoing.extend(Outgoing(*a) for a in reads.answers(state.term, state.applied))
+            if question is not None:
+                self._promise(state.leader, question)
+            for answer in self.receiver.take_answers():
+                self._promise(state.leader, answer)
+        for peer, reply in reads.answers(state.term, state.applied):
+            self._outgoing.append(Outgoing(peer, reply))
         for peer, dispatcher in self.dispatchers.items():
             for push in dispatcher.pump(state.committed, now):
                 self._outgoing.append(Outgoing(peer, push))
-            self._outgoing += [Outgoing(peer, p) for p in dispatcher.pump_snapshot(now)]
+            for piece in dispatcher.pump_snapshot(now):
+                self._outgoing.append(Outgoing(peer, piece))
         if (successor := self.handover.tell(self.followers.voters, now)) is not None:
             self._send_timeout_now(successor)
         self._ask_what_was_forgotten(now)

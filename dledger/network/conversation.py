@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import trio
+
 from dledger.network.host_connection import RECEIVE_BYTES
+from dledger.network.plain_socket import read_some
 from dledger.network.tls import Stream
 from dledger.wire.frame import MAX_FRAME_BYTES, Frame, FrameDecoder
 from dledger.wire.handshake import MAX_INTRODUCTION_BYTES
@@ -17,6 +20,7 @@ class Conversation:
         self.stream = stream
         self._decoder = FrameDecoder(MAX_INTRODUCTION_BYTES)
         self._frames: list[Frame] = []
+        self._fileno = stream.socket.fileno() if isinstance(stream, trio.SocketStream) else -1
 
     async def frames(self) -> Sequence[Frame]:
         """What arrived since the last call, at least one frame; nothing at the end of the stream.
@@ -24,10 +28,13 @@ class Conversation:
         Raises MessageMalformed.
         """
         while not self._frames:
-            data = await self.stream.receive_some(RECEIVE_BYTES)
+            if self._fileno >= 0:
+                data = await read_some(self._fileno, RECEIVE_BYTES)
+            else:
+                data = bytes(await self.stream.receive_some(RECEIVE_BYTES))
             if not data:
                 return ()
-            self._frames = self._decoder.feed(bytes(data))
+            self._frames = self._decoder.feed(data)
         frames, self._frames = self._frames, []
         return frames
 

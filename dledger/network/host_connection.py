@@ -11,7 +11,7 @@ import trio
 from dledger.config import Address
 from dledger.core.messages import Heartbeat, HeartbeatResponse
 from dledger.errors import MessageMalformed
-from dledger.network.prompt_write import write_now
+from dledger.network.plain_socket import write_now
 from dledger.network.refused import nobody_listens
 from dledger.network.retry_pause import RetryPause
 from dledger.network.tls import ENDED_EARLY, GroupTls, Stream, TlsRefused

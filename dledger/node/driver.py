@@ -367,8 +367,10 @@ class Driver:
             self._pending.end_leadership(state.committed, self._replica.view.term_at, state.leader)
 
 
-def _taken(items: list[T]) -> list[T]:
+def _taken(items: list[T]) -> Sequence[T]:
     """The items so far; the list is empty afterwards."""
+    if not items:
+        return ()
     taken = items[:]
     items.clear()
     return taken

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio
 
-from dledger.network.prompt_write import write_now
+from dledger.network.plain_socket import write_now
 from dledger.network.tls import Stream
 from dledger.wire.client_protocol import MAX_OPEN_BYTES, MAX_OPEN_REQUESTS
 
