@@ -14,6 +14,10 @@ from dledger.errors import LeaderKept
 
 _NEVER = float("-inf")
 
+# A state machine folds so many entries in a few tenths of a second, which is what waiting for
+# another member to stand costs. A member that has just started over a long log has millions.
+MUCH_TO_APPLY_ENTRIES = 50_000
+
 
 class LeaderElector:
     """One member's part in elections.
@@ -92,10 +96,14 @@ class LeaderElector:
         self._gave_way = False
         self.postpone(now)
 
-    def give_way(self, now: float) -> bool:
-        """Leave it to others to stand, for a member that could not serve for long yet; whether it
-        does. Only once for each leader that is lost: perhaps nobody else can stand.
+    def gives_way(self, now: float) -> bool:
+        """Whether this member, whose turn it is to stand, leaves it to others and waits again.
+
+        It does with much to apply: a leader serves once all is applied. But only once for each
+        leader that is lost, as perhaps nobody else can stand.
         """
+        if self._view.last_index - self._state.applied <= MUCH_TO_APPLY_ENTRIES:
+            return False
         if now < self.early_until:
             self._await_next_turn(now)
             return True

@@ -61,10 +61,6 @@ __all__ = ["Messages", "Outgoing", "Replica", "ReplicaConfig", "Writes"]
 
 NEVER = float("-inf")
 
-# A state machine folds so many entries in a few tenths of a second, which is what waiting for
-# another member to stand costs. A member that has just started over a long log has millions.
-MUCH_TO_APPLY_ENTRIES = 50_000
-
 
 class Replica(FollowingMember):
     """The protocol of one member. Holds indexes, terms and ranges; never a body, never a clock.
@@ -144,13 +140,8 @@ class Replica(FollowingMember):
             if not (self.state.votes and self.state.proven) or self.handover.disk_stalled(now):
                 # It may not lead, or it could keep neither a vote nor an entry.
                 self.elector.postpone(now)
-            elif not (self._has_much_to_apply and self.elector.give_way(now)):
+            elif not self.elector.gives_way(now):
                 self._campaign(now)
-
-    @property
-    def _has_much_to_apply(self) -> bool:
-        """Whether as a leader it would keep clients waiting: it serves once all is applied."""
-        return self.view.last_index - self.state.applied > MUCH_TO_APPLY_ENTRIES
 
     def propose(self, count: int) -> tuple[int, int]:
         """Make room for `count` new entries; their first index and their term.

@@ -52,6 +52,16 @@ class Applier:
             else:
                 await self._wake.park()
 
+    def begin(self) -> None:
+        """Apply the first run of what is there at once, and leave the rest to the task: to wait for
+        that one would cost every append a wake-up. Raises MachineFailed.
+        """
+        replica = self._replica
+        if replica.appliable > replica.state.applied:
+            self.apply_some()
+            if replica.appliable > replica.state.applied:
+                self.wake()
+
     def apply_some(self) -> bool:
         """Apply one run of entries; whether there was one. Raises MachineFailed."""
         replica = self._replica

@@ -432,23 +432,16 @@ class Node:
             self._driver.peer_gone(peer)
 
     def _after_turn(self, messages: Messages) -> None:
-        if messages.reads_ready or messages.reads_lost:
-            self._reads.after_turn(messages.reads_ready, messages.reads_lost)
+        self._reads.after_turn(messages.reads_ready, messages.reads_lost)
         if self._turned:
             self._turned.unpark_all()
         self._group_links.follow()
         self._admission_log.after_turn()
-        replica = self._replica
-        if replica.appliable > replica.state.applied:
-            # The first run at once: waiting for the applier's turn costs every append a wake-up.
-            self._applier.apply_some()
-            if replica.appliable > replica.state.applied:
-                self._applier.wake()
-        self._reads.applied_to(replica.state.applied)
+        self._applier.begin()
+        self._reads.applied_to(self._replica.state.applied)
         self._leadership.look()
 
     def _after_apply(self) -> None:
         self._reads.applied_to(self._replica.state.applied)
-        if self._progress:
-            self._progress.unpark_all()
+        self._progress.unpark_all()
         self._leadership.look()

@@ -8,9 +8,10 @@ import pytest
 
 from dledger.core.early_turns import EarlyTurns
 from dledger.core.hard_state import HardState
+from dledger.core.leader_elector import MUCH_TO_APPLY_ENTRIES
 from dledger.core.member_state import Role
 from dledger.core.messages import Heartbeat, VoteRequest, VoteResponse
-from dledger.core.replica import MUCH_TO_APPLY_ENTRIES, Replica, ReplicaConfig
+from dledger.core.replica import Replica, ReplicaConfig
 from dledger.core.standing import Standing
 from tests.dledger.configurations import configuration
 from tests.dledger.core_group import HEARTBEAT_S, TIMEOUT_S, EntriesAtOnce, Group, Member, view_of

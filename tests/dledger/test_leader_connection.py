@@ -24,7 +24,7 @@ from dledger.wire.session_protocol import encode_session_answers
 from tests.dledger.fake_member import GROUP, FakeGroup, appended, fake_group, silent
 
 # Sockets are real: the clock jumps only when nothing has come for so long.
-QUIET_S = 0.02
+QUIET_S = 0.05
 
 
 @pytest.fixture
