@@ -16,7 +16,7 @@ from dledger.config import Address
 from dledger.entry import MAX_BODY_BYTES
 from dledger.errors import EntryTooLarge, MessageMalformed
 from dledger.network.host_connection import RECEIVE_BYTES
-from dledger.network.plain_socket import write_now
+from dledger.network.plain_socket import NO_DESCRIPTOR, plain_descriptor, write_now
 from dledger.network.tls import ENDED_EARLY, GroupTls, Stream
 from dledger.unwrapping_nursery import unwrapping_nursery
 from dledger.wire.client_protocol import (
@@ -82,7 +82,7 @@ class NodeConnection:
         self._outbox: list[bytes] = []
         self._writing = False
         # A plain stream is written to directly where that saves the wake-up of a task.
-        self._fileno = stream.socket.fileno() if isinstance(stream, trio.SocketStream) else -1
+        self._fileno = plain_descriptor(stream)
         self._wake = trio.lowlevel.ParkingLot()
         self._room = trio.lowlevel.ParkingLot()
         self._news = trio.lowlevel.ParkingLot()
@@ -150,7 +150,9 @@ class NodeConnection:
                     self._news.unpark_all()
 
     def _send(self, frame: bytes) -> None:
-        if len(self._open) == 1 and not (self._outbox or self._writing or self._fileno < 0):
+        if len(self._open) == 1 and not (
+            self._outbox or self._writing or self._fileno == NO_DESCRIPTOR
+        ):
             # Nothing to join it with: it spares the wake-up of the writing task.
             self._last_sent = self._last_id
             frame = write_now(self._fileno, frame)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import trio
-
 from dledger.network.host_connection import RECEIVE_BYTES
-from dledger.network.plain_socket import read_some
+from dledger.network.plain_socket import NO_DESCRIPTOR, plain_descriptor, read_some
 from dledger.network.tls import Stream
 from dledger.wire.frame import MAX_FRAME_BYTES, Frame, FrameDecoder
 from dledger.wire.handshake import MAX_INTRODUCTION_BYTES
@@ -20,7 +18,7 @@ class Conversation:
         self.stream = stream
         self._decoder = FrameDecoder(MAX_INTRODUCTION_BYTES)
         self._frames: list[Frame] = []
-        self._fileno = stream.socket.fileno() if isinstance(stream, trio.SocketStream) else -1
+        self._fileno = plain_descriptor(stream)
 
     async def frames(self) -> Sequence[Frame]:
         """What arrived since the last call, at least one frame; nothing at the end of the stream.
@@ -28,7 +26,7 @@ class Conversation:
         Raises MessageMalformed.
         """
         while not self._frames:
-            if self._fileno >= 0:
+            if self._fileno != NO_DESCRIPTOR:
                 data = await read_some(self._fileno, RECEIVE_BYTES)
             else:
                 data = bytes(await self.stream.receive_some(RECEIVE_BYTES))

@@ -11,7 +11,7 @@ import trio
 from dledger.config import Address
 from dledger.core.messages import Heartbeat, HeartbeatResponse
 from dledger.errors import MessageMalformed
-from dledger.network.plain_socket import write_now
+from dledger.network.plain_socket import NO_DESCRIPTOR, write_now
 from dledger.network.refused import nobody_listens
 from dledger.network.retry_pause import RetryPause
 from dledger.network.tls import ENDED_EARLY, GroupTls, Stream, TlsRefused
@@ -116,7 +116,7 @@ class HostConnection:
         self._outbox: list[bytes] = []
         self._outbox_bytes = 0
         self._writing = False
-        self._fileno = -1
+        self._fileno = NO_DESCRIPTOR
         self._wake = trio.lowlevel.ParkingLot()
         self._refusals = trio.lowlevel.ParkingLot()
         self._life = trio.CancelScope()

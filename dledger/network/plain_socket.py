@@ -10,6 +10,16 @@ import os
 
 import trio
 
+from dledger.network.tls import Stream
+
+# In the place of a descriptor: with TLS everything goes through the stream.
+NO_DESCRIPTOR = -1
+
+
+def plain_descriptor(stream: Stream) -> int:
+    """The descriptor of a plain connection; NO_DESCRIPTOR for one with TLS."""
+    return stream.socket.fileno() if isinstance(stream, trio.SocketStream) else NO_DESCRIPTOR
+
 
 def write_now(descriptor: int, frame: bytes) -> bytes:
     """Write what the socket takes; the rest, for which the writing task has to wait.

@@ -31,7 +31,7 @@ from dledger.entry import Body, Magic
 from dledger.errors import DLedgerError, Rejected
 from dledger.network.links import Links
 from dledger.node.batches import Batches
-from dledger.node.flush_delay import FlushDelay
+from dledger.node.flush_delay import FlushDelay, Written
 from dledger.node.log_writer import LogWriter
 from dledger.node.syncer import Syncer
 from dledger.serving.host_timer import HostTimer
@@ -84,7 +84,7 @@ class Driver:
         self._submissions: list[tuple[Sequence[Body], int, Done]] = []
         self._reads: list[int] = []
         self._hard_state_due: HardState | None = None
-        self._synced = (store.last_index, store.epoch)
+        self._synced = self._written
         self._delay: FlushDelay | None = None
         if flush_interval_s is not None:
             patience_s = replica.config.election_timeout_s
@@ -316,13 +316,18 @@ class Driver:
         """When what is written has to be synced, where that may wait."""
         return _NEVER if self._delay is None else self._delay.due_at
 
+    @property
+    def _written(self) -> Written:
+        """How far the log goes, durable or not."""
+        return self._store.last_index, self._store.epoch
+
     def _next_deadline(self) -> float:
         return min(self._replica.next_deadline(), self._flush_at)
 
     def _counts_more(self, now: float) -> bool:
         """Have more of the log count, if it may by now: that is news for another turn."""
         if self._delay is not None:
-            written = (self._store.last_index, self._store.epoch)
+            written = self._written
             if self._hard_state_due is not None or not self._delay.counts(written, now):
                 return False
             self._replica.persisted(*written, None, now)
@@ -336,8 +341,8 @@ class Driver:
         if self._syncer.busy:
             return None
         if self._hard_state_due is None and not self._store.record_due:
-            written = (self._store.last_index, self._store.epoch)
-            if written == self._synced or (self._delay is not None and now < self._flush_at):
+            waits = self._delay is not None and now < self._flush_at
+            if waits or self._written == self._synced:
                 return None
         hard_state, self._hard_state_due = self._hard_state_due, None
         if self._delay is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio
 
-from dledger.network.plain_socket import write_now
+from dledger.network.plain_socket import NO_DESCRIPTOR, plain_descriptor, write_now
 from dledger.network.tls import Stream
 from dledger.wire.client_protocol import MAX_OPEN_BYTES, MAX_OPEN_REQUESTS
 
@@ -27,7 +27,7 @@ class ClientAnswers:
         self._writing = False
         self._closed = False
         # A plain stream is written to directly where that saves the wake-up of a task.
-        self._fileno = stream.socket.fileno() if isinstance(stream, trio.SocketStream) else -1
+        self._fileno = plain_descriptor(stream)
         self._wake = trio.lowlevel.ParkingLot()
         self._room = trio.lowlevel.ParkingLot()
 
@@ -49,7 +49,12 @@ class ClientAnswers:
         if self._closed:
             return
         self._open_bytes -= size
-        if self._open == 1 and not self._outbox and not self._writing and self._fileno >= 0:
+        if (
+            self._open == 1
+            and not self._outbox
+            and not self._writing
+            and self._fileno != NO_DESCRIPTOR
+        ):
             # Nobody else waits for anything: it spares the wake-up of the writing task.
             frame = write_now(self._fileno, frame)
             if not frame:

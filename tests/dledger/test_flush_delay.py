@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import pytest
 import trio
@@ -13,10 +12,9 @@ import trio.testing
 import dledger
 from dledger.core.hard_state import HardState
 from dledger.core.messages import Message, VoteRequest
-from dledger.core.pending import Outcome, PendingAppends
+from dledger.core.pending import Outcome
 from dledger.entry import Magic, decode_entries
 from dledger.errors import ConfigInvalid, DiskFailed
-from dledger.network.links import Links
 from dledger.node.driver import Driver
 from dledger.node.flush_delay import FlushDelay
 from dledger.store.open_store import open_store
@@ -24,7 +22,7 @@ from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.virtual_disk import CrashStyle, VirtualDisk
 from tests.dledger.stored_member import CONFIG, StoredMember
 from tests.dledger.test_node import Group, Register, running
-from tests.dledger.test_traps_durability import DeafLink, DeafLinks, no_host, no_transfer
+from tests.dledger.test_traps_durability import DeafLink, DeafLinks, driver_of
 
 INTERVAL_S, PATIENCE_S = 10.0, 0.5
 
@@ -77,22 +75,10 @@ def test_an_interval_of_no_time_is_refused(tmp_path: Path, interval_ms: int) -> 
         replace(config, flush_interval_ms=interval_ms)
 
 
-def alone(links: DeafLinks, flush_interval_s: float) -> tuple[StoredMember, Driver]:
-    """A group of one that leads, and what drives it."""
+def later(links: DeafLinks, flush_interval_s: float) -> tuple[StoredMember, Driver]:
+    """A member that syncs later, and what drives it. Without links it is alone, and leads."""
     member = StoredMember("n0", ["n0", *links])
-    driver = Driver(
-        member.replica,
-        member.store,
-        member.writer,
-        member.batches,
-        PendingAppends(),
-        cast("Links", links),
-        *no_host(),
-        lambda messages: None,
-        no_transfer(member),
-        flush_interval_s,
-    )
-    return member, driver
+    return member, driver_of(member, links, lambda messages: None, flush_interval_s)
 
 
 async def settled() -> None:
@@ -102,7 +88,7 @@ async def settled() -> None:
 
 
 async def test_an_entry_is_committed_without_a_sync_and_a_vote_is_not_given_without() -> None:
-    member, driver = alone(DeafLinks(), 3600.0)
+    member, driver = later(DeafLinks(), 3600.0)
     outcomes: list[Outcome] = []
     try:
         driver.turn()
@@ -114,7 +100,7 @@ async def test_an_entry_is_committed_without_a_sync_and_a_vote_is_not_given_with
         assert member.replica.state.committed == member.store.last_index > 0
         assert member.store.synced_index < member.store.last_index
         links = DeafLinks({peer: DeafLink() for peer in ("n1", "n2")})
-        voter, votes = alone(links, 3600.0)
+        voter, votes = later(links, 3600.0)
         voter.replica.elector.postpone(trio.current_time())
         voter.disk.sync_fails = True
         question: Message = VoteRequest(1, -1, -1, pre=False)
@@ -128,7 +114,7 @@ async def test_an_entry_is_committed_without_a_sync_and_a_vote_is_not_given_with
 
 
 async def test_a_sync_that_is_due_and_fails_ends_the_node() -> None:
-    member, driver = alone(DeafLinks(), 0.001)
+    member, driver = later(DeafLinks(), 0.001)
     try:
         driver.turn()
         await settled()
@@ -170,13 +156,20 @@ def test_after_a_power_cut_the_log_opens_and_holds_at_least_what_was_synced(seed
         found += len(entries)
 
 
+def flush_every(monkeypatch: pytest.MonkeyPatch, interval_ms: int) -> None:
+    """Have the members of groups flush so often."""
+    usual = Group.config
+
+    def config(group: Group, node_id: str) -> dledger.NodeConfig:
+        return replace(usual(group, node_id), flush_interval_ms=interval_ms)
+
+    monkeypatch.setattr(Group, "config", config)
+
+
 async def test_a_group_that_flushes_later_says_how_much_a_power_cut_would_take(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usual = Group.config
-    monkeypatch.setattr(
-        Group, "config", lambda group, name: replace(usual(group, name), flush_interval_ms=60_000)
-    )
+    flush_every(monkeypatch, 60_000)
     async with running(tmp_path, 3) as group:
         leader = await group.leader()
         appended = await leader.append(b"one")
@@ -196,10 +189,7 @@ async def test_a_group_that_flushes_later_says_how_much_a_power_cut_would_take(
 async def test_what_is_written_is_synced_an_interval_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usual = Group.config
-    monkeypatch.setattr(
-        Group, "config", lambda group, name: replace(usual(group, name), flush_interval_ms=20)
-    )
+    flush_every(monkeypatch, 20)
     async with running(tmp_path, 1) as group:
         leader = await group.leader()
         appended = await leader.append(b"one")

@@ -187,7 +187,10 @@ class DeafLinks(dict[str, DeafLink]):
 
 
 def driver_of(
-    member: StoredMember, links: DeafLinks, after_turn: Callable[[Messages], None]
+    member: StoredMember,
+    links: DeafLinks,
+    after_turn: Callable[[Messages], None],
+    flush_interval_s: float | None = None,
 ) -> Driver:
     """What drives this member, with nobody but its disk."""
     return Driver(
@@ -200,6 +203,7 @@ def driver_of(
         *no_host(),
         after_turn,
         no_transfer(member),
+        flush_interval_s,
     )
 
 
