@@ -73,6 +73,11 @@ class ElectingMember(ABC):
         return Writes(writes, hard_state)
 
     @property
+    def has_outgoing(self) -> bool:
+        """Whether something may leave now that was not decided on when time passed."""
+        return bool(self._outgoing)
+
+    @property
     def _promise_is_durable(self) -> bool:
         return self._durable_promise == (self.state.term, self.state.voted_for)
 

@@ -40,6 +40,9 @@ ANSWER_TIMEOUT_S = 0.2
 COMMIT_NOTICE_INTERVAL_S = 0.01
 
 
+_NEVER = float("inf")
+
+
 class PhaseEvent(Enum):
     """What can change a dispatcher's phase."""
 
@@ -158,41 +161,42 @@ class EntryDispatcher:
 
     def pump(self, committed: int, now: float) -> list[PushRequest]:
         """Everything that may be sent now, but for a snapshot: see `pump_snapshot`."""
-        if self.phase is Phase.INSTALL_SNAPSHOT:
+        if self.phase is _INSTALL:
             return []
-        # What was discarded cannot be sent, and its terms are not known any more.
-        self.next_index = max(self.next_index, self._view.before_begin + 1)
+        if self.next_index <= self._view.before_begin:
+            # What was discarded cannot be sent, and its terms are not known any more.
+            self.next_index = self._view.before_begin + 1
         if self._stuck(now):
             self._change(PhaseEvent.LOST)
             self._probe_deadline = now
-        if self.phase is Phase.COMMIT and self.next_index <= self._view.last_index:
+        if self.phase is _COMMIT and self.next_index <= self._view.last_index:
             self._change(PhaseEvent.NEW_ENTRIES)
-        if self.phase in (Phase.COMPARE, Phase.TRUNCATE):
+        if self.phase is _COMPARE or self.phase is _TRUNCATE:
             return self._probe(committed, now)
-        pushes = self._appends(committed, now) if self.phase is Phase.APPEND else []
-        if self.phase is Phase.COMMIT:
+        pushes = self._appends(committed, now) if self.phase is _APPEND else []
+        if self.phase is _COMMIT and self._sent_committed < committed:
             pushes += self._commit_notice(committed, now)
         return pushes
 
     def next_deadline(self, committed: int) -> float:
         """When `pump` may have something to send though nothing arrived."""
-        if self.phase in (Phase.COMPARE, Phase.TRUNCATE):
+        if self.phase is _COMPARE or self.phase is _TRUNCATE:
             return self._probe_deadline
-        if self.phase is Phase.INSTALL_SNAPSHOT and self._sender is not None:
+        if self.phase is _INSTALL and self._sender is not None:
             return self._sender.next_deadline()
-        deadline = float("inf")
+        deadline = _NEVER
         if self.match_index < self.next_index - 1:
             deadline = self._progress_deadline
         # While appends wait for room in the window, they are what will carry the commit index.
-        if self.phase is Phase.COMMIT and self._sent_committed < committed:
-            deadline = min(deadline, self.commit_notice_at)
+        if self.phase is _COMMIT and self._sent_committed < committed:
+            return min(deadline, self.commit_notice_at)
         return deadline
 
     def _stuck(self, now: float) -> bool:
         return (
-            self.phase in (Phase.APPEND, Phase.COMMIT)
-            and self.match_index < self.next_index - 1
+            self.match_index < self.next_index - 1
             and now >= self._progress_deadline
+            and self.phase in (_APPEND, _COMMIT)
         )
 
     def _push(self, phase: Phase, last_index: int, committed: int) -> PushRequest:
@@ -237,7 +241,7 @@ class EntryDispatcher:
         return pushes
 
     def _commit_notice(self, committed: int, now: float) -> list[PushRequest]:
-        if self._sent_committed >= committed or now < self.commit_notice_at:
+        if now < self.commit_notice_at:
             return []
         self.commit_notice_at = now + COMMIT_NOTICE_INTERVAL_S
         return [self._push(Phase.COMMIT, self.next_index - 1, committed)]

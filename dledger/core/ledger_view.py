@@ -78,6 +78,8 @@ class LedgerView:
         """The runs of first..last, the first one beginning at `first`."""
         if first > last:
             return ()
+        if self._firsts and self._firsts[-1] <= first:
+            return (TermRun(self._terms[-1], first),)
         found = []
         at = bisect_right(self._firsts, first) - 1
         start = first

@@ -23,9 +23,13 @@ class MemberReads:
     A read never vanishes: it becomes ready, or it is lost with a message to its caller, within
     `read_wait_s`. `committed` is a leader's commit index where it stands for reads (an entry of
     the own term is committed), else None.
+
+    Attributes:
+        busy: whether any read is open, or its outcome has not been taken. Else there is nothing
+            to ask here: most turns are about appends alone.
     """
 
-    __slots__ = ("_config", "_forwarded", "_lost", "_open", "_ready", "index", "lease")
+    __slots__ = ("_config", "_forwarded", "_lost", "_open", "_ready", "busy", "index", "lease")
 
     def __init__(self, config: ReplicaConfig, share: Callable[[], float]) -> None:
         self._config = config
@@ -35,6 +39,7 @@ class MemberReads:
         self._forwarded = ForwardedReads(first_number, config.read_repeat_s)
         self._ready: list[ReadReady] = []
         self._lost: list[int] = []
+        self.busy = False
         self.index: ReadIndex | None = None
         self.lease: LeaderLease | None = None
 
@@ -70,6 +75,7 @@ class MemberReads:
 
     def request(self, ticket: int, committed: int | None) -> None:
         """A read of an application on this member."""
+        self.busy = True
         self._open.begin(ticket)
         if self.index is None:
             self._forwarded.add(ticket)
@@ -79,6 +85,7 @@ class MemberReads:
     def request_of(self, peer: str, request: ReadRequest, committed: int | None) -> None:
         """A follower's question."""
         if self.index is not None:
+            self.busy = True
             self._begin(self.index, RemoteRead(peer, request.number), committed)
 
     @staticmethod
@@ -146,11 +153,14 @@ class MemberReads:
         """The own reads that may be served, and those that are lost."""
         ready, self._ready = self._ready, []
         lost, self._lost = self._lost, []
+        self.busy = self._open.is_any or (self.index is not None and self.index.is_any)
         return ready, lost
 
     @property
     def next_deadline(self) -> float:
         """When time alone changes something."""
+        if not self.busy:
+            return float("inf")
         return min(self._open.next_deadline, self._forwarded.next_deadline)
 
     def _finish(self, ready: list[ReadReady], applied: int) -> None:

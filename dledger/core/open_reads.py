@@ -16,6 +16,11 @@ class OpenReads:
         self._open: set[int] = set()
         self._deadlines: deque[tuple[float, int]] = deque()
 
+    @property
+    def is_any(self) -> bool:
+        """Whether a read is open."""
+        return bool(self._open)
+
     def begin(self, ticket: int) -> None:
         """A read begins; its time runs from the next `stamp`."""
         self._new.append(ticket)

@@ -107,6 +107,11 @@ class ReadIndex:
         self._waiting.append(_Waiting(ticket, committed, self.round + 1))
 
     @property
+    def is_any(self) -> bool:
+        """Whether a read is open, of this member or of another."""
+        return bool(self._waiting or self._early or self._early_remote or self._remote_ready)
+
+    @property
     def waits(self) -> bool:
         """Whether a read waits for answers to a round."""
         return bool(self._waiting)

@@ -23,13 +23,10 @@ from dledger.core.configuration_codec import NumberedConfiguration, encode_confi
 from dledger.core.entry_dispatcher import BatchSizer
 from dledger.core.entry_handler import ConfigurationEntry, NoopEntry
 from dledger.core.followers import Followers
-from dledger.core.following_member import FollowingMember
 from dledger.core.handover import Handover
 from dledger.core.hard_state import HardState
-from dledger.core.leader_lease import LeaderLease
 from dledger.core.leader_transfer import LeaderTransfer
 from dledger.core.ledger_view import LedgerView
-from dledger.core.member_reads import MemberReads
 from dledger.core.member_state import Role, RoleEvent
 from dledger.core.membership import Membership
 from dledger.core.messages import (
@@ -41,6 +38,7 @@ from dledger.core.messages import (
     InquiryAnswer,
     InstallSnapshotResponse,
     Message,
+    Phase,
     ReadRequest,
     ReadResponse,
     TimeoutNow,
@@ -50,6 +48,7 @@ from dledger.core.messages import (
 )
 from dledger.core.quorum_ack_checker import QuorumAckChecker
 from dledger.core.read_index import ReadIndex
+from dledger.core.reading_member import NO_OUTCOMES, ReadingMember
 from dledger.core.replica_config import ReplicaConfig
 from dledger.core.snapshot_offer import NO_SNAPSHOTS, SnapshotSource
 from dledger.core.standing import Standing
@@ -62,7 +61,7 @@ __all__ = ["Messages", "Outgoing", "Replica", "ReplicaConfig", "Writes"]
 NEVER = float("-inf")
 
 
-class Replica(FollowingMember):
+class Replica(ReadingMember):
     """The protocol of one member. Holds indexes, terms and ranges; never a body, never a clock.
 
     `membership` is what the log and a snapshot say about the group; without it the log says
@@ -87,7 +86,6 @@ class Replica(FollowingMember):
         self.dispatchers = self.followers.dispatchers
         self.acks: QuorumAckChecker | None = None
         self.handover = Handover(config, self.state, view)
-        self._reads = MemberReads(config, random)
         self.heartbeat_at = now
         self._configuration = membership.index  # what a leader goes by
         self._heard_at = NEVER  # when a leader was last heard by a quorum, as of the last look
@@ -129,7 +127,8 @@ class Replica(FollowingMember):
     def tick(self, now: float) -> None:
         """Let time pass: elections, heartbeats, the check that a quorum still answers."""
         self.handover.observe(now)
-        self._reads.expire(now)
+        if self._reads.busy:
+            self._reads.expire(now)
         was_proven = self.state.proven
         self.admission.tick(self._durable_promise, now)
         if self.state.proven and not was_proven and self.elector.is_alone:
@@ -211,10 +210,6 @@ class Replica(FollowingMember):
         """The state machine has everything up to `index`."""
         self.state.apply(index)
 
-    def request_read(self, ticket: int) -> None:
-        """Begin a linearizable read, on any member. The outcome comes with `take_messages`."""
-        self._reads.request(ticket, self._committed_for_reads)
-
     def transfer_leadership(self, target: str | None, now: float) -> LeaderTransfer | None:
         """Begin to hand leadership over: see Handover. Raises NotLeader or TransferFailed."""
         return self.handover.begin(target, self.followers.voters, now)
@@ -239,64 +234,42 @@ class Replica(FollowingMember):
     def take_messages(self, now: float) -> Messages:
         """What leaves now. On a leader this also fills every peer's window."""
         reads, state = self._reads, self.state
-        if reads.needs_round(state.applied, now):
-            self._broadcast_heartbeat(now)
-        question = reads.question(state.leader, state.term, now)
+        if reads.busy:
+            self._pursue_reads(now)
         if state.leader is not None:
-            if question is not None:
-                self._promise(state.leader, question)
             for answer in self.receiver.take_answers():
                 self._promise(state.leader, answer)
-        for peer, reply in reads.answers(state.term, state.applied):
-            self._outgoing.append(Outgoing(peer, reply))
         for peer, dispatcher in self.dispatchers.items():
             for push in dispatcher.pump(state.committed, now):
                 self._outgoing.append(Outgoing(peer, push))
-            for piece in dispatcher.pump_snapshot(now):
-                self._outgoing.append(Outgoing(peer, piece))
+            if dispatcher.phase is Phase.INSTALL_SNAPSHOT:
+                for piece in dispatcher.pump_snapshot(now):
+                    self._outgoing.append(Outgoing(peer, piece))
         if (successor := self.handover.tell(self.followers.voters, now)) is not None:
             self._send_timeout_now(successor)
         self._ask_what_was_forgotten(now)
         outgoing, self._outgoing = self._outgoing, []
+        outcomes = reads.take_outcomes() if reads.busy else NO_OUTCOMES
         if not state.decided:
-            return Messages(outgoing, *reads.take_outcomes())
+            return Messages(outgoing, *outcomes)
         decided, state.decided = state.decided, []
-        return Messages(outgoing, *reads.take_outcomes(), decided)
+        return Messages(outgoing, *outcomes, decided)
 
     def next_deadline(self) -> float:
         """When `tick` must be called at the latest."""
         if self.state.role is not Role.LEADER:
             waits = (self.elector.deadline, self._reads.next_deadline)
             return min(*waits, self.admission.next_deadline)
-        deadlines = [self.heartbeat_at, self._reads.next_deadline]
-        deadlines += (d.next_deadline(self.state.committed) for d in self.dispatchers.values())
-        return min(deadlines)
+        committed = self.state.committed
+        deadline = min(self.heartbeat_at, self._reads.next_deadline)
+        for dispatcher in self.dispatchers.values():
+            deadline = min(deadline, dispatcher.next_deadline(committed))
+        return deadline
 
     @property
     def appliable(self) -> int:
         """How far entries may be applied here."""
         return min(self.state.committed, self.state.durable)
-
-    @property
-    def commits_in_own_term(self) -> bool:
-        """Whether this leader has committed an entry of its own term (then its commit index is
-        as far as any predecessor's ever was).
-        """
-        return self.view.term_at(self.state.committed) == self.state.term
-
-    @property
-    def reads(self) -> ReadIndex | None:
-        """A leader's open reads."""
-        return self._reads.index
-
-    @property
-    def lease(self) -> LeaderLease | None:
-        """A leader's lease, where lease reads are on."""
-        return self._reads.lease
-
-    @property
-    def _committed_for_reads(self) -> int | None:
-        return self.state.committed if self.commits_in_own_term else None
 
     # --- office -------------------------------------------------------------------------------
 

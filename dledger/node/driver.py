@@ -22,11 +22,18 @@ from dledger.core.messages import (
     Message,
     Phase,
     PushRequest,
+    PushResponse,
 )
 from dledger.core.pending import Done, PendingAppends
-from dledger.core.repeated_heartbeats import answered_again, beat_again, hear_again
 from dledger.core.replica import Messages, Replica
 from dledger.core.tally import Tally
+from dledger.core.uneventful import (
+    acknowledged_again,
+    answered_again,
+    beat_again,
+    hear_again,
+    persisted_again,
+)
 from dledger.entry import Body, Magic
 from dledger.errors import DLedgerError, Rejected
 from dledger.network.links import Links
@@ -56,7 +63,7 @@ class Driver:
         links: Links,
         timer: HostTimer,
         threads: ThreadPoolExecutor,
-        after_turn: Callable[[Messages], None],
+        after_turn: Callable[[Messages, bool], None],
         transfer: SnapshotTransfer,
         flush_interval_s: float | None = None,
     ) -> None:
@@ -97,8 +104,20 @@ class Driver:
 
     def received(self, sender: str, messages: Sequence[Message]) -> None:
         """Messages of one peer arrived."""
+        if len(messages) == 1 and self._is_uneventful(sender, messages[0]):
+            return
         self._inbox.append((sender, messages))
         self.turn()
+
+    def _is_uneventful(self, sender: str, message: Message) -> bool:
+        """Whether it was an acknowledgement that needs no turn; it is noted then."""
+        if type(message) is not PushResponse or self._closed or self._failure is not None:
+            return False
+        try:
+            return acknowledged_again(self._replica, sender, message, trio.current_time())
+        except Exception as error:
+            self._fail(error)
+            return True
 
     def heartbeat(self, sender: str, beat: Heartbeat, now: float) -> None:
         """A heartbeat arrived, among those of other groups: most of them need no turn."""
@@ -207,10 +226,13 @@ class Driver:
             return
         try:
             now = trio.current_time()
-            self._turn(now)
-            while self._counts_more(now):
+            self._take_inputs(now)
+            syncs = self._act(now)
+            while self._counts_more(syncs, now):
                 now = trio.current_time()
-                self._turn(now)
+                if self._ended_syncs:
+                    self._take_inputs(now)
+                syncs = self._act(now)
             self._timer.move(self, self._next_deadline())
         except Exception as error:
             self._fail(error)
@@ -237,39 +259,48 @@ class Driver:
         self._turn_wanted_at = now + self._replica.config.election_timeout_s
         self.turn()
 
-    def _turn(self, now: float) -> None:
-        self._take_inputs(now)
+    def _take_inputs(self, now: float) -> None:
+        replica = self._replica
+        if self._link_changes:
+            for peer, connected in _taken(self._link_changes):
+                (replica.reachable if connected else replica.unreachable)(peer, now)
+        if self._inbox:
+            for sender, messages in _taken(self._inbox):
+                for message in messages:
+                    replica.receive(sender, message, now)
+        if self._gone:
+            for leader, term in _taken(self._gone):
+                replica.leader_gone(leader, term, now)
+        if self._ended_syncs:
+            for work, error in _taken(self._ended_syncs):
+                if error is not None:
+                    raise error
+                if self._delay is not None:
+                    self._delay.ended()
+                self._synced = (work.index, work.epoch)
+                replica.persisted(work.index, work.epoch, work.hard_state, now)
+        if self._reads:
+            for ticket in _taken(self._reads):
+                replica.request_read(ticket)
+        self._transfer.turn(replica, sync_runs=self._syncer.busy)
+        replica.tick(now)
+
+    def _act(self, now: float) -> bool:
+        """Do and say what follows from what is known now; whether a sync is due here then."""
         self._carry_out_writes()
         self._propose()
         messages = self._replica.take_messages(now)
         self._send(messages)  # before our own sync: the others' syncs are what an append waits for
         if peers := self._replica.dispatchers:
             self._batches.sent(min([peer.next_index for peer in peers.values()]))
-        if not self._syncs_here and (work := self._due_sync(now)) is not None:
-            self._syncer.start(work)
+        syncs = self._is_sync_due(now)
+        if syncs and not self._syncs_here:
+            self._syncer.start(self._begin_sync(now))
+            syncs = False
         self._fail_lost_appends()
-        self._after_turn(messages)
-
-    def _take_inputs(self, now: float) -> None:
-        replica = self._replica
-        for peer, connected in _taken(self._link_changes):
-            (replica.reachable if connected else replica.unreachable)(peer, now)
-        for sender, messages in _taken(self._inbox):
-            for message in messages:
-                replica.receive(sender, message, now)
-        for leader, term in _taken(self._gone):
-            replica.leader_gone(leader, term, now)
-        for work, error in _taken(self._ended_syncs):
-            if error is not None:
-                raise error
-            if self._delay is not None:
-                self._delay.ended()
-            self._synced = (work.index, work.epoch)
-            replica.persisted(work.index, work.epoch, work.hard_state, now)
-        for ticket in _taken(self._reads):
-            replica.request_read(ticket)
-        self._transfer.turn(replica, sync_runs=self._syncer.busy)
-        replica.tick(now)
+        # The leader waits for a follower's sync, and nobody for what it applies: that comes after.
+        self._after_turn(messages, not syncs or self._replica.acks is not None)
+        return syncs
 
     def _fail(self, error: Exception) -> None:
         """The node cannot go on; its own task says so."""
@@ -324,26 +355,36 @@ class Driver:
     def _next_deadline(self) -> float:
         return min(self._replica.next_deadline(), self._flush_at)
 
-    def _counts_more(self, now: float) -> bool:
-        """Have more of the log count, if it may by now: that is news for another turn."""
+    def _counts_more(self, syncs: bool, now: float) -> bool:
+        """Have more of the log count, if it may by now: that is news to act on.
+
+        `syncs`: whether a sync is due here.
+        """
         if self._delay is not None:
             written = self._written
             if self._hard_state_due is not None or not self._delay.counts(written, now):
                 return False
             self._replica.persisted(*written, None, now)
             return True
-        if not self._syncs_here or (work := self._due_sync(now)) is None:
+        if not syncs:
             return False
-        self._ended_syncs.append((work, self._syncer.run(work)))
+        work = self._begin_sync(now)
+        error = self._syncer.run(work)
+        if error is None and work.hard_state is None:
+            self._synced = (work.index, work.epoch)
+            return not persisted_again(self._replica, *self._synced, trio.current_time())
+        self._ended_syncs.append((work, error))
         return True
 
-    def _due_sync(self, now: float) -> SyncWork | None:
+    def _is_sync_due(self, now: float) -> bool:
         if self._syncer.busy:
-            return None
-        if self._hard_state_due is None and not self._store.record_due:
-            waits = self._delay is not None and now < self._flush_at
-            if waits or self._written == self._synced:
-                return None
+            return False
+        if self._hard_state_due is not None or self._store.record_due:
+            return True
+        waits = self._delay is not None and now < self._flush_at
+        return not waits and self._written != self._synced
+
+    def _begin_sync(self, now: float) -> SyncWork:
         hard_state, self._hard_state_due = self._hard_state_due, None
         if self._delay is not None:
             self._delay.began(now, promises=hard_state is not None)
@@ -374,8 +415,6 @@ class Driver:
 
 def _taken(items: list[T]) -> Sequence[T]:
     """The items so far; the list is empty afterwards."""
-    if not items:
-        return ()
     taken = items[:]
     items.clear()
     return taken

@@ -431,13 +431,14 @@ class Node:
         if not self._port.is_called_by(peer):
             self._driver.peer_gone(peer)
 
-    def _after_turn(self, messages: Messages) -> None:
+    def _after_turn(self, messages: Messages, applies: bool) -> None:
         self._reads.after_turn(messages.reads_ready, messages.reads_lost)
         if self._turned:
             self._turned.unpark_all()
         self._group_links.follow()
         self._admission_log.after_turn()
-        self._applier.begin()
+        if applies:
+            self._applier.begin()
         self._reads.applied_to(self._replica.state.applied)
         self._leadership.look()
 

@@ -39,7 +39,7 @@ class PushCheck:
         self._index, self._chain = facts.last_index, facts.last_chain
         self._term = push.runs[-1].term
         if CONFIGURATION not in magics(facts.index_units):
-            return push._replace(facts=facts)
+            return PushRequest(*push[:9], facts)  # a third of the time of _replace
         return push._replace(facts=facts, changes=_changes(facts))
 
     def _previous_chain(self, push: PushRequest) -> int | None:

@@ -148,12 +148,16 @@ class SegmentFiles:
             self.create(pos - pos % self.segment_bytes)
         while pos + len(data) > self.end:
             self.create(self.end)
+        within = pos % self.segment_bytes
+        if within + len(data) <= self.segment_bytes:
+            self.file(pos).write(data, within)
+            self._dirty.add(pos - within)
+            return
         at = 0
         while at < len(data):
             within = pos % self.segment_bytes
             part = min(len(data) - at, self.segment_bytes - within)
-            piece = data if part == len(data) else data[at : at + part]
-            self.file(pos).write(piece, within)
+            self.file(pos).write(data[at : at + part], within)
             self._dirty.add(pos - within)
             at += part
             pos += part
@@ -229,6 +233,11 @@ class SegmentFiles:
     def mark_dirty(self, starts: Iterable[int]) -> None:
         """Have these files synced with the next work, whoever wrote to them."""
         self._dirty.update(starts)
+
+    @property
+    def first_dirty(self) -> int:
+        """Start of the first dirty file; -1 without one."""
+        return min(self._dirty, default=-1)
 
     def take_dirty(self) -> list[DiskFile]:
         """The dirty files, in order, to be synced elsewhere. They stay open until `settle`."""

@@ -157,14 +157,15 @@ class SegmentStore(LogWithBeginning):
             raise InvariantBroken("a second sync was begun before the first one ended")
         if hard_state is not None:
             self._check_promise(hard_state)
-        dirty = self._data.take_dirty()
-        covers_index = bool(dirty) and (
-            dirty[0].path != self._data.path(self._end_pos)
-            or self._end_pos - self._index_synced_pos >= self._checkpoint_bytes
+        end_pos, first_dirty = self._end_pos, self._data.first_dirty
+        covers_index = first_dirty >= 0 and (
+            first_dirty != end_pos - end_pos % self._data.segment_bytes
+            or end_pos - self._index_synced_pos >= self._checkpoint_bytes
         )
+        dirty = self._data.take_dirty()
         if covers_index:  # a segment is full, or enough of it: recovery may then begin behind it
             dirty += self._index.take_dirty()
-            self._index_synced_pos = self._end_pos
+            self._index_synced_pos = end_pos
         record = None
         if hard_state is not None or self._record_wanted or self.record_due:
             record = self._next_record(hard_state, self.last_index, covers_index)

@@ -54,6 +54,8 @@ _KIND_MASK = (1 << CHANNEL_SHIFT) - 1
 # Indexes and terms are 64-bit in the file format, and -1 stands for "none".
 _LOWEST, _HIGHEST = -1, 2**63 - 1
 
+_PHASES = {phase.value: phase for phase in Phase}
+
 
 def encode_message(message: Message, payload: bytes = b"", channel: int = 0) -> bytes:
     """The frame of one message. `payload` is a push's raw entries."""
@@ -124,13 +126,20 @@ def _rows(frame: Frame, fields: int) -> Iterable[tuple[int, ...]]:
 def _numbers(fields: Sequence[object], count: int) -> list[int]:
     if len(fields) != count:
         raise MessageMalformed(f"{len(fields)} fields where {count} belong")
-    return [_number(field) for field in fields]
+    for field in fields:
+        if type(field) is not int or not _LOWEST <= field <= _HIGHEST:
+            raise _no_number(field)
+    return cast("list[int]", fields)
 
 
 def _number(field: object) -> int:
     if type(field) is not int or not _LOWEST <= field <= _HIGHEST:
-        raise MessageMalformed(f"{shown(field)} where a number belongs")
+        raise _no_number(field)
     return field
+
+
+def _no_number(field: object) -> MessageMalformed:
+    return MessageMalformed(f"{shown(field)} where a number belongs")
 
 
 def _flag(field: object) -> bool:
@@ -140,10 +149,10 @@ def _flag(field: object) -> bool:
 
 
 def _phase(field: object) -> Phase:
-    try:
-        return Phase(_number(field))
-    except ValueError as error:
-        raise MessageMalformed(f"unknown phase {shown(field)}") from error
+    phase = _PHASES.get(_number(field))
+    if phase is None:
+        raise MessageMalformed(f"unknown phase {shown(field)}")
+    return phase
 
 
 def _vote_request(fields: list[object], _: bytes) -> VoteRequest:
@@ -183,6 +192,8 @@ def _runs(field: list[object], prev_index: int, last_index: int) -> tuple[TermRu
     if not field:
         return ()
     numbers = _numbers(field, len(field))
+    if len(numbers) == 2 and numbers[1] == prev_index + 1 <= last_index:
+        return (TermRun(numbers[0], numbers[1]),)
     runs = tuple(map(TermRun, numbers[0::2], numbers[1::2]))
     ordered = all(
         earlier.term < later.term and earlier.first_index < later.first_index

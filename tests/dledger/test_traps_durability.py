@@ -15,6 +15,7 @@ from dledger.core.messages import (
     Heartbeat,
     HeartbeatResponse,
     Message,
+    PushRequest,
     PushResponse,
     VoteRequest,
     VoteResponse,
@@ -30,6 +31,7 @@ from dledger.serving.host_timer import HostTimer
 from dledger.snapshots.snapshot_source import NodeSnapshots
 from dledger.snapshots.snapshot_transfer import SnapshotTransfer
 from dledger.store.log_store import SyncWork
+from dledger.store.push_check import PushCheck
 from dledger.store.snapshot_folder import SnapshotFolder
 from dledger.store.sync_work import SegmentSyncWork
 from jepsen_like.simulation.virtual_disk import PowerCut
@@ -189,7 +191,7 @@ class DeafLinks(dict[str, DeafLink]):
 def driver_of(
     member: StoredMember,
     links: DeafLinks,
-    after_turn: Callable[[Messages], None],
+    after_turn: Callable[[Messages, bool], None],
     flush_interval_s: float | None = None,
 ) -> Driver:
     """What drives this member, with nobody but its disk."""
@@ -211,7 +213,7 @@ async def test_a_failed_sync_ends_the_driver_and_lets_no_promise_out() -> None:
     member = StoredMember("n0", THREE)
     member.replica.elector.postpone(trio.current_time())
     links = DeafLinks({peer: DeafLink() for peer in ("n1", "n2")})
-    driver = driver_of(member, links, lambda messages: None)
+    driver = driver_of(member, links, lambda messages, applies: None)
     member.disk.sync_fails = True
     question: Message = VoteRequest(1, -1, -1, pre=False)
     driver.received("n1", [question])
@@ -231,7 +233,7 @@ async def test_a_record_that_is_durable_is_not_written_again(
     answered = trio.Event()
     links = DeafLinks({peer: DeafLink() for peer in ("n1", "n2")})
     driver = driver_of(
-        member, links, lambda messages: answered.set() if links["n1"].messages else None
+        member, links, lambda messages, applies: answered.set() if links["n1"].messages else None
     )
     begin_sync, records = member.store.begin_sync, []
 
@@ -248,9 +250,36 @@ async def test_a_record_that_is_durable_is_not_written_again(
         assert member.store.hard_state.term == 7
         assert driver._failure is None
         assert driver._hard_state_due is None
-        assert driver._due_sync(trio.current_time()) is None
+        assert not driver._is_sync_due(trio.current_time())
     finally:
         driver.close()
+
+
+async def test_a_follower_tells_its_leader_of_its_sync_before_it_applies_anything() -> None:
+    leader, follower = StoredMember("n0", ["n0", "n1"]), StoredMember("n1", ["n0", "n1"])
+    leader.replica.tick(LATER)
+    now = LATER
+    for _ in range(20):
+        now += 0.01
+        for member, other in ((leader, follower), (follower, leader)):
+            for _, message in member.leaving(now):
+                other.receive(member.name, message, now)
+            member.sync(now)
+    assert follower.replica.state.committed == follower.store.last_index
+    links = DeafLinks({"n0": DeafLink()})
+    seen: list[tuple[bool, int]] = []
+    driver = driver_of(
+        follower, links, lambda messages, applies: seen.append((applies, len(links["n0"].messages)))
+    )
+    driver._syncer._average_s = 0.0  # the disk has shown that it is quick
+    leader.propose([b"a body"])
+    try:
+        ((_, push),) = leader.leaving(now)
+        assert isinstance(push, PushRequest)
+        driver.received("n0", [PushCheck(follower.store).check(push)])
+    finally:
+        driver.close()
+    assert seen == [(False, 0), (True, 1)]
 
 
 async def test_a_heartbeat_is_answered_without_a_turn_only_when_its_term_is_durable() -> None:
@@ -258,7 +287,7 @@ async def test_a_heartbeat_is_answered_without_a_turn_only_when_its_term_is_dura
     answered = trio.Event()
     links = DeafLinks({peer: DeafLink() for peer in ("n1", "n2")})
     driver = driver_of(
-        member, links, lambda messages: answered.set() if links["n1"].messages else None
+        member, links, lambda messages, applies: answered.set() if links["n1"].messages else None
     )
     try:
         member.replica.elector.postpone(trio.current_time())
@@ -305,7 +334,7 @@ async def test_a_leader_that_steps_down_tells_those_who_wait_that_it_does_not_kn
     leads = trio.Event()
     links = DeafLinks({peer: DeafLink() for peer in ("n1", "n2")})
     driver = driver_of(
-        member, links, lambda messages: leads.set() if state.role is Role.LEADER else None
+        member, links, lambda messages, applies: leads.set() if state.role is Role.LEADER else None
     )
     try:
         driver.received("n1", [])  # its election timeout ran out long ago

@@ -1,15 +1,19 @@
-"""Heartbeats that say nothing new, and their answers: what is left of a turn for them.
+"""What is left of a turn for news that nobody waits for.
 
-A process with a hundred groups sends and receives thousands a second, and a whole turn for each
-would be most of what an idle process does. What is done here is what a turn would do, and no more
-may be left out: where anything but the time of the last sign of life would change, these refuse,
-and it takes the usual way through `Replica.tick` and `Replica.receive`.
+A process with a hundred groups sends and receives thousands of heartbeats a second, and a whole
+turn for each would be most of what an idle process does. A leader with one append under way turns
+four times for it, and half of that is for its own sync and for the acknowledgement that comes
+last, which change nothing: without them the others have the processor.
+
+What is done here is what a turn would do, and no more may be left out: where anything would change
+that somebody waits for, these refuse, and it takes the usual way through `Replica.tick` and
+`Replica.receive`.
 """
 
 from __future__ import annotations
 
 from dledger.core.member_state import Role
-from dledger.core.messages import Heartbeat, HeartbeatResponse
+from dledger.core.messages import Heartbeat, HeartbeatResponse, Phase, PushResponse
 from dledger.core.replica import Replica
 
 _NEVER = float("inf")
@@ -86,3 +90,35 @@ def answered_again(replica: Replica, sender: str, answer: HeartbeatResponse, now
     dispatcher.last_answer_at = now
     reads.confirm(sender, answer.round)
     return True
+
+
+def acknowledged_again(replica: Replica, sender: str, answer: PushResponse, now: float) -> bool:
+    """Note who else has what is committed already; False: take a turn, for something may come of
+    it.
+
+    The peer was sent everything, so its answer makes room for nothing.
+    """
+    state, acks, dispatcher = replica.state, replica.acks, replica.dispatchers.get(sender)
+    if (
+        acks is None
+        or dispatcher is None
+        or answer.term != state.term
+        or answer.match > state.committed
+        or not (answer.ok and answer.proven and dispatcher.proven)
+        or dispatcher.phase is not Phase.COMMIT
+        or dispatcher.next_index <= replica.view.last_index
+        or replica.handover.transfer is not None
+        or replica.followers.changing
+    ):
+        return False
+    dispatcher.receive(answer, now)
+    acks.acknowledge(sender, answer.match)
+    return True
+
+
+def persisted_again(replica: Replica, index: int, epoch: int, now: float) -> bool:
+    """Note that the log is durable up to `index`; whether that is all: there is nothing to send
+    for it, and nothing to apply.
+    """
+    replica.persisted(index, epoch, None, now)
+    return not replica.has_outgoing and replica.appliable <= replica.state.applied

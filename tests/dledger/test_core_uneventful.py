@@ -1,4 +1,4 @@
-"""What is done for a heartbeat without a turn is what a turn would have done."""
+"""What is done without a turn is what a turn would have done."""
 
 from __future__ import annotations
 
@@ -7,10 +7,16 @@ from collections.abc import Callable
 import pytest
 
 from dledger.core.member_state import Role
-from dledger.core.messages import Heartbeat, HeartbeatResponse, VoteRequest
-from dledger.core.repeated_heartbeats import answered_again, beat_again, hear_again
+from dledger.core.messages import Heartbeat, HeartbeatResponse, Phase, PushResponse, VoteRequest
 from dledger.core.replica import Replica
 from dledger.core.replica_config import LEAST_HEARTBEAT_GAP
+from dledger.core.uneventful import (
+    acknowledged_again,
+    answered_again,
+    beat_again,
+    hear_again,
+    persisted_again,
+)
 from tests.dledger.core_group import HEARTBEAT_S, TIMEOUT_S, Group, Member
 
 
@@ -226,3 +232,162 @@ def test_aligned_heartbeats_meet_at_multiples_of_the_interval(now: float) -> Non
     assert abs(due / interval - round(due / interval)) < 1e-6
     assert config.next_heartbeat_at(due) - due > interval / 2
     assert config._replace(aligned_heartbeats=False).next_heartbeat_at(now) == now + interval
+
+
+def late_acknowledgement() -> tuple[Group, PushResponse]:
+    """n0 has committed an entry with n1 and told its application; what n2 says of it comes now."""
+    group = at_rest()
+    group.propose("n0", 1)
+    pushes = dict(group["n0"].leaving(group.now))
+    group["n0"].sync(group.now)
+    answers = {}
+    for name in ("n1", "n2"):
+        group[name].replica.receive("n0", pushes[name], group.now)
+        group[name].leaving(group.now)
+        group[name].sync(group.now)
+        ((_, answers[name]),) = group[name].leaving(group.now)
+    leader = group["n0"].replica
+    leader.receive("n1", answers["n1"], group.now)
+    assert group["n0"].committed == 4
+    group["n0"].leaving(group.now)
+    leader.applied_to(4)
+    late = answers["n2"]
+    assert isinstance(late, PushResponse)
+    assert (late.phase, late.ok, late.match) == (Phase.APPEND, True, 4)
+    group.now += 0.001
+    return group, late
+
+
+def acknowledged(member: Member) -> tuple[object, ...]:
+    """Everything that an acknowledgement may change."""
+    replica = member.replica
+    counted = None
+    if replica.acks is not None:
+        counted = [replica.acks.acknowledge(peer, 4) for peer in ("n0", "n1", "n2")]
+    peers = [(d.match_index, d.next_index, d.answered) for d in replica.dispatchers.values()]
+    return seen(member), counted, peers
+
+
+def test_a_leader_notes_without_a_turn_who_has_what_is_committed_already() -> None:
+    (whole, late), (short, _) = late_acknowledgement(), late_acknowledgement()
+    whole["n0"].replica.receive("n2", late, whole.now)
+    assert whole["n0"].leaving(whole.now) == []
+    assert acknowledged_again(short["n0"].replica, "n2", late, short.now)
+    assert short["n0"].leaving(short.now) == []
+    assert acknowledged(short["n0"]) == acknowledged(whole["n0"])
+
+
+def commits_more(group: Group, late: PushResponse) -> tuple[str, PushResponse]:
+    group.propose("n0", 1)
+    group["n0"].leaving(group.now)
+    group["n0"].sync(group.now)
+    return "n2", late._replace(index=5, match=5, verified=5, last_index=5)
+
+
+def makes_room_for_more(group: Group, late: PushResponse) -> tuple[str, PushResponse]:
+    group.propose("n0", 1)
+    return "n2", late
+
+
+def completes_a_transfer(group: Group, late: PushResponse) -> tuple[str, PushResponse]:
+    hand_over(group)
+    return "n2", late
+
+
+def comes_after_a_loss(group: Group, late: PushResponse) -> tuple[str, PushResponse]:
+    group["n0"].replica.unreachable("n2", group.now)
+    return "n2", late
+
+
+def is_a_refusal(group: Group, late: PushResponse) -> tuple[str, PushResponse]:
+    return "n2", late._replace(ok=False)
+
+
+def is_in_doubt(group: Group, late: PushResponse) -> tuple[str, PushResponse]:
+    return "n2", late._replace(proven=False)
+
+
+def is_proven_now(group: Group, late: PushResponse) -> tuple[str, PushResponse]:
+    group["n0"].replica.dispatchers["n2"].proven = False
+    return "n2", late
+
+
+def is_of_a_later_term(group: Group, late: PushResponse) -> tuple[str, PushResponse]:
+    return "n2", late._replace(term=9)
+
+
+def is_a_strangers(group: Group, late: PushResponse) -> tuple[str, PushResponse]:
+    return "n9", late
+
+
+def lets_a_learner_vote(group: Group, late: PushResponse) -> tuple[str, PushResponse]:
+    group["n0"].replica.followers.changing = True
+    return "n2", late
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        *(commits_more, makes_room_for_more, completes_a_transfer, comes_after_a_loss),
+        *(is_a_refusal, is_in_doubt, is_proven_now, is_of_a_later_term, is_a_strangers),
+        lets_a_learner_vote,
+    ],
+)
+def test_a_leader_takes_a_turn_for_an_acknowledgement_that(
+    what: Callable[[Group, PushResponse], tuple[str, PushResponse]],
+) -> None:
+    group, late = late_acknowledgement()
+    sender, answer = what(group, late)
+    leader = group["n0"].replica
+    before = seen(group["n0"]), [d.match_index for d in leader.dispatchers.values()]
+    assert not acknowledged_again(leader, sender, answer, group.now)
+    assert (seen(group["n0"]), [d.match_index for d in leader.dispatchers.values()]) == before
+
+
+def test_one_who_does_not_lead_takes_a_turn_for_an_acknowledgement() -> None:
+    group, late = late_acknowledgement()
+    assert not acknowledged_again(group["n1"].replica, "n2", late, group.now)
+
+
+def test_a_leaders_own_sync_needs_no_turn_while_nobody_else_has_the_entry() -> None:
+    group = at_rest()
+    group.propose("n0", 1)
+    pushes = dict(group["n0"].leaving(group.now))
+    leader = group["n0"].replica
+    assert persisted_again(leader, 4, leader.handler.epoch, group.now)
+    assert (leader.state.durable, group["n0"].committed) == (4, 3)
+    assert group["n0"].leaving(group.now) == []
+    group["n1"].replica.receive("n0", pushes["n1"], group.now)
+    group["n1"].leaving(group.now)
+    group["n1"].sync(group.now)
+    ((_, answer),) = group["n1"].leaving(group.now)
+    leader.receive("n1", answer, group.now)
+    assert group["n0"].committed == 4
+
+
+def test_a_leaders_own_sync_takes_a_turn_when_it_is_the_one_that_commits() -> None:
+    group = at_rest()
+    group.propose("n0", 1)
+    pushes = dict(group["n0"].leaving(group.now))
+    group["n1"].replica.receive("n0", pushes["n1"], group.now)
+    group["n1"].leaving(group.now)
+    group["n1"].sync(group.now)
+    ((_, answer),) = group["n1"].leaving(group.now)
+    leader = group["n0"].replica
+    leader.receive("n1", answer, group.now)
+    assert group["n0"].committed == 3
+    assert not persisted_again(leader, 4, leader.handler.epoch, group.now)
+    assert group["n0"].committed == 4
+
+
+def test_a_followers_sync_takes_a_turn_for_it_has_something_to_say() -> None:
+    group = at_rest()
+    group.propose("n0", 1)
+    pushes = dict(group["n0"].leaving(group.now))
+    follower = group["n1"].replica
+    follower.receive("n0", pushes["n1"], group.now)
+    assert group["n1"].leaving(group.now) == []
+    assert not persisted_again(follower, 4, follower.handler.epoch, group.now)
+    ((_, answer),) = group["n1"].leaving(group.now)
+    assert isinstance(answer, PushResponse)
+    assert answer.match == 4
