@@ -57,6 +57,11 @@ class ReadingMember(FollowingMember):
         return self._reads.index
 
     @property
+    def has_open_reads(self) -> bool:
+        """Whether any read waits here for something, its own or another member's."""
+        return self._reads.busy
+
+    @property
     def lease(self) -> LeaderLease | None:
         """A leader's lease, where lease reads are on."""
         return self._reads.lease

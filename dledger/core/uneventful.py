@@ -1,13 +1,11 @@
-"""What is left of a turn for news that nobody waits for.
+"""What is left of a turn for news after which there is nothing to say.
 
 A process with a hundred groups sends and receives thousands of heartbeats a second, and a whole
-turn for each would be most of what an idle process does. A leader with one append under way turns
-four times for it, and half of that is for its own sync and for the acknowledgement that comes
-last, which change nothing: without them the others have the processor.
+turn for each would be most of what an idle process does. And who waits for one append waits for
+every turn that is taken for it: a leader took four, where the first says all that there is to say.
 
-What is done here is what a turn would do, and no more may be left out: where anything would change
-that somebody waits for, these refuse, and it takes the usual way through `Replica.tick` and
-`Replica.receive`.
+What is done here is what a turn would do, and no more may be left out: where anything might have
+to be said, these refuse, and it takes the usual way through `Replica.tick` and `Replica.receive`.
 """
 
 from __future__ import annotations
@@ -92,27 +90,27 @@ def answered_again(replica: Replica, sender: str, answer: HeartbeatResponse, now
     return True
 
 
-def acknowledged_again(replica: Replica, sender: str, answer: PushResponse, now: float) -> bool:
-    """Note who else has what is committed already; False: take a turn, for something may come of
-    it.
+def acknowledged(replica: Replica, sender: str, answer: PushResponse, now: float) -> bool:
+    """Take an acknowledgement after which there is nothing to say; False: take a turn.
 
-    The peer was sent everything, so its answer makes room for nothing.
+    The peer was sent everything, so its answer makes room for nothing. It may commit entries, but
+    no change of the group. That they are committed is told with the next push, or when it is time.
     """
-    state, acks, dispatcher = replica.state, replica.acks, replica.dispatchers.get(sender)
+    state, dispatcher = replica.state, replica.dispatchers.get(sender)
     if (
-        acks is None
+        replica.acks is None
         or dispatcher is None
         or answer.term != state.term
-        or answer.match > state.committed
         or not (answer.ok and answer.proven and dispatcher.proven)
         or dispatcher.phase is not Phase.COMMIT
         or dispatcher.next_index <= replica.view.last_index
+        or replica.has_open_reads
         or replica.handover.transfer is not None
         or replica.followers.changing
+        or state.membership.uncommitted
     ):
         return False
-    dispatcher.receive(answer, now)
-    acks.acknowledge(sender, answer.match)
+    replica.receive(sender, answer, now)
     return True
 
 

@@ -34,8 +34,8 @@ class AppendGate:
         """How many bytes their bodies have."""
         return self._pending.body_bytes + self._driver.queued_bytes
 
-    def submit(self, bodies: Sequence[Body], done: Done) -> None:
-        """Let these in together, to be appended in the next turn.
+    def submit(self, bodies: Sequence[Body], done: Done, at_once: bool = False) -> None:
+        """Let these in together, to be appended in the next turn; `at_once`: see Driver.
 
         Raises NotLeader, LeadershipMoving, EntryTooLarge, LogFull: none of them is let in.
         """
@@ -45,7 +45,7 @@ class AppendGate:
         except Rejected:
             self._driver.tally.rejected_appends += 1
             raise
-        self._driver.submit(bodies, total, done)
+        self._driver.submit(bodies, total, done, at_once)
 
     def _admit(self, bodies: Sequence[Body]) -> int:
         """The bytes of these bodies, if there is room for them now."""

@@ -14,7 +14,6 @@ from typing import TypeVar
 
 import trio
 
-from dledger.core.hard_state import HardState
 from dledger.core.messages import (
     Heartbeat,
     HeartbeatResponse,
@@ -28,7 +27,7 @@ from dledger.core.pending import Done, PendingAppends
 from dledger.core.replica import Messages, Replica
 from dledger.core.tally import Tally
 from dledger.core.uneventful import (
-    acknowledged_again,
+    acknowledged,
     answered_again,
     beat_again,
     hear_again,
@@ -38,8 +37,9 @@ from dledger.entry import Body, Magic
 from dledger.errors import DLedgerError, Rejected
 from dledger.network.links import Links
 from dledger.node.batches import Batches
-from dledger.node.flush_delay import FlushDelay, Written
+from dledger.node.flush_delay import FlushDelay
 from dledger.node.log_writer import LogWriter
+from dledger.node.sync_schedule import SyncSchedule
 from dledger.node.syncer import Syncer
 from dledger.serving.host_timer import HostTimer
 from dledger.snapshots.snapshot_transfer import SnapshotTransfer
@@ -48,6 +48,7 @@ from dledger.store.log_store import LogStore, SyncWork
 T = TypeVar("T")
 
 _NEVER = float("inf")
+_NOTHING = Messages((), (), ())
 
 
 class Driver:
@@ -77,7 +78,11 @@ class Driver:
         self._after_turn = after_turn
         self._transfer = transfer
         self.tally = Tally()
-        self._syncer = Syncer(self._sync_ended, threads, self.tally)
+        delay = None
+        if flush_interval_s is not None:
+            patience_s, written = replica.config.election_timeout_s, (store.last_index, store.epoch)
+            delay = FlushDelay(flush_interval_s, patience_s, written)
+        self._syncs = SyncSchedule(store, Syncer(self._sync_ended, threads, self.tally), delay)
         self._wake = trio.lowlevel.ParkingLot()
         self._woken = False
         self._failure: Exception | None = None
@@ -90,13 +95,8 @@ class Driver:
         self._ended_syncs: list[tuple[SyncWork, DLedgerError | None]] = []
         self._submissions: list[tuple[Sequence[Body], int, Done]] = []
         self._reads: list[int] = []
-        self._hard_state_due: HardState | None = None
-        self._synced = self._written
-        self._delay: FlushDelay | None = None
-        if flush_interval_s is not None:
-            patience_s = replica.config.election_timeout_s
-            self._delay = FlushDelay(flush_interval_s, patience_s, self._synced)
         self._led_term: int | None = None
+        self._last_proposed = 0  # how many entries at once
         self.queued_entries = 0
         self.queued_bytes = 0
 
@@ -104,20 +104,26 @@ class Driver:
 
     def received(self, sender: str, messages: Sequence[Message]) -> None:
         """Messages of one peer arrived."""
-        if len(messages) == 1 and self._is_uneventful(sender, messages[0]):
+        if len(messages) == 1 and self._is_acknowledgement(sender, messages[0]):
             return
         self._inbox.append((sender, messages))
         self.turn()
 
-    def _is_uneventful(self, sender: str, message: Message) -> bool:
-        """Whether it was an acknowledgement that needs no turn; it is noted then."""
+    def _is_acknowledgement(self, sender: str, message: Message) -> bool:
+        """Whether it was one that needs no turn; it is taken then."""
         if type(message) is not PushResponse or self._closed or self._failure is not None:
             return False
         try:
-            return acknowledged_again(self._replica, sender, message, trio.current_time())
+            if not acknowledged(self._replica, sender, message, trio.current_time()):
+                return False
+            if self._replica.appliable > self._replica.state.applied:
+                self._after_turn(_NOTHING, True)
+                self._timer.move(self, self._next_deadline())
         except Exception as error:
             self._fail(error)
-            return True
+        if self._appends_alone:  # the next one, of who was told of the last
+            self._act_and_sync(trio.current_time())
+        return True
 
     def heartbeat(self, sender: str, beat: Heartbeat, now: float) -> None:
         """A heartbeat arrived, among those of other groups: most of them need no turn."""
@@ -144,7 +150,7 @@ class Driver:
     @property
     def _promise_is_durable(self) -> bool:
         """Whether no record of term and vote is on its way to the disk, or has yet to be."""
-        return self._hard_state_due is None and not self._syncer.busy and self._failure is None
+        return not (self._syncs.hard_state_due or self._syncs.busy or self._failure)
 
     def link_changed(self, peer: str, connected: bool) -> None:
         """The connection to a peer opened or broke."""
@@ -157,14 +163,35 @@ class Driver:
             self._gone.append((peer, self._replica.state.term))
             self.turn()
 
-    def submit(self, bodies: Sequence[Body], body_bytes: int, done: Done) -> None:
-        """Append these bodies in the next turn."""
+    def submit(
+        self, bodies: Sequence[Body], body_bytes: int, done: Done, at_once: bool = False
+    ) -> None:
+        """Append these bodies in the next turn; `at_once`: now, if nobody else appends.
+
+        Then it must not be called in a turn (by a `done`, say): it would begin another one.
+        """
         self._submissions.append((bodies, body_bytes, done))
         self.queued_entries += len(bodies)
         self.queued_bytes += body_bytes
         self.tally.appended_entries += len(bodies)
         self.tally.appended_bytes += body_bytes
-        self.wake()
+        if at_once and self._appends_alone:
+            self._act_and_sync(trio.current_time())
+        else:
+            self.wake()
+
+    @property
+    def _appends_alone(self) -> bool:
+        """Whether there is one entry to append, and nobody else seems to append any.
+
+        Somebody else may be about to, who would then wait for another sync. So the last one must
+        have been alone as well. Where this member decides by itself that says nothing: each is
+        done before the next one comes.
+        """
+        only = self._last_proposed == len(self._submissions) == self.queued_entries == 1
+        if not only or self._pending.entries or self._replica.elector.is_alone:
+            return False
+        return not self._closed and self._failure is None
 
     def request_read(self, ticket: int) -> None:
         """Begin a linearizable read in the next turn."""
@@ -213,7 +240,7 @@ class Driver:
     def close(self) -> None:
         """Turn no more, and wait for the running sync. Blocks that long."""
         self._closed = True
-        self._syncer.close()
+        self._syncs.close()
 
     def turn(self) -> None:
         """One turn, from whichever task has news; a failure is for the driver's own task to raise.
@@ -227,6 +254,14 @@ class Driver:
         try:
             now = trio.current_time()
             self._take_inputs(now)
+        except Exception as error:
+            self._fail(error)
+        else:
+            self._act_and_sync(now)
+
+    def _act_and_sync(self, now: float) -> None:
+        """What follows a look at the inputs, with the sync that is due, if it is done here."""
+        try:
             syncs = self._act(now)
             while self._counts_more(syncs, now):
                 now = trio.current_time()
@@ -244,12 +279,13 @@ class Driver:
         try:
             if self._closed or self._failure is not None:
                 return
-            quiet = now < self._turn_wanted_at and now < self._flush_at
+            flush_at = self._syncs.next_deadline
+            quiet = now < self._turn_wanted_at and now < flush_at
             if quiet and (beat := beat_again(self._replica, now)) is not None:
                 for peer in self._replica.dispatchers:
                     if (link := self._links.link_to(peer)) is not None:
                         link.send(beat)
-                self._timer.move(self, min(self._replica.heartbeat_at, self._flush_at))
+                self._timer.move(self, min(self._replica.heartbeat_at, flush_at))
                 return
             if (deadline := self._next_deadline()) > now:
                 self._timer.move(self, deadline)
@@ -275,14 +311,12 @@ class Driver:
             for work, error in _taken(self._ended_syncs):
                 if error is not None:
                     raise error
-                if self._delay is not None:
-                    self._delay.ended()
-                self._synced = (work.index, work.epoch)
+                self._syncs.ended(work)
                 replica.persisted(work.index, work.epoch, work.hard_state, now)
         if self._reads:
             for ticket in _taken(self._reads):
                 replica.request_read(ticket)
-        self._transfer.turn(replica, sync_runs=self._syncer.busy)
+        self._transfer.turn(replica, sync_runs=self._syncs.busy)
         replica.tick(now)
 
     def _act(self, now: float) -> bool:
@@ -293,9 +327,9 @@ class Driver:
         self._send(messages)  # before our own sync: the others' syncs are what an append waits for
         if peers := self._replica.dispatchers:
             self._batches.sent(min([peer.next_index for peer in peers.values()]))
-        syncs = self._is_sync_due(now)
-        if syncs and not self._syncs_here:
-            self._syncer.start(self._begin_sync(now))
+        syncs = self._syncs.is_due(now)
+        if syncs and not self._syncs.here:
+            self._syncs.start(now)
             syncs = False
         self._fail_lost_appends()
         # The leader waits for a follower's sync, and nobody for what it applies: that comes after.
@@ -314,7 +348,7 @@ class Driver:
         for write in writes:
             self._writer.carry_out(write)
         if hard_state is not None:
-            self._hard_state_due = hard_state
+            self._syncs.hard_state_due = hard_state
         if (standing := self._replica.admission.standing) is not self._store.standing:
             self._store.set_standing(standing)
 
@@ -329,6 +363,7 @@ class Driver:
             self.reject_submissions(error)
             return
         self._submissions.clear()
+        self._last_proposed = len(bodies)
         self.queued_entries = self.queued_bytes = 0
         self._writer.append(term, Magic.NORMAL, bodies, first)
         add = self._pending.add
@@ -337,58 +372,28 @@ class Driver:
             add(first, last, term, body_bytes, done)
             first = last + 1
 
-    @property
-    def _syncs_here(self) -> bool:
-        """Whether this loop does its syncs itself: not those for which much has gathered."""
-        return self._syncer.is_quick and self._delay is None
-
-    @property
-    def _flush_at(self) -> float:
-        """When what is written has to be synced, where that may wait."""
-        return _NEVER if self._delay is None else self._delay.due_at
-
-    @property
-    def _written(self) -> Written:
-        """How far the log goes, durable or not."""
-        return self._store.last_index, self._store.epoch
-
     def _next_deadline(self) -> float:
-        return min(self._replica.next_deadline(), self._flush_at)
+        return min(self._replica.next_deadline(), self._syncs.next_deadline)
 
     def _counts_more(self, syncs: bool, now: float) -> bool:
         """Have more of the log count, if it may by now: that is news to act on.
 
         `syncs`: whether a sync is due here.
         """
-        if self._delay is not None:
-            written = self._written
-            if self._hard_state_due is not None or not self._delay.counts(written, now):
-                return False
+        if (written := self._syncs.written_that_counts(now)) is not None:
             self._replica.persisted(*written, None, now)
             return True
         if not syncs:
             return False
-        work = self._begin_sync(now)
-        error = self._syncer.run(work)
+        work, error = self._syncs.run(now)
         if error is None and work.hard_state is None:
-            self._synced = (work.index, work.epoch)
-            return not persisted_again(self._replica, *self._synced, trio.current_time())
+            self._syncs.ended(work)
+            replica = self._replica
+            quiet = persisted_again(replica, work.index, work.epoch, trio.current_time())
+            # A follower has put off what comes after a turn until it has answered.
+            return not quiet or replica.acks is None
         self._ended_syncs.append((work, error))
         return True
-
-    def _is_sync_due(self, now: float) -> bool:
-        if self._syncer.busy:
-            return False
-        if self._hard_state_due is not None or self._store.record_due:
-            return True
-        waits = self._delay is not None and now < self._flush_at
-        return not waits and self._written != self._synced
-
-    def _begin_sync(self, now: float) -> SyncWork:
-        hard_state, self._hard_state_due = self._hard_state_due, None
-        if self._delay is not None:
-            self._delay.began(now, promises=hard_state is not None)
-        return self._store.begin_sync(hard_state)
 
     # --- the others ---------------------------------------------------------------------------
 

@@ -144,10 +144,10 @@ class Node:
         escaped = bodies if self.sessions is None else self.sessions.escaped(bodies)
         self.submit_envelopes(escaped, done)
 
-    def submit_envelopes(self, bodies: Sequence[Body], done: Done) -> None:
-        """Append entries of sessions, as they are; for `SessionGate`. As `submit`."""
+    def submit_envelopes(self, bodies: Sequence[Body], done: Done, at_once: bool = False) -> None:
+        """As `submit`, for entries of sessions, as they are. `at_once`: see Driver."""
         self._check_open()
-        self._appends.submit(bodies, done)
+        self._appends.submit(bodies, done, at_once)
 
     async def append(self, body: Body) -> Appended:
         """Append one entry; returns once it is committed and applied here.
@@ -155,14 +155,15 @@ class Node:
         Cancelling gives up the wait, not the append. Raises as `submit`, and LeadershipLost,
         Discarded or NodeClosed for what became of an admitted entry.
         """
-        return (await wait_appended(self.submit, (body,)))[0]
+        return (await self.append_many((body,)))[0]
 
     async def append_many(self, bodies: Sequence[Body]) -> list[Appended]:
         """Append entries next to each other; returns once all are committed and applied here.
 
         Cancelling gives up the wait, not the append. Raises as `append`.
         """
-        return await wait_appended(self.submit, bodies)
+        escaped = bodies if self.sessions is None else self.sessions.escaped(bodies)
+        return await wait_appended(self.submit_envelopes, escaped)
 
     def session(
         self, *, ttl_s: float = DEFAULT_TTL_S, timeout_s: float = DEFAULT_TIMEOUT_S
@@ -433,12 +434,13 @@ class Node:
 
     def _after_turn(self, messages: Messages, applies: bool) -> None:
         self._reads.after_turn(messages.reads_ready, messages.reads_lost)
+        if not applies:
+            return  # the rest is done after the sync that comes now
         if self._turned:
             self._turned.unpark_all()
         self._group_links.follow()
         self._admission_log.after_turn()
-        if applies:
-            self._applier.begin()
+        self._applier.begin()
         self._reads.applied_to(self._replica.state.applied)
         self._leadership.look()
 

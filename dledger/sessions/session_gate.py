@@ -35,7 +35,7 @@ class LeadingNode(Protocol):
         """As in Node."""
         ...
 
-    def submit_envelopes(self, bodies: Sequence[Body], done: Done) -> None:
+    def submit_envelopes(self, bodies: Sequence[Body], done: Done, at_once: bool = False) -> None:
         """As in Node."""
         ...
 

@@ -13,7 +13,7 @@ from dledger.errors import DLedgerError
 
 
 async def wait_appended(
-    submit: Callable[[Sequence[Body], Done], None], bodies: Sequence[Body]
+    submit: Callable[[Sequence[Body], Done, bool], None], bodies: Sequence[Body]
 ) -> list[Appended]:
     """Submit, and wait for what became of it; cancelling gives up the wait alone.
 
@@ -22,19 +22,27 @@ async def wait_appended(
     await trio.lowlevel.checkpoint_if_cancelled()
     if not bodies:
         return []
-    waiter: trio.lowlevel.Task | None = trio.lowlevel.current_task()
+    waiter: trio.lowlevel.Task | None = None
+    early: list[Outcome] = []
 
     def done(result: Outcome) -> None:
         if waiter is not None:
             trio.lowlevel.reschedule(waiter, outcome.Value(result))
+        else:
+            early.append(result)  # nobody waits any more, or not yet
 
     def abandon(_: object) -> trio.lowlevel.Abort:
         nonlocal waiter
         waiter = None
         return trio.lowlevel.Abort.SUCCEEDED
 
-    submit(bodies, done)
-    result: Outcome = await trio.lowlevel.wait_task_rescheduled(abandon)
+    submit(bodies, done, True)
+    if early:
+        await trio.lowlevel.cancel_shielded_checkpoint()
+        result = early[0]
+    else:
+        waiter = trio.lowlevel.current_task()
+        result = await trio.lowlevel.wait_task_rescheduled(abandon)
     if isinstance(result, DLedgerError):
         raise result
     return result

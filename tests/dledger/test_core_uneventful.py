@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
+from dledger.core.configuration_change import Remove
 from dledger.core.member_state import Role
 from dledger.core.messages import Heartbeat, HeartbeatResponse, Phase, PushResponse, VoteRequest
 from dledger.core.replica import Replica
 from dledger.core.replica_config import LEAST_HEARTBEAT_GAP
 from dledger.core.uneventful import (
-    acknowledged_again,
+    acknowledged,
     answered_again,
     beat_again,
     hear_again,
@@ -258,30 +259,38 @@ def late_acknowledgement() -> tuple[Group, PushResponse]:
     return group, late
 
 
-def acknowledged(member: Member) -> tuple[object, ...]:
+def counted(member: Member) -> tuple[object, ...]:
     """Everything that an acknowledgement may change."""
     replica = member.replica
-    counted = None
+    acks = None
     if replica.acks is not None:
-        counted = [replica.acks.acknowledge(peer, 4) for peer in ("n0", "n1", "n2")]
+        acks = [replica.acks.acknowledge(peer, 4) for peer in ("n0", "n1", "n2")]
     peers = [(d.match_index, d.next_index, d.answered) for d in replica.dispatchers.values()]
-    return seen(member), counted, peers
+    return seen(member), acks, peers
+
+
+def test_a_leader_commits_without_a_turn_what_it_commits_in_one() -> None:
+    (whole, late), (short, _) = late_acknowledgement(), late_acknowledgement()
+    for group in (whole, short):
+        group.propose("n0", 1)
+        group["n0"].leaving(group.now)
+        group["n0"].sync(group.now)
+    late = late._replace(index=5, match=5, verified=5, last_index=5)
+    whole["n0"].replica.receive("n2", late, whole.now)
+    assert whole["n0"].leaving(whole.now) == []
+    assert acknowledged(short["n0"].replica, "n2", late, short.now)
+    assert short["n0"].leaving(short.now) == []
+    assert whole["n0"].committed == short["n0"].committed == 5
+    assert counted(short["n0"]) == counted(whole["n0"])
 
 
 def test_a_leader_notes_without_a_turn_who_has_what_is_committed_already() -> None:
     (whole, late), (short, _) = late_acknowledgement(), late_acknowledgement()
     whole["n0"].replica.receive("n2", late, whole.now)
     assert whole["n0"].leaving(whole.now) == []
-    assert acknowledged_again(short["n0"].replica, "n2", late, short.now)
+    assert acknowledged(short["n0"].replica, "n2", late, short.now)
     assert short["n0"].leaving(short.now) == []
-    assert acknowledged(short["n0"]) == acknowledged(whole["n0"])
-
-
-def commits_more(group: Group, late: PushResponse) -> tuple[str, PushResponse]:
-    group.propose("n0", 1)
-    group["n0"].leaving(group.now)
-    group["n0"].sync(group.now)
-    return "n2", late._replace(index=5, match=5, verified=5, last_index=5)
+    assert counted(short["n0"]) == counted(whole["n0"])
 
 
 def makes_room_for_more(group: Group, late: PushResponse) -> tuple[str, PushResponse]:
@@ -325,12 +334,24 @@ def lets_a_learner_vote(group: Group, late: PushResponse) -> tuple[str, PushResp
     return "n2", late
 
 
+def has_a_read_before_it(group: Group, late: PushResponse) -> tuple[str, PushResponse]:
+    group["n0"].replica.request_read(1)
+    return "n2", late
+
+
+def decides_a_change(group: Group, late: PushResponse) -> tuple[str, PushResponse]:
+    group["n0"].replica.propose_change([Remove("n1")])
+    group["n0"].leaving(group.now)
+    group["n0"].sync(group.now)
+    return "n2", late._replace(index=5, match=5, verified=5, last_index=5)
+
+
 @pytest.mark.parametrize(
     "what",
     [
-        *(commits_more, makes_room_for_more, completes_a_transfer, comes_after_a_loss),
+        *(makes_room_for_more, completes_a_transfer, comes_after_a_loss, has_a_read_before_it),
         *(is_a_refusal, is_in_doubt, is_proven_now, is_of_a_later_term, is_a_strangers),
-        lets_a_learner_vote,
+        *(lets_a_learner_vote, decides_a_change),
     ],
 )
 def test_a_leader_takes_a_turn_for_an_acknowledgement_that(
@@ -340,13 +361,13 @@ def test_a_leader_takes_a_turn_for_an_acknowledgement_that(
     sender, answer = what(group, late)
     leader = group["n0"].replica
     before = seen(group["n0"]), [d.match_index for d in leader.dispatchers.values()]
-    assert not acknowledged_again(leader, sender, answer, group.now)
+    assert not acknowledged(leader, sender, answer, group.now)
     assert (seen(group["n0"]), [d.match_index for d in leader.dispatchers.values()]) == before
 
 
 def test_one_who_does_not_lead_takes_a_turn_for_an_acknowledgement() -> None:
     group, late = late_acknowledgement()
-    assert not acknowledged_again(group["n1"].replica, "n2", late, group.now)
+    assert not acknowledged(group["n1"].replica, "n2", late, group.now)
 
 
 def test_a_leaders_own_sync_needs_no_turn_while_nobody_else_has_the_entry() -> None:

@@ -495,7 +495,9 @@ class LeadingNode:
     def __init__(self) -> None:
         self.way = ScriptedWay()
 
-    def submit_envelopes(self, bodies: Sequence[dledger.entry.Body], done: Done) -> None:
+    def submit_envelopes(
+        self, bodies: Sequence[dledger.entry.Body], done: Done, at_once: bool = False
+    ) -> None:
         answers = self.way.put(*[bytes(b) for b in bodies if isinstance(b, bytes)])
         appended = [dledger.Appended(0, 1, 0, answer) for answer in answers]
         trio.lowlevel.current_trio_token().run_sync_soon(done, appended)

@@ -249,8 +249,8 @@ async def test_a_record_that_is_durable_is_not_written_again(
             await answered.wait()
         assert member.store.hard_state.term == 7
         assert driver._failure is None
-        assert driver._hard_state_due is None
-        assert not driver._is_sync_due(trio.current_time())
+        assert driver._syncs.hard_state_due is None
+        assert not driver._syncs.is_due(trio.current_time())
     finally:
         driver.close()
 
@@ -271,7 +271,7 @@ async def test_a_follower_tells_its_leader_of_its_sync_before_it_applies_anythin
     driver = driver_of(
         follower, links, lambda messages, applies: seen.append((applies, len(links["n0"].messages)))
     )
-    driver._syncer._average_s = 0.0  # the disk has shown that it is quick
+    driver._syncs._syncer._average_s = 0.0  # the disk has shown that it is quick
     leader.propose([b"a body"])
     try:
         ((_, push),) = leader.leaving(now)

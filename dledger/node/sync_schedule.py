@@ -1,0 +1,92 @@
+"""When what one node has written is made durable, and where: on its event loop, or beside it."""
+
+from __future__ import annotations
+
+from dledger.core.hard_state import HardState
+from dledger.errors import DLedgerError
+from dledger.node.flush_delay import FlushDelay, Written
+from dledger.node.syncer import Syncer
+from dledger.store.log_store import LogStore, SyncWork
+
+_NEVER = float("inf")
+
+
+class SyncSchedule:
+    """The syncs of one store, one at a time.
+
+    Args:
+        delay: how long they may wait; None: they may not.
+
+    Attributes:
+        hard_state_due: the term and vote to be recorded with the next one.
+    """
+
+    def __init__(self, store: LogStore, syncer: Syncer, delay: FlushDelay | None) -> None:
+        self._store = store
+        self._syncer = syncer
+        self._delay = delay
+        self._synced = self._written
+        self.hard_state_due: HardState | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether one runs in a thread."""
+        return self._syncer.busy
+
+    @property
+    def here(self) -> bool:
+        """Whether the loop does them itself: the disk is quick, and nothing may wait."""
+        return self._syncer.is_quick and self._delay is None
+
+    @property
+    def next_deadline(self) -> float:
+        """When one is due, where they may wait."""
+        return _NEVER if self._delay is None else self._delay.due_at
+
+    @property
+    def _written(self) -> Written:
+        """How far the log goes, durable or not."""
+        return self._store.last_index, self._store.epoch
+
+    def is_due(self, now: float) -> bool:
+        """Whether to begin one now."""
+        if self._syncer.busy:
+            return False
+        if self.hard_state_due is not None or self._store.record_due:
+            return True
+        waits = self._delay is not None and now < self._delay.due_at
+        return not waits and self._written != self._synced
+
+    def start(self, now: float) -> None:
+        """Begin one in a thread."""
+        self._syncer.start(self._begin(now))
+
+    def run(self, now: float) -> tuple[SyncWork, DLedgerError | None]:
+        """Do one here and now: what it was, and why it failed, if it did."""
+        work = self._begin(now)
+        return work, self._syncer.run(work)
+
+    def _begin(self, now: float) -> SyncWork:
+        hard_state, self.hard_state_due = self.hard_state_due, None
+        if self._delay is not None:
+            self._delay.began(now, promises=hard_state is not None)
+        return self._store.begin_sync(hard_state)
+
+    def ended(self, work: SyncWork) -> None:
+        """One is over, and all of it is durable."""
+        if self._delay is not None:
+            self._delay.ended()
+        self._synced = (work.index, work.epoch)
+
+    def written_that_counts(self, now: float) -> Written | None:
+        """How far the log counts though no sync has ended: where they may wait, and if it is
+        further than before.
+        """
+        if self._delay is None or self.hard_state_due is not None:
+            return None
+        written = self._written
+        return written if self._delay.counts(written, now) else None
+
+    def close(self) -> None:
+        """Wait for the one that runs. Blocks that long."""
+        self._syncer.close()
