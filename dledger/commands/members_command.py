@@ -103,8 +103,9 @@ def print_members(group: str, leader: str, found: dict[str, object]) -> None:
         raise ConfigInvalid("--peers", "the leader's answer has another shape: is it older?")
     # Not above: a member that starts draws no table, and loading this takes a while.
     from rich.box import SIMPLE
-    from rich.console import Console
     from rich.table import Table
+
+    from dledger.commands.tables import table_console
 
     table = Table(title=f"group {group}, configuration {found['index']}", box=SIMPLE)
     for column in ("node", "address", "votes", "lacks", ""):
@@ -116,4 +117,4 @@ def print_members(group: str, leader: str, found: dict[str, object]) -> None:
         what = "leads" if node_id == leader else learner.get("verdict") or ""
         lacks = "" if lag is None else str(lag)
         table.add_row(node_id, address, " and ".join(halves) or "learner", lacks, what)
-    Console().print(table)
+    table_console().print(table)

@@ -225,8 +225,9 @@ def _sums(folder: Path, first: int, last: int) -> Iterator[int]:
 
 def _print_reports(reports: list[_Report], differing: int | None) -> None:
     # Not above: a member that starts draws no table, and loading this takes a while.
-    from rich.console import Console
     from rich.table import Table
+
+    from dledger.commands.tables import table_console
 
     table = Table()
     for column in ("folder", "first", "last", "committed", "problems"):
@@ -234,7 +235,7 @@ def _print_reports(reports: list[_Report], differing: int | None) -> None:
     for report in reports:
         numbers = (report.first_index, report.last_index, report.committed, len(report.problems))
         table.add_row(report.folder, *map(str, numbers))
-    Console().print(table)
+    table_console().print(table)
     for report in reports:
         for problem in report.problems:
             click.echo(problem, err=True)

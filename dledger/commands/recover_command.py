@@ -197,8 +197,9 @@ def _print_comparison(survivors: Sequence[Survivor], as_json: bool) -> None:
         return
     # Not above: a member that starts loads all commands, and what draws tables takes a while.
     from rich.box import SIMPLE
-    from rich.console import Console
     from rich.table import Table
+
+    from dledger.commands.tables import table_console
 
     table = Table(box=SIMPLE)
     words = ("folder", "node")
@@ -207,9 +208,8 @@ def _print_comparison(survivors: Sequence[Survivor], as_json: bool) -> None:
     for survivor in survivors:
         numbers = (*survivor.reach, survivor.committed, len(survivor.problems))
         table.add_row(survivor.folder, survivor.node_id, *map(str, numbers))
-    console = Console()
     # A folder's name is there to be copied: wider than the terminal rather than cut.
-    console.print(table, soft_wrap=True, crop=False)
+    table_console().print(table, soft_wrap=True, crop=False)
     for survivor in survivors:
         for problem in survivor.problems:
             click.echo(problem, err=True)

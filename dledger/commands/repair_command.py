@@ -45,8 +45,9 @@ def repair(folder: Path, source: Path, as_json: bool) -> None:
 
 def _print_repaired(repaired: list[Repaired]) -> None:
     # Not above: a member that starts draws no table, and loading this takes a while.
-    from rich.console import Console
     from rich.table import Table
+
+    from dledger.commands.tables import table_console
 
     table = Table()
     for column in ("file", "at byte", "bytes", "first entry", "last entry"):
@@ -54,4 +55,4 @@ def _print_repaired(repaired: list[Repaired]) -> None:
     for stretch in repaired:
         numbers = (stretch.offset, stretch.size, stretch.first_index, stretch.last_index)
         table.add_row(Path(stretch.path).name, *map(str, numbers))
-    Console().print(table)
+    table_console().print(table)

@@ -149,9 +149,14 @@ def _tell_begin(node: Node) -> None:
     progress.info(
         "%s listens on %s", status.node_id, node.config.address, extra={"event": "listening"}
     )
+    text = "the log is empty"
+    if status.last_index >= status.first_index:
+        text = (
+            f"the log holds entries {status.first_index}..{status.last_index}, "
+            f"committed at least up to {status.committed}"
+        )
     logging.getLogger(__name__).info(
-        "the log holds entries %d..%d, committed at least up to %d",
-        *(status.first_index, status.last_index, status.committed),
+        text,
         extra={
             "event": "recovery",
             "term": status.term,

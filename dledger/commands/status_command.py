@@ -62,11 +62,11 @@ def status(
         click.echo(json.dumps(found))
     else:
         # Not above: a member that starts draws nothing, and loading what draws takes a while.
-        from rich.console import Console
-
         from dledger.commands.status_picture import group_picture
+        from dledger.commands.tables import table_console
 
-        Console().print(group_picture(name, known, found, {}))
+        console = table_console()
+        console.print(group_picture(name, known, found, {}, console))
     if not as_json and not any(said.get("ready") for said in found.values()):
         raise GroupUnreachable("no member leads")
 
@@ -100,12 +100,12 @@ async def _watch(
     as_json: bool,
 ) -> None:
     """Look again and again: drawn over in a terminal, one after the other in a pipe."""
-    from rich.console import Console
     from rich.live import Live
 
     from dledger.commands.status_picture import Syncs, group_picture, syncs_of
+    from dledger.commands.tables import table_console
 
-    console = Console()
+    console = table_console()
     earlier: dict[str, Syncs] = {}
     looks = 0
     with Live(console=console, auto_refresh=False, transient=False) as live:
@@ -117,10 +117,10 @@ async def _watch(
                 live.stop()
                 click.echo(json.dumps(found))
             elif console.is_terminal:
-                live.update(group_picture(name, known, found, earlier), refresh=True)
+                live.update(group_picture(name, known, found, earlier, console), refresh=True)
             else:
                 live.stop()
-                console.print(group_picture(name, known, found, earlier))
+                console.print(group_picture(name, known, found, earlier, console))
             earlier = {node: syncs_of(said) for node, said in found.items() if "syncs" in said}
             looks += 1
             if count is None or looks < count:

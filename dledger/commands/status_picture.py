@@ -1,19 +1,25 @@
-"""A group at one moment, drawn: what is wrong first, then every member."""
+"""A group at one moment, drawn: what is wrong first, then every member.
+
+A terminal without room for all columns gets those that matter, and a line that names the rest: a
+table that is squeezed shows nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, NamedTuple
 
 from rich.box import SIMPLE
-from rich.console import Group
+from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
 from dledger.commands.group_alarms import Said, Severity, group_alarms, leader_of, sync_average_s
+from dledger.commands.tables import fits
 
 _COLUMNS = ("term", "last", "committed", "applied", "lag", "sync", "contact", "snapshot", "disk")
 _WORDS = ("node", "address", "role")
+_DISPENSABLE = ("snapshot", "disk", "contact", "address", "sync", "applied", "last")  # in turn
 _STYLES = {Severity.CRITICAL: "bold red", Severity.WARNING: "yellow"}
 
 
@@ -30,9 +36,13 @@ def syncs_of(said: Mapping[str, Any]) -> Syncs:
 
 
 def group_picture(
-    name: str, known: Mapping[str, str], found: Mapping[str, Said], earlier: Mapping[str, Syncs]
+    name: str,
+    known: Mapping[str, str],
+    found: Mapping[str, Said],
+    earlier: Mapping[str, Syncs],
+    console: Console,
 ) -> Group:
-    """Alarms first, then the members."""
+    """Alarms first, then the members, with the columns that have room on that console."""
     parts: list[Text | Table] = []
     for alarm in group_alarms(found):
         text = f"{alarm.severity.name}  {alarm.text}"
@@ -41,18 +51,37 @@ def group_picture(
     title = f"group {name}"
     if leader is not None and leader[1].get("generation"):
         title += f", generation {leader[1]['generation']}"
-    table = Table(title=title, box=SIMPLE)
-    for column in (*_WORDS, *_COLUMNS):
-        table.add_column(column, justify="left" if column in _WORDS else "right", no_wrap=True)
     last = int(leader[1]["last_index"]) if leader is not None else None
+    rows: list[list[str | Text]] = []
     for node_id, said in found.items():
-        address = known.get(node_id, "")
+        row: list[str | Text] = [node_id, known.get(node_id, "")]
         if "problem" in said:
-            table.add_row(node_id, address, Text("unreachable", style="red"), *[""] * len(_COLUMNS))
+            row += [Text("unreachable", style="red"), *[""] * len(_COLUMNS)]
         else:
-            table.add_row(node_id, address, *_row(said, last, earlier.get(node_id)))
+            row += _row(said, last, earlier.get(node_id))
+        rows.append(row)
+    left_out = 0
+    table = _table(title, rows, ())
+    while left_out < len(_DISPENSABLE) and not fits(table, console):
+        left_out += 1
+        table = _table(title, rows, _DISPENSABLE[:left_out])
     parts.append(table)
+    if left_out:
+        names = ", ".join(reversed(_DISPENSABLE[:left_out]))
+        parts.append(Text(f"  no room for {names}: --json has all", style="dim"))
     return Group(*parts)
+
+
+def _table(title: str, rows: list[list[str | Text]], without: Container[str]) -> Table:
+    table = Table(title=title, box=SIMPLE)
+    names = (*_WORDS, *_COLUMNS)
+    for name in names:
+        if name not in without:
+            table.add_column(name, justify="left" if name in _WORDS else "right", no_wrap=True)
+    for row in rows:
+        cells = zip(names, row, strict=True)
+        table.add_row(*[cell for name, cell in cells if name not in without])
+    return table
 
 
 def _row(said: Mapping[str, Any], last: int | None, earlier: Syncs | None) -> list[str | Text]:

@@ -10,6 +10,7 @@ from dledger.core.member_state import MemberState, Role
 from dledger.core.messages import VoteRequest, VoteResponse
 from dledger.core.quorum import VoteOutcome
 from dledger.core.replica_config import ReplicaConfig
+from dledger.entry import BEFORE_FIRST_INDEX
 from dledger.errors import LeaderKept
 
 _NEVER = float("-inf")
@@ -72,16 +73,27 @@ class LeaderElector:
         self.timeout_s = config.election_timeout_s
         # What an earlier life of this process promised is forgotten, but not over.
         self.last_leader_contact = now if self._promises else _NEVER
-        self.deadline = now
         self.early_until = _NEVER
         self._turns = EarlyTurns(0.0, 0.0)
-        if not self.is_alone:
+        if self.is_alone:
+            self.stand_alone(now)
+        else:
             self.postpone(now)
 
     @property
     def is_alone(self) -> bool:
         """Whether this member is the only voter of its group: it has nobody to wait for."""
         return self._state.membership.voting_members == {self._state.self_id}
+
+    def stand_alone(self, now: float) -> None:
+        """As the only voter, stand as soon as it may: at once, unless there were others once.
+
+        One of those may still serve reads by this member's promise: a leader that was removed, and
+        waits to learn that the group knows. What an earlier life promised holds here too.
+        """
+        self.deadline = now
+        if self._promises and self._state.membership.index > BEFORE_FIRST_INDEX:
+            self.deadline = max(now, self.last_leader_contact + self.timeout_s)
 
     def postpone(self, now: float) -> None:
         """Wait a whole election timeout again: between one and two times the configured one, at

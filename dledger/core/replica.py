@@ -132,7 +132,7 @@ class Replica(ReadingMember):
         was_proven = self.state.proven
         self.admission.tick(self._durable_promise, now)
         if self.state.proven and not was_proven and self.elector.is_alone:
-            self.elector.deadline = now
+            self.elector.stand_alone(now)
         if self.state.role is Role.LEADER:
             self._tick_leader(now)
         elif now >= self.elector.deadline:

@@ -1,4 +1,7 @@
-"""One member of a dledger group; the one that leads makes the load in its own process."""
+"""One member of a dledger group; the one that leads makes the load in its own process.
+
+Its words are ID PEERS FOLDER WORKLOAD, and a folder of certificates where members speak TLS.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,22 @@ from jepsen_like.bench.workload import APPEND, SUBMIT, Measured, Workload, measu
 GROUP = "bench"
 
 
-async def run_member(node_id: str, peers: dict[str, str], folder: Path, workload: Workload) -> None:
+async def run_member(
+    node_id: str,
+    peers: dict[str, str],
+    folder: Path,
+    workload: Workload,
+    certificates: Path | None = None,
+) -> None:
     """Serve until standard input ends; print what was measured, if this member leads."""
-    config = dledger.NodeConfig(group=GROUP, node_id=node_id, peers=peers, data_dir=folder)
+    tls = None
+    if certificates is not None:
+        tls = dledger.TlsConfig(
+            certificate=certificates / f"{node_id}.pem",
+            key=certificates / f"{node_id}-key.pem",
+            authorities=certificates / "authority.pem",
+        )
+    config = dledger.NodeConfig(group=GROUP, node_id=node_id, peers=peers, data_dir=folder, tls=tls)
     async with dledger.open_node(config, dledger.LogOnly()) as node:
         async for change in node.role_changes():
             if change.ready:
@@ -104,4 +120,5 @@ if __name__ == "__main__":
         json.loads(sys.argv[2]),
         Path(sys.argv[3]),
         Workload.from_json(sys.argv[4]),
+        Path(sys.argv[5]) if len(sys.argv) > 5 else None,
     )

@@ -27,7 +27,8 @@ class Contender(NamedTuple):
 
     `key` is what people type, `name` what they read. A system that does not sync is marked.
     `round_trips`: from an append to its answer, over loopback: one where the load is in the
-    leader's process, two where a client stands beside it.
+    leader's process, two where a client stands beside it. One that stands `apart` answers another
+    question, and is measured where it is asked for by name.
     """
 
     key: str
@@ -40,6 +41,7 @@ class Contender(NamedTuple):
     batch: int = 1
     least_in_flight: int = 1
     most_in_flight: int = 1_000_000
+    apart: bool = False
     warm_up_s: float = 2.0
 
     def fits(self, point: Point) -> bool:
@@ -69,7 +71,8 @@ def numbers(text: str) -> list[int]:
 def chosen(text: str, contenders: Sequence[Contender]) -> list[Contender]:
     """Ours and those that `text` names: `all`, `none`, or keys with commas. Raises PlanInvalid."""
     known = choices(contenders)
-    wanted = {"all": known, "none": []}.get(text, text.split(","))
+    together = choices([each for each in contenders if not each.apart])
+    wanted = {"all": together, "none": []}.get(text, text.split(","))
     if unknown := [word for word in wanted if word not in known]:
         raise PlanInvalid(f"{unknown[0]!r} is not one of {', '.join(['all', 'none', *known])}")
     return [each for each in contenders if each.ours or _word(each) in wanted]

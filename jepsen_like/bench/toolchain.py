@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 SOURCES = Path(__file__).parent / "peers"
@@ -19,6 +19,9 @@ BUILD = Path("build/bench")
 
 # Fetching and compiling all of it takes two or three minutes; a line that hangs must not hang us.
 BUILD_TIMEOUT_S = 1200
+
+# Certificates of a folder that is kept as long as what is built.
+CERTIFICATE_DAYS = "3650"
 
 
 class Unavailable(Exception):
@@ -63,6 +66,32 @@ class Toolchain:
             run([*command, "-o", str(unfinished), package])
             unfinished.rename(target)
         return target
+
+    def certificates(self, names: Iterable[str]) -> Path:
+        """A folder with an authority, and a certificate and a key for each name, as in
+        docs/security.md. Raises Unavailable.
+        """
+        openssl = self.find("openssl", "install OpenSSL 3")
+        folder = self._folder / "certificates"
+        if folder.exists():
+            return folder
+        unfinished = folder.with_suffix(".unfinished")
+        unfinished.mkdir(parents=True, exist_ok=True)
+        new = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+        authority, its_key = unfinished / "authority.pem", unfinished / "authority-key.pem"
+        usage = ("-subj", "/CN=bench", "-addext", "keyUsage=critical,keyCertSign,cRLSign")
+        files = ("-keyout", str(its_key), "-out", str(authority))
+        run([openssl, "req", "-x509", "-days", CERTIFICATE_DAYS, *new, *usage, *files])
+        for name in names:
+            request = unfinished / f"{name}.csr"
+            identity = ("-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}")
+            files = ("-keyout", str(unfinished / f"{name}-key.pem"), "-out", str(request))
+            run([openssl, "req", "-new", *new, *identity, *files])
+            by = ("-CA", str(authority), "-CAkey", str(its_key), "-days", CERTIFICATE_DAYS)
+            files = ("-in", str(request), "-out", str(unfinished / f"{name}.pem"))
+            run([openssl, "x509", "-req", "-copy_extensions", "copy", *by, *files])
+        unfinished.rename(folder)
+        return folder
 
     def java_command(self) -> list[str]:
         """A Java that finds the classes of the folder `java`. Raises Unavailable."""

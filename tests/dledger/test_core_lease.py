@@ -4,9 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dledger.core.configuration_codec import NumberedConfiguration
 from dledger.core.hard_state import HardState
 from dledger.core.leader_lease import LeaderLease
 from dledger.core.member_state import Role
+from dledger.core.membership import Membership
 from dledger.core.messages import (
     Heartbeat,
     HeartbeatResponse,
@@ -255,6 +257,40 @@ def test_a_restart_takes_no_promise_back() -> None:
 
 def test_a_member_does_not_stand_within_its_own_promise_after_a_restart() -> None:
     assert member(now=7.0, term=1).elector.deadline >= 7.0 + TIMEOUT_S
+
+
+def left_alone(drift: float | None, now: float) -> Replica:
+    """n0 starts over a log that says: n1 led, and was removed; nobody else is left."""
+    both = configuration(["n0", "n1"])
+    membership = Membership(both)
+    membership.appended(3, NumberedConfiguration(-1, configuration(["n0"])))
+    config = ReplicaConfig("n0", both, TIMEOUT_S, HEARTBEAT_S, drift)
+    view, state = view_of([1] * 5), HardState(1, "n1", 3)
+    return Replica(config, view, state, EntriesAtOnce(9), lambda: 0.5, now, membership)
+
+
+def test_the_only_voter_that_is_left_does_not_stand_within_its_own_promise_after_a_restart() -> (
+    None
+):
+    replica = left_alone(DRIFT, 7.0)
+    assert replica.elector.is_alone
+    replica.tick(7.0 + TIMEOUT_S - 0.001)
+    assert role(replica) is Role.FOLLOWER
+    replica.tick(7.0 + TIMEOUT_S)
+    sync(replica, 7.0 + TIMEOUT_S)
+    assert role(replica) is Role.LEADER
+
+
+def test_the_only_voter_stands_at_once_where_it_has_promised_nothing() -> None:
+    replica = left_alone(None, 7.0)
+    replica.tick(7.0)
+    sync(replica, 7.0)
+    assert role(replica) is Role.LEADER
+    config = ReplicaConfig("n0", configuration(["n0"]), TIMEOUT_S, HEARTBEAT_S, DRIFT)
+    always = Replica(config, view_of([]), HardState(0), EntriesAtOnce(9), lambda: 0.5, 7.0)
+    always.tick(7.0)
+    sync(always, 7.0)
+    assert role(always) is Role.LEADER
 
 
 def test_a_member_with_lease_reads_does_not_forget_its_leader() -> None:

@@ -32,10 +32,13 @@ def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     process.communicate(timeout=30)
 
 
-def status(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+def status(
+    folder: Path, *options: str, columns: int | None = 160
+) -> subprocess.CompletedProcess[str]:
+    others = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
     return subprocess.run(
         [sys.executable, "-m", "dledger", "status", "--dir", str(folder), *options],
-        env={**os.environ, "COLUMNS": "160"},
+        env=others if columns is None else {**others, "COLUMNS": str(columns)},
         capture_output=True,
         text=True,
         timeout=60,
@@ -49,6 +52,29 @@ def test_a_group_is_shown_with_how_far_each_member_is(group: Path) -> None:
     for word in ("leader (ready)", "follower", "lag", "sync", "contact", "% full"):
         assert word in shown.stdout
     assert " ms" in shown.stdout
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 120])
+def test_what_has_no_room_is_left_out_whole_and_named(group: Path, columns: int) -> None:
+    shown = status(group, columns=columns)
+    assert shown.returncode == 0, shown.stderr
+    table = shown.stdout
+    assert "…" not in table
+    assert max(map(len, table.splitlines())) <= columns
+    for word in ("n0", "n1", "n2", "leader (ready)", "term", "committed", "applied", "lag"):
+        assert word in table
+    (named,) = [line for line in table.splitlines() if "no room for" in line]
+    assert "snapshot" in named
+    for word in ("snapshot", "disk", "contact", "address", "sync"):
+        assert table.count(word) == 1, f"{word} is a column, or it is named"
+
+
+def test_in_a_pipe_there_is_room_for_everything(group: Path) -> None:
+    shown = status(group, columns=None)
+    assert "no room" not in shown.stdout
+    assert "…" not in shown.stdout
+    for word in ("snapshot", "disk", "contact", "address", "sync"):
+        assert shown.stdout.count(word) == 1
 
 
 def test_in_a_pipe_every_look_is_a_table_of_its_own(group: Path) -> None:

@@ -48,6 +48,12 @@ def test_ours_are_always_among_those_that_are_chosen() -> None:
     assert chosen("careless,limit", ALL) == [OURS, MANY, CARELESS, DISK, ONE_TRIP, TWO_TRIPS]
 
 
+def test_one_that_stands_apart_is_measured_where_it_is_named_and_nowhere_else() -> None:
+    apart = QUICK._replace(key="apart", apart=True)
+    assert chosen("all", [*ALL, apart]) == ALL
+    assert chosen("apart", [*ALL, apart]) == [OURS, MANY, apart]
+
+
 @pytest.mark.parametrize("text", ["etcdd", "append", "quick,nobody", ""])
 def test_a_peer_that_is_not_known_is_refused_with_those_that_are(text: str) -> None:
     with pytest.raises(PlanInvalid, match=r"is not one of all, none, quick, careless"):

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+import dledger
+from dledger.errors import ConfigInvalid
+from dledger.network.tls import GroupTls
 from jepsen_like.bench.machine import cpu_model, memory_gib, mount_of, this_machine
 from jepsen_like.bench.peers import etcd, nats
 from jepsen_like.bench.peers.watched import WATCHED
@@ -44,6 +47,8 @@ def toolchain(folder: Path, **programs: str) -> Toolchain:
         ("nats", "go is not found: install Go"),
         ("nats-default", "go is not found: install Go"),
         ("java", "java is not found: install a JDK"),
+        ("tls", "openssl is not found: install OpenSSL 3"),
+        ("tls-many", "openssl is not found: install OpenSSL 3"),
     ],
 )
 def test_a_peer_without_its_programs_says_how_to_get_them(
@@ -54,6 +59,23 @@ def test_a_peer_without_its_programs_says_how_to_get_them(
         system.prepare(toolchain(tmp_path))
     assert str(raised.value).startswith(advice)
     assert "\n" not in str(raised.value)
+
+
+def test_certificates_are_made_once_and_each_names_its_member(tmp_path: Path) -> None:
+    tools = Toolchain(tmp_path / "build")
+    folder = tools.certificates(["n0", "n1"])
+    made = (folder / "n0.pem").read_bytes()
+    for name in ("n0", "n1"):
+        tls = dledger.TlsConfig(
+            certificate=folder / f"{name}.pem",
+            key=folder / f"{name}-key.pem",
+            authorities=folder / "authority.pem",
+        )
+        GroupTls(tls).check_names((name,))
+        with pytest.raises(ConfigInvalid):
+            GroupTls(tls).check_names(("n9",))
+    assert Toolchain(tmp_path / "build").certificates(["n0", "n1"]) == folder
+    assert (folder / "n0.pem").read_bytes() == made
 
 
 @pytest.mark.parametrize("key", ["etcd", "nats", "java"])

@@ -7,7 +7,7 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 
 import dledger
-from jepsen_like.bench.place import Place
+from jepsen_like.bench.place import Place, member_ids
 from jepsen_like.bench.plan import Contender
 from jepsen_like.bench.system import Command, Prepared, System
 from jepsen_like.bench.toolchain import Toolchain, Unavailable, go_version
@@ -35,6 +35,16 @@ def _python(module: str) -> Command:
 
 def _dledger(_: Toolchain) -> Prepared:
     return _prepared(f"dledger {dledger.__version__}", _python("dledger_member"))
+
+
+def _with_tls(toolchain: Toolchain) -> Prepared:
+    folder = toolchain.certificates(member_ids())
+
+    def commands(place: Place, workload: Workload) -> list[Command]:
+        program = _python("dledger_member")
+        return [[*each, str(folder)] for each in members(program, place, workload)]
+
+    return Prepared(f"dledger {dledger.__version__}", commands)
 
 
 def _pysyncobj(_: Toolchain) -> Prepared:
@@ -67,6 +77,20 @@ OURS = (
             least_in_flight=MANY,
         ),
         _dledger,
+    ),
+)
+# What certificates cost: ours again, beside itself.
+WITH_TLS = (
+    System(Contender("tls", "dledger, append, with TLS", apart=True), _with_tls),
+    System(
+        Contender(
+            *("tls-many", f"dledger, append_many of {MANY}, with TLS"),
+            call=APPEND_MANY,
+            batch=MANY,
+            least_in_flight=MANY,
+            apart=True,
+        ),
+        _with_tls,
     ),
 )
 PYSYNCOBJ = System(Contender("pysyncobj", "PySyncObj", syncs=False), _pysyncobj)
