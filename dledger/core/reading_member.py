@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from dledger.core.following_member import FollowingMember
-from dledger.core.hard_state import HardState
 from dledger.core.leader_lease import LeaderLease
-from dledger.core.ledger_view import LedgerView
 from dledger.core.member_reads import MemberReads
-from dledger.core.membership import Membership
 from dledger.core.read_index import ReadIndex, ReadReady
-from dledger.core.replica_config import ReplicaConfig
-from dledger.core.standing import Standing
 from dledger.core.turn_output import Outgoing
 
 # Reads that may be served, and reads that are lost.
@@ -23,18 +18,7 @@ NO_OUTCOMES: tuple[Sequence[ReadReady], Sequence[int]] = ((), ())
 class ReadingMember(FollowingMember):
     """Linearizable reads on any member: see MemberReads."""
 
-    def __init__(
-        self,
-        config: ReplicaConfig,
-        view: LedgerView,
-        hard_state: HardState,
-        membership: Membership,
-        random: Callable[[], float],
-        now: float,
-        standing: Standing,
-    ) -> None:
-        super().__init__(config, view, hard_state, membership, random, now, standing)
-        self._reads = MemberReads(config, random)
+    _reads: MemberReads
 
     @abstractmethod
     def _broadcast_heartbeat(self, now: float) -> int:

@@ -27,6 +27,7 @@ from dledger.core.handover import Handover
 from dledger.core.hard_state import HardState
 from dledger.core.leader_transfer import LeaderTransfer
 from dledger.core.ledger_view import LedgerView
+from dledger.core.member_reads import MemberReads
 from dledger.core.member_state import Role, RoleEvent
 from dledger.core.membership import Membership
 from dledger.core.messages import (
@@ -86,6 +87,7 @@ class Replica(ReadingMember):
         self.dispatchers = self.followers.dispatchers
         self.acks: QuorumAckChecker | None = None
         self.handover = Handover(config, self.state, view)
+        self._reads = MemberReads(config, random)
         self.heartbeat_at = now
         self._configuration = membership.index  # what a leader goes by
         self._heard_at = NEVER  # when a leader was last heard by a quorum, as of the last look
