@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from jepsen_like.bench.machine import Machine, this_machine
 from jepsen_like.bench.one_run import RunFailed, measure
+from jepsen_like.bench.own_memory import touch_memory
 from jepsen_like.bench.place import make_place
 from jepsen_like.bench.plan import (
     Contender,
@@ -47,6 +48,8 @@ HOW = (
     "medians over the rounds, the systems in turn. The limit is the same bytes written and synced "
     "into three files at once, as many at a time as are in flight."
 )
+
+TOUCHED = "Before each run {mib:,} MiB of memory were touched, so that the host had given them."
 
 
 class Grid:
@@ -126,11 +129,15 @@ def carry_out(
     runs: list[Run],
     prepared: dict[str, Prepared],
     seconds: float,
+    memory_mib: int,
     folder: Path,
     grid: Grid,
     kept: Path | None,
 ) -> None:
-    """All runs, in turn; one that fails becomes a note. `kept` is rewritten after each."""
+    """All runs, in turn; one that fails becomes a note. `kept` is rewritten after each.
+
+    `memory_mib`: how much memory is touched before each.
+    """
     console = Console(stderr=True)
     columns = (
         *(BarColumn(), TextColumn("{task.completed}/{task.total}"), TimeRemainingColumn()),
@@ -142,6 +149,7 @@ def carry_out(
             where = f"{run.point.body_bytes} B, {run.point.in_flight} in flight"
             what = f"{run.contender.name}, {where}"
             progress.update(bar, description=what)
+            touch_memory(memory_mib)
             try:
                 result = one(run, prepared[run.contender.key], seconds, folder)
                 grid.add(run, result)
@@ -156,6 +164,13 @@ def carry_out(
                 kept.write_text(grid.to_json())
 
 
+def _check_memory(memory_mib: int, machine: Machine) -> None:
+    """More than half of it may take what the systems need. Raises click.UsageError."""
+    most_mib = int(machine.memory_gib * 1024 / 2)
+    if memory_mib > most_mib:
+        raise click.UsageError(f"--touch-memory {memory_mib}: at most {most_mib} here, half of all")
+
+
 @click.command()
 @click.option(
     "--peers",
@@ -168,6 +183,13 @@ def carry_out(
 @click.option("--rounds", default=ROUNDS, show_default=True, type=click.IntRange(1))
 @click.option("--seconds", default=SECONDS, show_default=True, help="Measured time of each run.")
 @click.option("--warm-up", "warm_up_s", type=float, help="Seconds before; default 2, for Java 15.")
+@click.option(
+    "--touch-memory",
+    "memory_mib",
+    default=0,
+    type=click.IntRange(0),
+    help="MiB touched before each run, where a host gives memory at the first touch.",
+)
 @click.option("--quick", is_flag=True, help="256 bytes, 1000 in flight, everyone, one round.")
 @click.option(
     "--dir",
@@ -193,6 +215,7 @@ def throughput(
     rounds: int,
     seconds: float,
     warm_up_s: float | None,
+    memory_mib: int,
     quick: bool,
     folder: Path,
     build: Path,
@@ -212,6 +235,7 @@ def throughput(
     if warm_up_s is not None:
         wanted = [each._replace(warm_up_s=warm_up_s) for each in wanted]
     grid = Grid(wanted, points, this_machine(folder))
+    _check_memory(memory_mib, grid.machine)
     err = Console(stderr=True)
     toolchain = Toolchain(build, building=lambda what: err.print(f"building {what}", markup=False))
     keys = {each.key for each in wanted}
@@ -224,15 +248,16 @@ def throughput(
     base = Path(tempfile.mkdtemp(prefix="run-", dir=folder))
     skipped = len(grid.notes)
     try:
-        carry_out(runs, prepared, seconds, base, grid, kept)
+        carry_out(runs, prepared, seconds, memory_mib, base, grid, kept)
     except KeyboardInterrupt:
         grid.notes.append(f"stopped after {len(grid.runs)} of {len(runs)} runs")
     finally:
         shutil.rmtree(base, ignore_errors=True)
-    show_tables(grid.tables(), HOW)
+    how = HOW if memory_mib == 0 else f"{HOW} {TOUCHED.format(mib=memory_mib)}"
+    show_tables(grid.tables(), how)
     for note in grid.notes[skipped:]:
         err.print(note, markup=False, soft_wrap=True)
     if page is not None:
-        lines = [f"{grid.machine.in_words()}.", f"{', '.join(grid.versions)}.", HOW]
+        lines = [f"{grid.machine.in_words()}.", f"{', '.join(grid.versions)}.", how]
         rounds_done = f"{rounds} rounds of {seconds:g} s each, begun {grid.began}."
         page.write_text(markdown_report([*lines, rounds_done, *grid.notes], grid.tables()))

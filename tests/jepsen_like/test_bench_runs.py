@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import stat
 import subprocess
@@ -17,6 +18,7 @@ import dledger
 from jepsen_like.bench import disk_limit
 from jepsen_like.bench.__main__ import main
 from jepsen_like.bench.one_run import RunFailed, measure
+from jepsen_like.bench.own_memory import touch_memory
 from jepsen_like.bench.peers.watched import WATCHED
 from jepsen_like.bench.place import make_place
 from jepsen_like.bench.read_back import NUMBER, count_lost, numbers_in
@@ -76,7 +78,7 @@ def test_ours_is_measured_and_peers_that_are_missing_are_skipped(tmp_path: Path)
     kept, page = tmp_path / "runs.json", tmp_path / "page.md"
     words = ["--peers", "etcd,dragonboat,java", "--bodies", "16", "--in-flight", "64"]
     files = ["--json", str(kept), "--markdown", str(page)]
-    told = bench(tmp_path, "", *words, *files, *SHORT)
+    told = bench(tmp_path, "", *words, *files, *SHORT, "--touch-memory", "8")
     assert "etcd is skipped: etcd is not found: install Debian's etcd-server" in told
     assert "Dragonboat, tan is skipped: go is not found" in told
     assert "Java DLedger is skipped: java is not found" in told
@@ -85,6 +87,7 @@ def test_ours_is_measured_and_peers_that_are_missing_are_skipped(tmp_path: Path)
     assert all(run["entries_per_s"] > 0 and run["failed"] == 0 for run in found["runs"])
     assert found["versions"] == [f"dledger {dledger.__version__}"]
     assert "| dledger, append_many of 64 |" in page.read_text()
+    assert "Before each run 8 MiB of memory were touched" in page.read_text()
     assert page.read_text().split("\n\n")[-2].startswith("### Bodies of 16 bytes")
     assert list((tmp_path / "data").iterdir()) == []
 
@@ -123,6 +126,23 @@ def test_options_that_make_no_sense_are_refused(words: list[str]) -> None:
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 2
     assert "Error: " in result.output
+
+
+def test_memory_that_the_machine_has_not_got_is_not_touched(tmp_path: Path) -> None:
+    words = ["--peers", "none", "--dir", str(tmp_path), "--touch-memory", "1000000000"]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 2
+    assert "--touch-memory 1000000000: at most" in result.output
+
+
+def test_each_page_of_the_memory_is_touched() -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    touch_memory(0)
+    nothing = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    touch_memory(32)
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - nothing
+    # Pages may be larger than 4 KiB; then there are fewer.
+    assert nothing - before < 16 <= faults
 
 
 # --- the limit --------------------------------------------------------------------------------
