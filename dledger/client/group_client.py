@@ -25,6 +25,7 @@ from dledger.errors import DLedgerError, MessageMalformed
 from dledger.network.tls import GroupTls
 from dledger.network.tls_config import TlsConfig
 from dledger.sessions.session import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, NotAppendedInTime, Session
+from dledger.unwrapping_nursery import unwrapping_nursery
 from dledger.wire.change_protocol import ChangeRequest, encode_change
 from dledger.wire.client_protocol import (
     MAX_WAIT_MS,
@@ -71,7 +72,7 @@ class GroupClient:
     async def ready_leader(self) -> str | None:
         """The member that leads and may serve, if one does now."""
         told: list[Leadership] = []
-        async with trio.open_nursery() as nursery:
+        async with unwrapping_nursery() as nursery:
             for member in self._members.all:
                 nursery.start_soon(self._ask_who_leads, member, told)
         for known in told:

@@ -17,6 +17,7 @@ from dledger.errors import ConfigInvalid
 from dledger.local_group import GROUP_FILE, load_group
 from dledger.rescue.group_recovery import Recovery, RecoveryRefused, recover_group
 from dledger.rescue.survivor import Survivor, longest, look_at
+from dledger.unwrapping_nursery import unwrapping_nursery
 
 # A member that runs takes a connection in a fraction of it, also on the other side of the world.
 _KNOCK_S = 1.5
@@ -133,7 +134,7 @@ async def _who_listens(members: Mapping[str, str]) -> list[str]:
             await stream.aclose()
             listening.append(f"{node_id} at {address}")
 
-    async with trio.open_nursery() as nursery:
+    async with unwrapping_nursery() as nursery:  # Ctrl-C comes out as itself
         for node_id, address in members.items():
             nursery.start_soon(knock, node_id, address)
     return sorted(listening)

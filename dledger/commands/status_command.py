@@ -15,6 +15,7 @@ from dledger.commands.group_alarms import leader_of
 from dledger.commands.group_options import group_options, members_of
 from dledger.commands.tls_options import given_tls
 from dledger.errors import DLedgerError
+from dledger.unwrapping_nursery import unwrapping_nursery
 
 # One that is frozen must not hold up what the others say.
 _ANSWER_S = 2.0
@@ -85,7 +86,7 @@ async def statuses_of(client: GroupClient, known: Mapping[str, str]) -> Statuses
             except (DLedgerError, OSError, trio.BrokenResourceError) as error:
                 found[node_id] = {"problem": str(error) or type(error).__name__}
 
-    async with trio.open_nursery() as nursery:
+    async with unwrapping_nursery() as nursery:  # Ctrl-C comes out as itself
         for node_id in known:
             nursery.start_soon(ask, node_id)
     return found

@@ -7,6 +7,7 @@ import os
 import pty
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -96,20 +97,29 @@ def test_with_json_every_look_is_a_line(group: Path) -> None:
     assert 0 <= follower["leader_contact_s"] < 5
 
 
+@pytest.fixture
+def heeds_ctrl_c() -> Iterator[None]:
+    """What a shell starts in the background ignores Ctrl-C, and so does what that starts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
 def test_in_a_terminal_it_is_drawn_over_and_ends_cleanly_at_ctrl_c(group: Path) -> None:
     ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "dledger", "status", "--dir", str(group)),
+            *("--watch", "--interval", "0.2"),
+        ],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "COLUMNS": "160", "TERM": "xterm"},
+    )
+    os.close(theirs)
     try:
-        process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "dledger", "status", "--dir", str(group)),
-                *("--watch", "--interval", "0.2"),
-            ],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            env={**os.environ, "COLUMNS": "160", "TERM": "xterm"},
-        )
-        os.close(theirs)
         seen = b""
         deadline = time.monotonic() + 60
         while seen.count(b"(ready)") < 3:
@@ -131,7 +141,30 @@ def test_in_a_terminal_it_is_drawn_over_and_ends_cleanly_at_ctrl_c(group: Path) 
         assert b"Traceback" not in seen
         assert b"\x1b[" in seen
     finally:
+        process.kill()
+        process.wait()
         os.close(ours)
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
+@pytest.mark.parametrize(("words", "code", "said"), [([], 1, b"Aborted!"), (["--watch"], 0, b"")])
+def test_ctrl_c_while_members_are_asked_is_no_traceback(
+    words: list[str], code: int, said: bytes
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(60)
+        peers = f"n0=127.0.0.1:{silent.getsockname()[1]}"
+        with subprocess.Popen(
+            [sys.executable, "-m", "dledger", "status", "--peers", peers, *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        ) as process:
+            asked, _ = silent.accept()
+            process.send_signal(signal.SIGINT)
+            told, _ = process.communicate(timeout=60)
+        asked.close()
+    assert told.strip() == said
+    assert process.returncode == code
 
 
 def test_a_group_that_is_down_is_told_and_ends_with_an_error() -> None:
