@@ -8,15 +8,11 @@ from collections.abc import Iterator
 from dledger.commands.group_commands import commands
 from dledger.errors import DLedgerError
 
-INTERRUPTED = 130  # what a shell reports for Ctrl-C
-
 
 def main() -> None:
     """Run the command; an error of ours is one line and exit code 1."""
     try:
         commands()
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
     except (DLedgerError, BaseExceptionGroup) as error:
         leaves = list(_leaves(error))
         if not all(isinstance(leaf, DLedgerError) for leaf in leaves):

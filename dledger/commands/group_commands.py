@@ -62,8 +62,18 @@ _SECTIONS = {
 }
 
 
+INTERRUPTED = 130  # what a shell reports for Ctrl-C
+
+
 class CommandsBySection(click.Group):
     """The list of commands, in the sections of what one wants to do."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a command; Ctrl-C needs no word of ours, but the code that scripts look for."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list."""

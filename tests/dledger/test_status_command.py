@@ -147,10 +147,8 @@ def test_in_a_terminal_it_is_drawn_over_and_ends_cleanly_at_ctrl_c(group: Path) 
 
 
 @pytest.mark.usefixtures("heeds_ctrl_c")
-@pytest.mark.parametrize(("words", "code", "said"), [([], 1, b"Aborted!"), (["--watch"], 0, b"")])
-def test_ctrl_c_while_members_are_asked_is_no_traceback(
-    words: list[str], code: int, said: bytes
-) -> None:
+@pytest.mark.parametrize(("words", "code"), [([], 130), (["--watch"], 0)])
+def test_ctrl_c_while_members_are_asked_ends_without_a_word(words: list[str], code: int) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(60)
         peers = f"n0=127.0.0.1:{silent.getsockname()[1]}"
@@ -163,7 +161,7 @@ def test_ctrl_c_while_members_are_asked_is_no_traceback(
             process.send_signal(signal.SIGINT)
             told, _ = process.communicate(timeout=60)
         asked.close()
-    assert told.strip() == said
+    assert told == b""
     assert process.returncode == code
 
 
