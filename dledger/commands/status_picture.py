@@ -60,11 +60,10 @@ def group_picture(
         else:
             row += _row(said, last, earlier.get(node_id))
         rows.append(row)
-    left_out = 0
-    table = _table(title, rows, ())
-    while left_out < len(_DISPENSABLE) and not fits(table, console):
-        left_out += 1
+    for left_out in range(len(_DISPENSABLE) + 1):
         table = _table(title, rows, _DISPENSABLE[:left_out])
+        if fits(table, console):
+            break
     parts.append(table)
     if left_out:
         names = ", ".join(reversed(_DISPENSABLE[:left_out]))

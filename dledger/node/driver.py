@@ -37,7 +37,6 @@ from dledger.entry import Body, Magic
 from dledger.errors import DLedgerError, Rejected
 from dledger.network.links import Links
 from dledger.node.batches import Batches
-from dledger.node.flush_delay import FlushDelay
 from dledger.node.log_writer import LogWriter
 from dledger.node.sync_schedule import SyncSchedule
 from dledger.node.syncer import Syncer
@@ -78,11 +77,9 @@ class Driver:
         self._after_turn = after_turn
         self._transfer = transfer
         self.tally = Tally()
-        delay = None
-        if flush_interval_s is not None:
-            patience_s, written = replica.config.election_timeout_s, (store.last_index, store.epoch)
-            delay = FlushDelay(flush_interval_s, patience_s, written)
-        self._syncs = SyncSchedule(store, Syncer(self._sync_ended, threads, self.tally), delay)
+        syncer = Syncer(self._sync_ended, threads, self.tally)
+        patience_s = replica.config.election_timeout_s
+        self._syncs = SyncSchedule(store, syncer, flush_interval_s, patience_s)
         self._wake = trio.lowlevel.ParkingLot()
         self._woken = False
         self._failure: Exception | None = None

@@ -15,17 +15,22 @@ class SyncSchedule:
     """The syncs of one store, one at a time.
 
     Args:
-        delay: how long they may wait; None: they may not.
+        flush_interval_s: how long they may wait; None: they may not.
+        patience_s: see FlushDelay.
 
     Attributes:
         hard_state_due: the term and vote to be recorded with the next one.
     """
 
-    def __init__(self, store: LogStore, syncer: Syncer, delay: FlushDelay | None) -> None:
+    def __init__(
+        self, store: LogStore, syncer: Syncer, flush_interval_s: float | None, patience_s: float
+    ) -> None:
         self._store = store
         self._syncer = syncer
-        self._delay = delay
         self._synced = self._written
+        self._delay: FlushDelay | None = None
+        if flush_interval_s is not None:
+            self._delay = FlushDelay(flush_interval_s, patience_s, self._synced)
         self.hard_state_due: HardState | None = None
 
     @property

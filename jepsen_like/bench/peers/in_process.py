@@ -38,13 +38,12 @@ def _dledger(_: Toolchain) -> Prepared:
 
 
 def _with_tls(toolchain: Toolchain) -> Prepared:
-    folder = toolchain.certificates(member_ids())
+    folder, plain = toolchain.certificates(member_ids()), _dledger(toolchain)
 
     def commands(place: Place, workload: Workload) -> list[Command]:
-        program = _python("dledger_member")
-        return [[*each, str(folder)] for each in members(program, place, workload)]
+        return [[*each, str(folder)] for each in plain.commands(place, workload)]
 
-    return Prepared(f"dledger {dledger.__version__}", commands)
+    return plain._replace(commands=commands)
 
 
 def _pysyncobj(_: Toolchain) -> Prepared:
@@ -65,33 +64,27 @@ def _java(toolchain: Toolchain) -> Prepared:
     return _prepared("Java DLedger 0.4.0", [*toolchain.java_command(), "Member"])
 
 
-OURS = (
-    System(Contender("append", "dledger, append", ours=True), _dledger),
-    System(Contender("submit", "dledger, submit", ours=True, call=SUBMIT), _dledger),
-    System(
-        Contender(
-            *("append_many", f"dledger, append_many of {MANY}"),
-            ours=True,
-            call=APPEND_MANY,
-            batch=MANY,
-            least_in_flight=MANY,
-        ),
-        _dledger,
-    ),
+_APPEND = Contender("append", "dledger, append", ours=True)
+_SUBMIT = Contender("submit", "dledger, submit", ours=True, call=SUBMIT)
+_APPEND_MANY = Contender(
+    *("append_many", f"dledger, append_many of {MANY}"),
+    ours=True,
+    call=APPEND_MANY,
+    batch=MANY,
+    least_in_flight=MANY,
 )
-# What certificates cost: ours again, beside itself.
+
+
+def _apart(key: str, contender: Contender) -> Contender:
+    """One of ours with TLS: what certificates cost, beside itself."""
+    name = f"{contender.name}, with TLS"
+    return contender._replace(key=key, name=name, ours=False, apart=True)
+
+
+OURS = tuple(System(each, _dledger) for each in (_APPEND, _SUBMIT, _APPEND_MANY))
 WITH_TLS = (
-    System(Contender("tls", "dledger, append, with TLS", apart=True), _with_tls),
-    System(
-        Contender(
-            *("tls-many", f"dledger, append_many of {MANY}, with TLS"),
-            call=APPEND_MANY,
-            batch=MANY,
-            least_in_flight=MANY,
-            apart=True,
-        ),
-        _with_tls,
-    ),
+    System(_apart("tls", _APPEND), _with_tls),
+    System(_apart("tls-many", _APPEND_MANY), _with_tls),
 )
 PYSYNCOBJ = System(Contender("pysyncobj", "PySyncObj", syncs=False), _pysyncobj)
 DRAGONBOAT = System(Contender("dragonboat", "Dragonboat, tan"), _dragonboat)
