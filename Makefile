@@ -52,10 +52,10 @@ interop-java: setup ## hold our files against Java DLedger's own store (needs Ma
 
 # make bench BENCH_ARGUMENTS=--quick is one table in three minutes; all of it takes an hour and a half.
 bench: setup ## measure throughput beside other systems, those that are found here
-	$(BIN)/python -m jepsen_like.bench throughput $(BENCH_ARGUMENTS)
+	$(BIN)/python -m bench throughput $(BENCH_ARGUMENTS)
 
 bench-failover: setup ## kill and stop leaders under load, ours and those of other systems
-	$(BIN)/python -m jepsen_like.bench failover $(BENCH_ARGUMENTS)
+	$(BIN)/python -m bench failover $(BENCH_ARGUMENTS)
 
 sim: setup ## simulate 2000 seeds of faults in virtual time
 	$(BIN)/jepsen-like simulate --seeds 2000

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from broker.errors import RequestRefused
 from broker.fold import EntryRefused
-from dledger.core.pending import Appended
 from dledger.errors import DLedgerError, EntryTooLarge, LogFull, Rejected
+from dledger.waits.pending_appends import Appended
 from remoting.codes import ResponseCode
 
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from broker.fold import Arrivals
-from dledger.core.pending import Appended
 from dledger.entry import Body
 from dledger.errors import DLedgerError
+from dledger.waits.pending_appends import Appended
 from remoting.address import Address
 from remoting.command import Command
 

@@ -16,9 +16,9 @@ from broker.errors import RequestRefused
 from broker.limits import BrokerLimits
 from broker.origin import Log, Origin
 from broker.state import BrokerState
-from dledger.core.pending import Appended
 from dledger.entry import HEADER_BYTES, Body, PositionedBody
 from dledger.errors import DLedgerError, LogFull
+from dledger.waits.pending_appends import Appended
 from remoting.address import Address
 from remoting.codes import ResponseCode
 from remoting.command import Command

@@ -18,7 +18,7 @@ from dledger.client.client_errors import (
 from dledger.client.group_client import GroupClient
 from dledger.client.remote_log import RemoteLog, connect
 from dledger.config import NodeConfig
-from dledger.core.change_errors import (
+from dledger.core.membership.change_errors import (
     AlreadyJoint,
     ChangePending,
     ChangeRefused,
@@ -32,8 +32,8 @@ from dledger.core.change_errors import (
     VoterInDoubt,
     VotersSilent,
 )
-from dledger.core.configuration import Configuration
-from dledger.core.configuration_change import (
+from dledger.core.membership.configuration import Configuration
+from dledger.core.membership.configuration_change import (
     AddLearner,
     AddVoter,
     Change,
@@ -43,8 +43,7 @@ from dledger.core.configuration_change import (
     Transition,
     UpdateAddress,
 )
-from dledger.core.configuration_codec import NumberedConfiguration
-from dledger.core.pending import Appended
+from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.entry import Entry, Magic, PositionedBody
 from dledger.errors import (
     AddressInUse,
@@ -100,6 +99,7 @@ from dledger.state_machine import (
 from dledger.status import GroupStatus, LearnerStatus, PeerStatus, RoleChange, Status
 from dledger.store.snapshot_folder import Snapshot
 from dledger.store.store_config import StoreConfig
+from dledger.waits.pending_appends import Appended
 from dledger.wire.generation import Superseded
 
 __all__ = [

@@ -26,7 +26,6 @@ from dledger.client.known_members import Peers
 from dledger.client.remote_log import RemoteLog
 from dledger.client.remote_log import connect as connect_in_trio
 from dledger.config import NodeConfig
-from dledger.core.pending import Appended, Outcome
 from dledger.entry import Body, Entry
 from dledger.errors import DLedgerError, Rejected
 from dledger.loop_thread import LoopThread
@@ -38,6 +37,7 @@ from dledger.sessions.session import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, Session, 
 from dledger.state_machine import StateMachine
 from dledger.status import Status
 from dledger.store.snapshot_folder import Snapshot
+from dledger.waits.pending_appends import Appended, Outcome
 
 T = TypeVar("T")
 

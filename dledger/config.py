@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dledger.core.change_errors import ConfigurationInvalid
-from dledger.core.configuration import Configuration
+from dledger.core.membership.change_errors import ConfigurationInvalid
+from dledger.core.membership.configuration import Configuration
 from dledger.errors import ConfigInvalid
 from dledger.network.tls_config import TlsConfig
 from dledger.snapshots.snapshot_policy import SnapshotPolicy

@@ -20,7 +20,6 @@ from typing import TypeVar
 from dledger import blocking
 from dledger.client.known_members import Peers
 from dledger.config import NodeConfig
-from dledger.core.pending import Appended
 from dledger.entry import Body, Entry
 from dledger.network.tls import GroupTls
 from dledger.network.tls_config import TlsConfig
@@ -28,6 +27,7 @@ from dledger.sessions.session import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, SessionAp
 from dledger.state_machine import StateMachine
 from dledger.status import Status
 from dledger.store.snapshot_folder import Snapshot
+from dledger.waits.pending_appends import Appended
 
 T = TypeVar("T")
 

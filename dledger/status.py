@@ -25,7 +25,7 @@ class LearnerStatus:
     """How far a learner has come, as its leader sees it; nothing is known on other members."""
 
     lag_entries: int | None
-    verdict: str | None  # of its catching up, see `dledger.core.catch_up`
+    verdict: str | None  # of its catching up, see `dledger.core.membership.catch_up`
 
 
 @dataclass(frozen=True, slots=True)

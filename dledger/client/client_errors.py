@@ -8,7 +8,7 @@ from types import MappingProxyType, ModuleType
 from typing import get_origin, get_type_hints
 
 from dledger import errors
-from dledger.core import change_errors
+from dledger.core.membership import change_errors
 from dledger.errors import Discarded, OutcomeUnknown, Rejected
 from dledger.sessions import session_errors
 

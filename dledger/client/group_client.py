@@ -18,8 +18,8 @@ from dledger.client.remote_log import (
     member_status,
     open_log,
 )
-from dledger.core.configuration_change import Change, Transition
-from dledger.core.configuration_codec import NumberedConfiguration, decode_configuration
+from dledger.core.membership.configuration_change import Change, Transition
+from dledger.core.membership.configuration_codec import NumberedConfiguration, decode_configuration
 from dledger.entry import Entry
 from dledger.errors import DLedgerError, MessageMalformed
 from dledger.network.tls import GroupTls

@@ -26,7 +26,6 @@ from dledger.client.leader_search import FIRST_PAUSE_S, LONGEST_PAUSE_S, jittere
 from dledger.client.network_way import NetworkWay
 from dledger.client.node_connection import NodeConnection, connect_node
 from dledger.client.remote_entries import ReadingConnection, RemoteEntries, entries_in_answer
-from dledger.core.pending import Appended
 from dledger.entry import MAX_BODY_BYTES, Entry
 from dledger.errors import (
     ConfigInvalid,
@@ -49,6 +48,7 @@ from dledger.sessions.session import (
     open_session,
 )
 from dledger.unwrapping_nursery import unwrapping_nursery
+from dledger.waits.pending_appends import Appended
 from dledger.wire.client_protocol import (
     MAX_BODIES,
     MAX_ENTRIES_BYTES,

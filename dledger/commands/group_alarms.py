@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from dledger.core.tally import SLOW_SYNC_S
+from dledger.node.tally import SLOW_SYNC_S
 from dledger.snapshots.snapshot_notes import snapshot_notes
 
 # A member that lacks more of the log than this is told: a second of a busy group.

@@ -13,7 +13,7 @@ from dledger.client.group_client import GroupClient
 from dledger.commands.group_options import group_options, members_of
 from dledger.commands.tls_options import given_tls
 from dledger.config import parse_address, parse_peers
-from dledger.core.configuration_change import (
+from dledger.core.membership.configuration_change import (
     AddLearner,
     AddVoter,
     Change,

@@ -13,7 +13,7 @@ from dledger.core.hard_state import HardState
 from dledger.core.leader_elector import LeaderElector
 from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import MemberState, Role, RoleEvent
-from dledger.core.membership import Membership
+from dledger.core.membership.membership import Membership
 from dledger.core.messages import Message, VoteRequest, VoteResponse
 from dledger.core.replica_config import ReplicaConfig
 from dledger.core.turn_output import Outgoing, Writes

@@ -23,8 +23,8 @@ from dledger.core.messages import (
     PushRequest,
     PushResponse,
 )
-from dledger.core.snapshot_offer import NO_SNAPSHOTS, SnapshotOffer, SnapshotSource
-from dledger.core.snapshot_sender import SnapshotSender
+from dledger.core.snapshot.snapshot_offer import NO_SNAPSHOTS, SnapshotOffer, SnapshotSource
+from dledger.core.snapshot.snapshot_sender import SnapshotSender
 from dledger.errors import InvariantBroken
 
 # Batches on their way to one peer. A round trip with a sync takes about 1 ms and a batch is what

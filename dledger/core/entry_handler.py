@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dledger.core.configuration_codec import NumberedConfiguration
 from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import MemberState
+from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.core.messages import Phase, PushRequest, PushResponse
-from dledger.core.snapshot_offer import LogBegin
+from dledger.core.snapshot.snapshot_offer import LogBegin
 from dledger.errors import InvariantBroken
 
 

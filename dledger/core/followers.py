@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dledger.core.catch_up import CatchUp, Verdict, check_caught_up, check_heard, new_voters
-from dledger.core.configuration import Configuration
 from dledger.core.entry_dispatcher import BatchSizer, EntryDispatcher
 from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import MemberState
-from dledger.core.snapshot_offer import NO_SNAPSHOTS, SnapshotSource
+from dledger.core.membership.catch_up import (
+    CatchUp,
+    Verdict,
+    check_caught_up,
+    check_heard,
+    new_voters,
+)
+from dledger.core.membership.configuration import Configuration
+from dledger.core.snapshot.snapshot_offer import NO_SNAPSHOTS, SnapshotSource
 
 
 class Followers:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dledger.core.freshness import Freshness
+from dledger.core.admission.standing import Standing
 from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import Role, RoleEvent
-from dledger.core.membership import Membership
+from dledger.core.membership.membership import Membership
 from dledger.core.messages import (
     FromLeader,
     Heartbeat,
@@ -18,9 +18,9 @@ from dledger.core.messages import (
     TimeoutNow,
 )
 from dledger.core.proving_member import ProvingMember
+from dledger.core.reads.freshness import Freshness
 from dledger.core.replica_config import ReplicaConfig
-from dledger.core.snapshot_receiver import SnapshotReceiver
-from dledger.core.standing import Standing
+from dledger.core.snapshot.snapshot_receiver import SnapshotReceiver
 from dledger.errors import InvariantBroken
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dledger.core.early_turns import EarlyTurns
 from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import MemberState, Role
+from dledger.core.membership.quorum import VoteOutcome
 from dledger.core.messages import VoteRequest, VoteResponse
-from dledger.core.quorum import VoteOutcome
 from dledger.core.replica_config import ReplicaConfig
 from dledger.entry import BEFORE_FIRST_INDEX
 from dledger.errors import LeaderKept

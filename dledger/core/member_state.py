@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from dledger.core.hard_state import HardState
-from dledger.core.membership import ChangeOutcome, Membership
+from dledger.core.membership.membership import ChangeOutcome, Membership
 from dledger.errors import InvariantBroken
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
-from dledger.core.configuration_codec import NumberedConfiguration
 from dledger.core.ledger_view import TermRun
-from dledger.core.snapshot_offer import SnapshotOffer
+from dledger.core.membership.configuration_codec import NumberedConfiguration
+from dledger.core.snapshot.snapshot_offer import SnapshotOffer
 from dledger.entry import BEFORE_FIRST_INDEX, NO_TERM
 
 

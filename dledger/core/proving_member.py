@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dledger.core.admission import Admission
+from dledger.core.admission.admission import Admission
+from dledger.core.admission.standing import Standing
 from dledger.core.electing_member import ElectingMember
 from dledger.core.entry_dispatcher import EntryDispatcher
 from dledger.core.entry_handler import NoopEntry
 from dledger.core.followers import Followers
-from dledger.core.handover import Handover
 from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import LedgerView
-from dledger.core.membership import Membership
+from dledger.core.membership.membership import Membership
 from dledger.core.messages import HeartbeatResponse, Inquiry, Reminder
 from dledger.core.quorum_ack_checker import QuorumAckChecker
 from dledger.core.replica_config import ReplicaConfig
-from dledger.core.standing import Standing
+from dledger.core.transfer.handover import Handover
 from dledger.core.turn_output import Outgoing
 
 

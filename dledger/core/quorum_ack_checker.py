@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 
 from dledger.core.ledger_view import LedgerView
-from dledger.core.quorum import Quorum
+from dledger.core.membership.quorum import Quorum
 
 
 class QuorumAckChecker:

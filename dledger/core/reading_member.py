@@ -6,9 +6,9 @@ from abc import abstractmethod
 from collections.abc import Sequence
 
 from dledger.core.following_member import FollowingMember
-from dledger.core.leader_lease import LeaderLease
-from dledger.core.member_reads import MemberReads
-from dledger.core.read_index import ReadIndex, ReadReady
+from dledger.core.reads.leader_lease import LeaderLease
+from dledger.core.reads.member_reads import MemberReads
+from dledger.core.reads.read_index import ReadIndex, ReadReady
 from dledger.core.turn_output import Outgoing
 
 # Reads that may be served, and reads that are lost.

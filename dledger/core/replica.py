@@ -17,19 +17,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dledger.core.change_errors import ConfigurationInvalid
-from dledger.core.configuration_change import Change, Transition
-from dledger.core.configuration_codec import NumberedConfiguration, encode_configuration
+from dledger.core.admission.standing import Standing
 from dledger.core.entry_dispatcher import BatchSizer
 from dledger.core.entry_handler import ConfigurationEntry, NoopEntry
 from dledger.core.followers import Followers
-from dledger.core.handover import Handover
 from dledger.core.hard_state import HardState
-from dledger.core.leader_transfer import LeaderTransfer
 from dledger.core.ledger_view import LedgerView
-from dledger.core.member_reads import MemberReads
 from dledger.core.member_state import Role, RoleEvent
-from dledger.core.membership import Membership
+from dledger.core.membership.change_errors import ConfigurationInvalid
+from dledger.core.membership.configuration_change import Change, Transition
+from dledger.core.membership.configuration_codec import NumberedConfiguration, encode_configuration
+from dledger.core.membership.membership import Membership
 from dledger.core.messages import (
     Answer,
     FromLeader,
@@ -48,11 +46,13 @@ from dledger.core.messages import (
     VoteResponse,
 )
 from dledger.core.quorum_ack_checker import QuorumAckChecker
-from dledger.core.read_index import ReadIndex
 from dledger.core.reading_member import NO_OUTCOMES, ReadingMember
+from dledger.core.reads.member_reads import MemberReads
+from dledger.core.reads.read_index import ReadIndex
 from dledger.core.replica_config import ReplicaConfig
-from dledger.core.snapshot_offer import NO_SNAPSHOTS, SnapshotSource
-from dledger.core.standing import Standing
+from dledger.core.snapshot.snapshot_offer import NO_SNAPSHOTS, SnapshotSource
+from dledger.core.transfer.handover import Handover
+from dledger.core.transfer.leader_transfer import LeaderTransfer
 from dledger.core.turn_output import Messages, Outgoing, Writes
 from dledger.errors import InvariantBroken, LeadershipMoving, NotLeader
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dledger.core.configuration import Configuration
-from dledger.core.configuration_codec import MAX_CONFIGURATION_BYTES
+from dledger.core.membership.configuration import Configuration
+from dledger.core.membership.configuration_codec import MAX_CONFIGURATION_BYTES
 
 # A heartbeat that would follow the last one sooner than this share of the interval is left out.
 LEAST_HEARTBEAT_GAP = 0.1

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from dledger.core.entry_handler import Write
 from dledger.core.hard_state import HardState
-from dledger.core.membership import ChangeOutcome
+from dledger.core.membership.membership import ChangeOutcome
 from dledger.core.messages import Message
-from dledger.core.read_index import ReadReady
+from dledger.core.reads.read_index import ReadReady
 
 
 class Writes(NamedTuple):

@@ -15,7 +15,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from dledger.core.member_state import Role
-from dledger.core.tally import SYNC_CLASSES_S, Tally
+from dledger.node.tally import SYNC_CLASSES_S, Tally
 from dledger.status import Status
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

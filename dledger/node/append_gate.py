@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dledger.config import NodeConfig
-from dledger.core.pending import Done, PendingAppends
 from dledger.core.replica import Replica
 from dledger.entry import Body, body_bytes, body_lengths
 from dledger.errors import EntryTooLarge, LogFull, Rejected
 from dledger.node.driver import Driver
+from dledger.waits.pending_appends import Done, PendingAppends
 
 
 class AppendGate:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from dledger.core.pending import PendingAppends
 from dledger.core.replica import Replica
 from dledger.entry import Magic
 from dledger.entry_run import EntryRun
@@ -14,6 +13,7 @@ from dledger.errors import InvariantBroken, MachineFailed
 from dledger.node.entry_cache import EntryCache
 from dledger.snapshots.awaited_snapshot import AwaitedSnapshot
 from dledger.state_machine import StateMachine
+from dledger.waits.pending_appends import PendingAppends
 
 NORMAL = int(Magic.NORMAL)  # looking up a member of an enum takes longer than comparing it
 

@@ -23,9 +23,7 @@ from dledger.core.messages import (
     PushRequest,
     PushResponse,
 )
-from dledger.core.pending import Done, PendingAppends
 from dledger.core.replica import Messages, Replica
-from dledger.core.tally import Tally
 from dledger.core.uneventful import (
     acknowledged,
     answered_again,
@@ -40,9 +38,11 @@ from dledger.node.batches import Batches
 from dledger.node.log_writer import LogWriter
 from dledger.node.sync_schedule import SyncSchedule
 from dledger.node.syncer import Syncer
+from dledger.node.tally import Tally
 from dledger.serving.host_timer import HostTimer
 from dledger.snapshots.snapshot_transfer import SnapshotTransfer
 from dledger.store.log_store import LogStore, SyncWork
+from dledger.waits.pending_appends import Done, PendingAppends
 
 T = TypeVar("T")
 

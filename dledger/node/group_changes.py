@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from dledger.core.catch_up import Verdict, learners_first, new_voters
-from dledger.core.change_errors import (
+from dledger.core.member_state import Role
+from dledger.core.membership.catch_up import Verdict, learners_first, new_voters
+from dledger.core.membership.change_errors import (
     ConfigurationMoved,
     LearnerBehind,
     LearnerStalled,
 )
-from dledger.core.configuration_change import Change, Transition, change
-from dledger.core.configuration_codec import NumberedConfiguration
-from dledger.core.member_state import Role
+from dledger.core.membership.configuration_change import Change, Transition, change
+from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.core.replica import Replica
 from dledger.entry import NO_TERM
 from dledger.errors import Discarded, LeadershipLost

@@ -10,7 +10,7 @@ from dledger.client.known_members import KnownMembers
 from dledger.client.leader_connection import LeaderConnection
 from dledger.client.network_way import NetworkWay
 from dledger.config import NodeConfig
-from dledger.core.configuration_codec import NumberedConfiguration
+from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.errors import NotLeader
 from dledger.network.tls import GroupTls
 from dledger.sessions.session import Session, open_session

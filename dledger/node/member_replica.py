@@ -8,9 +8,9 @@ from zlib import crc32
 import trio
 
 from dledger.config import NodeConfig
-from dledger.core.configuration_codec import MAX_CONFIGURATION_BYTES
+from dledger.core.membership.configuration_codec import MAX_CONFIGURATION_BYTES
 from dledger.core.replica import Replica, ReplicaConfig
-from dledger.core.snapshot_offer import SnapshotSource
+from dledger.core.snapshot.snapshot_offer import SnapshotSource
 from dledger.entry import BLANK_BYTES, HEADER_BYTES
 from dledger.node.batches import Batches
 from dledger.node.recovered_membership import recovered_membership

@@ -8,11 +8,9 @@ from contextlib import AbstractAsyncContextManager
 import trio
 
 from dledger.config import NodeConfig, check_changeable
-from dledger.core.configuration_change import Change, Transition
-from dledger.core.configuration_codec import NumberedConfiguration
-from dledger.core.pending import Appended, Done, PendingAppends
+from dledger.core.membership.configuration_change import Change, Transition
+from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.core.replica import Messages
-from dledger.core.tally import Tally
 from dledger.entry import Body, Entry, decode_entries
 from dledger.errors import Fatal, NodeClosing, ReadUnavailable
 from dledger.network.group_links import GroupLinks
@@ -28,6 +26,7 @@ from dledger.node.local_way import local_session
 from dledger.node.log_writer import LogWriter
 from dledger.node.member_replica import member_replica
 from dledger.node.node_status import node_status
+from dledger.node.tally import Tally
 from dledger.serving.client_server import ClientServer
 from dledger.serving.generation_guard import GenerationGuard
 from dledger.serving.group_port import GroupPort
@@ -47,6 +46,7 @@ from dledger.store.snapshot_folder import Snapshot
 from dledger.waits.append_wait import wait_appended
 from dledger.waits.iterators import CommittedEntries, RoleChanges
 from dledger.waits.leadership_watch import LeadershipWatch
+from dledger.waits.pending_appends import Appended, Done, PendingAppends
 from dledger.waits.transfer_wait import wait_transferred
 from dledger.waits.waiting_reads import WaitingReads
 

@@ -7,8 +7,8 @@ from bisect import bisect_left
 
 import trio
 
-from dledger.core.tally import SLOW_SYNC_S, SYNC_CLASSES_S
 from dledger.node.node import Node
+from dledger.node.tally import SLOW_SYNC_S, SYNC_CLASSES_S
 
 logger = logging.getLogger(__name__)
 

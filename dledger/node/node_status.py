@@ -9,9 +9,9 @@ import trio
 from dledger.config import NodeConfig
 from dledger.core.member_state import Role
 from dledger.core.replica import Replica
-from dledger.core.tally import Tally
 from dledger.network.links import Links
 from dledger.network.peer_status import peer_status
+from dledger.node.tally import Tally
 from dledger.snapshots.node_snapshots import Snapshots
 from dledger.status import Status, group_status, role_name
 from dledger.store.scrubber import ScrubStatus

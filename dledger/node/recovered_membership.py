@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dledger.core.configuration import Configuration
-from dledger.core.configuration_codec import NumberedConfiguration, decode_configuration
-from dledger.core.membership import Membership
+from dledger.core.membership.configuration import Configuration
+from dledger.core.membership.configuration_codec import NumberedConfiguration, decode_configuration
+from dledger.core.membership.membership import Membership
 from dledger.entry import BEFORE_FIRST_INDEX, decode_entries
 from dledger.errors import ConfigurationLost, ConfigurationMalformed
 from dledger.store.log_store import LogStore

@@ -15,8 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import trio
 
-from dledger.core.tally import Tally
 from dledger.errors import DLedgerError, InvariantBroken
+from dledger.node.tally import Tally
 from dledger.store.log_store import SyncWork
 
 SyncDone = Callable[[SyncWork, DLedgerError | None], None]

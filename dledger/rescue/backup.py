@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 
-from dledger.core.standing import Standing
+from dledger.core.admission.standing import Standing
 from dledger.entry import BEFORE_FIRST_INDEX
 from dledger.errors import BeginningDropped, ConfigInvalid, DiskFailed, DLedgerError
 from dledger.store.disk import Disk, OsDisk

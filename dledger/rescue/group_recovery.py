@@ -21,8 +21,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from dledger.core.configuration import Configuration
-from dledger.core.configuration_change import (
+from dledger.core.admission.standing import Standing
+from dledger.core.hard_state import HardState
+from dledger.core.membership.configuration import Configuration
+from dledger.core.membership.configuration_change import (
     AddLearner,
     AddVoter,
     Change,
@@ -32,9 +34,7 @@ from dledger.core.configuration_change import (
     leave_joint,
     simple,
 )
-from dledger.core.configuration_codec import NumberedConfiguration, encode_configuration
-from dledger.core.hard_state import HardState
-from dledger.core.standing import Standing
+from dledger.core.membership.configuration_codec import NumberedConfiguration, encode_configuration
 from dledger.entry import BEFORE_FIRST_INDEX, Magic
 from dledger.errors import ConfigInvalid, DiskFailed, DLedgerError
 from dledger.rescue.survivor import Survivor, look_at

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from dledger.core.configuration_codec import NumberedConfiguration, decode_configuration
-from dledger.core.standing import Standing
+from dledger.core.admission.standing import Standing
+from dledger.core.membership.configuration_codec import NumberedConfiguration, decode_configuration
 from dledger.entry import BEFORE_FIRST_INDEX, HEADER_BYTES, NO_TERM, Magic
 from dledger.errors import ConfigInvalid, ConfigurationLost, ConfigurationMalformed
 from dledger.store.disk import Disk, OsDisk

@@ -13,9 +13,8 @@ from typing import Protocol
 import trio
 
 from dledger.config import NodeConfig
-from dledger.core.configuration_change import Change, Transition
-from dledger.core.configuration_codec import NumberedConfiguration, encode_configuration
-from dledger.core.pending import Appended, Done, Outcome
+from dledger.core.membership.configuration_change import Change, Transition
+from dledger.core.membership.configuration_codec import NumberedConfiguration, encode_configuration
 from dledger.entry import Body, Entry
 from dledger.errors import DLedgerError, MessageMalformed, Rejected
 from dledger.network.conversation import Conversation
@@ -26,6 +25,7 @@ from dledger.status import RoleChange, Status
 from dledger.store.snapshot_folder import Snapshot
 from dledger.unwrapping_nursery import unwrapping_nursery
 from dledger.waits.iterators import RoleChanges
+from dledger.waits.pending_appends import Appended, Done, Outcome
 from dledger.wire.change_protocol import decode_change
 from dledger.wire.client_protocol import (
     MAX_ENTRIES_BYTES,

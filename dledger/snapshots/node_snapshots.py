@@ -7,7 +7,6 @@ from collections.abc import Callable
 import trio
 
 from dledger.config import NodeConfig
-from dledger.core.pending import PendingAppends
 from dledger.core.replica import Replica
 from dledger.network.links import Links
 from dledger.snapshots.awaited_snapshot import AwaitedSnapshot
@@ -19,6 +18,7 @@ from dledger.snapshots.snapshotter import Snapshotter
 from dledger.state_machine import StateMachine
 from dledger.status import InstallStatus
 from dledger.store.snapshot_folder import Snapshot
+from dledger.waits.pending_appends import PendingAppends
 
 
 class Snapshots:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from dledger.config import NodeConfig
-from dledger.core.configuration_codec import decode_configuration
 from dledger.core.hard_state import HardState
+from dledger.core.membership.configuration_codec import decode_configuration
 from dledger.errors import ConfigInvalid, ConfigurationMalformed, RestoreFailed, SnapshotLost
 from dledger.state_machine import (
     SnapshottingMachine,

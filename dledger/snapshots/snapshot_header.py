@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dledger.core.configuration_codec import encode_configuration
-from dledger.core.membership import Membership
+from dledger.core.membership.configuration_codec import encode_configuration
+from dledger.core.membership.membership import Membership
 from dledger.store.log_store import LogStore
 from dledger.store.snapshot_format import SnapshotHeader
 

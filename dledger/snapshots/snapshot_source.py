@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from dledger.core.snapshot_offer import PIECE_BYTES, SnapshotOffer
+from dledger.core.snapshot.snapshot_offer import PIECE_BYTES, SnapshotOffer
 from dledger.errors import OutsideLog
 from dledger.store.log_store import LogStore
 from dledger.store.snapshot_folder import Snapshot

@@ -16,7 +16,7 @@ import trio
 
 from dledger.core.messages import InstallSnapshot
 from dledger.core.replica import Replica
-from dledger.core.snapshot_offer import SnapshotOffer
+from dledger.core.snapshot.snapshot_offer import SnapshotOffer
 from dledger.errors import SnapshotCorrupt
 from dledger.network.channel import Channel
 from dledger.network.links import Links

@@ -9,7 +9,7 @@ import trio
 
 from dledger.core.entry_dispatcher import needed_snapshots
 from dledger.core.replica import Replica
-from dledger.core.snapshot_offer import SnapshotOffer
+from dledger.core.snapshot.snapshot_offer import SnapshotOffer
 from dledger.errors import (
     ConfigInvalid,
     DiskFailed,

@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 from typing import NamedTuple
 
-from dledger.core.configuration_codec import decode_configuration
-from dledger.core.snapshot_offer import SnapshotOffer
+from dledger.core.membership.configuration_codec import decode_configuration
+from dledger.core.snapshot.snapshot_offer import SnapshotOffer
 from dledger.errors import ConfigurationMalformed, SnapshotCorrupt
 from dledger.store.disk import DiskFile
 from dledger.store.segment import NAME_DIGITS

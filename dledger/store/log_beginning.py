@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dledger.core.snapshot_offer import LogBegin
+from dledger.core.snapshot.snapshot_offer import LogBegin
 from dledger.errors import InvariantBroken
 from dledger.store.index_unit import UNIT_BYTES
 from dledger.store.recovery import SegmentBegin

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from dledger.core.admission.standing import Standing
 from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import LedgerView, TermRun
-from dledger.core.snapshot_offer import LogBegin
-from dledger.core.standing import Standing
+from dledger.core.snapshot.snapshot_offer import LogBegin
 from dledger.entry import Body, Header
 from dledger.entry_run import EntryRun
 from dledger.store.batch import BatchFacts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from dledger.core.standing import Standing
+from dledger.core.admission.standing import Standing
 from dledger.entry import BEFORE_FIRST_INDEX, BLANK_BYTES, HEADER_BYTES
 from dledger.errors import DataFolderMismatch, DiskFailed, HardStateLost, HardStateOutdated
 from dledger.store.disk import Disk, DiskLock

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dledger.core.configuration_codec import NumberedConfiguration, decode_configuration
+from dledger.core.membership.configuration_codec import NumberedConfiguration, decode_configuration
 from dledger.core.messages import Phase, PushRequest
 from dledger.entry import BEFORE_FIRST_INDEX, Magic
 from dledger.errors import MessageMalformed

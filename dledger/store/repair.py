@@ -14,7 +14,7 @@ import contextlib
 from collections.abc import Callable
 from typing import NamedTuple
 
-from dledger.core.standing import Standing
+from dledger.core.admission.standing import Standing
 from dledger.errors import ConfigInvalid, DiskFailed, RepairFailed
 from dledger.store.disk import Disk, OsDisk
 from dledger.store.folder import DATA, INDEX, LOCK, find_files, open_data, open_index

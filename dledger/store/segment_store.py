@@ -9,9 +9,9 @@ for a vote in that term would have been in the record.
 
 from __future__ import annotations
 
+from dledger.core.admission.standing import Standing
 from dledger.core.hard_state import HardState
-from dledger.core.snapshot_offer import LogBegin
-from dledger.core.standing import Standing
+from dledger.core.snapshot.snapshot_offer import LogBegin
 from dledger.entry import BEFORE_FIRST_INDEX
 from dledger.errors import DiskFailed, InvariantBroken
 from dledger.store.discarded_files import DiscardedFiles

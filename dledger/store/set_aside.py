@@ -6,7 +6,7 @@ keeps it from voting and counting until it holds what its group relies on.
 
 from __future__ import annotations
 
-from dledger.core.standing import Standing
+from dledger.core.admission.standing import Standing
 from dledger.errors import ConfigInvalid, DiskFailed
 from dledger.store.disk import Disk, OsDisk
 from dledger.store.folder import DATA, INDEX, LOCK

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
-from dledger.core.configuration_codec import NumberedConfiguration, decode_configuration
+from dledger.core.membership.configuration_codec import NumberedConfiguration, decode_configuration
 from dledger.errors import SnapshotCorrupt
 from dledger.store.disk import Disk
 from dledger.store.segment import NAME_DIGITS, start_of

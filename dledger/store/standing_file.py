@@ -2,12 +2,12 @@
 
 It is written before anything else into an empty folder, so no power cut can leave a folder that
 looks complete and has forgotten what it promised. It goes when its member is proven: see
-`dledger.core.admission`. A folder without the file is proven.
+`dledger.core.admission.admission`. A folder without the file is proven.
 """
 
 from __future__ import annotations
 
-from dledger.core.standing import Standing
+from dledger.core.admission.standing import Standing
 from dledger.store.disk import Disk
 from dledger.store.small_file import read_small_file, remove_small_file, write_small_file
 

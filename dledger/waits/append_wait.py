@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import outcome
 import trio
 
-from dledger.core.pending import Appended, Done, Outcome
 from dledger.entry import Body
 from dledger.errors import DLedgerError
+from dledger.waits.pending_appends import Appended, Done, Outcome
 
 
 async def wait_appended(

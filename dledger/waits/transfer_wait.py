@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import trio
 
-from dledger.core.leader_transfer import LeaderTransfer
 from dledger.core.member_state import Role
 from dledger.core.replica import Replica
+from dledger.core.transfer.leader_transfer import LeaderTransfer
 from dledger.errors import TransferFailed
 
 # How long nobody may lead after the old leader stepped down, in election timeouts, before the

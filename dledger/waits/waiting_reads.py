@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import outcome
 import trio
 
-from dledger.core.read_index import ReadReady
+from dledger.core.reads.read_index import ReadReady
 from dledger.errors import DLedgerError, NodeClosing, ReadUnavailable
 
 # Reads that may wait at a time. Each is a task of the application; more of them only wait longer.

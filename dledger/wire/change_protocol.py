@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import msgpack
 
-from dledger.core.change_errors import ConfigurationInvalid
-from dledger.core.configuration import (
+from dledger.core.membership.change_errors import ConfigurationInvalid
+from dledger.core.membership.configuration import (
     MAX_ADDRESS_CHARACTERS,
     MAX_ID_BYTES,
     MAX_LEARNERS,
@@ -22,7 +22,7 @@ from dledger.core.configuration import (
     check_address,
     check_member_id,
 )
-from dledger.core.configuration_change import (
+from dledger.core.membership.configuration_change import (
     AddLearner,
     AddVoter,
     Change,

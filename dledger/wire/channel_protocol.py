@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dledger.core.configuration import MAX_ID_CHARACTERS
+from dledger.core.membership.configuration import MAX_ID_CHARACTERS
 from dledger.errors import MessageMalformed
 from dledger.wire.frame import Frame, encode_frame, shown
 

@@ -12,10 +12,10 @@ from enum import StrEnum
 from itertools import islice, pairwise
 from typing import NamedTuple
 
-from dledger.core.pending import Appended
 from dledger.entry import Entry
 from dledger.errors import DLedgerError, MessageMalformed
 from dledger.sessions.with_sessions import pack_result, unpack_result
+from dledger.waits.pending_appends import Appended
 from dledger.wire.frame import Frame, encode_frame
 
 # Bodies in one append request; the frame limit bounds their bytes.

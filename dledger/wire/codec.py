@@ -32,7 +32,7 @@ from dledger.core.messages import (
     VoteRequest,
     VoteResponse,
 )
-from dledger.core.snapshot_offer import PIECE_BYTES, LogBegin, SnapshotOffer
+from dledger.core.snapshot.snapshot_offer import PIECE_BYTES, LogBegin, SnapshotOffer
 from dledger.errors import MessageMalformed
 from dledger.wire.frame import Frame, encode_frame, shown
 

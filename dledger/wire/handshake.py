@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from dledger.config import Address, parse_address
-from dledger.core.configuration import MAX_ADDRESS_CHARACTERS, MAX_ID_CHARACTERS
+from dledger.core.membership.configuration import MAX_ADDRESS_CHARACTERS, MAX_ID_CHARACTERS
 from dledger.errors import ConfigInvalid, MessageMalformed
 from dledger.wire.codec import PROTOCOL_VERSION
 from dledger.wire.frame import Frame, encode_frame, shown

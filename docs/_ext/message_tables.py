@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, get_args
 
 from dledger.config import Address
-from dledger.core import entry_dispatcher, snapshot_offer
+from dledger.core import entry_dispatcher
 from dledger.core.ledger_view import TermRun
 from dledger.core.messages import (
     Heartbeat,
@@ -28,7 +28,8 @@ from dledger.core.messages import (
     VoteRequest,
     VoteResponse,
 )
-from dledger.core.snapshot_offer import LogBegin, SnapshotOffer
+from dledger.core.snapshot import snapshot_offer
+from dledger.core.snapshot.snapshot_offer import LogBegin, SnapshotOffer
 from dledger.wire import client_protocol, codec, frame
 from dledger.wire.channel_protocol import (
     Opening,

@@ -14,10 +14,10 @@ from html import escape
 from pathlib import Path
 
 from docs._ext.state_diagram import BACKGROUND, SOFT, STRONG, TEXT, arrow_head
-from tests.dledger.scenario_group import ScenarioGroup
-from tests.dledger.scenario_language import Scenario
-from tests.dledger.scenario_member import ScenarioMember, Settings
-from tests.dledger.scenario_messages import Sent, index_text
+from tests.dledger.scenarios.scenario_group import ScenarioGroup
+from tests.dledger.scenarios.scenario_language import Scenario
+from tests.dledger.scenarios.scenario_member import ScenarioMember, Settings
+from tests.dledger.scenarios.scenario_messages import Sent, index_text
 
 HIDE = re.compile(r"# hide: (.+)")
 BEGIN = "# draw from here"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dledger.core.configuration import Configuration
+from dledger.core.membership.configuration import Configuration
 from dledger.core.messages import Message, VoteRequest, VoteResponse
 from dledger.core.replica import Replica
 from jepsen_like.simulation.group_history import is_quorum

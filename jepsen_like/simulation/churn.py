@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dledger.core.catch_up import learners_first
-from dledger.core.configuration import Configuration
-from dledger.core.configuration_change import (
+from dledger.core.member_state import Role
+from dledger.core.membership.catch_up import learners_first
+from dledger.core.membership.configuration import Configuration
+from dledger.core.membership.configuration_change import (
     AddLearner,
     AddVoter,
     Change,
@@ -16,7 +17,6 @@ from dledger.core.configuration_change import (
     Transition,
     UpdateAddress,
 )
-from dledger.core.member_state import Role
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.node_process import ChangeCall, Surroundings
 from jepsen_like.simulation.swarm import NEVER

@@ -9,8 +9,8 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from dledger.core.configuration import Configuration
-from dledger.core.configuration_codec import NumberedConfiguration
+from dledger.core.membership.configuration import Configuration
+from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.entry import BEFORE_FIRST_INDEX
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from dledger.core.configuration import Configuration
-from dledger.core.configuration_codec import NumberedConfiguration
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
+from dledger.core.membership.configuration import Configuration
+from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.core.messages import Message, PushResponse, VoteRequest, VoteResponse
 from dledger.core.replica import Replica
-from dledger.core.snapshot_offer import LogBegin
+from dledger.core.snapshot.snapshot_offer import LogBegin
 from jepsen_like.simulation.group_history import GroupHistory, founding, is_quorum
 from jepsen_like.simulation.witness import InvariantViolated, Witness
 

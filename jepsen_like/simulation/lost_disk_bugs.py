@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from dledger.core.admission import Admission
+from dledger.core.admission.admission import Admission
+from dledger.core.admission.standing import Standing
 from dledger.core.entry_handler import EntryHandler
 from dledger.core.leader_elector import LeaderElector
 from dledger.core.messages import PushResponse, VoteRequest, VoteResponse
-from dledger.core.standing import Standing
 from dledger.store.standing_file import StandingFile
 from jepsen_like.simulation.seeded_bug import Replacement, SeededBug
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dledger.core import membership
-from dledger.core.configuration import Configuration
-from dledger.core.configuration_change import (
+from dledger.core.electing_member import ElectingMember
+from dledger.core.followers import Followers
+from dledger.core.membership import membership
+from dledger.core.membership.configuration import Configuration
+from dledger.core.membership.configuration_change import (
     Change,
     Transition,
     change,
     enter_joint,
     leave_joint,
 )
-from dledger.core.configuration_codec import NumberedConfiguration
-from dledger.core.electing_member import ElectingMember
-from dledger.core.followers import Followers
-from dledger.core.membership import Membership
-from dledger.core.quorum import JointQuorum, Quorum, VoteOutcome, quorum_of
+from dledger.core.membership.configuration_codec import NumberedConfiguration
+from dledger.core.membership.membership import Membership
+from dledger.core.membership.quorum import JointQuorum, Quorum, VoteOutcome, quorum_of
 from dledger.core.turn_output import Writes
 from jepsen_like.simulation.seeded_bug import Replacement, SeededBug
 

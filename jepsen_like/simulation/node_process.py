@@ -11,8 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dledger.core.change_errors import ChangeRefused
-from dledger.core.configuration_change import Change, Transition
 from dledger.core.entry_handler import (
     Accepted,
     ConfigurationEntry,
@@ -23,8 +21,9 @@ from dledger.core.entry_handler import (
 )
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
+from dledger.core.membership.change_errors import ChangeRefused
+from dledger.core.membership.configuration_change import Change, Transition
 from dledger.core.messages import InstallSnapshot, Message, Phase, PushRequest, PushResponse
-from dledger.core.pending import Done, Outcome, PendingAppends
 from dledger.core.replica import Messages, Outgoing, Replica
 from dledger.entry import Body, Magic
 from dledger.errors import Discarded, InvariantBroken, LeaderKept, Rejected
@@ -35,6 +34,7 @@ from dledger.store.log_store import SyncWork
 from dledger.store.push_check import PushCheck
 from dledger.store.segment_store import SegmentStore
 from dledger.store.snapshot_folder import Snapshot
+from dledger.waits.pending_appends import Done, Outcome, PendingAppends
 from jepsen_like.simulation.candidacies import Candidacies
 from jepsen_like.simulation.clients import History
 from jepsen_like.simulation.coverage import Coverage

@@ -12,14 +12,11 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from dledger.core.entry_handler import EntryHandler, Truncation
-from dledger.core.forwarded_reads import ForwardedReads
-from dledger.core.forwarded_reads import _Waiting as _Forwarded
 from dledger.core.hard_state import HardState
 from dledger.core.leader_elector import LeaderElector
-from dledger.core.leader_lease import LeaderLease
 from dledger.core.ledger_view import LedgerView
-from dledger.core.member_reads import MemberReads
 from dledger.core.member_state import MemberState
+from dledger.core.membership.quorum import Majority, VoteOutcome
 from dledger.core.messages import (
     HeartbeatResponse,
     Message,
@@ -29,10 +26,13 @@ from dledger.core.messages import (
     VoteRequest,
     VoteResponse,
 )
-from dledger.core.open_reads import OpenReads
-from dledger.core.quorum import Majority, VoteOutcome
 from dledger.core.quorum_ack_checker import QuorumAckChecker
-from dledger.core.read_index import ReadIndex, ReadReady, _Waiting
+from dledger.core.reads.forwarded_reads import ForwardedReads
+from dledger.core.reads.forwarded_reads import _Waiting as _Forwarded
+from dledger.core.reads.leader_lease import LeaderLease
+from dledger.core.reads.member_reads import MemberReads
+from dledger.core.reads.open_reads import OpenReads
+from dledger.core.reads.read_index import ReadIndex, ReadReady, _Waiting
 from dledger.core.replica import Outgoing, Replica
 from dledger.entry import HEADER_BYTES
 from dledger.sessions.session_table import FrozenSession, SessionTable, Verdict

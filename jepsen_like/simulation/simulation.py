@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dledger.core.configuration import Configuration
-from dledger.core.snapshot_sender import REFUSED_RETRY_S
+from dledger.core.membership.configuration import Configuration
+from dledger.core.snapshot.snapshot_sender import REFUSED_RETRY_S
 from dledger.entry import Entry, decode_entries
 from dledger.errors import DLedgerError
 from jepsen_like.simulation.candidacies import Candidacies

@@ -6,9 +6,9 @@ from typing import Any
 
 from dledger.core.messages import InstallSnapshot
 from dledger.core.replica import Replica
-from dledger.core.snapshot_offer import SnapshotOffer
-from dledger.core.snapshot_receiver import SnapshotReceiver
-from dledger.core.snapshot_sender import SnapshotSender
+from dledger.core.snapshot.snapshot_offer import SnapshotOffer
+from dledger.core.snapshot.snapshot_receiver import SnapshotReceiver
+from dledger.core.snapshot.snapshot_sender import SnapshotSender
 from dledger.store.incoming_snapshot import IncomingSnapshot, Received
 from dledger.store.log_beginning import LogWithBeginning
 from dledger.store.segment_store import SegmentStore

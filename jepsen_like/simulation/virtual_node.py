@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dledger.core.configuration import Configuration
+from dledger.core.membership.configuration import Configuration
 from dledger.core.messages import Message
 from dledger.core.replica import Replica, ReplicaConfig
 from dledger.entry import BLANK_BYTES, HEADER_BYTES, Body

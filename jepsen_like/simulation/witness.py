@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
-from dledger.core.snapshot_offer import LogBegin
+from dledger.core.snapshot.snapshot_offer import LogBegin
 
 
 class InvariantViolated(Exception):

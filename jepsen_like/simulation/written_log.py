@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dledger.core.configuration_codec import NumberedConfiguration, decode_configuration
+from dledger.core.membership.configuration_codec import NumberedConfiguration, decode_configuration
 from dledger.entry import Magic, decode_entries, decode_header
 from dledger.store.batch import verify_batch
 from dledger.store.segment_store import SegmentStore

@@ -20,7 +20,6 @@ from broker.pull_request import PullRequest
 from broker.sends import PendingSend, Sends
 from broker.state import BrokerState
 from broker.tag_filter import MAX_TAGS, TagFilter, tag_filter
-from dledger.core.pending import Appended
 from dledger.entry import Body, PositionedBody
 from dledger.errors import (
     Discarded,
@@ -29,6 +28,7 @@ from dledger.errors import (
     LogFull,
     NotLeader,
 )
+from dledger.waits.pending_appends import Appended
 from remoting.address import Address
 from remoting.codes import ResponseCode
 from remoting.command import Command

@@ -12,8 +12,8 @@ from dledger.entry import Entry, Magic, decode_entries
 from dledger.entry_run import EntryRun, decode_run, joined
 from dledger.state_machine import LogOnly
 from dledger.store.index_unit import UNIT, index_units
-from dledger.store.memory_store import MemoryStore
 from dledger.store.store_config import StoreConfig
+from tests.dledger.store.memory_store import MemoryStore
 
 BODIES = st.lists(st.binary(max_size=40), min_size=1, max_size=12)
 

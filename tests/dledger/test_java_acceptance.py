@@ -24,9 +24,9 @@ from dledger.store.disk import OsDisk
 from dledger.store.open_store import open_store
 from dledger.store.segment_store import SegmentStore
 from dledger.store.store_config import StoreConfig
-from tests.dledger.core_group import Group, Member
-from tests.dledger.test_node import Group as NodeGroup
-from tests.dledger.test_node import Register, running
+from tests.dledger.core.core_group import Group, Member
+from tests.dledger.node.test_node import Group as NodeGroup
+from tests.dledger.node.test_node import Register, running
 
 THREE = ["n0", "n1", "n2"]
 # So long that a follower is stopped, or back, before its leader gives up, on a busy machine too.

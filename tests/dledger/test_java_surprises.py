@@ -24,7 +24,7 @@ from dledger.store.open_store import open_store
 from dledger.store.segment import file_name
 from dledger.store.segment_store import SegmentStore
 from dledger.store.store_config import StoreConfig
-from tests.dledger.core_group import TIMEOUT_S, Group, Member
+from tests.dledger.core.core_group import TIMEOUT_S, Group, Member
 
 GOLDEN = Path(__file__).parent / "data" / "golden"
 SMALL = StoreConfig(segment_bytes=256, index_segment_bytes=96, max_body_bytes=200)

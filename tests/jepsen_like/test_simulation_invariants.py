@@ -4,19 +4,19 @@ from collections.abc import Callable
 
 import pytest
 
-from dledger.core.configuration import Configuration
-from dledger.core.configuration_codec import NumberedConfiguration
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
+from dledger.core.membership.configuration import Configuration
+from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.core.messages import Phase, PushResponse, VoteRequest, VoteResponse
 from dledger.core.replica import Replica, ReplicaConfig
-from dledger.core.snapshot_offer import LogBegin
+from dledger.core.snapshot.snapshot_offer import LogBegin
 from dledger.entry import Entry, Magic
 from jepsen_like.simulation.clients import History
 from jepsen_like.simulation.group_history import founding
 from jepsen_like.simulation.invariants import Invariants, InvariantViolated
 from jepsen_like.simulation.witness import check_reads_end
-from tests.dledger.core_group import EntriesAtOnce, view_of
+from tests.dledger.core.core_group import EntriesAtOnce, view_of
 
 NAMES = ["a", "b", "c"]
 

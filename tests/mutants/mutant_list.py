@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 LIST = Path(__file__).parent / "mutants.toml"
 SCENARIOS = Path(__file__).parent / "scenarios.toml"
-PLAYER = "tests/dledger/test_scenarios.py::test_a_scenario_goes_as_it_says"
+PLAYER = "tests/dledger/scenarios/test_scenarios.py::test_a_scenario_goes_as_it_says"
 
 
 class MutantUnusable(Exception):

@@ -29,7 +29,7 @@ from docs._ext.message_tables import (
 from docs._ext.message_words import MESSAGES, OPERATIONS
 from docs._ext.sequence_chart import record
 from docs._ext.state_diagram import arrows_of
-from tests.dledger.scenario_language import ScenarioFailed
+from tests.dledger.scenarios.scenario_language import ScenarioFailed
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 PAGE = (DOCS / "protocol.md").read_text(encoding="utf-8")

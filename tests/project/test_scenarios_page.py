@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tests.dledger.scenario_language import Scenario
+from tests.dledger.scenarios.scenario_language import Scenario
 
 PROJECT = Path(__file__).parent.parent.parent
 PAGE = (PROJECT / "docs" / "scenarios.md").read_text(encoding="utf-8")

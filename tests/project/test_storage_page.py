@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
-from dledger.core.standing import Standing
+from dledger.core.admission.standing import Standing
 from dledger.entry import HEADER_BYTES, Header, Magic, encode
 from dledger.store.disk import OsDisk
 from dledger.store.hard_state_file import (

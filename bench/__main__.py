@@ -1,0 +1,42 @@
+"""The benchmarks: `make bench`, `make bench-failover`, and `python -m bench`."""
+
+from __future__ import annotations
+
+import signal
+
+import click
+
+from bench.failover import failover
+from bench.footprint import footprint
+from bench.throughput import throughput
+
+THROUGHPUT = "throughput"
+
+
+class Benchmarks(click.Group):
+    """Options without a command are those of `throughput`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does, with the command that was left out."""
+        helped = args and args[0] in ctx.help_option_names
+        if not helped and (not args or args[0].startswith("-")):
+            args = [THROUGHPUT, *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=Benchmarks, context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Measure dledger on this machine, beside other systems.
+
+    Without a command, options are those of `throughput`.
+    """
+
+
+main.add_command(throughput, THROUGHPUT)
+main.add_command(failover)
+main.add_command(footprint)
+
+if __name__ == "__main__":
+    # Servers of others do not end with the pipe of their standard input: we end them.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    main()

@@ -1,0 +1,149 @@
+"""`make bench-failover`: how long clients wait when the leader is lost, ours and the others'."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from bench.machine import this_machine
+from bench.one_run import RunFailed
+from bench.peers.watched import WATCHED, Watched, Watching
+from bench.place import make_place
+from bench.report import markdown_report, show_tables
+from bench.summary import Rows, percentile
+from bench.toolchain import BUILD, Toolchain, Unavailable
+from bench.watch import KILL, STOP, Verdict, Watch
+from bench.workload import Workload
+
+FAULTS = (KILL, STOP)
+COLUMNS = ["system", "fault", "times", "p50 ms", "p95 ms", "max ms", "acknowledged", "lost"]
+HOW = (
+    "Three real processes on this machine, and one process with {clients} clients, each of which "
+    "appends one body of 256 bytes at a time. From just before the signal to the leader, until the "
+    "first acknowledgement of an append that began after it. Afterwards all that was acknowledged "
+    "is looked for in the log. A killed process leaves what it wrote in the page cache: this says "
+    "nothing about power cuts."
+)
+
+
+class Outcome:
+    """What a system did in one run: milliseconds by fault, and the verdict at the end."""
+
+    def __init__(self, watched: Watched) -> None:
+        self.watched = watched
+        self.gaps_ms: dict[str, list[float]] = {fault: [] for fault in FAULTS}
+        self.verdict: Verdict | None = None
+
+    def rows(self) -> list[list[str]]:
+        """A row for each fault."""
+        found = [str(value) for value in self.verdict] if self.verdict else ["", "not checked"]
+        return [
+            [
+                *(self.watched.name, fault, str(len(gaps_ms))),
+                *(f"{percentile(gaps_ms, share):,.0f}" for share in (50, 95, 100)),
+                *found,
+            ]
+            for fault, gaps_ms in self.gaps_ms.items()
+            if gaps_ms
+        ]
+
+
+def watch_system(
+    outcome: Outcome, watching: Watching, times: int, workload: Workload, folder: Path
+) -> None:
+    """Take the leader away so many times in each way. Raises RunFailed."""
+    err = Console(stderr=True)
+    place = make_place(folder / outcome.watched.key)
+    with Watch(watching, place, workload) as watch:
+        for number in range(times):
+            for fault in FAULTS:
+                took_ms = watch.take_leader(fault)
+                told = "no leader was there to lose" if took_ms is None else f"{took_ms:,.0f} ms"
+                if took_ms is not None:
+                    outcome.gaps_ms[fault].append(took_ms)
+                what = f"{outcome.watched.name}, {fault}, {number + 1}/{times}: {told}"
+                err.print(what, markup=False, highlight=False, soft_wrap=True)
+        outcome.verdict = watch.verdict()
+
+
+@click.command()
+@click.option(
+    "--peers",
+    default="all",
+    show_default=True,
+    help="all, or names of " + ", ".join(each.key for each in WATCHED) + ", with commas.",
+)
+@click.option("--times", default=10, show_default=True, type=click.IntRange(1), help="Each way.")
+@click.option("--clients", default=16, show_default=True, type=click.IntRange(1))
+@click.option(
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=BUILD,
+    show_default=True,
+    help="On the disk to measure; made if missing.",
+)
+@click.option("--build", type=click.Path(path_type=Path), default=BUILD, show_default=True)
+@click.option("--json", "kept", type=click.Path(path_type=Path), help="Keep every figure there.")
+@click.option("--markdown", "page", type=click.Path(path_type=Path), help="Write the table there.")
+def failover(
+    peers: str,
+    times: int,
+    clients: int,
+    folder: Path,
+    build: Path,
+    kept: Path | None,
+    page: Path | None,
+) -> None:
+    """Kill and stop leaders under load, and see when clients are served again."""
+    known = {each.key: each for each in WATCHED}
+    keys = list(known) if peers == "all" else peers.split(",")
+    if unknown := [key for key in keys if key not in known]:
+        raise click.UsageError(f"{unknown[0]!r} is not one of all, {', '.join(known)}")
+    err = Console(stderr=True)
+    toolchain = Toolchain(build, building=lambda what: err.print(f"building {what}", markup=False))
+    workload = Workload(in_flight=clients)
+    folder.mkdir(parents=True, exist_ok=True)
+    machine = this_machine(folder)
+    base = Path(tempfile.mkdtemp(prefix="run-", dir=folder))
+    outcomes: list[Outcome] = []
+    notes: list[str] = []
+    versions: list[str] = []
+    try:
+        for watched in (known[key] for key in keys):
+            outcomes.append(outcome := Outcome(watched))
+            try:
+                watching = watched.prepare(toolchain)
+                versions.append(watching.version)
+                watch_system(outcome, watching, times, workload, base)
+            except (Unavailable, RunFailed) as error:
+                skipped = "is skipped" if isinstance(error, Unavailable) else "failed"
+                notes.append(f"{watched.name} {skipped}: {error}")
+                err.print(notes[-1], markup=False, soft_wrap=True)
+    except KeyboardInterrupt:
+        notes.append("stopped before the end")
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+    cells = [row for outcome in outcomes for row in outcome.rows()]
+    tables = [Rows("leaders lost under load", COLUMNS, cells)] if cells else []
+    shown = [each.watched for each in outcomes if each.rows()]
+    whose = "; ".join(f"{each.name}: {each.clients}" for each in shown)
+    how = f"{HOW.format(clients=clients)} Clients: {whose}."
+    show_tables(tables, how)
+    if kept is not None:
+        rows = [
+            {"system": o.watched.key, "gaps_ms": o.gaps_ms, "verdict": o.verdict} for o in outcomes
+        ]
+        content = {"machine": asdict(machine), "versions": versions, "notes": notes, "runs": rows}
+        kept.write_text(json.dumps(content, indent=1) + "\n")
+    if page is not None:
+        lines = [f"{machine.in_words()}.", f"{', '.join(versions)}.", how, *notes]
+        page.write_text(markdown_report(lines, tables))
+    if any(outcome.verdict and outcome.verdict.lost for outcome in outcomes):
+        raise click.ClickException("acknowledged entries are missing, see the table")

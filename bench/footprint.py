@@ -1,0 +1,289 @@
+"""What a group costs that has nothing to do, and what a long log costs at the start."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+import click
+import trio
+from rich.console import Console
+
+import dledger
+from bench.dledger_member import GROUP
+from bench.filler import NODE_ID
+from bench.folding_member import folding_command
+from bench.machine import this_machine
+from bench.one_run import end
+from bench.process_figures import memory, processor_seconds
+from bench.report import markdown_report, show_tables
+from bench.summary import Rows
+from bench.toolchain import BUILD
+from dledger.client.group_client import GroupUnreachable
+from dledger.free_ports import free_ports
+from dledger.local_group import serve_command
+
+MEMBERS, RESTARTS = 3, 5
+BODY_BYTES = 256
+# Elections and connections of a new group are over.
+SETTLED_S = 5.0
+PATIENCE_S = 600.0
+_POLL_S = 0.005
+_NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
+HOW = (
+    "`dledger serve` on this machine, its modules compiled before, as an installer does. "
+    "A restart: from the start of the process until the member has opened its log and answers, and "
+    "until it leads or follows and has applied everything; in brackets the processor time of the "
+    "process by then, which does not count the others of the machine. The log is in a group of one "
+    "that ended without warning. A machine that folds adds up the bytes of each entry. Memory: all "
+    "that is resident, and what of it is no file's."
+)
+
+Condition = Callable[[dict[str, object]], bool]
+
+
+class Reached(NamedTuple):
+    """When a process got there: seconds since its start, and its processor time."""
+
+    elapsed_s: float
+    processor_s: float
+
+    def __str__(self) -> str:
+        return f"{self.elapsed_s:.2f} s ({self.processor_s:.2f})"
+
+
+def main_rows(
+    folder: Path, idle_s: float, log_bytes: int, body_bytes: int
+) -> Iterator[tuple[str, str]]:
+    """What was measured, and the figure."""
+    _compile_modules()
+    yield from idle_rows(folder / "idle", idle_s)
+    for size in (log_bytes // 4, log_bytes):
+        yield from log_rows(folder / "log", size, body_bytes)
+
+
+def idle_rows(folder: Path, idle_s: float) -> Iterator[tuple[str, str]]:
+    """Three members at rest."""
+    peers = _peers(MEMBERS)
+    began = time.monotonic()
+    processes = {each: _serve(each, peers, folder) for each in peers}
+    try:
+        leader = trio.run(_leader, peers)
+        yield "three new members, start to ready leader", f"{time.monotonic() - began:.2f} s"
+        time.sleep(SETTLED_S)
+        for node_id, process in processes.items():
+            resident, anonymous = memory(process.pid)
+            role = "leader" if node_id == leader else "follower"
+            yield f"memory of a {role} at rest", f"{resident:.0f} MiB, {anonymous:.0f} its own"
+        pids = [process.pid for process in processes.values()]
+        before = [processor_seconds(pid) for pid in pids]
+        time.sleep(idle_s)
+        used = sum(processor_seconds(pid) for pid in pids) - sum(before)
+        share = used / idle_s * 100
+        yield f"three idle members, {idle_s:g} s", f"{share:.1f} % of one core, all together"
+        follower = next(each for each in peers if each != leader)
+        answers: list[Reached] = []
+        caught_up: list[Reached] = []
+        for _ in range(RESTARTS):
+            end([processes[follower]])
+            began = time.monotonic()
+            processes[follower] = _serve(follower, peers, folder)
+            applied = _number(trio.run(_status_of, peers, leader), "applied")
+            pid = processes[follower].pid
+            answers.append(trio.run(_until, peers, follower, _answers, began, pid))
+            there = _has_applied(applied)
+            caught_up.append(trio.run(_until, peers, follower, there, began, pid))
+        yield "restart of an idle follower, until it answers", _median(answers)
+        yield "restart of an idle follower, until it knows all", _median(caught_up)
+    finally:
+        end(list(processes.values()))
+
+
+def log_rows(folder: Path, log_bytes: int, body_bytes: int) -> Iterator[tuple[str, str]]:
+    """A member with a log of so many bytes."""
+    name = f"log of {log_bytes / 2**20:,.0f} MiB, bodies of {body_bytes} bytes"
+    peers = _peers(1)
+    folder.mkdir(exist_ok=True)
+    began = time.monotonic()
+    fill = [sys.executable, "-m", "bench.filler", str(folder / NODE_ID)]
+    subprocess.run([*fill, peers[NODE_ID], str(log_bytes), str(body_bytes)], check=True)
+    took_s = time.monotonic() - began
+    yield f"{name}: appended, in a group of one", f"{took_s:.1f} s"
+    served = serve_command(GROUP, NODE_ID, peers, folder / NODE_ID)
+    folding = folding_command(peers[NODE_ID], folder / NODE_ID)
+    for state, command in (
+        ("in the page cache", served),
+        ("not in the page cache", served),
+        ("a machine that folds", folding),
+    ):
+        if state.startswith("not"):
+            _forget_pages(folder)
+        began = time.monotonic()
+        process = _start(NODE_ID, command, folder)
+        try:
+            answers = trio.run(_until, peers, NODE_ID, _answers, began, process.pid)
+            ready = trio.run(_until, peers, NODE_ID, _has_all, began, process.pid)
+            yield f"{name}, {state}: until it answers, until it serves", f"{answers}, {ready}"
+            resident, anonymous = memory(process.pid)
+            yield f"{name}, {state}: memory", f"{resident:.0f} MiB, {anonymous:.0f} its own"
+        finally:
+            end([process])
+
+
+def _median(reached: list[Reached]) -> str:
+    elapsed = [each.elapsed_s for each in reached]
+    middle = Reached(median(elapsed), median(each.processor_s for each in reached))
+    return f"{middle}, {min(elapsed):.2f} to {max(elapsed):.2f} s"
+
+
+def _peers(count: int) -> dict[str, str]:
+    return {f"n{each}": f"127.0.0.1:{port}" for each, port in enumerate(free_ports(count))}
+
+
+def _compile_modules() -> None:
+    """Have the modules compiled ahead, as the installer of a package does."""
+    command = [sys.executable, "-m", "dledger", "--help"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=_environment())
+
+
+def _environment() -> dict[str, str]:
+    """This one's, but for switches that keep compiled modules from being written and found."""
+    kept = {name: value for name, value in os.environ.items() if name != _NO_BYTECODE}
+    return kept | {"PYTHONPYCACHEPREFIX": str(BUILD.absolute() / "compiled")}
+
+
+def _serve(node_id: str, peers: Mapping[str, str], folder: Path) -> subprocess.Popen[bytes]:
+    return _start(node_id, serve_command(GROUP, node_id, peers, folder / node_id), folder)
+
+
+def _start(node_id: str, command: list[str], folder: Path) -> subprocess.Popen[bytes]:
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f"{node_id}.log").open("ab") as log:
+        return subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=_environment()
+        )
+
+
+def _forget_pages(folder: Path) -> None:
+    """Have the kernel drop what it caches of the files; all is on the disk already."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            fd = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(fd)
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                os.close(fd)
+
+
+# --- asking a member --------------------------------------------------------------------------
+
+
+def _number(status: dict[str, object], name: str) -> int:
+    value = status[name]
+    return value if isinstance(value, int) else -1
+
+
+def _answers(_: dict[str, object]) -> bool:
+    return True
+
+
+def _has_applied(index: int) -> Condition:
+    return lambda status: status["leader"] is not None and _number(status, "applied") >= index
+
+
+def _has_all(status: dict[str, object]) -> bool:
+    return status["ready"] is True and status["applied"] == status["last_index"]
+
+
+async def _status_of(peers: Mapping[str, str], node_id: str) -> dict[str, object]:
+    return await dledger.GroupClient(GROUP, peers).status(node_id)
+
+
+async def _until(
+    peers: Mapping[str, str], node_id: str, condition: Condition, began: float, pid: int
+) -> Reached:
+    """When the member's status was so."""
+    client = dledger.GroupClient(GROUP, peers)
+    while True:
+        try:
+            if condition(await client.status(node_id)):
+                return Reached(time.monotonic() - began, processor_seconds(pid))
+        except (GroupUnreachable, OSError, trio.BrokenResourceError) as error:
+            if time.monotonic() - began > PATIENCE_S:
+                raise click.ClickException(f"{node_id} does not come up: {error}") from None
+        await trio.sleep(_POLL_S)
+
+
+async def _leader(peers: Mapping[str, str]) -> str:
+    client = dledger.GroupClient(GROUP, peers)
+    deadline = trio.current_time() + PATIENCE_S
+    while trio.current_time() < deadline:
+        leader = await client.ready_leader()
+        if leader is not None:
+            return leader
+        await trio.sleep(_POLL_S)
+    raise click.ClickException(f"no member led within {PATIENCE_S:g} s")
+
+
+# --- the command --------------------------------------------------------------------------------
+
+
+@contextmanager
+def _scratch(folder: Path) -> Iterator[Path]:
+    base = Path(tempfile.mkdtemp(prefix="run-", dir=folder))
+    try:
+        yield base
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+
+
+@click.command()
+@click.option("--idle-seconds", default=30.0, show_default=True)
+@click.option("--log-mib", default=1024, show_default=True, type=click.IntRange(4))
+@click.option("--body-bytes", default=BODY_BYTES, show_default=True, type=click.IntRange(1))
+@click.option(
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=BUILD,
+    show_default=True,
+    help="On the disk to measure; made if missing.",
+)
+@click.option("--json", "kept", type=click.Path(path_type=Path), help="Keep every figure there.")
+@click.option("--markdown", "page", type=click.Path(path_type=Path), help="Write the table there.")
+def footprint(
+    idle_seconds: float,
+    log_mib: int,
+    body_bytes: int,
+    folder: Path,
+    kept: Path | None,
+    page: Path | None,
+) -> None:
+    """Measure start, recovery, memory, and what three idle members use."""
+    err = Console(stderr=True)
+    cells: list[list[str]] = []
+    folder.mkdir(parents=True, exist_ok=True)
+    machine = this_machine(folder)
+    with _scratch(folder) as base:
+        for what, figure in main_rows(base, idle_seconds, log_mib * 2**20, body_bytes):
+            cells.append([what, figure])
+            err.print(f"{what}: {figure}", markup=False, highlight=False, soft_wrap=True)
+    tables = [Rows("start, memory and rest", ["what", "figure"], cells)]
+    show_tables(tables, HOW)
+    if kept is not None:
+        content = {"machine": asdict(machine), "figures": dict(cells)}
+        kept.write_text(json.dumps(content, indent=1) + "\n")
+    if page is not None:
+        page.write_text(markdown_report([f"{machine.in_words()}.", HOW], tables))

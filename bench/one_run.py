@@ -1,0 +1,85 @@
+"""One run: three processes are started, loaded and ended."""
+
+from __future__ import annotations
+
+import selectors
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+from bench.system import Command
+from bench.workload import Measured
+
+# A group that has printed nothing so long after the end of its workload has no leader.
+GRACE_S = 60.0
+_COMPLAINT_LENGTH = 300
+
+
+class RunFailed(Exception):
+    """A run gave no result; the text says why, in one line."""
+
+
+def measure(commands: Sequence[Command], complaints: Path, seconds: float) -> Measured:
+    """Start all, wait for the first that prints a result, end all.
+
+    Args:
+        commands: the processes; each ends when its standard input does, or is killed.
+        complaints: the file that takes their standard error.
+        seconds: how long the workload takes.
+
+    Raises RunFailed when one of them ends before, or none is ready in time.
+    """
+    with complaints.open("wb") as errors:
+        processes = [
+            # Without a buffer: a line that waits in one would not wake the selector.
+            subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, bufsize=0
+            )
+            for command in commands
+        ]
+        try:
+            return _first_result(processes, seconds + GRACE_S)
+        except RunFailed as error:
+            raise RunFailed(f"{error}{_last_complaint(complaints)}") from None
+        finally:
+            end(processes)
+
+
+def end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Kill what runs, and wait until all are gone."""
+    for process in processes:
+        process.kill()
+    for process in processes:
+        process.communicate()
+
+
+def _first_result(processes: list[subprocess.Popen[bytes]], timeout_s: float) -> Measured:
+    with selectors.DefaultSelector() as selector:
+        for process in processes:
+            selector.register(_output(process), selectors.EVENT_READ, process)
+        while events := selector.select(timeout_s):
+            for key, _ in events:
+                line = _output(key.data).readline()
+                if not line:
+                    name = Path(key.data.args[0]).name
+                    raise RunFailed(f"{name} ended before it had measured anything")
+                try:
+                    result = Measured.from_line(line.decode(errors="replace"))
+                except ValueError as error:
+                    raise RunFailed(str(error)) from None
+                if result is not None:
+                    return result
+    raise RunFailed(f"no result within {timeout_s:g} s")
+
+
+def _output(process: subprocess.Popen[bytes]) -> IO[bytes]:
+    if process.stdout is None:
+        raise ValueError("started without a pipe")
+    return process.stdout
+
+
+def _last_complaint(complaints: Path) -> str:
+    lines = complaints.read_text(errors="replace").split("\n")
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return f"; the last complaint: {last[:_COMPLAINT_LENGTH]}" if last else ""

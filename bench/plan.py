@@ -1,0 +1,123 @@
+"""Which runs there are, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from bench.workload import APPEND
+
+# From starting three processes to the first append, about: elections, and what a load sets up.
+STARTING_S = 4.0
+
+
+class PlanInvalid(ValueError):
+    """What was asked for cannot be planned; the text says what can."""
+
+
+class Point(NamedTuple):
+    """One place in the grid."""
+
+    body_bytes: int
+    in_flight: int
+
+
+class Contender(NamedTuple):
+    """What the plan and the tables need to know of a system.
+
+    `key` is what people type, `name` what they read. A system that does not sync is marked.
+    `round_trips`: from an append to its answer, over loopback: one where the load is in the
+    leader's process, two where a client stands beside it. One that stands `apart` answers another
+    question, and is measured where it is asked for by name.
+    """
+
+    key: str
+    name: str
+    ours: bool = False
+    limit: bool = False
+    syncs: bool = True
+    round_trips: int = 1
+    call: str = APPEND
+    batch: int = 1
+    least_in_flight: int = 1
+    most_in_flight: int = 1_000_000
+    apart: bool = False
+    warm_up_s: float = 2.0
+
+    def fits(self, point: Point) -> bool:
+        """Whether it can be measured there."""
+        return self.least_in_flight <= point.in_flight <= self.most_in_flight
+
+
+class Run(NamedTuple):
+    """One run: three processes are started, loaded and ended."""
+
+    round: int
+    point: Point
+    contender: Contender
+
+
+def numbers(text: str) -> list[int]:
+    """`16,256` as numbers of at least 1. Raises PlanInvalid."""
+    try:
+        found = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise PlanInvalid(f"{text!r} is not a list of numbers, as in 16,256") from None
+    if min(found) < 1:
+        raise PlanInvalid(f"{text!r}: each number must be at least 1")
+    return found
+
+
+def chosen(text: str, contenders: Sequence[Contender]) -> list[Contender]:
+    """Ours and those that `text` names: `all`, `none`, or keys with commas. Raises PlanInvalid."""
+    known = choices(contenders)
+    together = choices([each for each in contenders if not each.apart])
+    wanted = {"all": together, "none": []}.get(text, text.split(","))
+    if unknown := [word for word in wanted if word not in known]:
+        raise PlanInvalid(f"{unknown[0]!r} is not one of {', '.join(['all', 'none', *known])}")
+    return [each for each in contenders if each.ours or _word(each) in wanted]
+
+
+def choices(contenders: Sequence[Contender]) -> list[str]:
+    """What `chosen` knows. The limit has several ways, and one word."""
+    return list(dict.fromkeys(_word(each) for each in contenders if not each.ours))
+
+
+def _word(contender: Contender) -> str:
+    return "limit" if contender.limit else contender.key
+
+
+def plan(rounds: int, points: Sequence[Point], contenders: Sequence[Contender]) -> list[Run]:
+    """All runs, ours among the others, each round in another order.
+
+    A machine that is slower for a while is so for all of them, and nobody always runs behind the
+    same neighbour.
+    """
+    return [
+        Run(number, point, each)
+        for number in range(rounds)
+        for point in points
+        for each in _in_turn([each for each in contenders if each.fits(point)], number)
+    ]
+
+
+def _in_turn(contenders: list[Contender], turn: int) -> list[Contender]:
+    ours = _rotated([each for each in contenders if each.ours], turn)
+    others = _rotated([each for each in contenders if not each.ours], turn)
+    places = [*_spread(ours), *_spread(others)]
+    return [each for _, each in sorted(places, key=lambda place: place[0])]
+
+
+def _rotated(contenders: list[Contender], turn: int) -> list[Contender]:
+    turn %= len(contenders) or 1
+    return contenders[turn:] + contenders[:turn]
+
+
+def _spread(contenders: list[Contender]) -> Iterable[tuple[float, Contender]]:
+    for place, each in enumerate(contenders):
+        yield (place + 0.5) / len(contenders), each
+
+
+def planned_seconds(runs: Sequence[Run], seconds: float) -> float:
+    """About how long all of them take."""
+    return sum(STARTING_S + run.contender.warm_up_s + seconds for run in runs)

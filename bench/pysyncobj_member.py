@@ -1,0 +1,80 @@
+"""One member of a PySyncObj group with its journal file; the leader makes the load in-process.
+
+PySyncObj never syncs its journal, so it is measured without what dledger promises.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pysyncobj import SyncObj, SyncObjConf, replicated
+
+from bench.workload import Workload, measured
+
+
+class Log(SyncObj):  # type: ignore[misc]  # the library has no types
+    """Counts what it is given, as a state machine that does next to nothing."""
+
+    def __init__(self, address: str, others: list[str], settings: SyncObjConf) -> None:
+        super().__init__(address, others, settings)
+        self._entries = 0
+
+    @replicated  # type: ignore[untyped-decorator]
+    def append(self, body: bytes) -> int:
+        """Take one body."""
+        self._entries += len(body) > 0
+        return self._entries
+
+
+def main(node_id: str, peers: dict[str, str], folder: Path, workload: Workload) -> None:
+    """Serve until standard input ends; print what was measured, if this member leads."""
+    folder.mkdir(parents=True)
+    settings = SyncObjConf(
+        journalFile=str(folder / "journal"),
+        appendEntriesUseBatch=False,  # the faster of its two modes, at any load
+        logCompactionMinTime=300,
+    )
+    log = Log(peers[node_id], [a for peer, a in peers.items() if peer != node_id], settings)
+    while not log.isReady() or log._getLeader() is None:
+        time.sleep(0.05)
+    time.sleep(1.0)
+    if str(log._getLeader()) != peers[node_id]:
+        sys.stdin.read()
+        os._exit(0)  # its own threads never end
+    _load(log, workload)
+
+
+def _load(log: Log, workload: Workload) -> None:
+    body = bytes(workload.body_bytes)
+    latencies: list[float] = []
+
+    def issue() -> None:
+        started = time.perf_counter()
+
+        def answered(_: Any, error: Any) -> None:
+            if not error:
+                latencies.append(time.perf_counter() - started)
+            issue()
+
+        log.append(body, callback=answered)
+
+    for _ in range(workload.in_flight):
+        issue()
+    time.sleep(workload.warm_up_s)
+    latencies.clear()
+    started = time.perf_counter()
+    time.sleep(workload.seconds)
+    # It has no call that takes several bodies: every append counts for itself.
+    result = measured(latencies[:], 1, time.perf_counter() - started)
+    print(json.dumps(asdict(result)), flush=True)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], json.loads(sys.argv[2]), Path(sys.argv[3]), Workload.from_json(sys.argv[4]))

@@ -1,0 +1,263 @@
+"""`make bench`: appends a second, ours and the others', in turn on the same machine."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from bench.machine import Machine, this_machine
+from bench.one_run import RunFailed, measure
+from bench.own_memory import touch_memory
+from bench.place import make_place
+from bench.plan import (
+    Contender,
+    PlanInvalid,
+    Point,
+    Run,
+    choices,
+    chosen,
+    numbers,
+    plan,
+    planned_seconds,
+)
+from bench.report import markdown_report, show_tables
+from bench.summary import Rows, table_of_size
+from bench.system import Prepared, System
+from bench.systems import SYSTEMS
+from bench.toolchain import BUILD, Toolchain, Unavailable
+from bench.workload import Measured, Workload
+
+BODIES, IN_FLIGHT, ROUNDS, SECONDS = "16,256,4096", "1,16,256,1000,4096", 3, 5.0
+PEERS = choices([each.contender for each in SYSTEMS])
+QUICK_BODIES, QUICK_IN_FLIGHT = "256", "1000"
+
+HOW = (
+    "Three real processes each on this machine, over loopback, data on one disk. The load is made "
+    "in the leader's process, or by clients beside it that speak to the leader alone (etcd, NATS): "
+    "the best case for each. A system that syncs has an entry on the disks of a quorum before it "
+    "acknowledges; one that does not may lose what it acknowledged when the power goes. Rates are "
+    "medians over the rounds, the systems in turn. The limit is the same bytes written and synced "
+    "into three files at once, as many at a time as are in flight."
+)
+
+TOUCHED = "Before each run {mib:,} MiB of memory were touched, so that the host had given them."
+
+
+class Grid:
+    """What was asked for, and what came out so far."""
+
+    def __init__(self, contenders: list[Contender], points: list[Point], machine: Machine) -> None:
+        self.contenders = contenders
+        self.points = points
+        self.machine = machine
+        self.notes: list[str] = []
+        self.versions: list[str] = []
+        self.runs: list[dict[str, object]] = []
+        self.results: dict[tuple[Point, str], list[Measured]] = {}
+        self.began = time.strftime("%Y-%m-%d %H:%M")
+
+    def add(self, run: Run, result: Measured) -> None:
+        """One run was measured."""
+        self.results.setdefault((run.point, run.contender.key), []).append(result)
+        row = {"round": run.round, "system": run.contender.key, **run.point._asdict()}
+        self.runs.append({**row, **asdict(result)})
+
+    def tables(self) -> list[Rows]:
+        """One for each size of bodies that something was measured with."""
+        sizes = dict.fromkeys(point.body_bytes for point in self.points)
+        in_flight = list(dict.fromkeys(point.in_flight for point in self.points))
+        tables = [table_of_size(s, in_flight, self.contenders, self.results) for s in sizes]
+        return [each for each in tables if each.cells]
+
+    def to_json(self) -> str:
+        """All of it, each run by itself."""
+        content = {
+            "machine": asdict(self.machine),
+            "began": self.began,
+            "versions": self.versions,
+            "notes": self.notes,
+            "runs": self.runs,
+        }
+        return json.dumps(content, indent=1) + "\n"
+
+
+def prepare(systems: list[System], toolchain: Toolchain, grid: Grid) -> dict[str, Prepared]:
+    """Those whose programs are there, by key; a note for each other one."""
+    found: dict[str, Prepared] = {}
+    for system in systems:
+        contender = system.contender
+        try:
+            found[contender.key] = prepared = system.prepare(toolchain)
+        except Unavailable as error:
+            grid.notes.append(f"{contender.name} is skipped: {error}")
+            continue
+        if prepared.version and prepared.version not in grid.versions:
+            grid.versions.append(prepared.version)
+    return found
+
+
+def one(run: Run, prepared: Prepared, seconds: float, folder: Path) -> Measured:
+    """Carry out one run in a new folder, which is gone afterwards. Raises RunFailed."""
+    contender = run.contender
+    workload = Workload(
+        in_flight=run.point.in_flight,
+        body_bytes=run.point.body_bytes,
+        call=contender.call,
+        batch=contender.batch,
+        warm_up_s=contender.warm_up_s,
+        seconds=seconds,
+    )
+    place = make_place(folder / "run")
+    try:
+        commands = prepared.commands(place, workload)
+        complaints = folder / "complaints"
+        return measure(commands, complaints, contender.warm_up_s + seconds)
+    finally:
+        shutil.rmtree(place.folder)
+
+
+def carry_out(
+    runs: list[Run],
+    prepared: dict[str, Prepared],
+    seconds: float,
+    memory_mib: int,
+    folder: Path,
+    grid: Grid,
+    kept: Path | None,
+) -> None:
+    """All runs, in turn; one that fails becomes a note. `kept` is rewritten after each.
+
+    `memory_mib`: how much memory is touched before each.
+    """
+    console = Console(stderr=True)
+    columns = (
+        *(BarColumn(), TextColumn("{task.completed}/{task.total}"), TimeRemainingColumn()),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        bar = progress.add_task("", total=len(runs))
+        for number, run in enumerate(runs, start=1):
+            where = f"{run.point.body_bytes} B, {run.point.in_flight} in flight"
+            what = f"{run.contender.name}, {where}"
+            progress.update(bar, description=what)
+            touch_memory(memory_mib)
+            try:
+                result = one(run, prepared[run.contender.key], seconds, folder)
+                grid.add(run, result)
+                told = f"{result.entries_per_s:,.0f}/s"
+            except RunFailed as error:
+                told = f"failed: {error}"
+                grid.notes.append(f"{what}, round {run.round + 1}: {error}")
+            if not console.is_terminal:
+                print(f"{number}/{len(runs)} {what}: {told}", file=sys.stderr, flush=True)
+            progress.advance(bar)
+            if kept is not None:
+                kept.write_text(grid.to_json())
+
+
+def _check_memory(memory_mib: int, machine: Machine) -> None:
+    """More than half of it may take what the systems need. Raises click.UsageError."""
+    most_mib = int(machine.memory_gib * 1024 / 2)
+    if memory_mib > most_mib:
+        raise click.UsageError(f"--touch-memory {memory_mib}: at most {most_mib} here, half of all")
+
+
+@click.command()
+@click.option(
+    "--peers",
+    default="all",
+    show_default=True,
+    help=f"Beside ours: all, none, or with commas: {', '.join(PEERS)}.",
+)
+@click.option("--bodies", default=BODIES, show_default=True, help="Sizes of bodies, bytes.")
+@click.option("--in-flight", default=IN_FLIGHT, show_default=True, help="Entries in flight.")
+@click.option("--rounds", default=ROUNDS, show_default=True, type=click.IntRange(1))
+@click.option("--seconds", default=SECONDS, show_default=True, help="Measured time of each run.")
+@click.option("--warm-up", "warm_up_s", type=float, help="Seconds before; default 2, for Java 15.")
+@click.option(
+    "--touch-memory",
+    "memory_mib",
+    default=0,
+    type=click.IntRange(0),
+    help="MiB touched before each run, where a host gives memory at the first touch.",
+)
+@click.option("--quick", is_flag=True, help="256 bytes, 1000 in flight, everyone, one round.")
+@click.option(
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=BUILD,
+    show_default=True,
+    help="On the disk to measure; made if missing.",
+)
+@click.option(
+    "--build",
+    type=click.Path(path_type=Path),
+    default=BUILD,
+    show_default=True,
+    help="Where programs of others are built, once.",
+)
+@click.option("--json", "kept", type=click.Path(path_type=Path), help="Keep every run there.")
+@click.option("--markdown", "page", type=click.Path(path_type=Path), help="Write the tables there.")
+def throughput(
+    peers: str,
+    bodies: str,
+    in_flight: str,
+    rounds: int,
+    seconds: float,
+    warm_up_s: float | None,
+    memory_mib: int,
+    quick: bool,
+    folder: Path,
+    build: Path,
+    kept: Path | None,
+    page: Path | None,
+) -> None:
+    """Measure appends a second of three real processes, beside other systems and the disk."""
+    if quick:
+        bodies, in_flight, rounds = QUICK_BODIES, QUICK_IN_FLIGHT, 1
+    contenders = [each.contender for each in SYSTEMS]
+    try:
+        wanted = chosen(peers, contenders)
+        points = [Point(b, n) for b in numbers(bodies) for n in numbers(in_flight)]
+    except PlanInvalid as error:
+        raise click.UsageError(str(error)) from None
+    folder.mkdir(parents=True, exist_ok=True)
+    if warm_up_s is not None:
+        wanted = [each._replace(warm_up_s=warm_up_s) for each in wanted]
+    grid = Grid(wanted, points, this_machine(folder))
+    _check_memory(memory_mib, grid.machine)
+    err = Console(stderr=True)
+    toolchain = Toolchain(build, building=lambda what: err.print(f"building {what}", markup=False))
+    keys = {each.key for each in wanted}
+    prepared = prepare([s for s in SYSTEMS if s.contender.key in keys], toolchain, grid)
+    for note in grid.notes:
+        err.print(note, markup=False, soft_wrap=True)
+    runs = plan(rounds, points, [each for each in wanted if each.key in prepared])
+    minutes = planned_seconds(runs, seconds) / 60
+    err.print(f"{len(runs)} runs, about {minutes:.0f} minutes", markup=False)
+    base = Path(tempfile.mkdtemp(prefix="run-", dir=folder))
+    skipped = len(grid.notes)
+    try:
+        carry_out(runs, prepared, seconds, memory_mib, base, grid, kept)
+    except KeyboardInterrupt:
+        grid.notes.append(f"stopped after {len(grid.runs)} of {len(runs)} runs")
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+    how = HOW if memory_mib == 0 else f"{HOW} {TOUCHED.format(mib=memory_mib)}"
+    show_tables(grid.tables(), how)
+    for note in grid.notes[skipped:]:
+        err.print(note, markup=False, soft_wrap=True)
+    if page is not None:
+        lines = [f"{grid.machine.in_words()}.", f"{', '.join(grid.versions)}.", how]
+        rounds_done = f"{rounds} rounds of {seconds:g} s each, begun {grid.began}."
+        page.write_text(markdown_report([*lines, rounds_done, *grid.notes], grid.tables()))

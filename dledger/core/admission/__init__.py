@@ -1,0 +1,1 @@
+"""Members whose disk may have lost promises."""

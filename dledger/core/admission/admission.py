@@ -1,0 +1,264 @@
+"""The gate before voting: a member whose folder may have lost promises has to prove itself first.
+
+An emptied folder looks like a new one. Its member may have voted in a term that it does not
+remember, and acknowledged entries that it has no more. Until it is proven it grants no vote and no
+pre-vote, does not stand, and nothing that it says counts toward a commit, a read or a lease; it
+follows, stores and applies like any other.
+
+It is proven by one of these (docs/failures.md has the argument for each):
+
+- *New group.* Its own record is empty, and so are those of all voters; or of a quorum of them, if
+  none of the others has told of anything else for half an election timeout. One that is to be the
+  only member waits as long for others who know it.
+- *A commit behind its question.* A leader was asked, appended an entry after that, and committed
+  it. Only proven members count for that, so a quorum of them holds an entry that nobody had before
+  this member lost what it lost: no candidate that counts on a forgotten vote can win any more. The
+  member holds that entry too, and with it everything that it can ever have acknowledged. Who joins
+  a group is proven like this, always: it may have been a member before its folder was emptied.
+- *The log of the only other voter.* In a group of two nothing is committed without this member, so
+  it cannot wait for that. But the other one has every entry that it can have acknowledged, and no
+  leader was ever elected without the vote of that one. So it votes for the other one, for nobody
+  else, and is proven when it holds the log that the other one, as leader, had when it was asked.
+
+In the last two cases its vote in the term of that leader is used up, durably, before it is proven.
+Answers count only under the number drawn for this life of the process, so that none from before
+the loss can be among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from dledger.core.admission.standing import Standing
+from dledger.core.ledger_view import LedgerView
+from dledger.core.member_state import MemberState, Role
+from dledger.core.messages import Inquiry, InquiryAnswer
+from dledger.core.replica_config import ReplicaConfig
+
+# A float between 0 and 1 has no more than 53 bits to draw from.
+_NUMBERS = 2**52
+# How long a quorum of new members waits for the others to contradict, in election timeouts. Less
+# than the shortest wait before an election, so that a group's start does not take longer for it.
+PATIENCE_TIMEOUTS = 0.5
+
+
+class _Goal(NamedTuple):
+    """The entry that the leader of `term` appended after it was asked."""
+
+    leader: str
+    term: int
+    index: int  # type: ignore[assignment]  # hides tuple.index
+
+
+class Admission:
+    """One member's standing. Times in seconds.
+
+    It asks the voters of the configuration that the member was started with and of the one in its
+    log, and the leader. A member that joins a group knows nobody until a leader calls.
+    """
+
+    __slots__ = (
+        "_answers",
+        "_ask_at",
+        "_floor",
+        "_goal",
+        "_number",
+        "_patience_over_at",
+        "_quorum",
+        "_random",
+        "_repeat_s",
+        "_standing",
+        "_state",
+        "_told",
+        "_view",
+        "_voters",
+    )
+
+    def __init__(
+        self,
+        config: ReplicaConfig,
+        state: MemberState,
+        view: LedgerView,
+        standing: Standing,
+        random: Callable[[], float],
+        now: float,
+    ) -> None:
+        self._state = state
+        self._view = view
+        self._voters = config.began_with.voting_members
+        self._quorum = len(self._voters) // 2 + 1
+        self._random = random  # draws the number of this life's questions
+        self._repeat_s = config.heartbeat_interval_s
+        self._patience_over_at = now + PATIENCE_TIMEOUTS * config.election_timeout_s
+        self._told: dict[str, tuple[int, int]] = {}  # as a leader: number and log's end, by asker
+        self._begin(standing, now)
+
+    def _begin(self, standing: Standing, now: float) -> None:
+        self._standing = standing
+        self._state.proven = standing is Standing.PROVEN
+        self._state.sole_other = None
+        self._number = 0 if self._state.proven else int(self._random() * _NUMBERS)
+        self._answers: dict[str, InquiryAnswer] = {}
+        self._goal: _Goal | None = None
+        self._floor: int | None = None  # it must not vote in this term, nor below
+        self._ask_at = now
+
+    # --- this member in doubt -----------------------------------------------------------------
+
+    def doubt(self, now: float) -> None:
+        """This member lost what it had acknowledged: it must prove itself, from the beginning."""
+        self._begin(Standing.LOST, now)
+
+    def reachable(self, now: float) -> None:
+        """There is somebody to ask."""
+        self._ask_at = now
+
+    def tick(self, durable_promise: tuple[int, str | None], now: float) -> None:
+        """Look whether the proof is complete. `durable_promise` is the term and vote on disk."""
+        state = self._state
+        if state.proven:
+            return
+        if self._is_new_group(now):
+            state.proven = True
+            return
+        if self._floor is None and self._goal is not None and self._holds(self._goal):
+            self._floor = state.term
+        if self._floor is None:
+            return
+        if state.term == self._floor and state.voted_for is None and self._goal is not None:
+            state.vote(self._goal.leader)
+        term, vote = durable_promise
+        state.proven = term > self._floor or (term == self._floor and vote is not None)
+
+    def answered(self, sender: str, answer: InquiryAnswer) -> None:
+        """Another member answers; only answers to questions of this life count."""
+        if self._state.proven or answer.number != self._number:
+            return
+        if answer.leads and answer.term == self._state.term:
+            self._goal = _Goal(sender, answer.term, answer.last_index + 1)
+        if sender not in self._voters:
+            return  # it joined later: a leader's word counts, and no more
+        self._answers[sender] = answer
+        if answer.voters != 2 or self._voters != {sender, self._state.self_id}:
+            self._state.sole_other = None
+        elif answer.proven and not answer.is_new:
+            self._state.sole_other = sender
+
+    def question(self, now: float) -> Inquiry | None:
+        """What to ask all other voters now, if anything."""
+        if now < self._ask_at or not self._asks:
+            return None
+        self._ask_at = now + self._repeat_s
+        if now < self._patience_over_at:
+            self._ask_at = min(self._ask_at, self._patience_over_at)
+        return Inquiry(self._state.term, self._number)
+
+    @property
+    def next_deadline(self) -> float:
+        """When time alone changes something."""
+        if not self._asks:
+            return float("inf")
+        return self._ask_at
+
+    @property
+    def standing(self) -> Standing:
+        """What must be on disk before this turn's messages leave."""
+        return Standing.PROVEN if self._state.proven else self._standing
+
+    @property
+    def is_new(self) -> bool:
+        """Whether this member has never promised anything, as far as its folder can tell."""
+        state = self._state
+        return (
+            self._standing is not Standing.LOST
+            and state.term == 0
+            and state.voted_for is None
+            and self._view.last_index < 0
+        )
+
+    @property
+    def lost(self) -> bool:
+        """Whether this member is in doubt in a group that is not new."""
+        if self._state.proven:
+            return False
+        return not self.is_new or not all(answer.is_new for answer in self._answers.values())
+
+    @property
+    def asked_members(self) -> list[str]:
+        """Whom it asks: all voters it has heard of, and the leader, who may be newer."""
+        leader = {self._state.leader} if self._state.leader is not None else set()
+        return sorted(self._other_voters.union(leader) - {self._state.self_id})
+
+    @property
+    def _other_voters(self) -> frozenset[str]:
+        state = self._state
+        return (self._voters | state.membership.voting_members) - {state.self_id}
+
+    @property
+    def _asks(self) -> bool:
+        if self._state.proven or self._floor is not None:
+            return False
+        return self._goal is None or self._goal.term != self._state.term
+
+    def _is_new_group(self, now: float) -> bool:
+        if not self._voters:
+            return False  # it joins: its group is there, and may have known it before
+        if not self._other_voters:
+            return self._is_alone(now)
+        if not self.is_new or not all(answer.is_new for answer in self._answers.values()):
+            return False
+        new = self._answers.keys() | ({self._state.self_id} & self._voters)
+        waited = now >= self._patience_over_at
+        return len(new) == len(self._voters) or (waited and len(new) >= self._quorum)
+
+    def _is_alone(self, now: float) -> bool:
+        """Whether the group is this member and nobody else: no other ever calls it.
+
+        What a log lost that says so is lost: there is nobody to have it from.
+        """
+        state = self._state
+        if state.leader not in (None, state.self_id):
+            return False
+        if self._standing is Standing.LOST:
+            return True
+        undisturbed = state.term == 0 or state.voted_for == state.self_id
+        return undisturbed and now >= self._patience_over_at
+
+    def _holds(self, goal: _Goal) -> bool:
+        """Whether the entry appended for this member is durable here, and committed (by proven
+        members alone, because nothing that this one says counts). What lies before the log's
+        beginning is in the leader's snapshot, which holds nothing that is not committed.
+        """
+        state, view = self._state, self._view
+        in_snapshot = goal.index <= view.before_begin
+        return (
+            goal.term == state.term
+            and (in_snapshot or view.term_at(goal.index) == goal.term)
+            and goal.index <= state.durable
+            and (goal.index <= state.committed or goal.leader == state.sole_other)
+        )
+
+    # --- others in doubt ----------------------------------------------------------------------
+
+    def asked(self, asker: str, inquiry: Inquiry, *, steady: bool) -> tuple[InquiryAnswer, bool]:
+        """The answer to another member, and whether a leader must append an entry for it.
+
+        A leader that hands over (not `steady`) appends nothing, and does not answer as a leader.
+        """
+        state = self._state
+        leads = steady and state.role is Role.LEADER
+        last_index, begins = self._view.last_index, False
+        if leads:
+            begins = self._told.get(asker, (None, 0))[0] != inquiry.number
+            if begins:
+                self._told[asker] = (inquiry.number, last_index)
+            last_index = self._told[asker][1]
+        membership = state.membership
+        voters = len(membership.voting_members) if membership.is_settled else 0
+        told = (last_index, self.is_new, state.proven, leads, voters)
+        return InquiryAnswer(state.term, inquiry.number, *told), begins
+
+    def leave_office(self) -> None:
+        """This member leads no more: what it told as a leader holds no more."""
+        self._told.clear()

@@ -1,0 +1,155 @@
+"""Who belongs to a group: voters, learners, and the two halves of a change under way.
+
+A configuration is a value. It is made by a change of another one (`configuration_change`), travels
+in entries of magic 3 and in snapshots (`configuration_codec`), and is in force on a member once its
+entry is committed there (`membership`), as in etcd; not, as in the paper, from the append.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from dledger.core.membership.change_errors import (
+    ConfigurationInvalid,
+)
+from dledger.core.membership.quorum import Quorum, quorum_of
+
+# Nine voters already lose more to counting than they win in safety.
+MAX_VOTERS = 9
+
+# Every learner costs its leader a copy of the log's whole traffic, as a voter does.
+MAX_LEARNERS = 9
+
+MAX_ID_CHARACTERS = 64
+# A vote is written into the record of term and vote, which has this much room for a name.
+MAX_ID_BYTES = 127
+
+# The longest name in the domain name system, a colon and a port.
+MAX_ADDRESS_CHARACTERS = 253 + 6
+
+_HIGHEST_PORT = 65_535
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Configuration:
+    """The members of a group. Every field is checked when the object is made.
+
+    `voters` decide; while the configuration is joint, a majority of `outgoing`, the voters of the
+    configuration before, must agree to everything as well (thesis 4.3). `learners` get the log and
+    decide nothing. A voter that is to become a learner and is still outgoing waits in
+    `learners_next`: nobody is voter and learner at once. With `auto_leave` the leader ends the
+    joint phase by itself. `addresses` has host:port of every member and of nobody else.
+
+    Without voters it is the empty configuration: what a member knows of a group that it is still
+    to join. Nobody may stand for election by it.
+
+    Raises ConfigurationInvalid.
+    """
+
+    voters: frozenset[str] = frozenset()
+    outgoing: frozenset[str] = frozenset()
+    learners: frozenset[str] = frozenset()
+    learners_next: frozenset[str] = frozenset()
+    auto_leave: bool = False
+    addresses: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        addresses = MappingProxyType(dict(sorted(self.addresses.items())))
+        object.__setattr__(self, "addresses", addresses)
+        self._check_halves()
+        self._check_size()
+        self._check_names()
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether a change is half done: two majorities decide."""
+        return bool(self.outgoing)
+
+    @property
+    def voting_members(self) -> frozenset[str]:
+        """Who may vote and stand for election: the voters of both halves."""
+        return self.voters | self.outgoing
+
+    @property
+    def members(self) -> frozenset[str]:
+        """Everybody the leader sends the log to."""
+        return self.voters | self.outgoing | self.learners
+
+    @property
+    def quorum(self) -> Quorum:
+        """Who decides. Made anew at every call: keep it as long as the configuration."""
+        return quorum_of(self.voters, self.outgoing)
+
+    def __str__(self) -> str:
+        parts = [f"voters={self.quorum}"]
+        for name in ("learners", "learners_next"):
+            if members := getattr(self, name):
+                parts.append(f"{name}=({' '.join(sorted(members))})")
+        return " ".join([*parts, "auto_leave"] if self.auto_leave else parts)
+
+    # --- the checks ---------------------------------------------------------------------------
+
+    def _check_halves(self) -> None:
+        _refuse_any(self.learners & self.voting_members, "both learner and voter")
+        _refuse_any(self.learners_next - self.outgoing, "in learners_next, and not outgoing")
+        _refuse_any(self.learners_next & self.voters, "in learners_next, and to stay a voter")
+        if self.auto_leave and not self.is_joint:
+            raise ConfigurationInvalid("auto_leave without outgoing voters: there is no change")
+        if not self.voters and self.members:
+            raise ConfigurationInvalid(f"no voters among {sorted(self.members)}")
+
+    def _check_size(self) -> None:
+        # What a joint phase ends with is checked here too, so that it can always end.
+        learners = len(self.learners | self.learners_next)
+        if max(len(self.voters), len(self.outgoing)) > MAX_VOTERS:
+            raise ConfigurationInvalid(f"more than {MAX_VOTERS} voters")
+        if learners > MAX_LEARNERS:
+            raise ConfigurationInvalid(f"{learners} learners; at most {MAX_LEARNERS}")
+
+    def _check_names(self) -> None:
+        if self.addresses.keys() != self.members:
+            odd = sorted(self.addresses.keys() ^ self.members)
+            raise ConfigurationInvalid(f"addresses and members differ in {odd}")
+        for member, address in self.addresses.items():
+            check_member_id(member)
+            check_address(member, address)
+        if len(set(self.addresses.values())) != len(self.addresses):
+            raise ConfigurationInvalid("two members have the same address")
+
+
+def _refuse_any(members: frozenset[str], problem: str) -> None:
+    if members:
+        raise ConfigurationInvalid(f"{sorted(members)}: {problem}")
+
+
+def check_member_id(member: str) -> None:
+    """Raise ConfigurationInvalid unless `member` can be a folder's name and stand in a record."""
+    if (
+        not 0 < len(member) <= MAX_ID_CHARACTERS
+        or not all(character.isalnum() or character in "_-." for character in member)
+        or len(member.encode()) > MAX_ID_BYTES
+    ):
+        raise ConfigurationInvalid(
+            f"{member[:MAX_ID_CHARACTERS]!r} is no member id: 1 to {MAX_ID_CHARACTERS} letters, "
+            f"digits, '_', '-' or '.', and at most {MAX_ID_BYTES} bytes"
+        )
+
+
+def check_address(member: str, address: str) -> None:
+    """Raise ConfigurationInvalid unless `address` is host:port."""
+    host, _, port = address.rpartition(":")
+    if (
+        not host
+        or len(address) > MAX_ADDRESS_CHARACTERS
+        or not (address.isascii() and address.isprintable())
+        or " " in address
+        or not port.isdecimal()
+        or port.startswith("0")
+        or not 0 < int(port[:6]) <= _HIGHEST_PORT
+    ):
+        raise ConfigurationInvalid(
+            f"{address[:MAX_ADDRESS_CHARACTERS]!r} is no address for {member}: "
+            "host:port, as in 10.0.0.1:20911"
+        )

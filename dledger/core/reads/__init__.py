@@ -1,0 +1,1 @@
+"""Linearizable and lease reads."""

@@ -1,0 +1,1 @@
+"""Snapshots between members: offered, sent and taken in."""

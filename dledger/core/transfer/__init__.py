@@ -1,0 +1,1 @@
+"""Leadership handed over on purpose."""

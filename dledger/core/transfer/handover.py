@@ -1,0 +1,114 @@
+"""Why a leader may want another member to lead, and what it does about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dledger.core.entry_dispatcher import EntryDispatcher
+from dledger.core.ledger_view import LedgerView
+from dledger.core.member_state import MemberState, Role
+from dledger.core.replica_config import ReplicaConfig
+from dledger.core.transfer.disk_watch import DiskWatch
+from dledger.core.transfer.leader_transfer import LeaderTransfer, choose_target
+from dledger.core.transfer.preferred_leader import PreferredLeader
+from dledger.errors import NotLeader, TransferFailed
+
+# How far the preferred leader may be behind to count as caught up: a transfer waits for the rest.
+NEARLY_CAUGHT_UP_ENTRIES = 1_000
+
+Dispatchers = Mapping[str, EntryDispatcher]
+
+
+class Handover:
+    """The transfer that runs, and what may start one: an operator, a preference, a bad disk."""
+
+    __slots__ = ("_config", "_disk", "_preferred", "_state", "_view", "transfer")
+
+    def __init__(self, config: ReplicaConfig, state: MemberState, view: LedgerView) -> None:
+        self._config = config
+        self._state = state
+        self._view = view
+        self._disk = DiskWatch(config.election_timeout_s)
+        self._preferred = PreferredLeader(config.preferred_leader, config.election_timeout_s)
+        self.transfer: LeaderTransfer | None = None
+
+    def prefer(self, name: str | None) -> None:
+        """That member should lead from now on; None: any."""
+        if name != self._preferred.name:
+            self._preferred = PreferredLeader(name, self._config.election_timeout_s)
+
+    def observe(self, now: float) -> None:
+        """Time passes, in any role."""
+        self._disk.observe(self._view.last_index, self._state.durable, now)
+        if self._preferred.name is not None:
+            self._preferred.observe(self._state.leader, now)
+
+    def disk_stalled(self, now: float) -> bool:
+        """Whether nothing has become durable here for an election timeout, though it should."""
+        return self._disk.stalled(now)
+
+    def begin(
+        self, target: str | None, dispatchers: Dispatchers, now: float
+    ) -> LeaderTransfer | None:
+        """Begin to hand leadership to a voter: `target`, or (None) the one with the longest log.
+
+        A transfer that runs to the same target goes on; one to another target is given up. To hand
+        over to oneself gives up a running transfer, and is nothing else (None), as in etcd.
+
+        Raises NotLeader, or TransferFailed if there is nobody to hand over to.
+        """
+        if self._state.role is not Role.LEADER:
+            raise NotLeader(self._state.leader, self._state.term)
+        if target == self._state.self_id:
+            self.give_up("the leader was told to stay")
+            return None
+        timeout_s = self._config.election_timeout_s
+        chosen = choose_target(target, dispatchers, now, timeout_s)
+        if self.transfer is None or self.transfer.target != chosen:
+            self.give_up(f"leadership was to go to {chosen} instead")
+            self.transfer = LeaderTransfer(chosen, self._view.last_index, now + timeout_s)
+        return self.transfer
+
+    def give_up(self, reason: str) -> None:
+        """End a transfer that runs."""
+        if self.transfer is not None:
+            self.transfer.end = reason
+            self.transfer = None
+
+    def tick(self, dispatchers: Dispatchers, serves: bool, now: float) -> None:
+        """Give up a hopeless transfer, begin one to the preferred leader; `serves`: this leader
+        has committed in its own term.
+        """
+        if self.transfer is not None:
+            if (
+                reason := self.transfer.hopeless(self._state.membership.voting_members, now)
+            ) is not None:
+                self.give_up(reason)
+            return
+        preferred = dispatchers.get(self._preferred.name or "")
+        if preferred is None:
+            return
+        healthy = (
+            serves
+            and preferred.proven
+            and now - preferred.last_answer_at < self._config.election_timeout_s / 2
+            and self._view.last_index - preferred.match_index <= NEARLY_CAUGHT_UP_ENTRIES
+        )
+        if self._preferred.due(healthy, now):
+            self.begin(preferred.peer, dispatchers, now)
+
+    def tell(self, dispatchers: Dispatchers, now: float) -> str | None:
+        """The member that must be told now to stand, if there is one."""
+        transfer = self.transfer
+        if transfer is None or transfer.target not in dispatchers:
+            return None
+        match_index = dispatchers[transfer.target].match_index
+        repeat_s = self._config.heartbeat_interval_s
+        return transfer.target if transfer.must_tell(match_index, now, repeat_s) else None
+
+    def successor(self, dispatchers: Dispatchers, now: float) -> str | None:
+        """The best of the others, if any of them answers."""
+        try:
+            return choose_target(None, dispatchers, now, self._config.election_timeout_s)
+        except TransferFailed:
+            return None

@@ -1,0 +1,248 @@
+"""A group of cores without stores: a test says what is delivered, synced and when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from dledger.core.admission.standing import Standing
+from dledger.core.entry_handler import Accepted, ConfigurationEntry, Truncation, Write
+from dledger.core.hard_state import HardState
+from dledger.core.ledger_view import LedgerView, TermRun
+from dledger.core.member_state import Role
+from dledger.core.membership.configuration import Configuration
+from dledger.core.membership.configuration_codec import NumberedConfiguration, decode_configuration
+from dledger.core.membership.membership import ChangeOutcome, Membership
+from dledger.core.messages import Message, PushRequest
+from dledger.core.replica import Outgoing, Replica, ReplicaConfig
+from tests.dledger.core.configurations import configuration
+
+TIMEOUT_S = 0.5
+HEARTBEAT_S = 0.1
+
+
+class EntriesAtOnce:
+    """A BatchSizer: so many entries in one push."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def batch_end(self, first: int, last: int) -> int:
+        return min(last, first + self.count - 1)
+
+
+def view_of(terms: Sequence[int]) -> LedgerView:
+    """A log whose entries have these terms."""
+    runs: list[TermRun] = []
+    for index, term in enumerate(terms):
+        if not runs or runs[-1].term != term:
+            runs.append(TermRun(term, index))
+    return LedgerView(runs, last_index=len(terms) - 1)
+
+
+def terms_of(view: LedgerView) -> list[int]:
+    """The term of every entry of a log."""
+    return [view.term_at(index) for index in range(view.last_index + 1)]
+
+
+class Member:
+    """One replica and its imagined disk."""
+
+    def __init__(
+        self,
+        name: str,
+        voters: Sequence[str],
+        terms: Sequence[int] = (),
+        hard_state: HardState | None = None,
+        batch: int = 100,
+        now: float = 0.0,
+        began_with: Configuration | None = None,
+        changes: Mapping[int, NumberedConfiguration] | None = None,
+        standing: Standing = Standing.PROVEN,
+        share: float = 0.5,
+    ) -> None:
+        last_term = terms[-1] if terms else 0
+        self.name = name
+        began_with = configuration(voters) if began_with is None else began_with
+        self.changes = dict(changes or {})  # in its log, by index
+        membership = Membership(began_with)
+        for index, change in sorted(self.changes.items()):
+            membership.appended(index, change)
+        self.replica = Replica(
+            ReplicaConfig(name, began_with, TIMEOUT_S, HEARTBEAT_S),
+            view_of(terms),
+            hard_state or HardState(last_term),
+            EntriesAtOnce(batch),
+            lambda: share,
+            now,
+            membership,
+            standing=standing,
+        )
+        self.record_due: HardState | None = None
+        self.written: list[Write] = []
+        self.decided: list[ChangeOutcome] = []
+
+    @property
+    def role(self) -> Role:
+        return self.replica.state.role
+
+    @property
+    def term(self) -> int:
+        return self.replica.state.term
+
+    @property
+    def committed(self) -> int:
+        return self.replica.state.committed
+
+    @property
+    def log(self) -> list[int]:
+        return terms_of(self.replica.view)
+
+    def take_writes(self) -> None:
+        """Carry out what the core wants written; nothing of it is durable yet."""
+        writes, record = self.replica.take_writes()
+        self.written += writes
+        for write in writes:
+            if isinstance(write, Truncation):
+                self.changes = {at: c for at, c in self.changes.items() if at <= write.index}
+            elif isinstance(write, ConfigurationEntry):
+                self.changes[write.index] = decode_configuration(write.body)
+            elif isinstance(write, Accepted):
+                self.changes.update(c for c in write.push.changes if c[0] >= write.first)
+        if record is not None:
+            self.record_due = record
+
+    def leaving(self, now: float) -> list[Outgoing]:
+        """End a turn: what may leave."""
+        self.take_writes()
+        messages = self.replica.take_messages(now)
+        self.decided += messages.changes
+        return [Outgoing(peer, self._filled(message)) for peer, message in messages.outgoing]
+
+    def _filled(self, message: Message) -> Message:
+        """A push carries changes in its payload; here it carries them beside it."""
+        if not self.changes or not isinstance(message, PushRequest):
+            return message
+        covered = range(message.prev_index + 1, message.last_index + 1)
+        changes = tuple(c for c in sorted(self.changes.items()) if c[0] in covered)
+        return message._replace(changes=changes)
+
+    def begin_sync(self) -> tuple[int, int, HardState | None]:
+        """What a sync that begins now will have made durable."""
+        self.take_writes()
+        record, self.record_due = self.record_due, None
+        return self.replica.view.last_index, self.replica.handler.epoch, record
+
+    def sync(self, now: float) -> None:
+        """A whole sync, begun and ended now."""
+        index, epoch, record = self.begin_sync()
+        self.replica.persisted(index, epoch, record, now)
+
+
+class Group:
+    """Members n0, n1, ... and the messages between them."""
+
+    def __init__(self, logs: Sequence[Sequence[int]], batch: int = 100) -> None:
+        self.names = [f"n{number}" for number in range(len(logs))]
+        self.batch = batch
+        self.members = {
+            name: Member(name, self.names, terms, batch=batch)
+            for name, terms in zip(self.names, logs, strict=True)
+        }
+        self.now = 0.0
+        self.silent: set[str] = set()  # nothing to or from these arrives
+        self.sent: list[tuple[str, str, Message]] = []
+
+    def __getitem__(self, name: str) -> Member:
+        return self.members[name]
+
+    def join(self, name: str) -> Member:
+        """A member with an empty log, that knows nobody."""
+        self.names.append(name)
+        member = Member(name, [], batch=self.batch, now=self.now, began_with=Configuration())
+        self.members[name] = member
+        return member
+
+    def restart(self, name: str) -> Member:
+        """A member that forgot all but term, vote, log and changes, and what a sync covered."""
+        before = self[name]
+        state = before.replica.state
+        began_with = before.replica.config.began_with
+        hard_state = HardState(state.term, state.voted_for)
+        self.members[name] = Member(
+            name, [], before.log, hard_state, self.batch, self.now, began_with, before.changes
+        )
+        return self[name]
+
+    def run(
+        self,
+        until: Callable[[], bool] = lambda: False,
+        dropped: Callable[[str, str, Message], bool] = lambda sender, receiver, message: False,
+        rounds: int = 200,
+    ) -> None:
+        """Sync and deliver at once, until nothing moves any more."""
+        for _ in range(rounds):
+            moving = False
+            for name, member in self.members.items():
+                if name in self.silent:
+                    continue
+                before = (member.role, member.term, member.replica.state.durable)
+                member.sync(self.now)
+                moving |= before != (member.role, member.term, member.replica.state.durable)
+                for receiver, message in member.leaving(self.now):
+                    moving = True
+                    self.sent.append((name, receiver, message))
+                    if receiver not in self.silent and not dropped(name, receiver, message):
+                        self[receiver].replica.receive(name, message, self.now)
+                if until():
+                    return
+            if not moving:
+                return
+        raise AssertionError(f"still moving after {rounds} rounds")
+
+    def stand(self, name: str) -> None:
+        """Let every lease run out and one member's timer fire; nothing is delivered yet."""
+        self.now += 2 * TIMEOUT_S + 0.001
+        self[name].replica.tick(self.now)
+
+    def elect(self, name: str) -> Member:
+        """Make a member leader, and let its log reach everybody who is not silent."""
+        self.stand(name)
+        self.run()
+        assert self[name].role is Role.LEADER, self[name].role
+        return self[name]
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass in small steps, everything being delivered."""
+        end = self.now + seconds
+        while self.now < end:
+            self.now += HEARTBEAT_S / 4
+            for name, member in self.members.items():
+                if name not in self.silent:
+                    member.replica.tick(self.now)
+            self.run()
+
+    def wipe(
+        self,
+        name: str,
+        standing: Standing = Standing.FRESH,
+        share: float = 0.25,
+        began_with: Configuration | None = None,
+    ) -> Member:
+        """A member comes back with an empty folder. `share`: what it draws at random."""
+        member = Member(
+            name,
+            self.names,
+            batch=self.batch,
+            now=self.now,
+            began_with=began_with,
+            standing=standing,
+            share=share,
+        )
+        self.members[name] = member
+        return member
+
+    def propose(self, name: str, count: int) -> int:
+        """Entries at the leader; the index of the last one. Nothing is sent yet."""
+        self[name].take_writes()
+        first, _ = self[name].replica.propose(count)
+        return first + count - 1

@@ -1,0 +1,188 @@
+"""Metrics: the text, and the small server that hands it out."""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+from prometheus_client.parser import text_string_to_metric_families
+
+import dledger
+from dledger.config import Address
+from dledger.errors import AddressInUse, ConfigInvalid
+from dledger.free_ports import free_ports
+from dledger.metrics.exposition import render
+from dledger.metrics.metrics_server import MAX_CONNECTIONS, MAX_HEAD_BYTES, serve_text
+from dledger.node.tally import SYNC_CLASSES_S, Tally
+from dledger.status import GroupStatus, PeerStatus, Status
+
+
+def a_status(node_id: str = "n0") -> Status:
+    return Status(
+        group="orders",
+        node_id=node_id,
+        role="leader",
+        ready=True,
+        proven=True,
+        term=7,
+        leader="n0",
+        first_index=0,
+        last_index=41,
+        durable=40,
+        committed=39,
+        applied=38,
+        pending_entries=3,
+        pending_bytes=300,
+        scrubbed_through=10,
+        scrub_passes=2,
+        scrub_damage=None,
+        transfer_target=None,
+        peers={
+            "n1": PeerStatus(True, "APPEND", 39, 42, True, None),
+            "n2": PeerStatus(False, None, None, None, None, "cannot be reached"),
+        },
+        members=GroupStatus(-1, ["n0", "n1", "n2"], [], {}, {}),
+    )
+
+
+def samples(text: bytes) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text.decode())
+        for sample in family.samples
+    }
+
+
+NODE = (("group", "orders"), ("node", "n0"))
+
+
+def test_the_text_says_what_the_status_says() -> None:
+    found = samples(render([(a_status(), Tally())]))
+    assert found["dledger_term", NODE] == 7
+    assert found["dledger_committed", NODE] == 39
+    assert found["dledger_ready", NODE] == 1
+    assert found["dledger_role", (*NODE, ("role", "leader"))] == 1
+    assert found["dledger_role", (*NODE, ("role", "follower"))] == 0
+    assert found["dledger_peer_connected", (*NODE, ("peer", "n2"))] == 0
+    assert found["dledger_peer_match_index", (*NODE, ("peer", "n1"))] == 39
+    assert ("dledger_peer_match_index", (*NODE, ("peer", "n2"))) not in found
+
+
+def test_counts_and_sync_times_add_up() -> None:
+    tally = Tally()
+    tally.appended_entries = 5
+    for seconds in (0.000_05, SYNC_CLASSES_S[0], 0.002, 60.0):
+        tally.synced(seconds)
+    found = samples(render([(a_status(), tally)]))
+    assert found["dledger_appended_entries_total", NODE] == 5
+    assert found["dledger_sync_seconds_count", NODE] == 4
+    assert found["dledger_sync_seconds_bucket", (*NODE[:1], ("le", "0.0001"), NODE[1])] == 2
+    assert found["dledger_sync_seconds_bucket", (*NODE[:1], ("le", "2.5"), NODE[1])] == 3
+    assert found["dledger_sync_seconds_sum", NODE] == pytest.approx(60.002, abs=0.001)
+
+
+def test_several_nodes_of_one_process_stand_side_by_side() -> None:
+    text = render([(a_status("n0"), Tally()), (a_status("n1"), Tally())])
+    nodes = {dict(labels)["node"] for _, labels in samples(text)}
+    assert nodes == {"n0", "n1"}
+
+
+async def ask(port: int, request: bytes) -> bytes:
+    stream = await trio.open_tcp_stream("127.0.0.1", port)
+    async with stream:
+        await stream.send_all(request)
+        answer = b""
+        while data := await stream.receive_some(65536):
+            answer += data
+        return answer
+
+
+async def test_a_scraper_gets_the_text_and_others_a_hint(nursery: trio.Nursery) -> None:
+    serve = partial(serve_text, lambda: b"some text\n", Address("127.0.0.1", 0))
+    port = await nursery.start(serve)
+    close = b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    answer = await ask(port, b"GET /metrics" + close)
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert answer.endswith(b"\r\n\r\nsome text\n")
+    assert re.search(rb"content-type: text/plain; version=0.0.4", answer, re.I)
+    head = await ask(port, b"HEAD /metrics" + close)
+    assert head.startswith(b"HTTP/1.1 200")
+    assert head.endswith(b"\r\n\r\n")
+    assert (await ask(port, b"GET /" + close)).startswith(b"HTTP/1.1 404")
+    assert (await ask(port, b"DELETE /metrics" + close)).startswith(b"HTTP/1.1 405")
+
+
+async def test_one_connection_may_ask_again(nursery: trio.Nursery) -> None:
+    serve = partial(serve_text, lambda: b"again\n", Address("127.0.0.1", 0))
+    port = await nursery.start(serve)
+    async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+        for _ in range(3):
+            await stream.send_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+            answer = b""
+            while not answer.endswith(b"again\n"):
+                answer += await stream.receive_some(65536)
+
+
+@pytest.mark.parametrize("garbage", [b"\x00\x01\x02\r\n\r\n", b"x" * (MAX_HEAD_BYTES + 1)])
+async def test_what_is_not_http_closes_its_own_connection_alone(
+    nursery: trio.Nursery, garbage: bytes
+) -> None:
+    serve = partial(serve_text, lambda: b"fine\n", Address("127.0.0.1", 0))
+    port = await nursery.start(serve)
+    await ask(port, garbage)
+    answer = await ask(port, b"GET /metrics HTTP/1.0\r\n\r\n")
+    assert answer.endswith(b"fine\n")
+
+
+async def test_connections_have_a_limit_and_silent_ones_an_end(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dledger.metrics.metrics_server.REQUEST_TIMEOUT_S", 1.0)
+    serve = partial(serve_text, lambda: b"fine\n", Address("127.0.0.1", 0))
+    port = await nursery.start(serve)
+    silent = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(MAX_CONNECTIONS)]
+    assert await ask(port, b"") == b""
+    await silent[0].send_all(b"GET /metrics HTTP/1.0\r\n\r\n")
+    assert b"200" in await silent[0].receive_some(65536)
+    assert {await each.receive_some(1) for each in silent[1:]} == {b""}
+    for each in silent:
+        await each.aclose()
+    assert (await ask(port, b"GET /metrics HTTP/1.0\r\n\r\n")).endswith(b"fine\n")
+
+
+async def test_an_address_that_cannot_be_had_is_named(nursery: trio.Nursery) -> None:
+    serve = partial(serve_text, lambda: b"", Address("127.0.0.1", 0))
+    port = await nursery.start(serve)
+    with pytest.raises(AddressInUse, match=str(port)):
+        await serve_text(lambda: b"", Address("127.0.0.1", port))
+    with pytest.raises(ConfigInvalid, match=re.escape("192.0.2.1")):
+        await serve_text(lambda: b"", Address("192.0.2.1", 9000))
+
+
+async def test_a_running_node_counts_what_it_does(tmp_path: Path, nursery: trio.Nursery) -> None:
+    config = dledger.NodeConfig(
+        group="counted",
+        node_id="n0",
+        peers={"n0": f"127.0.0.1:{free_ports(1)[0]}"},
+        data_dir=tmp_path,
+        store=dledger.StoreConfig(segment_bytes=8 << 20, index_segment_bytes=1 << 16),
+    )
+    async with dledger.open_node(config, dledger.LogOnly()) as node:
+        port = await nursery.start(
+            partial(dledger.serve_metrics, lambda: [node], f"127.0.0.1:{free_ports(1)[0]}")
+        )
+        await node.read()
+        await node.append_many([b"four", b"five."])
+        with pytest.raises(dledger.EntryTooLarge):
+            await node.append(bytes(5_000_000))
+        answer = await ask(port, b"GET /metrics HTTP/1.0\r\n\r\n")
+        found = samples(answer.partition(b"\r\n\r\n")[2])
+        labels = (("group", "counted"), ("node", "n0"))
+        assert found["dledger_appended_entries_total", labels] == 2
+        assert found["dledger_appended_bytes_total", labels] == 9
+        assert found["dledger_rejected_appends_total", labels] == 1
+        assert found["dledger_sync_seconds_count", labels] >= 2
+        assert found["dledger_committed", labels] == node.status().committed

@@ -1,0 +1,96 @@
+"""A hundred groups on three real processes: one is killed, one is frozen, and all go on."""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+
+import dledger
+from bench.groups import GroupProcesses
+
+GROUPS = 100
+# Twice the default: the machine that runs the tests has other things to do.
+ELECTION_TIMEOUT_MS = 1_000
+
+# An election timeout of twice the configured one at most, an election, and one that was split.
+FAIL_OVER_S = 5 * ELECTION_TIMEOUT_MS / 1000
+# What a busy machine may take for all of that a hundred times.
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[GroupProcesses]:
+    running = GroupProcesses(tmp_path, GROUPS, ELECTION_TIMEOUT_MS)
+    yield running
+    running.stop()
+
+
+def append_everywhere(processes: GroupProcesses, body: bytes) -> dict[str, int]:
+    """One entry to each group; the index of each that was acknowledged."""
+
+    async def append() -> dict[str, int]:
+        acknowledged = {}
+        for group in processes.groups:
+            client = dledger.GroupClient(group, processes.peers)
+            ((index, _, _),) = await client.append([body], PATIENCE_S)
+            acknowledged[group] = index
+        return acknowledged
+
+    return trio.run(append)
+
+
+def read_everywhere(processes: GroupProcesses, start: dict[str, int]) -> dict[str, bytes]:
+    """What is in each group at that index."""
+
+    async def read() -> dict[str, bytes]:
+        found = {}
+        for group, index in start.items():
+            client = dledger.GroupClient(group, processes.peers)
+            entries = await client.entries(index)
+            found[group] = bytes(entries[0].body)
+        return found
+
+    return trio.run(read)
+
+
+def test_all_groups_of_a_killed_process_find_new_leaders_and_lose_nothing(
+    processes: GroupProcesses,
+) -> None:
+    assert processes.watch(processes.all_led, PATIENCE_S)
+    written = append_everywhere(processes, b"before")
+    victim = max(processes.peers, key=lambda node_id: len(processes.led_by(node_id)))
+    orphans = processes.led_by(victim)
+    assert len(orphans) > GROUPS / len(processes.peers)
+    processes.kill(victim)
+    assert processes.watch(processes.all_led, FAIL_OVER_S)
+    heirs = Counter(processes.leaders[group][1] for group in orphans)
+    assert len(heirs) == 2, heirs  # not all of them to the same process
+    assert read_everywhere(processes, written) == dict.fromkeys(processes.groups, b"before")
+    processes.start(victim)
+    more = append_everywhere(processes, b"after")
+    assert read_everywhere(processes, more) == dict.fromkeys(processes.groups, b"after")
+
+
+def test_leaders_that_were_deposed_while_they_were_frozen_learn_so(
+    processes: GroupProcesses,
+) -> None:
+    assert processes.watch(processes.all_led, PATIENCE_S)
+    frozen = max(processes.peers, key=lambda node_id: len(processes.led_by(node_id)))
+    terms = {group: processes.leaders[group][0] for group in processes.led_by(frozen)}
+    processes.signal(frozen, signal.SIGSTOP)
+    try:
+        assert processes.watch(
+            lambda: all(processes.leaders[group][0] > term for group, term in terms.items()),
+            PATIENCE_S,
+        )
+    finally:
+        processes.signal(frozen, signal.SIGCONT)
+    assert processes.watch(
+        lambda: all(processes.term_at(frozen, group) > term for group, term in terms.items()),
+        PATIENCE_S,
+    )
