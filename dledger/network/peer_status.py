@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from dledger.core.entry_dispatcher import EntryDispatcher
 from dledger.network.channel import Channel
+from dledger.network.peer_problems import LACKS_SNAPSHOT, REFUSES_SNAPSHOT
 from dledger.status import InstallStatus, PeerStatus
-
-LACKS_SNAPSHOT = (
-    "is behind the beginning of this log, and there is no snapshot to send it: have a state "
-    "machine with snapshot() and restore(), or copy another member's folder while both are down"
-)
-REFUSES_SNAPSHOT = "does not take the snapshot that it needs: its own log says why"
 
 
 def peer_status(link: Channel, dispatcher: EntryDispatcher | None, now: float) -> PeerStatus:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from dledger.config import NodeConfig
 from dledger.core.replica import Replica
 from dledger.entry import Body, body_bytes, body_lengths
 from dledger.errors import EntryTooLarge, LogFull, Rejected
-from dledger.node.driver import Driver
+from dledger.node.turn import Turn
 from dledger.waits.pending_appends import Done, PendingAppends
 
 
@@ -16,23 +16,29 @@ class AppendGate:
     """The room of one node, in entries and bytes of bodies: see NodeConfig."""
 
     def __init__(
-        self, config: NodeConfig, replica: Replica, pending: PendingAppends, driver: Driver
+        self,
+        config: NodeConfig,
+        replica: Replica,
+        pending: PendingAppends,
+        turn: Turn,
+        submit: Callable[[Sequence[Body], int, Done, bool], None],
     ) -> None:
         self._config = config
         self._max_body_bytes = config.store.max_body_bytes
         self._replica = replica
         self._pending = pending
-        self._driver = driver
+        self._turn = turn
+        self._submit = submit
 
     @property
     def entries(self) -> int:
         """How many wait to be committed and applied."""
-        return self._pending.entries + self._driver.queued_entries
+        return self._pending.entries + self._turn.queued_entries
 
     @property
     def body_bytes(self) -> int:
         """How many bytes their bodies have."""
-        return self._pending.body_bytes + self._driver.queued_bytes
+        return self._pending.body_bytes + self._turn.queued_bytes
 
     def submit(self, bodies: Sequence[Body], done: Done, at_once: bool = False) -> None:
         """Let these in together, to be appended in the next turn; `at_once`: see Driver.
@@ -43,9 +49,9 @@ class AppendGate:
             self._replica.check_proposable()
             total = self._admit(bodies)
         except Rejected:
-            self._driver.tally.rejected_appends += 1
+            self._turn.tally.rejected_appends += 1
             raise
-        self._driver.submit(bodies, total, done, at_once)
+        self._submit(bodies, total, done, at_once)
 
     def _admit(self, bodies: Sequence[Body]) -> int:
         """The bytes of these bodies, if there is room for them now."""

@@ -1,16 +1,14 @@
-"""Feeds committed entries to the state machine, in order, and wakes who waited for them."""
+"""Feeds committed entries to the state machine, in order, and answers the appends among them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-
-import trio
+from typing import Protocol
 
 from dledger.core.replica import Replica
 from dledger.entry import Magic
 from dledger.entry_run import EntryRun
 from dledger.errors import InvariantBroken, MachineFailed
-from dledger.node.entry_cache import EntryCache
 from dledger.snapshots.awaited_snapshot import AwaitedSnapshot
 from dledger.state_machine import StateMachine
 from dledger.waits.pending_appends import PendingAppends
@@ -18,55 +16,66 @@ from dledger.waits.pending_appends import PendingAppends
 NORMAL = int(Magic.NORMAL)  # looking up a member of an enum takes longer than comparing it
 
 
+class Entries(Protocol):
+    """Where entries are read from: an EntryCache."""
+
+    def take(self, first: int, last: int) -> EntryRun:
+        """At least one of the entries first..last, from `first`; those before are not kept on."""
+        ...
+
+
 class Applier:
-    """Applies what is committed and durable here, and no more."""
+    """Applies what is committed and durable here, and no more.
+
+    Args:
+        replica: knows how far that is.
+        entries: the entries.
+        machine: the state machine.
+        pending: appends to be answered.
+        awaited: the snapshot that the machine waits for instead, if it does.
+        applied: told after each run of entries.
+        wake: has `apply_some` called again soon.
+    """
 
     def __init__(
         self,
         replica: Replica,
-        entries: EntryCache,
+        entries: Entries,
         machine: StateMachine,
         pending: PendingAppends,
-        applied: Callable[[], None],
         awaited: AwaitedSnapshot,
+        applied: Callable[[], None],
+        wake: Callable[[], None],
     ) -> None:
         self._replica = replica
         self._entries = entries
         self._machine = machine
         self._pending = pending
-        self._applied = applied
         self._awaited = awaited
-        self._wake = trio.lowlevel.ParkingLot()
+        self._applied = applied
+        self._wake = wake
 
-    def wake(self) -> None:
-        """There may be something to apply."""
-        self._wake.unpark()
-
-    async def run(self) -> None:
-        """Apply whatever becomes appliable, for ever."""
-        while True:
-            while self.apply_some():
-                await trio.lowlevel.checkpoint()
-            if await self._awaited.restore_if_due():
-                self._applied()
-            else:
-                await self._wake.park()
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is something to apply now."""
+        replica = self._replica
+        return replica.appliable > replica.state.applied and self._awaited.snapshot is None
 
     def begin(self) -> None:
-        """Apply the first run of what is there at once, and leave the rest to the task: to wait for
-        that one would cost every append a wake-up. Raises MachineFailed.
+        """Apply the first run of what is there at once, and leave the rest for later: to wait for
+        that one would cost every append a wake-up. Raises MachineFailed, RestoreFailed.
         """
         replica = self._replica
         if replica.appliable > replica.state.applied:
-            self.apply_some()
-            if replica.appliable > replica.state.applied:
-                self.wake()
+            if self._awaited.snapshot is not None:
+                self._awaited.restore_if_due()
+            elif self.apply_some() and replica.appliable > replica.state.applied:
+                self._wake()
 
     def apply_some(self) -> bool:
         """Apply one run of entries; whether there was one. Raises MachineFailed."""
         replica = self._replica
-        first = replica.state.applied + 1
-        first = max(first, replica.view.before_begin + 1)
+        first = max(replica.state.applied, replica.view.before_begin) + 1
         last = replica.appliable
         if first > last or self._awaited.snapshot is not None:
             return False

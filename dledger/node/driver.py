@@ -1,163 +1,145 @@
-"""The one task that turns the protocol: everything that arrived, in one synchronous turn.
+"""Runs a member under trio: wakes it, keeps its deadlines, and waits for what blocks.
 
-A turn takes all messages, finished syncs, submissions and reads since the last one, gives them to
-the replica, carries out its writes, starts a sync if one is due, and hands out the messages. So
-the cost of waking up, of a write and of a sync is shared by all entries that came meanwhile.
+Everything that is decided is decided by the member, in synchronous steps. One task turns for what
+was submitted; news from peers and disk are turned at once, by the task that has them: waking the
+driver for them would cost every append two more rounds of the loop. Submissions wait for the
+driver, so that all tasks that run before it share a turn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
-from typing import TypeVar
+from typing import Protocol
 
 import trio
 
-from dledger.core.messages import (
-    Heartbeat,
-    HeartbeatResponse,
-    InstallSnapshot,
-    Message,
-    Phase,
-    PushRequest,
-    PushResponse,
-)
-from dledger.core.replica import Messages, Replica
-from dledger.core.uneventful import (
-    acknowledged,
-    answered_again,
-    beat_again,
-    hear_again,
-    persisted_again,
-)
-from dledger.entry import Body, Magic
-from dledger.errors import DLedgerError, Rejected
-from dledger.network.links import Links
-from dledger.node.batches import Batches
-from dledger.node.log_writer import LogWriter
-from dledger.node.sync_schedule import SyncSchedule
+from dledger.core.messages import Heartbeat, HeartbeatResponse, Message, PushResponse
+from dledger.core.replica import Messages
+from dledger.entry import Body
+from dledger.errors import DLedgerError
+from dledger.network.ways import Ways
+from dledger.node.member import Member, Surroundings
 from dledger.node.syncer import Syncer
 from dledger.node.tally import Tally
 from dledger.serving.host_timer import HostTimer
-from dledger.snapshots.snapshot_transfer import SnapshotTransfer
-from dledger.store.log_store import LogStore, SyncWork
-from dledger.waits.pending_appends import Done, PendingAppends
-
-T = TypeVar("T")
+from dledger.snapshots.beside import Continuation
+from dledger.store.log_store import SyncWork
+from dledger.unwrapping_nursery import unwrapping_nursery
+from dledger.waits.pending_appends import Done
 
 _NEVER = float("inf")
-_NOTHING = Messages((), (), ())
+
+
+class Watches(Protocol):
+    """Looks at a member whenever it has moved."""
+
+    def turned(self, messages: Messages) -> None:
+        """A turn ended; what it found comes to be applied now."""
+        ...
+
+    def applied(self) -> None:
+        """The state machine has more."""
+        ...
 
 
 class Driver:
-    """Owns the replica and the store; nobody else writes to either."""
+    """The tasks of one member.
+
+    Args:
+        make: makes the member, given its surroundings.
+        ways: to its peers.
+        timer: wakes up for all groups of the process.
+        threads: wait for the disk.
+        watcher: looks at what the member did.
+    """
 
     def __init__(
         self,
-        replica: Replica,
-        store: LogStore,
-        writer: LogWriter,
-        batches: Batches,
-        pending: PendingAppends,
-        links: Links,
+        make: Callable[[Surroundings], Member],
+        ways: Ways,
         timer: HostTimer,
         threads: ThreadPoolExecutor,
-        after_turn: Callable[[Messages, bool], None],
-        transfer: SnapshotTransfer,
-        flush_interval_s: float | None = None,
+        watcher: Watches,
     ) -> None:
-        self._replica = replica
-        self._store = store
-        self._batches = batches
-        self._writer = writer
-        self._pending = pending
-        self._links = links
         self._timer = timer
-        self._after_turn = after_turn
-        self._transfer = transfer
         self.tally = Tally()
-        syncer = Syncer(self._sync_ended, threads, self.tally)
-        patience_s = replica.config.election_timeout_s
-        self._syncs = SyncSchedule(store, syncer, flush_interval_s, patience_s)
+        self._syncer = Syncer(self._sync_ended, threads, self.tally)
         self._wake = trio.lowlevel.ParkingLot()
         self._woken = False
+        self._apply = trio.lowlevel.ParkingLot()
+        self._look = trio.Event()
         self._failure: Exception | None = None
         self._closed = False
-        self._turn_wanted_at = 0.0
+        self._nursery: trio.Nursery | None = None
         self.alarm_at = _NEVER
-        self._inbox: list[tuple[str, Sequence[Message]]] = []
-        self._link_changes: list[tuple[str, bool]] = []
-        self._gone: list[tuple[str, int]] = []  # leaders, and the terms that they led
-        self._ended_syncs: list[tuple[SyncWork, DLedgerError | None]] = []
-        self._submissions: list[tuple[Sequence[Body], int, Done]] = []
-        self._reads: list[int] = []
-        self._led_term: int | None = None
-        self._last_proposed = 0  # how many entries at once
-        self.queued_entries = 0
-        self.queued_bytes = 0
+        self.member = make(
+            Surroundings(
+                ways,
+                self._syncer,
+                self._beside,
+                self.wake,
+                self._apply_soon,
+                self._look_soon,
+                trio.current_time,
+                watcher.turned,
+                watcher.applied,
+                self.tally,
+            )
+        )
+        self._turn = self.member.turn
 
     # --- inputs, from any task of this thread -------------------------------------------------
 
     def received(self, sender: str, messages: Sequence[Message]) -> None:
         """Messages of one peer arrived."""
-        if len(messages) == 1 and self._is_acknowledgement(sender, messages[0]):
+        if self._is_over:
             return
-        self._inbox.append((sender, messages))
-        self.turn()
-
-    def _is_acknowledgement(self, sender: str, message: Message) -> bool:
-        """Whether it was one that needs no turn; it is taken then."""
-        if type(message) is not PushResponse or self._closed or self._failure is not None:
-            return False
         try:
-            if not acknowledged(self._replica, sender, message, trio.current_time()):
-                return False
-            if self._replica.appliable > self._replica.state.applied:
-                self._after_turn(_NOTHING, True)
-                self._timer.move(self, self._next_deadline())
+            now = trio.current_time()
+            if (
+                len(messages) == 1
+                and type(message := messages[0]) is PushResponse
+                and self._turn.take_acknowledgement(sender, message, now)
+            ):
+                self._timer.move(self, self._turn.next_deadline)
+                return
+            self._turn.received(sender, messages)
         except Exception as error:
-            self._fail(error)
-        if self._appends_alone:  # the next one, of who was told of the last
-            self._act_and_sync(trio.current_time())
-        return True
+            self.fail(error)
+        else:
+            self.turn()
 
     def heartbeat(self, sender: str, beat: Heartbeat, now: float) -> None:
         """A heartbeat arrived, among those of other groups: most of them need no turn."""
+        if self._is_over:
+            return
         try:
-            link = self._links.link_to(sender)
-            if link is not None and self._promise_is_durable:
-                answer = hear_again(self._replica, sender, beat, now)
-                if answer is not None:
-                    link.send(answer)
-                    return
+            if self._turn.take_heartbeat(sender, beat, now):
+                return
         except Exception as error:
-            self._fail(error)
+            self.fail(error)
         self.received(sender, (beat,))
 
     def heartbeat_answered(self, sender: str, answer: HeartbeatResponse, now: float) -> None:
         """An answer to one arrived, among those of other groups."""
+        if self._is_over:
+            return
         try:
-            if answered_again(self._replica, sender, answer, now):
+            if self._turn.take_heartbeat_answer(sender, answer, now):
                 return
         except Exception as error:
-            self._fail(error)
+            self.fail(error)
         self.received(sender, (answer,))
-
-    @property
-    def _promise_is_durable(self) -> bool:
-        """Whether no record of term and vote is on its way to the disk, or has yet to be."""
-        return not (self._syncs.hard_state_due or self._syncs.busy or self._failure)
 
     def link_changed(self, peer: str, connected: bool) -> None:
         """The connection to a peer opened or broke."""
-        self._link_changes.append((peer, connected))
+        self._turn.link_changed(peer, connected)
         self.wake()
 
     def peer_gone(self, peer: str) -> None:
         """The process of a peer has ended, as far as can be seen from here."""
-        if peer == self._replica.state.leader:
-            self._gone.append((peer, self._replica.state.term))
+        if self._turn.peer_gone(peer):
             self.turn()
 
     def submit(
@@ -167,33 +149,15 @@ class Driver:
 
         Then it must not be called in a turn (by a `done`, say): it would begin another one.
         """
-        self._submissions.append((bodies, body_bytes, done))
-        self.queued_entries += len(bodies)
-        self.queued_bytes += body_bytes
-        self.tally.appended_entries += len(bodies)
-        self.tally.appended_bytes += body_bytes
-        if at_once and self._appends_alone:
-            self._act_and_sync(trio.current_time())
-        else:
+        self._turn.submit(bodies, body_bytes, done)
+        if not (at_once and self._turn.appends_alone) or self._is_over:
             self.wake()
-
-    @property
-    def _appends_alone(self) -> bool:
-        """Whether there is one entry to append, and nobody else seems to append any.
-
-        Somebody else may be about to, who would then wait for another sync. So the last one must
-        have been alone as well. Where this member decides by itself that says nothing: each is
-        done before the next one comes.
-        """
-        only = self._last_proposed == len(self._submissions) == self.queued_entries == 1
-        if not only or self._pending.entries or self._replica.elector.is_alone:
-            return False
-        return not self._closed and self._failure is None
-
-    def request_read(self, ticket: int) -> None:
-        """Begin a linearizable read in the next turn."""
-        self._reads.append(ticket)
-        self.wake()
+            return
+        try:
+            self._turn.act_and_sync(trio.current_time())
+            self._timer.move(self, self._turn.next_deadline)
+        except Exception as error:
+            self.fail(error)
 
     def wake(self) -> None:
         """There is something to do."""
@@ -202,28 +166,37 @@ class Driver:
             self._wake.unpark()
 
     def fail(self, error: Exception) -> None:
-        """The store is of no use any more: end the driver, and with it the node."""
+        """The member cannot go on: end the driver, and with it the node."""
         self._failure = self._failure or error
         self.wake()
 
+    @property
+    def _is_over(self) -> bool:
+        return self._closed or self._failure is not None
+
     def _sync_ended(self, work: SyncWork, error: DLedgerError | None) -> None:
-        self._ended_syncs.append((work, error))
+        self._turn.sync_ended(work, error)
         self.turn()
 
-    def reject_submissions(self, error: DLedgerError) -> None:
-        """Answer what was handed in and has not entered the log."""
-        self.queued_entries = self.queued_bytes = 0
-        for _, _, done in _taken(self._submissions):
-            done(error)
-
-    # --- the loop -----------------------------------------------------------------------------
+    # --- the tasks ----------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Turn for what was submitted, for ever; the timer turns when a deadline passed.
+        """Turn, apply and look after the member, for ever.
 
-        Raises DiskFailed or InvariantBroken: the node cannot go on.
+        Raises DiskFailed, InvariantBroken, MachineFailed or RestoreFailed: it cannot go on.
         """
-        self._timer.move(self, self._next_deadline())
+        try:
+            async with unwrapping_nursery() as nursery:
+                self._nursery = nursery
+                nursery.start_soon(self._apply_for_ever)
+                nursery.start_soon(self._look_for_ever)
+                await self._turn_for_ever()
+        finally:
+            self._nursery = None
+            self.member.snapshots.ended()
+
+    async def _turn_for_ever(self) -> None:
+        self._timer.move(self, self._turn.next_deadline)
         while True:
             if not self._woken:
                 await self._wake.park()
@@ -234,189 +207,57 @@ class Driver:
             if self._woken:
                 await trio.lowlevel.checkpoint()
 
+    async def _apply_for_ever(self) -> None:
+        """Apply what is left of long runs, a run at a time."""
+        while True:
+            while self.member.applier.apply_some():
+                await trio.lowlevel.checkpoint()
+            self.member.snapshots.awaited.restore_if_due()
+            await self._apply.park()
+
+    async def _look_for_ever(self) -> None:
+        while True:
+            now = trio.current_time()
+            self._look = trio.Event()
+            self.member.look(now)
+            with trio.move_on_at(max(now, self.member.next_look_at)):
+                await self._look.wait()
+
+    def _apply_soon(self) -> None:
+        self._apply.unpark()
+
+    def _look_soon(self) -> None:
+        self._look.set()
+
+    def _beside(self, work: Callable[[], Continuation]) -> None:
+        if self._nursery is not None and not self._closed:
+            self._nursery.start_soon(self._run_beside, work)
+
+    async def _run_beside(self, work: Callable[[], Continuation]) -> None:
+        go_on = await trio.to_thread.run_sync(work)
+        go_on()
+
     def close(self) -> None:
         """Turn no more, and wait for the running sync. Blocks that long."""
         self._closed = True
-        self._syncs.close()
+        self._syncer.close()
 
     def turn(self) -> None:
-        """One turn, from whichever task has news; a failure is for the driver's own task to raise.
-
-        News from peers and disk are turned at once: waking the driver for them would cost every
-        append two more rounds of the loop. Submissions wait for the driver, so that all tasks
-        that run before it share a turn.
-        """
-        if self._failure is not None or self._closed:
+        """Take a turn, in any task that has news; the driver's own task raises what fails."""
+        if self._is_over:
             return
         try:
-            now = trio.current_time()
-            self._take_inputs(now)
+            self._turn.turn(trio.current_time())
+            self._timer.move(self, self._turn.next_deadline)
         except Exception as error:
-            self._fail(error)
-        else:
-            self._act_and_sync(now)
-
-    def _act_and_sync(self, now: float) -> None:
-        """What follows a look at the inputs, with the sync that is due, if it is done here."""
-        try:
-            syncs = self._act(now)
-            while self._counts_more(syncs, now):
-                now = trio.current_time()
-                if self._ended_syncs:
-                    self._take_inputs(now)
-                syncs = self._act(now)
-            self._timer.move(self, self._next_deadline())
-        except Exception as error:
-            self._fail(error)
+            self.fail(error)
 
     def alarm(self, now: float) -> None:
-        """A deadline passed. A leader with nothing to say but heartbeats does so without a turn,
-        if its last one was not long ago.
-        """
+        """A deadline passed, or has moved back since."""
+        if self._is_over:
+            return
         try:
-            if self._closed or self._failure is not None:
-                return
-            flush_at = self._syncs.next_deadline
-            quiet = now < self._turn_wanted_at and now < flush_at
-            if quiet and (beat := beat_again(self._replica, now)) is not None:
-                for peer in self._replica.dispatchers:
-                    if (link := self._links.link_to(peer)) is not None:
-                        link.send(beat)
-                self._timer.move(self, min(self._replica.heartbeat_at, flush_at))
-                return
-            if (deadline := self._next_deadline()) > now:
-                self._timer.move(self, deadline)
-                return
+            self._turn.alarm(now)
+            self._timer.move(self, self._turn.next_deadline)
         except Exception as error:
-            self._fail(error)
-        self._turn_wanted_at = now + self._replica.config.election_timeout_s
-        self.turn()
-
-    def _take_inputs(self, now: float) -> None:
-        replica = self._replica
-        if self._link_changes:
-            for peer, connected in _taken(self._link_changes):
-                (replica.reachable if connected else replica.unreachable)(peer, now)
-        if self._inbox:
-            for sender, messages in _taken(self._inbox):
-                for message in messages:
-                    replica.receive(sender, message, now)
-        if self._gone:
-            for leader, term in _taken(self._gone):
-                replica.leader_gone(leader, term, now)
-        if self._ended_syncs:
-            for work, error in _taken(self._ended_syncs):
-                if error is not None:
-                    raise error
-                self._syncs.ended(work)
-                replica.persisted(work.index, work.epoch, work.hard_state, now)
-        if self._reads:
-            for ticket in _taken(self._reads):
-                replica.request_read(ticket)
-        self._transfer.turn(replica, sync_runs=self._syncs.busy)
-        replica.tick(now)
-
-    def _act(self, now: float) -> bool:
-        """Do and say what follows from what is known now; whether a sync is due here then."""
-        self._carry_out_writes()
-        self._propose()
-        messages = self._replica.take_messages(now)
-        self._send(messages)  # before our own sync: the others' syncs are what an append waits for
-        if peers := self._replica.dispatchers:
-            self._batches.sent(min([peer.next_index for peer in peers.values()]))
-        syncs = self._syncs.is_due(now)
-        if syncs and not self._syncs.here:
-            self._syncs.start(now)
-            syncs = False
-        self._fail_lost_appends()
-        # The leader waits for a follower's sync, and nobody for what it applies: that comes after.
-        self._after_turn(messages, not syncs or self._replica.acks is not None)
-        return syncs
-
-    def _fail(self, error: Exception) -> None:
-        """The node cannot go on; its own task says so."""
-        self._failure = error
-        self.wake()
-
-    # --- the store ----------------------------------------------------------------------------
-
-    def _carry_out_writes(self) -> None:
-        writes, hard_state = self._replica.take_writes()
-        for write in writes:
-            self._writer.carry_out(write)
-        if hard_state is not None:
-            self._syncs.hard_state_due = hard_state
-        if (standing := self._replica.admission.standing) is not self._store.standing:
-            self._store.set_standing(standing)
-
-    def _propose(self) -> None:
-        if not self._submissions:
-            return
-        submissions = self._submissions[:]
-        bodies = list(chain.from_iterable([bodies for bodies, _, _ in submissions]))
-        try:
-            first, term = self._replica.propose(len(bodies))
-        except Rejected as error:
-            self.reject_submissions(error)
-            return
-        self._submissions.clear()
-        self._last_proposed = len(bodies)
-        self.queued_entries = self.queued_bytes = 0
-        self._writer.append(term, Magic.NORMAL, bodies, first)
-        add = self._pending.add
-        for batch, body_bytes, done in submissions:
-            last = first + len(batch) - 1
-            add(first, last, term, body_bytes, done)
-            first = last + 1
-
-    def _next_deadline(self) -> float:
-        return min(self._replica.next_deadline(), self._syncs.next_deadline)
-
-    def _counts_more(self, syncs: bool, now: float) -> bool:
-        """Have more of the log count, if it may by now: that is news to act on.
-
-        `syncs`: whether a sync is due here.
-        """
-        if (written := self._syncs.written_that_counts(now)) is not None:
-            self._replica.persisted(*written, None, now)
-            return True
-        if not syncs:
-            return False
-        work, error = self._syncs.run(now)
-        if error is None and work.hard_state is None:
-            self._syncs.ended(work)
-            replica = self._replica
-            quiet = persisted_again(replica, work.index, work.epoch, trio.current_time())
-            # A follower has put off what comes after a turn until it has answered.
-            return not quiet or replica.acks is None
-        self._ended_syncs.append((work, error))
-        return True
-
-    # --- the others ---------------------------------------------------------------------------
-
-    def _send(self, messages: Messages) -> None:
-        for peer, message in messages.outgoing:
-            link = self._links.link_to(peer)
-            if link is None:
-                continue
-            if isinstance(message, PushRequest) and message.phase is Phase.APPEND:
-                payload = self._batches.payload(message.prev_index + 1, message.last_index)
-                link.send(message, payload)
-            elif isinstance(message, InstallSnapshot):
-                self._transfer.send(link, peer, message)
-            else:
-                link.send(message)
-
-    def _fail_lost_appends(self) -> None:
-        state = self._replica.state
-        leading = state.term if self._replica.acks is not None else None
-        if leading != self._led_term:
-            self._led_term = leading
-            self._pending.end_leadership(state.committed, self._replica.view.term_at, state.leader)
-
-
-def _taken(items: list[T]) -> Sequence[T]:
-    """The items so far; the list is empty afterwards."""
-    taken = items[:]
-    items.clear()
-    return taken
+            self.fail(error)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-import trio
-
 from dledger.errors import DiskFailed
+from dledger.snapshots.beside import Beside, Continuation
 from dledger.store.scrubber import Scrubber, ScrubStatus
 from dledger.store.segment_store import SegmentStore
 
@@ -27,24 +26,36 @@ _MAX_SCRUB_BYTES = 4 * 1024 * 1024
 
 
 class Housekeeper:
-    """The node's slow task.
+    """The node's slow work. `look` is to be called at `next_look_at`.
 
     Args:
         store: the node's store.
         appliable: how far the log is committed and durable here.
         scrub_period_s: a pass over the whole log takes about this long; 0 switches it off.
+        beside: writes spare files.
+        now: when the node starts.
     """
 
     def __init__(
-        self, store: SegmentStore, appliable: Callable[[], int], scrub_period_s: float
+        self,
+        store: SegmentStore,
+        appliable: Callable[[], int],
+        scrub_period_s: float,
+        beside: Beside,
+        now: float,
     ) -> None:
         self._store = store
         self._appliable = appliable
         self._scrub_period_s = scrub_period_s
+        self._beside = beside
         self._scrubber = Scrubber(store)
         self._due_bytes = 0.0
         self._recorded = -1
         self._makes_spares = True
+        self._makes_one = False
+        self._looked_at = now
+        self._interval_at = now + INTERVAL_S
+        self.next_look_at = self._interval_at
 
     @property
     def scrub(self) -> ScrubStatus:
@@ -55,16 +66,23 @@ class Housekeeper:
         """Take so long for a pass from now on; 0: no more of them."""
         self._scrub_period_s = period_s
 
-    async def run(self) -> None:
-        """Keep house, for ever. Raises DiskFailed if the commit index cannot be recorded."""
-        interval_s = INTERVAL_S
-        while True:
-            await trio.sleep(interval_s)
+    def look(self, now: float) -> None:
+        """Do what is due, a little at a time: `next_look_at` may be now again.
+
+        Raises DiskFailed if the commit index cannot be recorded.
+        """
+        if now >= self._interval_at:
             recorded = self._record_committed()
-            await self._make_spare()
+            self._make_spare()
             if self._scrub_period_s:
-                await self._scrub(interval_s)
-            interval_s = INTERVAL_S if recorded else IDLE_INTERVAL_S
+                log_bytes = self._store.end_pos - self._store.begin_pos
+                share = (now - self._looked_at) / self._scrub_period_s
+                self._due_bytes = min(self._due_bytes + log_bytes * share, _MAX_SCRUB_BYTES)
+            else:
+                self._due_bytes = 0.0
+            self._looked_at = now
+            self._interval_at = now + (INTERVAL_S if recorded else IDLE_INTERVAL_S)
+        self.next_look_at = now if self._scrub_step() else self._interval_at
 
     def _record_committed(self) -> bool:
         """Record the commit index, if it is another one."""
@@ -76,28 +94,37 @@ class Housekeeper:
         self._store.save_committed()
         return True
 
-    async def _make_spare(self) -> None:
-        if not self._makes_spares or not self._store.spare_wanted:
+    def _make_spare(self) -> None:
+        if self._makes_one or not self._makes_spares or not self._store.spare_wanted:
             return
-        try:
-            await trio.to_thread.run_sync(self._store.prepare_spare)
-        except DiskFailed as error:
-            self._makes_spares = False  # segments can be made without them, only slower
-            logger.warning("going on without spare segments: %s", error)
+        self._makes_one = True
 
-    async def _scrub(self, interval_s: float) -> None:
-        """Check what has become due: a share of the log in each interval."""
+        def make() -> Continuation:
+            try:
+                self._store.prepare_spare()
+            except DiskFailed as error:
+                problem = error
+                return lambda: self._go_without_spares(problem)
+            return self._made_spare
+
+        self._beside(make)
+
+    def _made_spare(self) -> None:
+        self._makes_one = False
+
+    def _go_without_spares(self, error: DiskFailed) -> None:
+        self._makes_one = self._makes_spares = False  # segments can be made without, only slower
+        logger.warning("going on without spare segments: %s", error)
+
+    def _scrub_step(self) -> bool:
+        """Check a little of what has become due; whether there is more of it."""
         log_bytes = self._store.end_pos - self._store.begin_pos
-        due = self._due_bytes + log_bytes * interval_s / self._scrub_period_s
-        self._due_bytes = min(due, _MAX_SCRUB_BYTES)
-        known = self.scrub.damage
         step = max(1, min(log_bytes, _SCRUB_STEP_BYTES))
-        while self._due_bytes >= step:
-            checked = self._scrubber.step(self._appliable(), step)
-            self._due_bytes -= checked
-            if not checked:
-                break  # a pass ended
-            await trio.lowlevel.checkpoint()
+        if self._due_bytes < step:
+            return False
+        known = self.scrub.damage
+        checked = self._scrubber.step(self._appliable(), step)
+        self._due_bytes -= checked
         damage = self.scrub.damage
         if damage is not None and known is None:
             logger.error(
@@ -105,3 +132,4 @@ class Housekeeper:
                 "folder of a member that is intact",
                 damage,
             )
+        return checked > 0  # else a pass ended

@@ -1,4 +1,4 @@
-"""Makes a node's replica of its settings and of what was found on disk."""
+"""Makes of a node's settings, and of what was found on disk, what a member is made of."""
 
 from __future__ import annotations
 
@@ -8,17 +8,30 @@ from zlib import crc32
 import trio
 
 from dledger.config import NodeConfig
+from dledger.core.entry_dispatcher import BatchSizer
 from dledger.core.membership.configuration_codec import MAX_CONFIGURATION_BYTES
 from dledger.core.replica import Replica, ReplicaConfig
 from dledger.core.snapshot.snapshot_offer import SnapshotSource
 from dledger.entry import BLANK_BYTES, HEADER_BYTES
-from dledger.node.batches import Batches
+from dledger.node.member import MemberSettings
 from dledger.node.recovered_membership import recovered_membership
 from dledger.snapshots.restoring import Opened
 
 
+def member_settings(config: NodeConfig) -> MemberSettings:
+    """The settings of the member that `config` describes."""
+    flush_ms = config.flush_interval_ms
+    return MemberSettings(
+        config.group,
+        config.max_batch_bytes,
+        None if flush_ms is None else flush_ms / 1000,
+        config.snapshots,
+        config.scrub_period_hours * 3600,
+    )
+
+
 def member_replica(
-    config: NodeConfig, opened: Opened, batches: Batches, snapshots: SnapshotSource
+    config: NodeConfig, opened: Opened, batches: BatchSizer, snapshots: SnapshotSource
 ) -> Replica:
     """The replica of the member that `config` describes. Raises ConfigurationLost."""
     store = opened.store

@@ -17,14 +17,11 @@ from dledger.network.group_links import GroupLinks
 from dledger.network.links import Links
 from dledger.node.admission_log import AdmissionLog
 from dledger.node.append_gate import AppendGate
-from dledger.node.applier import Applier
-from dledger.node.batches import Batches
 from dledger.node.driver import Driver
 from dledger.node.group_changes import GroupChanges
-from dledger.node.housekeeping import Housekeeper
 from dledger.node.local_way import local_session
-from dledger.node.log_writer import LogWriter
-from dledger.node.member_replica import member_replica
+from dledger.node.member import Member
+from dledger.node.member_replica import member_replica, member_settings
 from dledger.node.node_status import node_status
 from dledger.node.tally import Tally
 from dledger.serving.client_server import ClientServer
@@ -35,9 +32,7 @@ from dledger.sessions.session import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, Session
 from dledger.sessions.session_errors import SessionsOff
 from dledger.sessions.session_gate import SessionGate
 from dledger.sessions.with_sessions import WithSessions
-from dledger.snapshots.node_snapshots import Snapshots
 from dledger.snapshots.restoring import Opened
-from dledger.snapshots.snapshot_source import NodeSnapshots
 from dledger.state_machine import StateMachine
 from dledger.status import RoleChange, Status
 from dledger.store.push_check import PushCheck
@@ -46,9 +41,10 @@ from dledger.store.snapshot_folder import Snapshot
 from dledger.waits.append_wait import wait_appended
 from dledger.waits.iterators import CommittedEntries, RoleChanges
 from dledger.waits.leadership_watch import LeadershipWatch
-from dledger.waits.pending_appends import Appended, Done, PendingAppends
+from dledger.waits.pending_appends import Appended, Done
+from dledger.waits.snapshot_wait import wait_snapshot
 from dledger.waits.transfer_wait import wait_transferred
-from dledger.waits.waiting_reads import WaitingReads
+from dledger.waits.waiting_reads import wait_read
 
 # What `committed` hands out between two checkpoints.
 _ITERATE_BYTES = 256 * 1024
@@ -63,14 +59,8 @@ class Node:
         self.config = config
         self._store = store = opened.store
         self._closing = False
-        self._pending = PendingAppends()
-        self._batches = Batches(store, config.max_batch_bytes)
-        source = NodeSnapshots(store)
-        self._replica = member_replica(config, opened, self._batches, source)
-        self._admission_log = AdmissionLog(config.node_id, self._replica)
         self._turned = trio.lowlevel.ParkingLot()
         self._progress = trio.lowlevel.ParkingLot()
-        self._leadership = LeadershipWatch(config.group, self._replica)
         self._generations = GenerationGuard(config, opened, self._new_generation, self._fail)
         identity = self._generations.identity
         self._links = Links(
@@ -80,42 +70,29 @@ class Node:
             peer_refused=self._peer_refused,
             refused=self._generations.refused,
         )
-        self._group_links = GroupLinks(self._replica, self._links)
-        self._group_links.follow()
-        writer = LogWriter(store, self._batches)
-        self._snapshots = Snapshots(
-            config,
-            opened,
-            machine,
-            source,
-            self._replica,
-            self._links,
-            self._pending,
-            self._wake_driver,
-        )
         self._driver = Driver(
-            self._replica,
-            store,
-            writer,
-            self._batches,
-            self._pending,
+            lambda around: Member(
+                member_settings(config),
+                opened,
+                machine,
+                lambda batches, source: member_replica(config, opened, batches, source),
+                around,
+            ),
             self._links,
             host.timer,
             host.threads,
-            self._after_turn,
-            self._snapshots.transfer,
-            None if config.flush_interval_ms is None else config.flush_interval_ms / 1000,
+            self,
         )
-        self._appends = AppendGate(config, self._replica, self._pending, self._driver)
+        self._member = member = self._driver.member
+        self._replica = member.replica
+        self._admission_log = AdmissionLog(config.node_id, self._replica)
+        self._leadership = LeadershipWatch(config.group, self._replica)
+        self._group_links = GroupLinks(self._replica, self._links)
+        self._group_links.follow()
+        self._appends = AppendGate(
+            config, self._replica, member.pending, member.turn, self._driver.submit
+        )
         self._changes = GroupChanges(self._replica, self._driver.wake, self._turned)
-        self._reads = WaitingReads(self._driver.request_read, self._replica.config.read_wait_s)
-        awaited = self._snapshots.awaited
-        self._applier = Applier(
-            self._replica, writer.cache, machine, self._pending, self._after_apply, awaited
-        )
-        self._housekeeper = Housekeeper(
-            store, lambda: self._replica.appliable, config.scrub_period_hours * 3600
-        )
         self.sessions = SessionGate(self, machine) if isinstance(machine, WithSessions) else None
         self._ports = host.ports
         self._connections = host.connections
@@ -193,7 +170,7 @@ class Node:
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         self._check_open()
-        return await self._reads.wait()
+        return await wait_read(self._member.reads)
 
     def read_stale(self, *, max_lag_s: float) -> int:
         """The index that the state machine includes, if it is not older than `max_lag_s`.
@@ -205,7 +182,7 @@ class Node:
         Raises ReadUnavailable: ask again later, or use `read`.
         """
         self._check_open()
-        if self._snapshots.awaited.is_restoring:
+        if self._member.snapshots.awaited.is_restoring:
             raise ReadUnavailable("the state is being replaced by a snapshot of the leader")
         lag_s = trio.current_time() - self._replica.fresh_as_of
         if lag_s > max_lag_s:
@@ -267,7 +244,8 @@ class Node:
         Appends go on meanwhile. Older snapshots and the log before them are dropped as
         `config.snapshots` says. Raises SnapshotUnavailable (the node serves on), NodeClosing.
         """
-        return await self._snapshots.take()
+        await trio.lowlevel.checkpoint_if_cancelled()
+        return await wait_snapshot(self._member.snapshots.ask)
 
     # --- leading ------------------------------------------------------------------------------
 
@@ -337,9 +315,9 @@ class Node:
         Raises ConfigInvalid where another one differs, or does not fit; then nothing changes.
         """
         check_changeable(self.config, config)
-        self._snapshots.go_by(config.snapshots)
+        self._member.snapshots.go_by(config.snapshots)
         self._replica.handover.prefer(config.preferred_leader)
-        self._housekeeper.scrub_every(config.scrub_period_hours * 3600)
+        self._member.housekeeper.scrub_every(config.scrub_period_hours * 3600)
         self.config = config
 
     # --- looking ------------------------------------------------------------------------------
@@ -379,8 +357,8 @@ class Node:
             self._store,
             self._replica,
             self._links,
-            self._snapshots,
-            self._housekeeper.scrub,
+            self._member.snapshots,
+            self._member.housekeeper.scrub,
             self.tally,
             generation=self._generations.generation,
             ready=self.is_ready_leader,
@@ -395,9 +373,6 @@ class Node:
         """Start the tasks, and take in what others say. For the host alone."""
         self._ports[self.config.group] = self._port
         nursery.start_soon(self._driver.run)
-        nursery.start_soon(self._applier.run)
-        nursery.start_soon(self._housekeeper.run)
-        nursery.start_soon(self._snapshots.run)
         if self.sessions is not None:
             nursery.start_soon(self.sessions.run)
 
@@ -407,11 +382,11 @@ class Node:
         self._port.closed = True
         self._ports.pop(self.config.group, None)
         self._links.close()
-        self._snapshots.close()
+        self._member.snapshots.close()
         self._driver.close()
-        self._pending.close()
-        self._reads.close()
-        self._driver.reject_submissions(NodeClosing())
+        self._member.pending.close()
+        self._member.reads.close()
+        self._member.turn.reject_submissions(NodeClosing())
         self._store.note_committed(self._replica.appliable)
 
     def _new_generation(self) -> None:
@@ -421,9 +396,6 @@ class Node:
     def _fail(self, error: Exception) -> None:
         self._driver.fail(error)
 
-    def _wake_driver(self) -> None:
-        self._driver.wake()
-
     def _link_changed(self, peer: str, connected: bool) -> None:
         self._driver.link_changed(peer, connected)
 
@@ -432,19 +404,17 @@ class Node:
         if not self._port.is_called_by(peer):
             self._driver.peer_gone(peer)
 
-    def _after_turn(self, messages: Messages, applies: bool) -> None:
-        self._reads.after_turn(messages.reads_ready, messages.reads_lost)
-        if not applies:
-            return  # the rest is done after the sync that comes now
+    # --- as what watches the member -----------------------------------------------------------
+
+    def turned(self, messages: Messages) -> None:
+        """A turn ended. For the driver alone."""
         if self._turned:
             self._turned.unpark_all()
         self._group_links.follow()
         self._admission_log.after_turn()
-        self._applier.begin()
-        self._reads.applied_to(self._replica.state.applied)
         self._leadership.look()
 
-    def _after_apply(self) -> None:
-        self._reads.applied_to(self._replica.state.applied)
+    def applied(self) -> None:
+        """The state machine has more. For the driver alone."""
         self._progress.unpark_all()
         self._leadership.look()

@@ -2,19 +2,67 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from dledger.core.hard_state import HardState
 from dledger.errors import DLedgerError
 from dledger.node.flush_delay import FlushDelay, Written
-from dledger.node.syncer import Syncer
-from dledger.store.log_store import LogStore, SyncWork
+from dledger.store.log_store import SyncWork
 
 _NEVER = float("inf")
+
+
+class RunsSyncs(Protocol):
+    """Carries out the syncs of one store, one at a time: see Syncer."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether one runs beside the loop."""
+        ...
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether the disk has been so quick that `run` is better than `start`."""
+        ...
+
+    def run(self, work: SyncWork) -> DLedgerError | None:
+        """Do a sync here and now; the error, if it failed."""
+        ...
+
+    def start(self, work: SyncWork) -> None:
+        """Begin a sync beside the loop; the turn is told when it ended."""
+        ...
+
+
+class Syncable(Protocol):
+    """What has to be made durable: a LogStore."""
+
+    @property
+    def last_index(self) -> int:
+        """The last entry, durable or not."""
+        ...
+
+    @property
+    def epoch(self) -> int:
+        """Grows with every truncation and restart."""
+        ...
+
+    @property
+    def record_due(self) -> bool:
+        """Whether a sync is wanted though nothing was written."""
+        ...
+
+    def begin_sync(self, hard_state: HardState | None) -> SyncWork:
+        """What is dirty now, and the hard state to record."""
+        ...
 
 
 class SyncSchedule:
     """The syncs of one store, one at a time.
 
     Args:
+        store: what is synced.
+        syncer: runs the syncs.
         flush_interval_s: how long they may wait; None: they may not.
         patience_s: see FlushDelay.
 
@@ -23,7 +71,11 @@ class SyncSchedule:
     """
 
     def __init__(
-        self, store: LogStore, syncer: Syncer, flush_interval_s: float | None, patience_s: float
+        self,
+        store: Syncable,
+        syncer: RunsSyncs,
+        flush_interval_s: float | None,
+        patience_s: float,
     ) -> None:
         self._store = store
         self._syncer = syncer
@@ -91,7 +143,3 @@ class SyncSchedule:
             return None
         written = self._written
         return written if self._delay.counts(written, now) else None
-
-    def close(self) -> None:
-        """Wait for the one that runs. Blocks that long."""
-        self._syncer.close()

@@ -11,10 +11,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-import trio
-
 from dledger.core.replica import Replica
 from dledger.errors import DLedgerError, InvariantBroken, RestoreFailed
+from dledger.snapshots.beside import Beside, Continuation
 from dledger.state_machine import SnapshottingMachine, StateMachine
 from dledger.store.log_store import LogStore
 from dledger.store.snapshot_folder import Snapshot, SnapshotFolder
@@ -30,6 +29,7 @@ class AwaitedSnapshot:
         store, replica: know how far the log is, and whether it is the snapshot's.
         machine: what is restored.
         restored: called in the node's thread when it was.
+        beside: reads the file.
     """
 
     def __init__(
@@ -39,6 +39,7 @@ class AwaitedSnapshot:
         replica: Replica,
         machine: StateMachine,
         restored: Callable[[Snapshot], None],
+        beside: Beside,
     ) -> None:
         self.snapshot: Snapshot | None = None
         self.is_restoring = False
@@ -47,32 +48,40 @@ class AwaitedSnapshot:
         self._replica = replica
         self._machine = machine
         self._restored = restored
+        self._beside = beside
 
-    async def restore_if_due(self) -> bool:
-        """Restore the machine if the log has reached the snapshot; whether it was restored.
+    def restore_if_due(self) -> None:
+        """Begin to restore the machine if the log has reached the snapshot.
 
-        Raises RestoreFailed or InvariantBroken: the node cannot go on.
+        Raises RestoreFailed or InvariantBroken, now or beside: the node cannot go on.
         """
         snapshot, machine = self.snapshot, self._machine
-        if snapshot is None or self._replica.appliable < snapshot.header.index:
-            return False
+        if snapshot is None or self.is_restoring:
+            return
         header = snapshot.header
+        if self._replica.appliable < header.index:
+            return
         here = self._store.term_at(header.index), self._store.chain_at(header.index)
         if here != (header.term, header.chain_crc):
             raise InvariantBroken(f"{snapshot.path} is not of entry {header.index} of this log")
         assert isinstance(machine, SnapshottingMachine)
         self.is_restoring = True
-        try:
-            # Its sums were checked when it came, or when the node started; and again now.
-            reader = self._folder.reader(snapshot)
-            await trio.to_thread.run_sync(machine.restore, reader.chunks())
-        except (Exception, DLedgerError) as error:
-            raise RestoreFailed(snapshot.path) from error
-        finally:
-            self.is_restoring = False
+
+        def restore() -> Continuation:
+            try:
+                # Its sums were checked when it came, or when the node started; and again now.
+                machine.restore(self._folder.reader(snapshot).chunks())
+            except (Exception, DLedgerError) as error:
+                raise RestoreFailed(snapshot.path) from error
+            return lambda: self._has_restored(snapshot)
+
+        self._beside(restore)
+
+    def _has_restored(self, snapshot: Snapshot) -> None:
+        self.is_restoring = False
         if self.snapshot is snapshot:  # else the log was begun anew once more meanwhile
             self.snapshot = None
-        self._replica.applied_to(header.index)
-        logger.info("the state is that of the leader's snapshot of entry %d", header.index)
+        index = snapshot.header.index
+        self._replica.applied_to(index)
+        logger.info("the state is that of the leader's snapshot of entry %d", index)
         self._restored(snapshot)
-        return True

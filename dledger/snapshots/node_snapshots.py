@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import trio
-
-from dledger.config import NodeConfig
 from dledger.core.replica import Replica
-from dledger.network.links import Links
+from dledger.network.ways import Ways
 from dledger.snapshots.awaited_snapshot import AwaitedSnapshot
-from dledger.snapshots.restoring import Opened, incoming_for
+from dledger.snapshots.beside import Beside
+from dledger.snapshots.restoring import Opened
 from dledger.snapshots.snapshot_policy import SnapshotPolicy
 from dledger.snapshots.snapshot_source import NodeSnapshots
 from dledger.snapshots.snapshot_transfer import SnapshotTransfer
-from dledger.snapshots.snapshotter import Snapshotter
+from dledger.snapshots.snapshotter import SnapshotAnswer, Snapshotter
 from dledger.state_machine import StateMachine
 from dledger.status import InstallStatus
+from dledger.store.incoming_snapshot import IncomingSnapshot
 from dledger.store.snapshot_folder import Snapshot
 from dledger.waits.pending_appends import PendingAppends
 
@@ -24,52 +23,60 @@ from dledger.waits.pending_appends import PendingAppends
 class Snapshots:
     """One node's.
 
+    `look` is to be called at `next_look_at`.
+
     Args:
-        config: the group's name, and the policy.
+        group: its name.
+        policy: when snapshots are written, and how many are kept.
         opened: the folder, and what was found in it.
+        incoming: what takes a leader's snapshot into the folder.
         machine: what is saved and restored.
         source: what can be sent; the replica has it too.
-        replica, links, pending: the node's.
-        wake: has the driver take a turn.
+        replica, ways, pending: the node's.
+        beside: does what would hold up the loop.
+        wake: has a turn taken soon.
+        wake_look: has `look` called soon.
+        restored: told when the machine was given a leader's snapshot.
     """
 
     def __init__(
         self,
-        config: NodeConfig,
+        group: str,
+        policy: SnapshotPolicy,
         opened: Opened,
+        incoming: IncomingSnapshot | None,
         machine: StateMachine,
         source: NodeSnapshots,
         replica: Replica,
-        links: Links,
+        ways: Ways,
         pending: PendingAppends,
+        beside: Beside,
         wake: Callable[[], None],
+        wake_look: Callable[[], None],
+        restored: Callable[[], None],
     ) -> None:
         self._source = source
         self._replica = replica
         self._pending = pending
+        self._has_restored = restored
         self.transfer = SnapshotTransfer(
-            opened.folder,
-            incoming_for(opened, config.group, machine),
-            source,
-            links,
-            wake,
-            self._log_replaced,
+            opened.folder, incoming, source, ways, wake, self._log_replaced, beside
         )
         self.awaited = AwaitedSnapshot(
-            opened.folder, opened.store, replica, machine, self._installed
+            opened.folder, opened.store, replica, machine, self._installed, beside
         )
         self.awaited.snapshot = opened.awaited
         self._snapshotter = Snapshotter(
-            config.group, config.snapshots, machine, opened, replica, wake, source
+            group, policy, machine, opened, replica, wake, source, beside, wake_look
         )
 
     def go_by(self, policy: SnapshotPolicy) -> None:
         """Another policy from now on. Raises ConfigInvalid."""
         self._snapshotter.go_by(policy)
 
-    async def take(self) -> Snapshot:
+    def ask(self, done: Callable[[SnapshotAnswer], None]) -> None:
         """Write a snapshot now; see Snapshotter."""
-        return await self._snapshotter.take()
+        self._snapshotter.ask(done)
 
     @property
     def newest(self) -> int:
@@ -82,20 +89,24 @@ class Snapshots:
         installing = self.transfer.installing
         return InstallStatus(*installing) if installing is not None else None
 
-    async def run(self) -> None:
-        """Write, send and receive, for ever."""
-        try:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._snapshotter.run)
-                nursery.start_soon(self.transfer.run_sending)
-                nursery.start_soon(self.transfer.run_receiving)
-                nursery.start_soon(self.transfer.run_watching, self._replica)
-        finally:
-            self.transfer.close()
+    @property
+    def next_look_at(self) -> float:
+        """When `look` is to be called."""
+        return min(self._snapshotter.next_look_at, self.transfer.next_look_at)
+
+    def look(self, now: float) -> None:
+        """Begin what is due, and say what a peer lacks."""
+        self._snapshotter.look(now)
+        if now >= self.transfer.next_look_at:
+            self.transfer.look(self._replica, now)
 
     def close(self) -> None:
-        """Give up what is under way, and answer everybody who waits."""
+        """Give up what is under way, and answer every caller that waits."""
         self._snapshotter.close()
+
+    def ended(self) -> None:
+        """Nothing runs beside the loop any more: close what is being received."""
+        self.transfer.close()
 
     def _log_replaced(self, snapshot: Snapshot) -> None:
         """The log is begun anew: the state machine waits for this snapshot."""
@@ -106,3 +117,4 @@ class Snapshots:
     def _installed(self, snapshot: Snapshot) -> None:
         self.transfer.installed()
         self._snapshotter.installed(snapshot)
+        self._has_restored()

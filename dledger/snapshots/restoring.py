@@ -18,7 +18,7 @@ from dledger.state_machine import (
 )
 from dledger.store.disk import Disk
 from dledger.store.folder import node_folder
-from dledger.store.incoming_snapshot import IncomingSnapshot
+from dledger.store.incoming_snapshot import SYNC_BYTES, IncomingSnapshot
 from dledger.store.log_store import LogStore
 from dledger.store.open_store import open_store
 from dledger.store.segment_store import SegmentStore
@@ -91,11 +91,13 @@ def open_and_restore(disk: Disk, config: NodeConfig, machine: StateMachine) -> O
     return Opened(store, folder, restored, awaited, keeps_nothing(machine))
 
 
-def incoming_for(opened: Opened, group: str, machine: StateMachine) -> IncomingSnapshot | None:
+def incoming_for(
+    opened: Opened, group: str, machine: StateMachine, sync_bytes: int = SYNC_BYTES
+) -> IncomingSnapshot | None:
     """What takes a leader's snapshot into the folder; None if the machine cannot be given one."""
     if not isinstance(machine, SnapshottingMachine):
         return None
-    return IncomingSnapshot(opened.folder, group, snapshot_format(machine))
+    return IncomingSnapshot(opened.folder, group, snapshot_format(machine), sync_bytes)
 
 
 def configuration_problem(content: bytes) -> str | None:

@@ -12,15 +12,13 @@ from collections.abc import Callable
 from typing import NamedTuple
 from zlib import crc32
 
-import trio
-
 from dledger.core.messages import InstallSnapshot
 from dledger.core.replica import Replica
 from dledger.core.snapshot.snapshot_offer import SnapshotOffer
 from dledger.errors import SnapshotCorrupt
-from dledger.network.channel import Channel
-from dledger.network.links import Links
-from dledger.network.peer_status import LACKS_SNAPSHOT
+from dledger.network.peer_problems import LACKS_SNAPSHOT
+from dledger.network.ways import Way, Ways
+from dledger.snapshots.beside import Beside, Continuation
 from dledger.snapshots.snapshot_source import Identity, NodeSnapshots
 from dledger.store.incoming_snapshot import IncomingSnapshot, Received, SnapshotUnwanted
 from dledger.store.snapshot_folder import Snapshot, SnapshotFolder
@@ -56,9 +54,10 @@ class SnapshotTransfer:
         folder: where this node's snapshots are.
         incoming: what receives; None for a node whose machine takes none.
         source: which there are to be sent.
-        links: the connections to the others.
+        ways: to the others.
         wake: has the driver take a turn.
         log_replaced: told in a turn that the log is begun anew for this snapshot's sake.
+        beside: reads and writes pieces.
     """
 
     def __init__(
@@ -66,33 +65,38 @@ class SnapshotTransfer:
         folder: SnapshotFolder,
         incoming: IncomingSnapshot | None,
         source: NodeSnapshots,
-        links: Links,
+        ways: Ways,
         wake: Callable[[], None],
         log_replaced: Callable[[Snapshot], None],
+        beside: Beside,
     ) -> None:
         self._folder = folder
         self._incoming = incoming
         self._source = source
-        self._links = links
+        self._ways = ways
         self._wake = wake
         self._log_replaced = log_replaced
+        self._beside = beside
         self._leaving: deque[tuple[str, InstallSnapshot]] = deque()
         self._arriving: deque[InstallSnapshot] = deque()
         self._arrived: deque[_Arrived] = deque()
         self._checked: Identity | None = None  # what was read through before its first piece left
-        self._something = trio.lowlevel.ParkingLot()
+        self._reads = False  # whether a piece is being read
+        self._writes = False  # whether one is being written
         self._said: Identity | None = None
+        self._said_lacking: set[str] = set()
+        self.next_look_at = 0.0
         self.installing: Installing | None = None
 
-    # --- in the driver's turns ----------------------------------------------------------------
+    # --- in the node's turns ----------------------------------------------------------------
 
-    def send(self, link: Channel, peer: str, message: InstallSnapshot) -> None:
+    def send(self, link: Way, peer: str, message: InstallSnapshot) -> None:
         """Let a message of the core leave; a piece, once it is read."""
         if not message.length:
             link.send(message)
         elif len(self._leaving) < MAX_WAITING_PIECES:
             self._leaving.append((peer, message))
-            self._something.unpark_all()
+            self._read_next()
 
     def turn(self, replica: Replica, *, sync_runs: bool) -> None:
         """Take what has to be written, and tell the core what was.
@@ -101,7 +105,7 @@ class SnapshotTransfer:
         """
         if pieces := replica.receiver.take_pieces():
             self._arriving += pieces[: MAX_WAITING_PIECES - len(self._arriving)]
-            self._something.unpark_all()
+            self._write_next()
         while self._arrived:
             message, received = self._arrived[0]
             if received is None:
@@ -116,77 +120,94 @@ class SnapshotTransfer:
 
     # --- the bytes ----------------------------------------------------------------------------
 
-    async def run_sending(self) -> None:
-        """Read what leaves, one piece at a time, for ever."""
-        while True:
-            while not self._leaving:
-                await self._something.park()
+    def _read_next(self) -> None:
+        """Begin to read the next piece that leaves, if none is being read."""
+        while self._leaving and not self._reads:
             peer, message = self._leaving.popleft()
-            piece = await self._read(message)
-            if piece is not None:
-                message = message._replace(crc=crc32(piece), payload=piece)
-                if (link := self._links.link_to(peer)) is not None:
-                    link.send(message)
+            if (snapshot := self._source.find(message.offer)) is not None:
+                self._read(peer, message, snapshot)
 
-    async def _read(self, message: InstallSnapshot) -> bytes | None:
-        """The bytes of a piece; None if there is no such snapshot any more."""
-        snapshot = self._source.find(message.offer)
-        if snapshot is None:
-            return None
+    def _read(self, peer: str, message: InstallSnapshot, snapshot: Snapshot) -> None:
+        self._reads = True
         checked = message.offer.identity == self._checked
 
-        def read() -> bytes:
-            if not checked:
-                self._folder.reader(snapshot).verify()
-            return self._folder.read_piece(snapshot, message.offset, message.length)
+        def read() -> Continuation:
+            try:
+                if not checked:
+                    self._folder.reader(snapshot).verify()
+                piece = self._folder.read_piece(snapshot, message.offset, message.length)
+            except (OSError, SnapshotCorrupt) as error:
+                problem = error
+                return lambda: self._look_for_another(problem)
+            return lambda: self._has_read(peer, message, piece)
 
-        try:
-            piece = await trio.to_thread.run_sync(read)
-        except (OSError, SnapshotCorrupt) as error:
-            logger.error("a snapshot cannot be sent: %s; taking the one before it", error)
-            await self._look_for_another()
-            return None
+        self._beside(read)
+
+    def _has_read(self, peer: str, message: InstallSnapshot, piece: bytes) -> None:
+        self._reads = False
         self._checked = message.offer.identity
-        return piece if len(piece) == message.length else None
+        if len(piece) == message.length and (way := self._ways.link_to(peer)) is not None:
+            way.send(message._replace(crc=crc32(piece), payload=piece))
+        self._read_next()
 
-    async def _look_for_another(self) -> None:
+    def _look_for_another(self, problem: Exception) -> None:
         """The newest snapshot is broken: find the newest one that is not."""
+        logger.error("a snapshot cannot be sent: %s; taking the one before it", problem)
         self._leaving.clear()
         self._checked = None
-        try:
-            found = await trio.to_thread.run_sync(self._folder.find_newest, lambda header: None)
-        except OSError:
-            self._source.replace(None)
-            return
-        reader = found.newest
-        last = Snapshot(reader.header, reader.path, reader.size) if reader is not None else None
+
+        def look() -> Continuation:
+            try:
+                reader = self._folder.find_newest(lambda header: None).newest
+            except OSError:
+                return lambda: self._has_found(None)
+            if reader is None:
+                return lambda: self._has_found(None)
+            found = Snapshot(reader.header, reader.path, reader.size)
+            return lambda: self._has_found(found)
+
+        self._beside(look)
+
+    def _has_found(self, last: Snapshot | None) -> None:
+        self._reads = False
         self._source.replace(last)
         self._wake()
+        self._read_next()
 
-    async def run_receiving(self) -> None:
-        """Write what arrived, one piece at a time, for ever."""
-        while True:
-            while not self._arriving:
-                await self._something.park()
-            message = self._arriving.popleft()
-            self._arrived.append(_Arrived(message, await self._write(message)))
-            self._wake()
+    def _write_next(self) -> None:
+        """Begin to write the next piece that arrived, if none is being written."""
+        if not self._arriving or self._writes:
+            return
+        self._writes = True
+        message, incoming = self._arriving.popleft(), self._incoming
+        offer = message.offer
 
-    async def _write(self, message: InstallSnapshot) -> Received | None:
-        """Write a piece; how much is here, or None if the snapshot is of no use here."""
-        offer, incoming = message.offer, self._incoming
-        try:
-            if incoming is None:
-                raise SnapshotUnwanted("the state machine here has no method restore()")
-            received = await trio.to_thread.run_sync(
-                incoming.take, offer, message.offset, message.payload
-            )
-        except (OSError, SnapshotUnwanted) as error:
-            self.installing = None
-            logger.warning("the leader's snapshot of entry %d: %s", offer.index, error)
-            return None
-        self._note(offer, received)
-        return received
+        def write() -> Continuation:
+            try:
+                if incoming is None:
+                    raise SnapshotUnwanted("the state machine here has no method restore()")
+                received = incoming.take(offer, message.offset, message.payload)
+            except (OSError, SnapshotUnwanted) as error:
+                problem = error
+                return lambda: self._has_refused(message, problem)
+            return lambda: self._has_written(message, received)
+
+        self._beside(write)
+
+    def _has_refused(self, message: InstallSnapshot, problem: Exception) -> None:
+        self.installing = None
+        logger.warning("the leader's snapshot of entry %d: %s", message.offer.index, problem)
+        self._has_arrived(_Arrived(message, None))
+
+    def _has_written(self, message: InstallSnapshot, received: Received) -> None:
+        self._note(message.offer, received)
+        self._has_arrived(_Arrived(message, received))
+
+    def _has_arrived(self, arrived: _Arrived) -> None:
+        self._writes = False
+        self._arrived.append(arrived)
+        self._wake()
+        self._write_next()
 
     def _note(self, offer: SnapshotOffer, received: Received) -> None:
         self.installing = Installing(offer.index, received.stored, offer.size)
@@ -199,15 +220,16 @@ class SnapshotTransfer:
                 offer.size,
             )
 
-    async def run_watching(self, replica: Replica) -> None:
-        """Say once of each peer that it needs a snapshot which this leader does not have."""
-        said: set[str] = set()
-        while True:
-            await trio.sleep(WATCH_INTERVAL_S)
-            lacking = {p for p, d in replica.dispatchers.items() if d.lacks_snapshot}
-            for peer in sorted(lacking - said):
-                logger.warning("peer %s %s", peer, LACKS_SNAPSHOT)
-            said = lacking
+    def look(self, replica: Replica, now: float) -> None:
+        """Say once of each peer that it needs a snapshot which this leader does not have.
+
+        To be called at `next_look_at`.
+        """
+        self.next_look_at = now + WATCH_INTERVAL_S
+        lacking = {p for p, d in replica.dispatchers.items() if d.lacks_snapshot}
+        for peer in sorted(lacking - self._said_lacking):
+            logger.warning("peer %s %s", peer, LACKS_SNAPSHOT)
+        self._said_lacking = lacking
 
     def installed(self) -> None:
         """The state machine has the snapshot: nothing is under way any more."""

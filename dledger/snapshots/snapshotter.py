@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-import trio
-
 from dledger.core.entry_dispatcher import needed_snapshots
 from dledger.core.replica import Replica
 from dledger.core.snapshot.snapshot_offer import SnapshotOffer
@@ -18,6 +16,7 @@ from dledger.errors import (
     NodeClosing,
     SnapshotUnavailable,
 )
+from dledger.snapshots.beside import Beside, Continuation
 from dledger.snapshots.log_retention import first_kept, kept_with_new_snapshots, log_kept_from
 from dledger.snapshots.restoring import Opened
 from dledger.snapshots.snapshot_header import snapshot_header
@@ -37,9 +36,14 @@ LOOK_INTERVAL_S = 0.25
 # After a snapshot that failed (a full disk, as a rule) the next one is not tried at once.
 RETRY_S = 30.0
 
+# What became of a snapshot that was asked for.
+SnapshotAnswer = Snapshot | DLedgerError
+
 
 class Snapshotter:
     """One node's snapshots: by policy, and when asked for. One is written at a time.
+
+    `look` is to be called at `next_look_at`, and when a snapshot was asked for.
 
     Args:
         group: the name in the files.
@@ -49,6 +53,8 @@ class Snapshotter:
         replica: knows what is applied, and is told where the log begins.
         log_cut: called when the log has a new beginning, which a sync must record.
         snapshots: is told which there are.
+        beside: writes and removes files.
+        wake: has `look` called soon.
     """
 
     def __init__(
@@ -60,6 +66,8 @@ class Snapshotter:
         replica: Replica,
         log_cut: Callable[[], None],
         snapshots: NodeSnapshots,
+        beside: Beside,
+        wake: Callable[[], None],
     ) -> None:
         self._group = group
         self._policy = policy
@@ -73,10 +81,16 @@ class Snapshotter:
         self._retention = log_kept_from(machine)
         self._indexes: list[int] | None = None  # of the snapshots, once they were looked at
         self._cut = False  # whether the log's beginning was dropped, so that files may have to go
-        self._wanted = trio.Event()
-        self._waiting: list[_Waiter] = []
+        self._waiting: list[Callable[[SnapshotAnswer], None]] = []
+        self._asked: list[Callable[[SnapshotAnswer], None]] = []  # for the one being written
         self._retry_at = 0.0
+        self._busy = False  # whether files are being written, looked at or removed
         self._closed = False
+        self._beside = beside
+        self._wake = wake
+        self.next_look_at = 0.0
+        if self._machine is None and self._retention is None:
+            self.next_look_at = float("inf")
 
     def go_by(self, policy: SnapshotPolicy) -> None:
         """Another policy from the next look on. Raises ConfigInvalid for a machine without any."""
@@ -84,64 +98,56 @@ class Snapshotter:
             raise ConfigInvalid("snapshots", NO_METHODS)
         self._policy = policy
 
-    async def take(self) -> Snapshot:
-        """Write a snapshot of what is applied now, or a little later; what was written.
+    def ask(self, done: Callable[[SnapshotAnswer], None]) -> None:
+        """Write a snapshot of what is applied now, or a little later; `done` is told once.
 
-        If the newest one is of the last applied entry already, nothing is written. Cancelling
-        gives up the wait only. Raises SnapshotUnavailable, NodeClosing.
+        If the newest one is of the last applied entry already, nothing is written. Raises
+        SnapshotUnavailable, NodeClosing.
         """
-        await trio.lowlevel.checkpoint_if_cancelled()
         if self._closed:
             raise NodeClosing
         if self._machine is None:
             raise SnapshotUnavailable(NO_METHODS)
-        waiter = _Waiter()
-        self._waiting.append(waiter)
-        self._wanted.set()
-        await waiter.answered.wait()
-        if isinstance(waiter.answer, Snapshot):
-            return waiter.answer
-        raise waiter.answer
+        self._waiting.append(done)
+        self._look_soon()
 
-    async def run(self) -> None:
-        """Write what is due or asked for, for ever."""
-        if self._retention is not None and self._machine is not None:
-            await self._find_snapshots()
-        while self._machine is not None or self._retention is not None:
-            with trio.move_on_after(LOOK_INTERVAL_S):
-                await self._wanted.wait()
-            self._wanted = trio.Event()
-            waiting, self._waiting = self._waiting, []
-            if self._retention is not None:
-                self._drop()
-            if self._machine is not None and (waiting or self._is_due()):
-                answer: Snapshot | DLedgerError = NodeClosing()
-                try:
-                    answer = await self._attempt(self._machine)
-                finally:
-                    for waiter in waiting:
-                        waiter.give(answer)
-            await self._remove_discarded()
+    def look(self, now: float) -> None:
+        """Begin what is due or asked for, if nothing is under way."""
+        if now < self.next_look_at:
+            return
+        self.next_look_at = now + LOOK_INTERVAL_S
+        if self._busy or self._closed:
+            return
+        if self._retention is not None and self._machine is not None and self._indexes is None:
+            self._find_snapshots()
+            return
+        if self._retention is not None:
+            self._drop(now)
+        if self._machine is not None and (self._waiting or self._is_due(now)):
+            self._asked, self._waiting = self._waiting, []
+            self._write(self._machine, now)
+        else:
+            self._remove_discarded()
 
     def close(self) -> None:
-        """Have a snapshot that is being written given up; answer everybody who waits for one."""
+        """Have a snapshot that is being written given up; answer every caller that waits."""
         self._closed = True
-        for waiter in self._waiting:
-            waiter.give(NodeClosing())
-        self._waiting.clear()
+        self._answer(NodeClosing())
+        self._asked, self._waiting = self._waiting, []
+        self._answer(NodeClosing())
 
     # --- writing ------------------------------------------------------------------------------
 
-    def _is_due(self) -> bool:
+    def _is_due(self, now: float) -> bool:
         policy, applied = self._policy, self._replica.state.applied
         last = self._snapshots.last.header if self._snapshots.last else None
         since = applied - (last.index if last else -1)
-        if since <= 0 or trio.current_time() < self._retry_at:
+        if since <= 0 or now < self._retry_at:
             return False
         if applied < self._store.first_index:
             return False  # the state is older than the log, which has to reach a snapshot first
         if any(d.lacks_snapshot for d in self._replica.dispatchers.values()):
-            return True  # somebody needs one, and there is none that would serve
+            return True  # a peer needs one, and there is none that would serve
         if not policy.is_on:
             return False
         if policy.every_entries and since >= policy.every_entries:
@@ -154,20 +160,68 @@ class Snapshotter:
         last_pos = last.end_pos if last else self._store.begin_pos
         return header.pos + header.size - last_pos >= policy.every_bytes
 
-    async def _attempt(self, machine: SnapshottingMachine) -> Snapshot | DLedgerError:
-        """Write one, and drop what it allows to drop; the snapshot, or why there is none."""
+    def _write(self, machine: SnapshottingMachine, now: float) -> None:
+        """Begin to write one, and drop then what it allows to drop."""
+        applied = self._replica.state.applied
+        last = self._snapshots.last
+        if last is not None and last.header.index == applied:
+            self._has_written(last, now)
+            return
+        if applied < self._store.first_index:
+            problem = "nothing is applied of the log that there is"
+            self._has_failed(SnapshotUnavailable(problem), now)
+            return
+        header = self._header(applied, snapshot_format(machine))
         try:
-            snapshot = await self._write(machine)
-        except SnapshotUnavailable as error:
-            self._retry_at = trio.current_time() + RETRY_S
-            logger.warning("%s", error)
-            return error
+            # Between two applies, as this is one step of the loop: the state is of `applied`.
+            chunks = iter(machine.snapshot())
+        except Exception as error:
+            self._has_failed(_unavailable(f"the state machine raised {error!r}", error), now)
+            return
+
+        def write() -> Continuation:
+            try:
+                snapshot = self._folder.write(header, chunks, lambda: self._closed)
+            except OSError as error:
+                path, reason = error.filename or self._folder.path, error.strerror or error
+                failure = _unavailable(f"{path}: {reason}", error)
+            except Exception as error:
+                failure = _unavailable(f"the state machine raised {error!r}", error)
+            else:
+                return lambda: self._has_written(snapshot, now)
+            return lambda: self._has_failed(failure, now)
+
+        self._busy = True
+        self._beside(write)
+
+    def _has_failed(self, error: SnapshotUnavailable, now: float) -> None:
+        self._is_free()
+        self._retry_at = now + RETRY_S
+        logger.warning("%s", error)
+        self._answer(error)
+
+    def _has_written(self, snapshot: Snapshot | None, now: float) -> None:
         if snapshot is None:
-            return NodeClosing()
+            self._is_free()
+            self._answer(NodeClosing())
+            return
         self._snapshots.add(snapshot)
         self._replica.state.membership.forget_before(snapshot.header.index)
-        await self._drop_what_is_covered()
-        return snapshot
+        self._drop_what_is_covered(snapshot, now)
+
+    def _is_free(self) -> None:
+        self._busy = False
+        if self._waiting:
+            self._look_soon()
+
+    def _look_soon(self) -> None:
+        self.next_look_at = 0.0
+        self._wake()
+
+    def _answer(self, answer: SnapshotAnswer) -> None:
+        asked, self._asked = self._asked, []
+        for done in asked:
+            done(answer)
 
     def installed(self, snapshot: Snapshot) -> None:
         """The state machine was given a leader's snapshot, for whose sake the log was dropped."""
@@ -176,27 +230,7 @@ class Snapshotter:
     def log_replaced(self) -> None:
         """The log was begun anew: the files of the old one have to go."""
         self._cut = True
-        self._wanted.set()
-
-    async def _write(self, machine: SnapshottingMachine) -> Snapshot | None:
-        applied = self._replica.state.applied
-        last = self._snapshots.last
-        if last is not None and last.header.index == applied:
-            return last
-        if applied < self._store.first_index:
-            raise SnapshotUnavailable("nothing is applied of the log that there is")
-        header = self._header(applied, snapshot_format(machine))
-        try:
-            # Between two applies, as this is one turn of the loop: the state is of `applied`.
-            chunks = iter(machine.snapshot())
-            return await trio.to_thread.run_sync(
-                self._folder.write, header, chunks, lambda: self._closed
-            )
-        except OSError as error:
-            reason = f"{error.filename or self._folder.path}: {error.strerror or error}"
-            raise SnapshotUnavailable(reason) from error
-        except Exception as error:
-            raise SnapshotUnavailable(f"the state machine raised {error!r}") from error
+        self._look_soon()
 
     def _header(self, applied: int, machine_format: str) -> SnapshotHeader:
         membership = self._replica.state.membership
@@ -204,44 +238,73 @@ class Snapshotter:
 
     # --- dropping -----------------------------------------------------------------------------
 
-    async def _drop_what_is_covered(self) -> None:
+    def _drop_what_is_covered(self, snapshot: Snapshot, now: float) -> None:
         """Remove old snapshots, then the log that the oldest one left stands for.
 
         The log is kept from the oldest snapshot on, so that each of them can be begun with.
         """
         kept, folder = self._policy.kept, self._folder
-        needed = self._needed()
+        needed = [offer.index for offer in self._needed(now)]
 
-        def tidy() -> list[int]:
-            folder.keep_newest(kept, [offer.index for offer in needed])
-            return folder.indexes()
+        def tidy() -> Continuation:
+            try:
+                folder.keep_newest(kept, needed)
+                indexes = folder.indexes()
+            except OSError as error:
+                problem = error
+                return lambda: self._keeps_all(problem, snapshot)
+            return lambda: self._has_tidied(indexes, snapshot, now)
 
-        try:
-            indexes = await trio.to_thread.run_sync(tidy)
-        except OSError as error:
-            logger.warning("old snapshots stay: %s", error)
-            return
+        self._busy = True
+        self._beside(tidy)
+
+    def _keeps_all(self, problem: OSError, snapshot: Snapshot) -> None:
+        self._is_free()
+        logger.warning("old snapshots stay: %s", problem)
+        self._answer(snapshot)
+        self._remove_discarded()
+
+    def _has_tidied(self, indexes: list[int], snapshot: Snapshot, now: float) -> None:
+        self._is_free()
         self._snapshots.keep(indexes)
         self._indexes = indexes
-        self._drop()
+        self._drop(now)
+        self._answer(snapshot)
+        self._remove_discarded()
 
-    def _needed(self) -> Sequence[SnapshotOffer]:
+    def _needed(self, now: float) -> Sequence[SnapshotOffer]:
         """What members that are behind are being sent."""
-        return needed_snapshots(self._replica.dispatchers.values(), trio.current_time())
+        return needed_snapshots(self._replica.dispatchers.values(), now)
 
-    async def _find_snapshots(self) -> None:
+    def _find_snapshots(self) -> None:
         """See which there are, as retention may go on with them before a new one is written."""
-        try:
-            self._indexes = await trio.to_thread.run_sync(self._folder.indexes)
-        except OSError as error:
-            logger.warning("the log is kept until the next snapshot: %s", error)
 
-    def _drop(self) -> None:
+        def find() -> Continuation:
+            try:
+                indexes = self._folder.indexes()
+            except OSError as error:
+                problem = error
+                return lambda: self._found_none(problem)
+            return lambda: self._has_found(indexes)
+
+        self._busy = True
+        self._beside(find)
+
+    def _found_none(self, problem: OSError) -> None:
+        logger.warning("the log is kept until the next snapshot: %s", problem)
+        self._has_found([])
+
+    def _has_found(self, indexes: list[int]) -> None:
+        self._is_free()
+        self._indexes = indexes
+        self._look_soon()
+
+    def _drop(self, now: float) -> None:
         """Drop what policy, snapshots, state machine and members that are behind leave."""
         applied, kept_from = self._replica.state.applied, self._kept_from()
         snapshots = None if self._machine is None else self._indexes or ()
         before = first_kept(self._policy, applied, snapshots, kept_from)
-        before = min([before, *(offer.begin.before_index + 1 for offer in self._needed())])
+        before = min([before, *(offer.begin.before_index + 1 for offer in self._needed(now))])
         before = min(before, self._store.synced_index)
         first = self._store.first_index
         if not first < before <= self._store.last_index:
@@ -275,22 +338,30 @@ class Snapshotter:
         first = self._store.first_index
         return wanted > first and self._store.segment_begin(wanted).first_index > first
 
-    async def _remove_discarded(self) -> None:
+    def _remove_discarded(self) -> None:
         if not self._cut or (files := self._store.take_discarded()) is None:
             return  # nothing to remove, or its record is not durable yet
-        try:
-            await trio.to_thread.run_sync(files.remove)
-        except DiskFailed as error:
-            logger.warning("files of the log's beginning stay until the next start: %s", error)
+
+        def remove() -> Continuation:
+            try:
+                files.remove()
+            except DiskFailed as error:
+                problem = error
+                return lambda: self._leaves_files(problem)
+            return self._has_removed
+
+        self._busy = True
+        self._beside(remove)
+
+    def _has_removed(self) -> None:
+        self._is_free()
+
+    def _leaves_files(self, problem: DiskFailed) -> None:
+        self._is_free()
+        logger.warning("files of the log's beginning stay until the next start: %s", problem)
 
 
-class _Waiter:
-    """Somebody who asked for a snapshot."""
-
-    def __init__(self) -> None:
-        self.answered = trio.Event()
-        self.answer: Snapshot | DLedgerError = NodeClosing()
-
-    def give(self, answer: Snapshot | DLedgerError) -> None:
-        self.answer = answer
-        self.answered.set()
+def _unavailable(reason: str, cause: Exception) -> SnapshotUnavailable:
+    error = SnapshotUnavailable(reason)
+    error.__cause__ = cause
+    return error

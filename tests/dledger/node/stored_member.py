@@ -1,20 +1,28 @@
-"""One core over the real store, on a disk that forgets at a power cut what was not synced."""
+"""One member over the real store, on a disk that forgets at a power cut what was not synced."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dledger.core.hard_state import HardState
-from dledger.core.messages import Message, Phase, PushRequest
+from dledger.core.entry_dispatcher import BatchSizer
+from dledger.core.messages import Message, PushRequest
 from dledger.core.replica import Outgoing, Replica, ReplicaConfig
-from dledger.entry import Magic
+from dledger.core.snapshot.snapshot_offer import SnapshotSource
+from dledger.entry import Entry
+from dledger.errors import DLedgerError
 from dledger.node.batches import Batches
-from dledger.node.log_writer import LogWriter
+from dledger.node.member import Member, MemberSettings, Surroundings
+from dledger.node.tally import Tally
+from dledger.snapshots.restoring import Opened
+from dledger.snapshots.snapshot_policy import SnapshotPolicy
+from dledger.store.folder import node_folder
 from dledger.store.log_store import SyncWork
 from dledger.store.open_store import open_store
 from dledger.store.push_check import PushCheck
 from dledger.store.segment_store import SegmentStore
+from dledger.store.snapshot_folder import SnapshotFolder
 from dledger.store.store_config import StoreConfig
+from dledger.waits.pending_appends import Outcome
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.virtual_disk import CrashStyle, VirtualDisk
 from tests.dledger.core.configurations import configuration
@@ -23,10 +31,69 @@ from tests.dledger.core.core_group import HEARTBEAT_S, TIMEOUT_S
 CONFIG = StoreConfig(segment_bytes=4096, index_segment_bytes=320, max_body_bytes=500)
 NOTHING_KEPT = CrashStyle(keep=0.0, torn=0.0, names_in_order=True)
 MAX_BATCH_BYTES = 1000
+BASE = "/base"
+
+
+class Heard:
+    """A state machine that counts the entries it was given."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def apply(self, entries: Sequence[Entry]) -> list[object]:
+        self.count += len(entries)
+        return [None] * len(entries)
+
+
+class Letterbox:
+    """A way to a peer, and what went on it."""
+
+    def __init__(self, peer: str, sent: list[Outgoing]) -> None:
+        self._peer = peer
+        self._sent = sent
+
+    def send(self, message: Message, payload: bytes = b"") -> None:
+        if isinstance(message, PushRequest) and payload:
+            message = message._replace(payload=payload)
+        self._sent.append(Outgoing(self._peer, message))
+
+
+class Letterboxes:
+    """The ways of a member; what left stays here until somebody takes it."""
+
+    def __init__(self) -> None:
+        self.sent: list[Outgoing] = []
+
+    def link_to(self, peer: str) -> Letterbox:
+        return Letterbox(peer, self.sent)
+
+    def take(self) -> list[Outgoing]:
+        taken = self.sent[:]
+        self.sent.clear()
+        return taken
+
+
+class HeldSyncs:
+    """Runs a sync when the test says so."""
+
+    is_quick = False
+
+    def __init__(self) -> None:
+        self.work: SyncWork | None = None
+
+    @property
+    def busy(self) -> bool:
+        return self.work is not None
+
+    def run(self, work: SyncWork) -> DLedgerError | None:
+        raise AssertionError("this disk is slow: its syncs are started")
+
+    def start(self, work: SyncWork) -> None:
+        self.work = work
 
 
 class StoredMember:
-    """A member that can lose its power. A turn is: `receive`, then `leaving`, then `sync`."""
+    """A member that can lose its power. The test takes the steps of its turns one by one."""
 
     def __init__(self, name: str, voters: Sequence[str]) -> None:
         self.name = name
@@ -36,55 +103,97 @@ class StoredMember:
 
     def start(self, now: float) -> None:
         """Open what is on the disk."""
-        self.store: SegmentStore = open_store(self.disk, "/base", CONFIG, "g", self.name)
-        self.batches = Batches(self.store, MAX_BATCH_BYTES)
-        self.replica = Replica(
-            ReplicaConfig(self.name, configuration(self._voters), TIMEOUT_S, HEARTBEAT_S),
-            self.store.view(),
-            self.store.hard_state,
-            self.batches,
-            lambda: 0.5,
-            now,
-        )
-        self.writer = LogWriter(self.store, self.batches)
+        self.store: SegmentStore = open_store(self.disk, BASE, CONFIG, "g", self.name)
+        self.ways = Letterboxes()
+        self.syncs = HeldSyncs()
+        self.outcomes: list[Outcome] = []
+        self._now = now
+        self._replica: Replica | None = None
         self._check = PushCheck(self.store)
-        self._record_due: HardState | None = None
+        self.member = self.made(
+            Surroundings(
+                self.ways,
+                self.syncs,
+                lambda work: work()(),
+                lambda: None,
+                lambda: None,
+                lambda: None,
+                lambda: self._now,
+                lambda messages: None,
+                lambda: None,
+                Tally(),
+            )
+        )
+
+    def made(self, around: Surroundings, flush_interval_s: float | None = None) -> Member:
+        """A member over this store, for those who drive it otherwise. Its replica is the same."""
+        store, folder = self.store, SnapshotFolder(self.disk, node_folder(BASE, self.name))
+        settings = MemberSettings("g", MAX_BATCH_BYTES, flush_interval_s, SnapshotPolicy(), 0.0)
+        self.machine = Heard()
+
+        def make(batches: BatchSizer, source: SnapshotSource) -> Replica:
+            if self._replica is None:
+                self._replica = Replica(
+                    ReplicaConfig(self.name, configuration(self._voters), TIMEOUT_S, HEARTBEAT_S),
+                    store.view(),
+                    store.hard_state,
+                    batches,
+                    lambda: 0.5,
+                    self._now,
+                )
+            return self._replica
+
+        self.member = Member(settings, Opened(store, folder, None), self.machine, make, around)
+        return self.member
+
+    @property
+    def replica(self) -> Replica:
+        return self.member.replica
+
+    @property
+    def batches(self) -> Batches:
+        return self.member.batches
+
+    def carry_out_writes(self) -> None:
+        """Write what the core decided, and sync nothing of it."""
+        self.member.turn.carry_out_writes()
 
     def receive(self, sender: str, message: Message, now: float) -> None:
         """Take one message."""
+        self._now = now
         if isinstance(message, PushRequest):
             message = self._check.check(message)
-        self.replica.receive(sender, message, now)
+        self.member.turn.received(sender, [message])
+        self.member.turn.take_inputs(now)
 
     def propose(self, bodies: Sequence[bytes]) -> int:
         """Append entries as the leader; the index of the last one."""
-        self.carry_out_writes()
-        first, term = self.replica.propose(len(bodies))
-        return self.writer.append(term, Magic.NORMAL, bodies, first)
+        turn = self.member.turn
+        turn.carry_out_writes()
+        turn.submit(bodies, sum(map(len, bodies)), self.outcomes.append)
+        turn.propose()
+        return self.store.last_index
 
     def leaving(self, now: float) -> list[Outgoing]:
-        """End a turn: what may leave now, pushes with their bytes."""
-        self.carry_out_writes()
-        outgoing = []
-        for peer, message in self.replica.take_messages(now).outgoing:
-            if isinstance(message, PushRequest) and message.phase is Phase.APPEND:
-                payload = self.batches.payload(message.prev_index + 1, message.last_index)
-                outgoing.append(Outgoing(peer, message._replace(payload=payload)))
-            else:
-                outgoing.append(Outgoing(peer, message))
-        return outgoing
+        """Let leave what may leave now, pushes with their bytes."""
+        self._now = now
+        self.member.turn.carry_out_writes()
+        self.member.turn.send_messages(now)
+        return self.ways.take()
 
     def run_sync(self) -> SyncWork:
         """A sync that nobody was told of yet. Raises PowerCut if the disk is to lose its power."""
-        self.carry_out_writes()
-        record, self._record_due = self._record_due, None
-        work = self.store.begin_sync(record)
-        work.run()
-        return work
+        self.member.turn.carry_out_writes()
+        self.member.turn.syncs.start(self._now)
+        assert self.syncs.work is not None
+        self.syncs.work.run()
+        return self.syncs.work
 
     def synced(self, work: SyncWork, now: float) -> None:
         """The sync ended."""
-        self.replica.persisted(work.index, work.epoch, work.hard_state, now)
+        self._now, self.syncs.work = now, None
+        self.member.turn.sync_ended(work, None)
+        self.member.turn.take_inputs(now)
 
     def sync(self, now: float) -> None:
         """A whole sync, run and told of."""
@@ -94,11 +203,3 @@ class StoredMember:
         """The machine stops, and comes back with what was durable."""
         self.disk.cut_power(NOTHING_KEPT)
         self.start(now)
-
-    def carry_out_writes(self) -> None:
-        """Write what was accepted or decided; nothing of it is durable yet."""
-        writes, record = self.replica.take_writes()
-        for write in writes:
-            self.writer.carry_out(write)
-        if record is not None:
-            self._record_due = record

@@ -25,8 +25,8 @@ class Leader:
     def __init__(self, others: Sequence[str]) -> None:
         self.member = StoredMember("n0", ["n0", *others])
         self.links = DeafLinks({peer: DeafLink() for peer in others})
-        self.driver: Driver = driver_of(self.member, self.links, self._after_turn)
-        self.driver._syncs._syncer._average_s = 0.0  # the disk has shown that it is quick
+        self.driver: Driver = driver_of(self.member, self.links)
+        self.driver._syncer._average_s = 0.0  # the disk has shown that it is quick
         self.outcomes: list[Outcome] = []
         self.driver.received("n1", [])  # its election timeout ran out long ago
         for pre in (True, False):
@@ -36,16 +36,6 @@ class Leader:
             self.driver.received(peer, [PushResponse(1, Phase.COMPARE, True, -1)])
         self.acknowledge(0)
         assert self.member.replica.state.committed == 0
-
-    def _after_turn(self, messages: object, applies: bool) -> None:
-        """As a node does: what is committed is applied, and who waited hears of it."""
-        replica, pending = self.member.replica, self.driver._pending
-        first, last = replica.state.applied + 1, replica.appliable
-        if applies and first <= last:
-            run = self.member.writer.cache.take(first, last)
-            replica.applied_to(run.last)
-            if run.magic == 1:
-                pending.applied(run, [None] * len(run))
 
     def acknowledge(self, index: int) -> None:
         """n1 has everything up to there."""

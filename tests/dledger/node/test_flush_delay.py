@@ -78,7 +78,7 @@ def test_an_interval_of_no_time_is_refused(tmp_path: Path, interval_ms: int) -> 
 def later(links: DeafLinks, flush_interval_s: float) -> tuple[StoredMember, Driver]:
     """A member that syncs later, and what drives it. Without links it is alone, and leads."""
     member = StoredMember("n0", ["n0", *links])
-    return member, driver_of(member, links, lambda messages, applies: None, flush_interval_s)
+    return member, driver_of(member, links, flush_interval_s=flush_interval_s)
 
 
 async def settled() -> None:

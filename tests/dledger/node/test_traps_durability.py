@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import cast
 
 import pytest
 import trio
@@ -23,17 +22,13 @@ from dledger.core.messages import (
 from dledger.core.replica import Messages
 from dledger.entry import Magic, decode_entries
 from dledger.errors import DiskFailed, LeadershipLost, MessageMalformed
-from dledger.network.links import Links
 from dledger.node.driver import Driver
 from dledger.node.syncer import sync_threads
 from dledger.serving.host_timer import HostTimer
-from dledger.snapshots.snapshot_source import NodeSnapshots
-from dledger.snapshots.snapshot_transfer import SnapshotTransfer
 from dledger.store.log_store import SyncWork
 from dledger.store.push_check import PushCheck
-from dledger.store.snapshot_folder import SnapshotFolder
 from dledger.store.sync_work import SegmentSyncWork
-from dledger.waits.pending_appends import Outcome, PendingAppends
+from dledger.waits.pending_appends import Outcome
 from jepsen_like.simulation.virtual_disk import PowerCut
 from tests.dledger.core.core_group import TIMEOUT_S
 from tests.dledger.node.stored_member import StoredMember
@@ -168,19 +163,6 @@ def no_host() -> tuple[HostTimer, ThreadPoolExecutor]:
     return HostTimer(NothingShared()), sync_threads()
 
 
-def no_transfer(member: StoredMember) -> SnapshotTransfer:
-    """Nobody sends or takes a snapshot."""
-    folder = SnapshotFolder(member.disk, "/none")
-    return SnapshotTransfer(
-        folder,
-        None,
-        NodeSnapshots(member.store),
-        cast("Links", DeafLinks()),
-        lambda: None,
-        lambda snapshot: None,
-    )
-
-
 class DeafLinks(dict[str, DeafLink]):
     """A deaf link to each peer."""
 
@@ -188,24 +170,28 @@ class DeafLinks(dict[str, DeafLink]):
         return self[peer]
 
 
+class Watcher:
+    """Has a function told of each turn."""
+
+    def __init__(self, turned: Callable[[], None]) -> None:
+        self._turned = turned
+
+    def turned(self, messages: Messages) -> None:
+        self._turned()
+
+    def applied(self) -> None:
+        """Not of interest here."""
+
+
 def driver_of(
     member: StoredMember,
     links: DeafLinks,
-    after_turn: Callable[[Messages, bool], None],
+    turned: Callable[[], None] = lambda: None,
     flush_interval_s: float | None = None,
 ) -> Driver:
-    """What drives this member, with nobody but its disk."""
+    """What drives this member, with nothing around it but its disk."""
     return Driver(
-        member.replica,
-        member.store,
-        member.writer,
-        member.batches,
-        PendingAppends(),
-        cast("Links", links),
-        *no_host(),
-        after_turn,
-        no_transfer(member),
-        flush_interval_s,
+        lambda around: member.made(around, flush_interval_s), links, *no_host(), Watcher(turned)
     )
 
 
@@ -213,7 +199,7 @@ async def test_a_failed_sync_ends_the_driver_and_lets_no_promise_out() -> None:
     member = StoredMember("n0", THREE)
     member.replica.elector.postpone(trio.current_time())
     links = DeafLinks({peer: DeafLink() for peer in ("n1", "n2")})
-    driver = driver_of(member, links, lambda messages, applies: None)
+    driver = driver_of(member, links)
     member.disk.sync_fails = True
     question: Message = VoteRequest(1, -1, -1, pre=False)
     driver.received("n1", [question])
@@ -232,9 +218,7 @@ async def test_a_record_that_is_durable_is_not_written_again(
     member.replica.elector.postpone(trio.current_time())
     answered = trio.Event()
     links = DeafLinks({peer: DeafLink() for peer in ("n1", "n2")})
-    driver = driver_of(
-        member, links, lambda messages, applies: answered.set() if links["n1"].messages else None
-    )
+    driver = driver_of(member, links, lambda: answered.set() if links["n1"].messages else None)
     begin_sync, records = member.store.begin_sync, []
 
     def once(record: HardState | None) -> SegmentSyncWork:
@@ -249,8 +233,8 @@ async def test_a_record_that_is_durable_is_not_written_again(
             await answered.wait()
         assert member.store.hard_state.term == 7
         assert driver._failure is None
-        assert driver._syncs.hard_state_due is None
-        assert not driver._syncs.is_due(trio.current_time())
+        assert driver.member.turn.syncs.hard_state_due is None
+        assert not driver.member.turn.syncs.is_due(trio.current_time())
     finally:
         driver.close()
 
@@ -267,11 +251,13 @@ async def test_a_follower_tells_its_leader_of_its_sync_before_it_applies_anythin
             member.sync(now)
     assert follower.replica.state.committed == follower.store.last_index
     links = DeafLinks({"n0": DeafLink()})
-    seen: list[tuple[bool, int]] = []
+    state = follower.replica.state
+    before = state.applied
+    seen: list[tuple[int, int]] = []
     driver = driver_of(
-        follower, links, lambda messages, applies: seen.append((applies, len(links["n0"].messages)))
+        follower, links, lambda: seen.append((len(links["n0"].messages), state.applied))
     )
-    driver._syncs._syncer._average_s = 0.0  # the disk has shown that it is quick
+    driver._syncer._average_s = 0.0  # the disk has shown that it is quick
     leader.propose([b"a body"])
     try:
         ((_, push),) = leader.leaving(now)
@@ -279,16 +265,15 @@ async def test_a_follower_tells_its_leader_of_its_sync_before_it_applies_anythin
         driver.received("n0", [PushCheck(follower.store).check(push)])
     finally:
         driver.close()
-    assert seen == [(False, 0), (True, 1)]
+    assert seen == [(1, before)]
+    assert state.applied > before
 
 
 async def test_a_heartbeat_is_answered_without_a_turn_only_when_its_term_is_durable() -> None:
     member = StoredMember("n0", THREE)
     answered = trio.Event()
     links = DeafLinks({peer: DeafLink() for peer in ("n1", "n2")})
-    driver = driver_of(
-        member, links, lambda messages, applies: answered.set() if links["n1"].messages else None
-    )
+    driver = driver_of(member, links, lambda: answered.set() if links["n1"].messages else None)
     try:
         member.replica.elector.postpone(trio.current_time())
         driver.received("n1", [Heartbeat(7, -1, 1)])  # its sync ends when this test waits
@@ -333,9 +318,7 @@ async def test_a_leader_that_steps_down_tells_those_who_wait_that_it_does_not_kn
     state = member.replica.state
     leads = trio.Event()
     links = DeafLinks({peer: DeafLink() for peer in ("n1", "n2")})
-    driver = driver_of(
-        member, links, lambda messages, applies: leads.set() if state.role is Role.LEADER else None
-    )
+    driver = driver_of(member, links, lambda: leads.set() if state.role is Role.LEADER else None)
     try:
         driver.received("n1", [])  # its election timeout ran out long ago
         granted = [VoteResponse(1, granted=True, pre=pre) for pre in (True, False)]

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import trio
 
 from dledger import NodeConfig, open_node
 from dledger.entry import Magic
@@ -78,16 +77,15 @@ def test_what_is_not_committed_is_not_looked_at(store: SegmentStore, tmp_path: P
     assert scrubber.status.damage is None
 
 
-async def test_a_period_takes_the_scrubber_once_through_the_log(
+def test_a_period_takes_the_scrubber_once_through_the_log(
     store: SegmentStore,
     tmp_path: Path,
-    autojump_clock: trio.testing.MockClock,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    housekeeper = Housekeeper(store, lambda: 150, scrub_period_s=3600)
+    housekeeper = Housekeeper(store, lambda: 150, 3600, lambda work: work()(), now=0.0)
     damage(tmp_path, store, 20)
-    with trio.move_on_after(3.5 * 3600):
-        await housekeeper.run()
+    while housekeeper.next_look_at < 3.5 * 3600:
+        housekeeper.look(housekeeper.next_look_at)
     assert 1 <= housekeeper.scrub.passes <= 4
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     assert "dledger repair" in caplog.text

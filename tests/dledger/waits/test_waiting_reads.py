@@ -5,8 +5,9 @@ import trio
 
 from dledger.core.reads.read_index import ReadReady
 from dledger.errors import DLedgerError, NodeClosing, ReadUnavailable
-from dledger.waits import waiting_reads
-from dledger.waits.waiting_reads import WaitingReads
+from dledger.waits import pending_reads
+from dledger.waits.pending_reads import PendingReads
+from dledger.waits.waiting_reads import wait_read
 
 
 class Answers:
@@ -14,12 +15,12 @@ class Answers:
 
     def __init__(self) -> None:
         self.tickets: list[int] = []
-        self.reads = WaitingReads(self.tickets.append, wait_s=2.0)
+        self.reads = PendingReads(self.tickets.append, wait_s=2.0)
         self.found: list[int | type[DLedgerError]] = []
 
     async def read(self) -> None:
         try:
-            self.found.append(await self.reads.wait())
+            self.found.append(await wait_read(self.reads))
         except DLedgerError as error:
             self.found.append(type(error))
 
@@ -61,7 +62,7 @@ async def test_news_of_a_read_that_was_given_up_wakes_nobody() -> None:
 
 
 async def test_more_reads_than_may_wait_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting_reads, "MAX_WAITING_READS", 2)
+    monkeypatch.setattr(pending_reads, "MAX_WAITING_READS", 2)
     answers = Answers()
     async with trio.open_nursery() as nursery:
         for _ in range(3):

@@ -1,0 +1,7 @@
+"""What may keep a member behind, in words for people."""
+
+LACKS_SNAPSHOT = (
+    "is behind the beginning of this log, and there is no snapshot to send it: have a state "
+    "machine with snapshot() and restore(), or copy another member's folder while both are down"
+)
+REFUSES_SNAPSHOT = "does not take the snapshot that it needs: its own log says why"

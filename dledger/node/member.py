@@ -1,0 +1,195 @@
+"""One member of a group, whole and synchronous: what decides, and what it decides over.
+
+The turn, the state machine's part, snapshots, reads and housekeeping of a member, put together
+without trio and without threads. The node, the simulation and the tests are shells of it: they
+hand in the surroundings, call it when something arrived or is due, and wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from dledger.core.entry_dispatcher import BatchSizer
+from dledger.core.replica import Messages, Replica
+from dledger.core.snapshot.snapshot_offer import PIECE_BYTES, SnapshotSource
+from dledger.network.ways import Ways
+from dledger.node.applier import Applier
+from dledger.node.batches import Batches
+from dledger.node.housekeeping import Housekeeper
+from dledger.node.log_writer import LogWriter
+from dledger.node.sync_schedule import RunsSyncs, SyncSchedule
+from dledger.node.tally import Tally
+from dledger.node.turn import Turn, WritesLog
+from dledger.snapshots.beside import Beside
+from dledger.snapshots.node_snapshots import Snapshots
+from dledger.snapshots.restoring import Opened, incoming_for
+from dledger.snapshots.snapshot_policy import SnapshotPolicy
+from dledger.snapshots.snapshot_source import NodeSnapshots
+from dledger.state_machine import StateMachine
+from dledger.store.incoming_snapshot import SYNC_BYTES
+from dledger.waits.pending_appends import PendingAppends
+from dledger.waits.pending_reads import PendingReads
+
+# Makes the replica, once there is what cuts its pushes and what it can send of snapshots.
+MakeReplica = Callable[[BatchSizer, SnapshotSource], Replica]
+
+
+class MemberSettings(NamedTuple):
+    """What a member needs to know beside its protocol.
+
+    Attributes:
+        group: the name of its group.
+        max_batch_bytes: of one push.
+        flush_interval_s: how long a sync may wait; None: it may not.
+        snapshots: when they are written, and how many are kept.
+        scrub_period_s: a check of the whole log takes about this long; 0: there is none.
+        piece_bytes: what is sent of a snapshot at once.
+        snapshot_sync_bytes: the progress of a received snapshot that outlives a power cut.
+    """
+
+    group: str
+    max_batch_bytes: int
+    flush_interval_s: float | None
+    snapshots: SnapshotPolicy
+    scrub_period_s: float
+    piece_bytes: int = PIECE_BYTES
+    snapshot_sync_bytes: int = SYNC_BYTES
+
+
+class Surroundings(NamedTuple):
+    """What a member reaches out to.
+
+    Attributes:
+        ways: to its peers.
+        syncer: runs its syncs.
+        beside: does what would hold up the loop.
+        wake: has a turn taken soon.
+        wake_applier: has `apply_some` called soon.
+        wake_look: has `look` called soon.
+        clock: the time now, monotonic, in seconds.
+        turned: told at the end of a turn, before anything is applied.
+        applied: told after each run of entries that was applied.
+        tally: counts.
+        watched: what stands between the member and its log; the log itself, except in tests.
+    """
+
+    ways: Ways
+    syncer: RunsSyncs
+    beside: Beside
+    wake: Callable[[], None]
+    wake_applier: Callable[[], None]
+    wake_look: Callable[[], None]
+    clock: Callable[[], float]
+    turned: Callable[[Messages], None]
+    applied: Callable[[], None]
+    tally: Tally
+    watched: Callable[[WritesLog], WritesLog] = lambda log: log
+
+
+class Member:
+    """What runs of a member between two waits.
+
+    Attributes:
+        turn: takes what arrives; see Turn.
+        replica: the protocol's state.
+        batches: cuts the log into pushes.
+        pending: appends that wait.
+        reads: reads that wait.
+        applier: feeds the state machine.
+        snapshots: those that are written, sent, received and restored.
+        housekeeper: the slow work.
+    """
+
+    def __init__(
+        self,
+        settings: MemberSettings,
+        opened: Opened,
+        machine: StateMachine,
+        make_replica: MakeReplica,
+        around: Surroundings,
+    ) -> None:
+        store = opened.store
+        self._around = around
+        self.batches = Batches(store, settings.max_batch_bytes)
+        source = NodeSnapshots(store, settings.piece_bytes)
+        self.replica = replica = make_replica(self.batches, source)
+        self.pending = PendingAppends()
+        self.snapshots = Snapshots(
+            settings.group,
+            settings.snapshots,
+            opened,
+            incoming_for(opened, settings.group, machine, settings.snapshot_sync_bytes),
+            machine,
+            source,
+            replica,
+            around.ways,
+            self.pending,
+            around.beside,
+            around.wake,
+            around.wake_look,
+            self._restored,
+        )
+        self.writer = LogWriter(store, self.batches)
+        patience_s = replica.config.election_timeout_s
+        self.turn = Turn(
+            replica,
+            store,
+            around.watched(self.writer),
+            self.batches,
+            self.pending,
+            around.ways,
+            SyncSchedule(store, around.syncer, settings.flush_interval_s, patience_s),
+            self.snapshots.transfer,
+            self._after_turn,
+            around.clock,
+            around.tally,
+        )
+        self.reads = PendingReads(self._begin_read, replica.config.read_wait_s)
+        self.applier = Applier(
+            replica,
+            self.writer.cache,
+            machine,
+            self.pending,
+            self.snapshots.awaited,
+            self._applied,
+            around.wake_applier,
+        )
+        self.housekeeper = Housekeeper(
+            store,
+            lambda: replica.appliable,
+            settings.scrub_period_s,
+            around.beside,
+            around.clock(),
+        )
+
+    @property
+    def next_look_at(self) -> float:
+        """When `look` is to be called."""
+        return min(self.housekeeper.next_look_at, self.snapshots.next_look_at)
+
+    def look(self, now: float) -> None:
+        """Do what is due of snapshots and housekeeping, a little at a time."""
+        if now >= self.housekeeper.next_look_at:
+            self.housekeeper.look(now)
+        self.snapshots.look(now)
+
+    def _begin_read(self, ticket: int) -> None:
+        self.turn.request_read(ticket)
+        self._around.wake()
+
+    def _after_turn(self, messages: Messages, applies: bool) -> None:
+        self.reads.after_turn(messages.reads_ready, messages.reads_lost)
+        if not applies:
+            return  # the rest is done after the sync that comes now
+        self._around.turned(messages)
+        self.applier.begin()
+        self.reads.applied_to(self.replica.state.applied)
+
+    def _applied(self) -> None:
+        self.reads.applied_to(self.replica.state.applied)
+        self._around.applied()
+
+    def _restored(self) -> None:
+        self._applied()
+        self._around.wake_applier()

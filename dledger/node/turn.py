@@ -1,0 +1,396 @@
+"""One turn of a member: everything that arrived, in one synchronous step.
+
+A turn takes all messages, finished syncs, submissions and reads since the last one, gives them to
+the replica, carries out its writes, hands out the messages, starts a sync if one is due, and lets
+what is committed be applied. So the cost of waking up, of a write and of a sync is shared by all
+entries that came meanwhile.
+
+Time comes in as `now`. Effects leave through what the turn is given: ways to the peers, and what
+runs a sync. The driver of a node, the simulation and the tests all run this object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import Protocol, TypeVar
+
+from dledger.core.admission.standing import Standing
+from dledger.core.entry_handler import Write
+from dledger.core.messages import (
+    Heartbeat,
+    HeartbeatResponse,
+    InstallSnapshot,
+    Message,
+    Phase,
+    PushRequest,
+    PushResponse,
+)
+from dledger.core.replica import Messages, Replica
+from dledger.core.uneventful import (
+    acknowledged,
+    answered_again,
+    beat_again,
+    hear_again,
+    persisted_again,
+)
+from dledger.entry import Body, Magic
+from dledger.errors import DLedgerError, Rejected
+from dledger.network.ways import Way, Ways
+from dledger.node.sync_schedule import SyncSchedule
+from dledger.node.tally import Tally
+from dledger.store.log_store import SyncWork
+from dledger.waits.pending_appends import Done, PendingAppends
+
+T = TypeVar("T")
+
+_NOTHING = Messages((), (), ())
+
+
+class WritesLog(Protocol):
+    """Carries out on the store what the replica decides: see LogWriter."""
+
+    def carry_out(self, write: Write) -> None:
+        """Do one write."""
+        ...
+
+    def append(self, term: int, magic: Magic, bodies: Sequence[Body], first: int) -> int:
+        """Append a leader's own entries, the first of them at `first`; the last index."""
+        ...
+
+
+class KeepsStanding(Protocol):
+    """Where the standing of the member's folder is recorded: its store."""
+
+    @property
+    def standing(self) -> Standing:
+        """What is recorded."""
+        ...
+
+    def set_standing(self, standing: Standing) -> None:
+        """Record another one; durable when it returns."""
+        ...
+
+
+class CutsPushes(Protocol):
+    """Has the bytes of pushes: see Batches."""
+
+    def payload(self, first: int, end: int) -> bytes:
+        """The bytes of entries first..end."""
+        ...
+
+    def sent(self, index: int) -> None:
+        """All peers were sent the entries before `index`."""
+        ...
+
+
+class MovesSnapshots(Protocol):
+    """Carries snapshots between members: see SnapshotTransfer."""
+
+    def send(self, link: Way, peer: str, message: InstallSnapshot) -> None:
+        """Let a message of the core leave; a piece, once it is read."""
+        ...
+
+    def turn(self, replica: Replica, *, sync_runs: bool) -> None:
+        """Take what has to be written, and tell the core what was."""
+        ...
+
+
+class Turn:
+    """The steps of one member, in their order; nothing else writes to its replica and store.
+
+    Any method may raise DiskFailed, LogCorrupt, MachineFailed or InvariantBroken: the member
+    cannot go on.
+
+    Args:
+        replica: decides.
+        store, writer, batches: the log.
+        pending: appends that wait to be committed.
+        ways: to the peers.
+        syncs: decides when a sync begins, and has it run.
+        transfer: of snapshots.
+        after_turn: told at the end what became of reads and changes, and whether to apply now
+            what is appliable; if not, another call follows soon.
+        clock: what `now` is, for the steps behind a sync that was waited for.
+        tally: counts.
+    """
+
+    def __init__(
+        self,
+        replica: Replica,
+        store: KeepsStanding,
+        writer: WritesLog,
+        batches: CutsPushes,
+        pending: PendingAppends,
+        ways: Ways,
+        syncs: SyncSchedule,
+        transfer: MovesSnapshots,
+        after_turn: Callable[[Messages, bool], None],
+        clock: Callable[[], float],
+        tally: Tally,
+    ) -> None:
+        self._replica = replica
+        self._store = store
+        self._writer = writer
+        self._batches = batches
+        self._pending = pending
+        self._ways = ways
+        self.syncs = syncs
+        self._transfer = transfer
+        self._after_turn = after_turn
+        self._clock = clock
+        self.tally = tally
+        self._turn_wanted_at = 0.0
+        self._inbox: list[tuple[str, Sequence[Message]]] = []
+        self._link_changes: list[tuple[str, bool]] = []
+        self._gone: list[tuple[str, int]] = []  # leaders, and the terms that they led
+        self._ended_syncs: list[tuple[SyncWork, DLedgerError | None]] = []
+        self._submissions: list[tuple[Sequence[Body], int, Done]] = []
+        self._reads: list[int] = []
+        self._led_term: int | None = None
+        self._last_proposed = 0  # how many entries at once
+        self.queued_entries = 0
+        self.queued_bytes = 0
+
+    # --- inputs: they wait for the next turn, except where it says that they need none ----------
+
+    def received(self, sender: str, messages: Sequence[Message]) -> None:
+        """Messages of one peer arrived."""
+        self._inbox.append((sender, messages))
+
+    def take_acknowledgement(self, sender: str, answer: PushResponse, now: float) -> bool:
+        """Take an acknowledgement for which no turn is needed; False: take a turn."""
+        if not acknowledged(self._replica, sender, answer, now):
+            return False
+        if self._replica.appliable > self._replica.state.applied:
+            self._after_turn(_NOTHING, True)
+        if self.appends_alone:  # the client may already have submitted its next append
+            self.act_and_sync(self._clock())
+        return True
+
+    def take_heartbeat(self, sender: str, beat: Heartbeat, now: float) -> bool:
+        """Answer a heartbeat for which no turn is needed; False: take a turn."""
+        way = self._ways.link_to(sender)
+        if way is None or self.syncs.hard_state_due or self.syncs.busy:
+            return False
+        answer = hear_again(self._replica, sender, beat, now)
+        if answer is None:
+            return False
+        way.send(answer)
+        return True
+
+    def take_heartbeat_answer(self, sender: str, answer: HeartbeatResponse, now: float) -> bool:
+        """Take an answer for which no turn is needed; False: take a turn."""
+        return answered_again(self._replica, sender, answer, now)
+
+    def link_changed(self, peer: str, connected: bool) -> None:
+        """The connection to a peer opened or broke."""
+        self._link_changes.append((peer, connected))
+
+    def peer_gone(self, peer: str) -> bool:
+        """The process of a peer has ended, as far as can be seen from here; whether it leads."""
+        if peer != self._replica.state.leader:
+            return False
+        self._gone.append((peer, self._replica.state.term))
+        return True
+
+    def submit(self, bodies: Sequence[Body], body_bytes: int, done: Done) -> None:
+        """Append these bodies in the next turn."""
+        self._submissions.append((bodies, body_bytes, done))
+        self.queued_entries += len(bodies)
+        self.queued_bytes += body_bytes
+        self.tally.appended_entries += len(bodies)
+        self.tally.appended_bytes += body_bytes
+
+    @property
+    def appends_alone(self) -> bool:
+        """Whether there is one entry to append, and nobody else seems to append any.
+
+        Another caller may be about to, and would then wait for another sync. So the last one must
+        have been alone as well. Where this member decides by itself that says nothing: each is
+        done before the next one comes.
+        """
+        only = self._last_proposed == len(self._submissions) == self.queued_entries == 1
+        return only and not self._pending.entries and not self._replica.elector.is_alone
+
+    def request_read(self, ticket: int) -> None:
+        """Begin a linearizable read in the next turn."""
+        self._reads.append(ticket)
+
+    def sync_ended(self, work: SyncWork, error: DLedgerError | None) -> None:
+        """A sync that ran beside the loop is over."""
+        self._ended_syncs.append((work, error))
+
+    def reject_submissions(self, error: DLedgerError) -> None:
+        """Answer what was handed in and has not entered the log."""
+        self.queued_entries = self.queued_bytes = 0
+        for _, _, done in _taken(self._submissions):
+            done(error)
+
+    # --- a turn -------------------------------------------------------------------------------
+
+    @property
+    def next_deadline(self) -> float:
+        """When a turn is due at the latest."""
+        return min(self._replica.next_deadline(), self.syncs.next_deadline)
+
+    def turn(self, now: float) -> None:
+        """Take everything that arrived, and do and say what follows from it."""
+        self.take_inputs(now)
+        self._replica.tick(now)
+        self.act_and_sync(now)
+
+    def alarm(self, now: float) -> bool:
+        """A deadline may have passed: do what is due; False if nothing is.
+
+        A leader with nothing to say but heartbeats does so without a turn, if its last one was not
+        long ago.
+        """
+        flush_at = self.syncs.next_deadline
+        quiet = now < self._turn_wanted_at and now < flush_at
+        if quiet and (beat := beat_again(self._replica, now)) is not None:
+            for peer in self._replica.dispatchers:
+                if (way := self._ways.link_to(peer)) is not None:
+                    way.send(beat)
+            return True
+        if self.next_deadline > now:
+            return False
+        self._turn_wanted_at = now + self._replica.config.election_timeout_s
+        self.turn(now)
+        return True
+
+    def act_and_sync(self, now: float) -> None:
+        """What follows a look at the inputs, with the sync that is due, if it is done here."""
+        syncs = self._act(now)
+        while self._counts_more(syncs, now):
+            now = self._clock()
+            if self._ended_syncs:
+                self.take_inputs(now)
+                self._replica.tick(now)
+            syncs = self._act(now)
+
+    # --- its steps, for tests that look at the core between two of them -------------------------
+
+    def take_inputs(self, now: float) -> None:
+        """Give the replica everything that arrived."""
+        replica = self._replica
+        if self._link_changes:
+            for peer, connected in _taken(self._link_changes):
+                (replica.reachable if connected else replica.unreachable)(peer, now)
+        if self._inbox:
+            for sender, messages in _taken(self._inbox):
+                for message in messages:
+                    replica.receive(sender, message, now)
+        if self._gone:
+            for leader, term in _taken(self._gone):
+                replica.leader_gone(leader, term, now)
+        if self._ended_syncs:
+            for work, error in _taken(self._ended_syncs):
+                if error is not None:
+                    raise error
+                self.syncs.ended(work)
+                replica.persisted(work.index, work.epoch, work.hard_state, now)
+        if self._reads:
+            for ticket in _taken(self._reads):
+                replica.request_read(ticket)
+        self._transfer.turn(replica, sync_runs=self.syncs.busy)
+
+    def carry_out_writes(self) -> None:
+        """Write what the replica decided; nothing of it is durable yet."""
+        writes, hard_state = self._replica.take_writes()
+        for write in writes:
+            self._writer.carry_out(write)
+        if hard_state is not None:
+            self.syncs.hard_state_due = hard_state
+        if (standing := self._replica.admission.standing) is not self._store.standing:
+            self._store.set_standing(standing)
+
+    def propose(self) -> None:
+        """Append what was submitted, if this member leads; else reject it."""
+        if not self._submissions:
+            return
+        submissions = self._submissions[:]
+        bodies = list(chain.from_iterable([bodies for bodies, _, _ in submissions]))
+        try:
+            first, term = self._replica.propose(len(bodies))
+        except Rejected as error:
+            self.reject_submissions(error)
+            return
+        self._submissions.clear()
+        self._last_proposed = len(bodies)
+        self.queued_entries = self.queued_bytes = 0
+        self._writer.append(term, Magic.NORMAL, bodies, first)
+        add = self._pending.add
+        for batch, body_bytes, done in submissions:
+            last = first + len(batch) - 1
+            add(first, last, term, body_bytes, done)
+            first = last + 1
+
+    def send_messages(self, now: float) -> Messages:
+        """Let leave what may leave now."""
+        messages = self._replica.take_messages(now)
+        link_to = self._ways.link_to
+        for peer, message in messages.outgoing:
+            way = link_to(peer)
+            if way is None:
+                continue
+            if isinstance(message, PushRequest) and message.phase is Phase.APPEND:
+                payload = self._batches.payload(message.prev_index + 1, message.last_index)
+                way.send(message, payload)
+            elif isinstance(message, InstallSnapshot):
+                self._transfer.send(way, peer, message)
+            else:
+                way.send(message)
+        if peers := self._replica.dispatchers:
+            self._batches.sent(min([peer.next_index for peer in peers.values()]))
+        return messages
+
+    def fail_lost_appends(self) -> None:
+        """Answer the appends of a leadership that ended."""
+        state = self._replica.state
+        leading = state.term if self._replica.acks is not None else None
+        if leading != self._led_term:
+            self._led_term = leading
+            self._pending.end_leadership(state.committed, self._replica.view.term_at, state.leader)
+
+    def _act(self, now: float) -> bool:
+        """Do and say what follows from what is known now; whether a sync is due here then."""
+        self.carry_out_writes()
+        self.propose()
+        # Before our own sync: the others' syncs are what an append waits for.
+        messages = self.send_messages(now)
+        syncs = self.syncs.is_due(now)
+        if syncs and not self.syncs.here:
+            self.syncs.start(now)
+            syncs = False
+        self.fail_lost_appends()
+        # The leader waits for a follower's sync, and no peer for what it applies: that comes after.
+        self._after_turn(messages, not syncs or self._replica.acks is not None)
+        return syncs
+
+    def _counts_more(self, syncs: bool, now: float) -> bool:
+        """Have more of the log count, if it may by now: that is news to act on.
+
+        `syncs`: whether a sync is due here.
+        """
+        if (written := self.syncs.written_that_counts(now)) is not None:
+            self._replica.persisted(*written, None, now)
+            return True
+        if not syncs:
+            return False
+        work, error = self.syncs.run(now)
+        if error is None and work.hard_state is None:
+            self.syncs.ended(work)
+            replica = self._replica
+            quiet = persisted_again(replica, work.index, work.epoch, self._clock())
+            # A follower has put off what comes after a turn until it has answered.
+            return not quiet or replica.acks is None
+        self._ended_syncs.append((work, error))
+        return True
+
+
+def _taken(items: list[T]) -> Sequence[T]:
+    """The items so far; the list is empty afterwards."""
+    taken = items[:]
+    items.clear()
+    return taken

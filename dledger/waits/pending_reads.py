@@ -1,0 +1,72 @@
+"""Linearizable reads that wait to be confirmed, and for their index to be applied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from dledger.core.reads.read_index import ReadReady
+from dledger.errors import DLedgerError, NodeClosing, ReadUnavailable
+
+# Reads that may wait at a time. Each is a task of the application; more of them only wait longer.
+MAX_WAITING_READS = 10_000
+
+# What became of a read: the index that the state includes, or why it cannot be served.
+ReadOutcome = int | DLedgerError
+
+
+class PendingReads:
+    """The open reads of one member, by ticket.
+
+    Args:
+        begin: has the protocol confirm a ticket.
+        wait_s: how long the protocol waits for a leader's word.
+    """
+
+    def __init__(self, begin: Callable[[int], None], wait_s: float) -> None:
+        self._begin = begin
+        self._wait_s = wait_s
+        self._open: dict[int, Callable[[ReadOutcome], None]] = {}
+        self._confirmed: dict[int, int] = {}
+        self._last_ticket = 0
+
+    def begin(self, done: Callable[[ReadOutcome], None]) -> int:
+        """Begin a read; its ticket. `done` is told once, unless the read is given up.
+
+        Raises ReadUnavailable.
+        """
+        if len(self._open) >= MAX_WAITING_READS:
+            raise ReadUnavailable(f"{len(self._open)} reads wait already")
+        self._last_ticket += 1
+        ticket = self._last_ticket
+        self._open[ticket] = done
+        self._begin(ticket)
+        return ticket
+
+    def give_up(self, ticket: int) -> None:
+        """The caller waits no more."""
+        self._open.pop(ticket, None)
+        self._confirmed.pop(ticket, None)
+
+    def after_turn(self, ready: Sequence[ReadReady], lost: Sequence[int]) -> None:
+        """What the protocol says about reads."""
+        for ticket, index, _ in ready:
+            if ticket in self._open:
+                self._confirmed[ticket] = index
+        for ticket in lost:
+            self._confirmed.pop(ticket, None)
+            if ticket in self._open:
+                reason = f"leadership changed, or {self._wait_s:g} s passed without a leader's word"
+                self._open.pop(ticket)(ReadUnavailable(reason))
+
+    def applied_to(self, index: int) -> None:
+        """The state machine has everything up to `index`."""
+        if not self._confirmed:
+            return
+        for ticket in [t for t, wanted in self._confirmed.items() if wanted <= index]:
+            self._open.pop(ticket)(self._confirmed.pop(ticket))
+
+    def close(self) -> None:
+        """The node stops: nothing would answer these."""
+        self._confirmed.clear()
+        for ticket in list(self._open):
+            self._open.pop(ticket)(NodeClosing())

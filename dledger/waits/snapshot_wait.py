@@ -1,0 +1,31 @@
+"""A task waits for a snapshot that it asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+from dledger.errors import DLedgerError
+from dledger.store.snapshot_folder import Snapshot
+
+Answer = Snapshot | DLedgerError
+
+
+async def wait_snapshot(ask: Callable[[Callable[[Answer], None]], None]) -> Snapshot:
+    """Ask for a snapshot and wait for it. Cancelling gives up the wait only.
+
+    Raises what `ask` raises, and the error that is the answer.
+    """
+    answered, answers = trio.Event(), list[Answer]()
+
+    def done(answer: Answer) -> None:
+        answers.append(answer)
+        answered.set()
+
+    ask(done)
+    await answered.wait()
+    (answer,) = answers
+    if isinstance(answer, Snapshot):
+        return answer
+    raise answer
