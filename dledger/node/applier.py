@@ -9,6 +9,7 @@ from dledger.core.replica import Replica
 from dledger.entry import Magic
 from dledger.entry_run import EntryRun
 from dledger.errors import InvariantBroken, MachineFailed
+from dledger.node.entry_cache import MAX_RUN_ENTRIES
 from dledger.snapshots.awaited_snapshot import AwaitedSnapshot
 from dledger.state_machine import StateMachine
 from dledger.waits.pending_appends import PendingAppends
@@ -35,6 +36,7 @@ class Applier:
         awaited: the snapshot that the machine waits for instead, if it does.
         applied: told after each run of entries.
         wake: has `apply_some` called again soon.
+        run_entries: what is applied at once, at most.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class Applier:
         awaited: AwaitedSnapshot,
         applied: Callable[[], None],
         wake: Callable[[], None],
+        run_entries: int = MAX_RUN_ENTRIES,
     ) -> None:
         self._replica = replica
         self._entries = entries
@@ -54,12 +57,7 @@ class Applier:
         self._awaited = awaited
         self._applied = applied
         self._wake = wake
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether there is something to apply now."""
-        replica = self._replica
-        return replica.appliable > replica.state.applied and self._awaited.snapshot is None
+        self._run_entries = run_entries
 
     def begin(self) -> None:
         """Apply the first run of what is there at once, and leave the rest for later: to wait for
@@ -76,7 +74,7 @@ class Applier:
         """Apply one run of entries; whether there was one. Raises MachineFailed."""
         replica = self._replica
         first = max(replica.state.applied, replica.view.before_begin) + 1
-        last = replica.appliable
+        last = min(replica.appliable, first + self._run_entries - 1)
         if first > last or self._awaited.snapshot is not None:
             return False
         run = self._entries.take(first, last)

@@ -19,7 +19,7 @@ from dledger.core.replica import Messages
 from dledger.entry import Body
 from dledger.errors import DLedgerError
 from dledger.network.ways import Ways
-from dledger.node.member import Member, Surroundings
+from dledger.node.member import Member, Runtime
 from dledger.node.syncer import Syncer
 from dledger.node.tally import Tally
 from dledger.serving.host_timer import HostTimer
@@ -56,7 +56,7 @@ class Driver:
 
     def __init__(
         self,
-        make: Callable[[Surroundings], Member],
+        make: Callable[[Runtime], Member],
         ways: Ways,
         timer: HostTimer,
         threads: ThreadPoolExecutor,
@@ -74,7 +74,7 @@ class Driver:
         self._nursery: trio.Nursery | None = None
         self.alarm_at = _NEVER
         self.member = make(
-            Surroundings(
+            Runtime(
                 ways,
                 self._syncer,
                 self._beside,

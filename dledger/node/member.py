@@ -13,9 +13,11 @@ from typing import NamedTuple
 from dledger.core.entry_dispatcher import BatchSizer
 from dledger.core.replica import Messages, Replica
 from dledger.core.snapshot.snapshot_offer import PIECE_BYTES, SnapshotSource
+from dledger.errors import NodeClosing
 from dledger.network.ways import Ways
 from dledger.node.applier import Applier
 from dledger.node.batches import Batches
+from dledger.node.entry_cache import MAX_RUN_ENTRIES
 from dledger.node.housekeeping import Housekeeper
 from dledger.node.log_writer import LogWriter
 from dledger.node.sync_schedule import RunsSyncs, SyncSchedule
@@ -46,6 +48,7 @@ class MemberSettings(NamedTuple):
         scrub_period_s: a check of the whole log takes about this long; 0: there is none.
         piece_bytes: what is sent of a snapshot at once.
         snapshot_sync_bytes: the progress of a received snapshot that outlives a power cut.
+        run_entries: applied at once, at most.
     """
 
     group: str
@@ -55,10 +58,11 @@ class MemberSettings(NamedTuple):
     scrub_period_s: float
     piece_bytes: int = PIECE_BYTES
     snapshot_sync_bytes: int = SYNC_BYTES
+    run_entries: int = MAX_RUN_ENTRIES
 
 
-class Surroundings(NamedTuple):
-    """What a member reaches out to.
+class Runtime(NamedTuple):
+    """What runs a member: what it reaches out to.
 
     Attributes:
         ways: to its peers.
@@ -107,9 +111,9 @@ class Member:
         opened: Opened,
         machine: StateMachine,
         make_replica: MakeReplica,
-        around: Surroundings,
+        around: Runtime,
     ) -> None:
-        store = opened.store
+        self._store = store = opened.store
         self._around = around
         self.batches = Batches(store, settings.max_batch_bytes)
         source = NodeSnapshots(store, settings.piece_bytes)
@@ -154,6 +158,7 @@ class Member:
             self.snapshots.awaited,
             self._applied,
             around.wake_applier,
+            settings.run_entries,
         )
         self.housekeeper = Housekeeper(
             store,
@@ -173,6 +178,14 @@ class Member:
         if now >= self.housekeeper.next_look_at:
             self.housekeeper.look(now)
         self.snapshots.look(now)
+
+    def close(self) -> None:
+        """Answer every caller that waits. No sync may run any more; the store is closed next."""
+        self.snapshots.close()
+        self.pending.close()
+        self.reads.close()
+        self.turn.reject_submissions(NodeClosing())
+        self._store.note_committed(self.replica.appliable)
 
     def _begin_read(self, ticket: int) -> None:
         self.turn.request_read(ticket)

@@ -384,10 +384,7 @@ class Node:
         self._links.close()
         self._member.snapshots.close()
         self._driver.close()
-        self._member.pending.close()
-        self._member.reads.close()
-        self._member.turn.reject_submissions(NodeClosing())
-        self._store.note_committed(self._replica.appliable)
+        self._member.close()
 
     def _new_generation(self) -> None:
         self._port = self._ports[self.config.group] = self._port.renewed()

@@ -79,6 +79,11 @@ class Snapshots:
         self._snapshotter.ask(done)
 
     @property
+    def newest_snapshot(self) -> Snapshot | None:
+        """The newest one that was written, or given to the state machine."""
+        return self._source.last
+
+    @property
     def newest(self) -> int:
         """The last entry in the newest one; -1 without."""
         return self._source.last.header.index if self._source.last is not None else -1

@@ -1,11 +1,16 @@
-"""A state machine that shows any difference in order or content: a sum over all applied."""
+"""The state machine of a simulated member: shows any difference in order, content or answers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from zlib import crc32
 
 from dledger.entry import Entry, Magic
+from jepsen_like.simulation.session_history import SessionFold
+
+# How a snapshot's chunks are cut: at no place that means anything.
+CHUNK_BYTES = 61
+FORMAT = "simulation/1"
 
 
 class SumMachine:
@@ -24,3 +29,35 @@ class SumMachine:
                 self.sum = crc32(entry.body, self.sum)
             sums.append(self.sum)
         return sums
+
+
+class MachineState:
+    """All that a member folds the log into, as one state machine.
+
+    Attributes:
+        restored: how often it was given a snapshot.
+    """
+
+    snapshot_format = FORMAT
+
+    def __init__(self) -> None:
+        self.sums = SumMachine()
+        self.sessions = SessionFold()
+        self.restored = 0
+
+    def apply(self, entries: Sequence[Entry]) -> list[object]:
+        """Apply entries in log order; what clients are answered."""
+        self.sums.apply(entries)
+        return self.sessions.apply(entries)
+
+    def snapshot(self) -> Iterator[bytes]:
+        """The state in chunks."""
+        state = self.sums.sum.to_bytes(4, "big") + self.sessions.state()
+        return (state[at : at + CHUNK_BYTES] for at in range(0, len(state), CHUNK_BYTES))
+
+    def restore(self, chunks: Iterator[bytes]) -> None:
+        """Take the state of a snapshot."""
+        state = b"".join(chunks)
+        self.sums.sum = int.from_bytes(state[:4], "big")
+        self.sessions.restore(state[4:])
+        self.restored += 1

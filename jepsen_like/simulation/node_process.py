@@ -1,53 +1,45 @@
-"""The process of one simulated member: the real core over the real store, a turn at a time.
+"""The process of one simulated member: the product's own member, and what a crash takes away.
 
-A turn follows the order that `dledger.core.replica` demands of every driver. What the runtime adds
-around it (tasks, sockets, threads) is not here; what it decides (how pushes are cut and checked,
-whose append is answered how) is the runtime's own code.
+Everything that decides is the product's: the turn, the syncs and when they may wait, the applier,
+snapshots, housekeeping. What the runtime adds around it (tasks, sockets, threads) is events here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
 
-from dledger.core.entry_handler import (
-    Accepted,
-    ConfigurationEntry,
-    NoopEntry,
-    Restart,
-    Truncation,
-    Write,
-)
-from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
 from dledger.core.membership.change_errors import ChangeRefused
 from dledger.core.membership.configuration_change import Change, Transition
-from dledger.core.messages import InstallSnapshot, Message, Phase, PushRequest, PushResponse
-from dledger.core.replica import Messages, Outgoing, Replica
-from dledger.entry import Body, Magic
-from dledger.errors import Discarded, InvariantBroken, LeaderKept, Rejected
-from dledger.node.batches import Batches
-from dledger.node.log_writer import LogWriter
+from dledger.core.messages import InstallSnapshot, Message, PushRequest, PushResponse
+from dledger.core.replica import Messages
+from dledger.entry import Body
+from dledger.errors import Discarded, LeaderKept, Rejected
+from dledger.node.member import MakeReplica, Member, MemberSettings, Runtime
+from dledger.node.tally import Tally
 from dledger.sessions.session_clock import SessionClock
-from dledger.store.log_store import SyncWork
+from dledger.snapshots.beside import Continuation
+from dledger.snapshots.restoring import Opened
 from dledger.store.push_check import PushCheck
-from dledger.store.segment_store import SegmentStore
-from dledger.store.snapshot_folder import Snapshot
-from dledger.waits.pending_appends import Done, Outcome, PendingAppends
+from dledger.waits.pending_appends import Done, Outcome
+from dledger.waits.pending_reads import ReadOutcome
 from jepsen_like.simulation.candidacies import Candidacies
 from jepsen_like.simulation.clients import History
 from jepsen_like.simulation.coverage import Coverage
 from jepsen_like.simulation.end_signs import EndSigns
 from jepsen_like.simulation.event_loop import EventLoop
 from jepsen_like.simulation.invariants import Invariants, InvariantViolated
-from jepsen_like.simulation.role_counts import RoleCounts
-from jepsen_like.simulation.snapshots import MemberSnapshots
+from jepsen_like.simulation.machine import MachineState
+from jepsen_like.simulation.process_counts import ProcessCounts
 from jepsen_like.simulation.swarm import Swarm
 from jepsen_like.simulation.trace import Trace
 from jepsen_like.simulation.virtual_network import VirtualNetwork
+from jepsen_like.simulation.virtual_syncs import VirtualSyncs
+from jepsen_like.simulation.watched_log import WatchedLog
+from jepsen_like.simulation.watched_machine import WatchedMachine
 from jepsen_like.simulation.witness import check_reads_end
-from jepsen_like.simulation.written_log import log_changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +58,7 @@ class Surroundings:
 
 
 class SessionCall(NamedTuple):
-    """What a client with a session asks: bodies for the leader's time, and who wants to know."""
+    """What a client with a session asks: bodies for the leader's time, and whom to answer."""
 
     bodies: Callable[[int], list[bytes]]
     done: Done
@@ -82,23 +74,43 @@ class ChangeCall(NamedTuple):
 
 @dataclass(slots=True)
 class Arrivals:
-    """What came in since the last turn."""
+    """What came in since the last turn, and is for the process to work off."""
 
-    messages: list[tuple[str, Message]]
-    link_changes: list[tuple[str, bool]]
-    gone: list[tuple[str, int]]
-    ended_syncs: list[SyncWork]
-    reads: list[int]
-    appends: list[tuple[list[int], list[Body]]]
-    session_calls: list[SessionCall]
-    transfers: list[str | None]
-    changes: list[ChangeCall]
+    messages: list[tuple[str, Message]] = field(default_factory=list)
+    reads: list[int] = field(default_factory=list)
+    appends: list[tuple[list[int], list[Body]]] = field(default_factory=list)
+    session_calls: list[SessionCall] = field(default_factory=list)
+    transfers: list[str | None] = field(default_factory=list)
+    changes: list[ChangeCall] = field(default_factory=list)
     forgets: int = 0
 
-    @staticmethod
-    def none() -> Arrivals:
-        """Nothing came in."""
-        return Arrivals([], [], [], [], [], [], [], [], [])
+
+class Machinery(Protocol):
+    """What a process asks of the machine it runs on."""
+
+    def begin_sync(self) -> None:
+        """The disk is to come to the sync that was begun."""
+        ...
+
+    def beside(self, work: Callable[[], Continuation]) -> None:
+        """Do this work in a thread."""
+        ...
+
+    def wake(self) -> None:
+        """Take a turn soon."""
+        ...
+
+    def wake_applier(self) -> None:
+        """Go on applying soon."""
+        ...
+
+    def wake_look(self) -> None:
+        """Look after snapshots and housekeeping soon."""
+        ...
+
+    def clock_reads(self) -> float:
+        """What the machine's clock shows."""
+        ...
 
 
 class NodeProcess:
@@ -107,243 +119,173 @@ class NodeProcess:
     def __init__(
         self,
         name: str,
-        store: SegmentStore,
-        replica: Replica,
-        batches: Batches,
+        settings: MemberSettings,
+        opened: Opened,
+        machine: WatchedMachine,
+        make_replica: MakeReplica,
+        machinery: Machinery,
         around: Surroundings,
-        snapshots: MemberSnapshots,
     ) -> None:
+        swarm = around.swarm
         self.name = name
-        self.store = store
-        self.replica = replica
-        self.snapshots = snapshots
-        self.machine = snapshots.machine
-        self._session_clock = SessionClock()
-        self.work: SyncWork | None = None  # the sync that runs
-        self._batches = batches
-        self._writer = LogWriter(store, batches)
-        self._check = PushCheck(store)
-        self._pending = PendingAppends()
+        self.store = store = opened.store
+        self.syncs = VirtualSyncs(
+            name,
+            swarm.quick_syncs,
+            settings.flush_interval_s is not None,
+            machinery.begin_sync,
+            around.invariants,
+        )
         self._around = around
-        self._led_term: int | None = None
-        self._hard_state_due: HardState | None = None
-        self._synced = (store.last_index, store.epoch)
-        self._sync_limit = -1  # what the running sync covers and no truncation has taken since
-        self._open_reads: dict[int, float] = {}  # when each began, by this node's clock
-        self._ready_reads: list[tuple[int, int]] = []
-        self._roles = RoleCounts(replica, around.coverage)
+        self._watched = machine
+        self.member = Member(
+            settings,
+            opened,
+            machine,
+            make_replica,
+            Runtime(
+                _Ways(name, self, around),
+                self.syncs,
+                machinery.beside,
+                machinery.wake,
+                machinery.wake_applier,
+                machinery.wake_look,
+                machinery.clock_reads,
+                self._turned,
+                machine.moved,
+                Tally(),
+                lambda log: WatchedLog(
+                    name,
+                    log,
+                    store,
+                    self.syncs,
+                    swarm.segment_bytes,
+                    self._awaited_index,
+                    around.invariants,
+                    around.coverage,
+                ),
+            ),
+        )
+        self.replica = self.member.replica
+        self._session_clock = SessionClock()
+        self._checks: dict[str, PushCheck] = {}
+        self._reads: dict[int, float] = {}  # clients' tickets; when each began, by its own clock
+        self._counts = ProcessCounts(self.member, opened, around.coverage)
+        machine.begin(store, self.replica)
 
-    # --- one turn -------------------------------------------------------------------------------
+    @property
+    def machine(self) -> MachineState:
+        """What the log is folded into."""
+        return self._watched.state
 
-    def turn(self, arrivals: Arrivals, now: float) -> list[Outgoing]:
-        """Take what arrived; what leaves. Then `work` may be a sync that has to be run."""
-        replica = self.replica
-        for peer, connected in arrivals.link_changes:
-            (replica.reachable if connected else replica.unreachable)(peer, now)
+    def _awaited_index(self) -> int:
+        awaited = self.member.snapshots.awaited.snapshot
+        return awaited.header.index if awaited is not None else -1
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    def turn(self, arrivals: Arrivals, now: float) -> None:
+        """Take what arrived, and a turn."""
+        turn = self.member.turn
         for sender, message in arrivals.messages:
-            self._receive(sender, message, now)
-        for peer, term in arrivals.gone:
-            believed = replica.leader_gone(peer, term, now)
-            self._around.coverage.count("leaders taken for gone", believed)
-        for work in arrivals.ended_syncs:
-            self.work = None
-            self._synced = (work.index, work.epoch)
-            replica.persisted(work.index, work.epoch, work.hard_state, now)
+            turn.received(sender, [self._checked(sender, message)])
         for ticket in arrivals.reads:
-            self._open_reads[ticket] = now
-            replica.request_read(ticket)
+            self._read(ticket, now)
+        for numbers, bodies in arrivals.appends:
+            self._append(numbers, bodies)
         for target in arrivals.transfers:
             self._transfer(target, now)
         for _ in range(arrivals.forgets):
             self._forget_leader()
         for change in arrivals.changes:
             self._change(change)
-        snapshots, invariants = self.snapshots, self._around.invariants
-        snapshots.take_pieces(replica)
-        runs = self.work is not None
-        snapshots.tell(replica, invariants, self._log_replaced, sync_runs=runs)
-        replica.tick(now)
-        self._carry_out_writes()
-        snapshots.restore_if_due(replica, invariants)
-        self._apply()
-        snapshots.write_if_due(replica, now)
-        for numbers, bodies in arrivals.appends:
-            self._propose(numbers, bodies)
         for call in arrivals.session_calls:
-            self._propose_in_session(call, now)
-        self._begin_sync()
-        messages = replica.take_messages(now)
-        self._take_read_outcomes(messages)
-        self._note_decided(messages)
-        check_reads_end(self.name, self._open_reads.values(), now, replica.config.read_wait_s)
-        outgoing = self._filled_all(messages)
-        snapshots.remove_discarded()
-        self._fail_lost_appends()
-        self._roles.note()
-        return outgoing
+            asked: list[Body] = [*call.bodies(self._session_now_ms(now))]
+            turn.submit(asked, 0, call.done)
+        turn.turn(now)
+        check_reads_end(self.name, self._reads.values(), now, self.replica.config.read_wait_s)
 
-    def _receive(self, sender: str, message: Message, now: float) -> None:
+    def has_moved(self, now: float) -> None:
+        """A step of any kind is over: look at what it did."""
+        self._watched.follow()
+        self._counts.note(now)
+
+    def _turned(self, messages: Messages) -> None:
+        """A change that is void is one that no leader should have made."""
+        for index, refusal in messages.changes:
+            if refusal is not None:
+                raise InvariantViolated(
+                    "changes follow one another", f"{self.name}: the change {index}: {refusal}"
+                )
+        self._counts.turned(messages)
+
+    def _checked(self, sender: str, message: Message) -> Message:
         if isinstance(message, PushRequest):
-            message = self._check.check(message)
-        elif isinstance(message, PushResponse) and not message.ok:
+            if sender not in self._checks:
+                self._checks[sender] = PushCheck(self.store)
+            return self._checks[sender].check(message)
+        if isinstance(message, PushResponse) and not message.ok:
             conflict = message.verified >= message.index
             self._around.coverage.count("conflicts" if conflict else "refused probes")
-        self.replica.receive(sender, message, now)
-
-    def _filled_all(self, messages: Messages) -> list[Outgoing]:
-        found = []
-        for peer, message in messages.outgoing:
-            if (filled := self._filled(message)) is not None:
-                found.append(Outgoing(peer, filled))
-        return found
-
-    def _filled(self, message: Message) -> Message | None:
-        if isinstance(message, InstallSnapshot):
-            return self.snapshots.filled(message)
-        if isinstance(message, PushRequest) and message.phase is Phase.APPEND:
-            payload = self._batches.payload(message.prev_index + 1, message.last_index)
-            return message._replace(payload=payload)
         return message
 
-    def ended(self) -> None:
+    def killed(self) -> None:
         """The process is gone: nobody will answer its clients."""
-        for ticket in self._open_reads:
+        for ticket in self._reads:
             self._around.history.end_read(ticket, None)
+        self._reads.clear()
 
-    # --- the store ------------------------------------------------------------------------------
-
-    def _carry_out_writes(self) -> None:
-        writes, hard_state = self.replica.take_writes()
-        for write in writes:
-            self._carry_out(write)
-        if hard_state is not None:
-            self._hard_state_due = hard_state
-        if (standing := self.replica.admission.standing) is not self.store.standing:
-            self.store.set_standing(standing)
-
-    def _carry_out(self, write: Write) -> None:
-        invariants = self._around.invariants
-        if isinstance(write, NoopEntry):
-            self._append(write.term, Magic.NOOP, [b""], write.index)
-            return
-        if isinstance(write, ConfigurationEntry):
-            self._append(write.term, Magic.CONFIGURATION, [write.body], write.index)
-            return
-        if isinstance(write, Restart):
-            # A sync that runs saw the old log: none does, or the store refuses.
-            self._sync_limit = write.begin.before_index
-        elif isinstance(write, Truncation):
-            self._around.coverage.count("truncations")
-            invariants.truncated(self.name, write.index)
-            self._sync_limit = min(self._sync_limit, write.index)
-        elif write.first > write.push.prev_index + 1:
-            self._around.coverage.count("resent pushes cut")
-        self._writer.carry_out(write)
-        if isinstance(write, Restart):
-            invariants.restarted(self.name)
-        elif isinstance(write, Accepted):
-            self._tell_written(write.first, self.store.last_index)
-
-    def _tell_written(self, first: int, last: int) -> None:
-        store = self.store
-        chains = [(store.term_at(at), store.chain_at(at)) for at in range(first, last + 1)]
-        changes = log_changes(store, first, last)
-        self._around.invariants.written(self.name, first, chains, changes)
-
-    def _append(self, term: int, magic: Magic, bodies: list[Body], first: int) -> None:
-        invariants = self._around.invariants
-        invariants.created(self.name, term, first)
-        segment = self.store.end_pos // self._around.swarm.segment_bytes
-        last = self._writer.append(term, magic, bodies, first)
-        if self.store.end_pos // self._around.swarm.segment_bytes > segment:
-            self._around.coverage.count("segment rolls")
-        self._tell_written(first, last)
-
-    def _begin_sync(self) -> None:
-        store = self.store
-        if self.work is not None:
-            return
-        written = (store.last_index, store.epoch)
-        if written == self._synced and self._hard_state_due is None and not store.record_due:
-            return
-        store.note_committed(self.replica.appliable)
-        hard_state, self._hard_state_due = self._hard_state_due, None
-        self.work = store.begin_sync(hard_state)
-        self._sync_limit = self.work.index
-
-    def run_sync(self) -> SyncWork:
-        """Carry out the sync that began. Raises DiskFailed or PowerCut."""
-        work = self.work
-        if work is None:
-            raise InvariantBroken("no sync was begun")
-        work.run()
-        self._around.invariants.synced(self.name, self._sync_limit, work.hard_state)
-        return work
-
-    # --- the state machine ----------------------------------------------------------------------
-
-    @property
-    def has_to_apply(self) -> bool:
-        """Whether there is more to apply than a turn takes."""
-        replica = self.replica
-        return replica.state.applied < replica.appliable and self.snapshots.awaited is None
-
-    def _apply(self) -> None:
-        replica, around = self.replica, self._around
-        first = replica.state.applied + 1
-        last = replica.appliable
-        if around.loop.now < around.swarm.fault_seconds:
-            last = min(last, first + around.swarm.apply_at_once - 1)
-        if first > last or self.snapshots.awaited is not None:
-            return
-        entries = self._writer.cache.take(first, last)
-        sums = self.machine.sums.apply(entries)
-        answers = self.machine.apply(entries)
-        around.history.applied(entries)
-        around.history.sessions.applied(self.name, entries, answers)
-        around.invariants.check_committed(self.name, replica.state.committed)
-        around.invariants.applied(self.name, first, sums)
-        replica.applied_to(entries[-1].index)
-        self._pending.applied(entries, answers)
-
-    def _log_replaced(self, snapshot: Snapshot) -> None:
-        self._pending.never_applied(snapshot.header.index, self.replica.state.leader)
+    def close(self) -> None:
+        """The process ends in order."""
+        if self.syncs.busy:  # as a node does, it waits for the disk
+            _, error = self.syncs.run_begun()
+            if error is not None:
+                raise error
+        self.member.close()
+        self.member.snapshots.ended()
+        self.store.close()
+        # The record says that all of the log is durable.
+        self._around.invariants.synced(self.name, self.store.last_index, None)
 
     # --- clients --------------------------------------------------------------------------------
 
-    def _propose(self, numbers: list[int], bodies: list[Body]) -> None:
+    def _append(self, numbers: list[int], bodies: list[Body]) -> None:
+        """A client asks to append."""
         around = self._around
-        try:
-            first, term = self.replica.propose(len(bodies))
-        except Rejected:
-            for number in numbers:
-                around.history.refuse(number)
-            return
-        self._append(term, Magic.NORMAL, bodies, first)
 
         def done(outcome: Outcome) -> None:
             if isinstance(outcome, list):
                 around.coverage.count("acknowledged appends", len(numbers))
                 for number, appended in zip(numbers, outcome, strict=True):
                     around.history.acknowledge(number, appended.index)
-            elif isinstance(outcome, Discarded):
-                around.coverage.count("discarded appends", len(numbers))
+            elif isinstance(outcome, Discarded | Rejected):
+                around.coverage.count("discarded appends", isinstance(outcome, Discarded))
                 for number in numbers:
                     around.history.refuse(number)
             else:
                 around.coverage.count("unknown appends", len(numbers))
 
-        self._pending.add(first, first + len(bodies) - 1, term, 0, done)
+        self.member.turn.submit(bodies, 0, done)
 
-    def _propose_in_session(self, call: SessionCall, now: float) -> None:
-        bodies: list[Body] = [*call.bodies(self._session_now_ms(now))]
-        try:
-            first, term = self.replica.propose(len(bodies))
-        except Rejected as error:
-            call.done(error)
-            return
-        self._append(term, Magic.NORMAL, bodies, first)
-        self._pending.add(first, first + len(bodies) - 1, term, 0, call.done)
+    def _read(self, ticket: int, now: float) -> None:
+        """A client asks to read."""
+        coverage, history = self._around.coverage, self._around.history
+
+        def done(outcome: ReadOutcome) -> None:
+            if self._reads.pop(ticket, None) is None:
+                return
+            index = outcome if isinstance(outcome, int) else None
+            coverage.count("reads" if index is not None else "reads given up")
+            applied = self.replica.state.applied
+            if index is not None and index > applied:
+                raise InvariantViolated(
+                    "reads wait for what they must see",
+                    f"{self.name} serves a read of {index}, {applied} is applied",
+                )
+            history.end_read(ticket, index)
+
+        self._reads[ticket] = now
+        self.member.reads.begin(done)
 
     def session_expiry_is_due(self, now: float) -> bool:
         """Whether a leader would end a session now."""
@@ -354,15 +296,7 @@ class NodeProcess:
         applied_ms = self.machine.sessions.machine.table.time_ms
         return self._session_clock.now_ms(now, self.replica.state.term, applied_ms)
 
-    def _fail_lost_appends(self) -> None:
-        """Answer the appends of a leadership that ended, as the runtime's driver does."""
-        state, view = self.replica.state, self.replica.view
-        leading = state.term if self.replica.acks is not None else None
-        if leading == self._led_term:
-            return
-        self._led_term = leading
-
-        self._pending.end_leadership(state.committed, view.term_at, state.leader)
+    # --- operators ------------------------------------------------------------------------------
 
     def _transfer(self, target: str | None, now: float) -> None:
         """An operator asks to hand leadership over."""
@@ -386,19 +320,6 @@ class NodeProcess:
         else:
             self._around.coverage.count("proposed changes")
 
-    def _note_decided(self, messages: Messages) -> None:
-        """Count what members did; a change that is void is one that no leader should have made."""
-        for index, refusal in messages.changes:
-            if refusal is not None:
-                raise InvariantViolated(
-                    "changes follow one another", f"{self.name}: the change {index}: {refusal}"
-                )
-        membership = self.replica.state.membership
-        if messages.changes and self.replica.state.role is Role.LEADER:
-            coverage = self._around.coverage
-            coverage.count("changes in force", len(messages.changes))
-            coverage.count("joint phases", membership.configuration.is_joint)
-
     def _forget_leader(self) -> None:
         try:
             self.replica.forget_leader()
@@ -407,28 +328,41 @@ class NodeProcess:
         else:
             self._around.coverage.count("leaders forgotten")
 
-    def _take_read_outcomes(self, messages: Messages) -> None:
-        coverage = self._around.coverage
-        for ticket in messages.reads_lost:
-            if ticket in self._open_reads:
-                coverage.count("reads given up")
-                self._end_read(ticket, None)
-        for ticket, index, by_lease in messages.reads_ready:
-            if ticket in self._open_reads:
-                coverage.count("lease reads", by_lease)
-                coverage.count("follower reads", self.replica.reads is None)
-                self._ready_reads.append((ticket, index))
-        self._ready_reads = [read for read in self._ready_reads if read[0] in self._open_reads]
-        applied = self.replica.state.applied
-        waiting = []
-        for ticket, index in self._ready_reads:
-            if index <= applied:
-                self._around.coverage.count("reads")
-                self._end_read(ticket, index)
-            else:
-                waiting.append((ticket, index))
-        self._ready_reads = waiting
+    @property
+    def leads(self) -> bool:
+        """Whether it leads."""
+        return self.replica.state.role is Role.LEADER
 
-    def _end_read(self, ticket: int, index: int | None) -> None:
-        del self._open_reads[ticket]
-        self._around.history.end_read(ticket, index)
+
+class _Ways:
+    """The ways of a process to its peers."""
+
+    def __init__(self, name: str, process: NodeProcess, around: Surroundings) -> None:
+        self._made = {
+            peer: _Way(name, peer, process, around) for peer in around.invariants.witnesses
+        }
+
+    def link_to(self, peer: str) -> _Way | None:
+        """The way to `peer`, which may lose what is sent on it."""
+        return self._made[peer]
+
+
+class _Way:
+    """One of them. What leaves on it is checked: what it promises must be on disk."""
+
+    def __init__(self, name: str, peer: str, process: NodeProcess, around: Surroundings) -> None:
+        self._name = name
+        self._peer = peer
+        self._process = process
+        self._around = around
+
+    def send(self, message: Message, payload: bytes = b"") -> None:
+        """Let a message leave."""
+        around, name, peer = self._around, self._name, self._peer
+        if isinstance(message, PushRequest) and payload:
+            message = message._replace(payload=payload)
+        elif isinstance(message, InstallSnapshot) and message.length:
+            around.coverage.count("pieces of snapshots sent")
+        around.invariants.released(name, peer, message)
+        around.candidacies.released(name, peer, message, self._process.replica)
+        around.network.send(name, peer, message)

@@ -16,15 +16,15 @@ class RoleCounts:
         self._before = (replica.state.role, replica.state.term)
         self._early = False  # whether the candidacy that is on began early
 
-    def note(self) -> None:
+    def note(self, now: float) -> None:
         """Compare with the end of the last turn."""
         state, coverage = self._replica.state, self._coverage
-        now = (state.role, state.term)
+        seen = (state.role, state.term)
         if state.role is Role.PRE_CANDIDATE:
             self._early = self._replica.elector.early_until > float("-inf")
-        if now == self._before:
+        if seen == self._before:
             return
-        (role_before, term_before), self._before = self._before, now
+        (role_before, term_before), self._before = self._before, seen
         if state.role is Role.LEADER:
             coverage.count("elections")
             coverage.count("early elections", self._early)
@@ -33,7 +33,9 @@ class RoleCounts:
         elif role_before is Role.LEADER and not state.votes:
             coverage.count("leaders removed")
         elif role_before is Role.LEADER:
-            silence = state.term == term_before
-            coverage.count(f"leaders deposed by {'silence' if silence else 'a higher term'}")
+            how = "silence" if state.term == term_before else "a higher term"
+            if self._replica.handover.disk_stalled(now):
+                how = "their disks"
+            coverage.count(f"leaders deposed by {how}")
         if state.role not in (Role.PRE_CANDIDATE, Role.CANDIDATE):
             self._early = False

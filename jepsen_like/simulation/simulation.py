@@ -109,6 +109,9 @@ class Simulation:
         except InvariantViolated as violation:
             raise self._failure(violation.promise, violation.how) from violation
         except DLedgerError as error:
+            cause = error.__cause__
+            if isinstance(cause, InvariantViolated):  # seen by a state machine
+                raise self._failure(cause.promise, cause.how) from cause
             raise self._failure(f"no {type(error).__name__}", str(error)) from error
         network = self._around.network
         self.coverage.count("messages", network.sent)

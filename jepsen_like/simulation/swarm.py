@@ -119,7 +119,11 @@ class Swarm:
     batch_bytes: int
     segment_bytes: int
     index_segment_bytes: int
-    apply_at_once: int  # entries applied in one turn
+    apply_at_once: int  # entries applied in one step
+    quick_syncs: bool  # whether members wait for their disks on the loop
+    flush_interval_s: float | None  # how long syncs may wait; None: they may not
+    scrub_period_s: float  # of a check of the whole log; 0: there is none
+    spare_segments: int
     wipe_every_s: float  # mean time between members that lose their disk
     signs: SignStyle
 
@@ -155,6 +159,10 @@ def swarm_of(seed: int, nodes: int | None = None, fault_seconds: float | None = 
         segment_bytes=chance.choice((512, 1_024, 4_096, 16_384)),
         index_segment_bytes=chance.choice((256, 1_024, 8_192)),
         apply_at_once=chance.choice((1, 20, 1_000)),
+        quick_syncs=Chance(seed, "quick syncs").happens(0.3),
+        flush_interval_s=None,
+        scrub_period_s=Chance(seed, "scrub").choice((0.0, 2.0, 30.0)),
+        spare_segments=Chance(seed, "spares").choice((0, 0, 2)),
         wipe_every_s=Chance(seed, "wipe rate").choice((NEVER, NEVER, 1.0, 4.0)),
         signs=_signs(Chance(seed, "signs")),
     )

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
+from dledger.config import NodeConfig
+from dledger.core.entry_dispatcher import BatchSizer
 from dledger.core.membership.configuration import Configuration
 from dledger.core.messages import Message
 from dledger.core.replica import Replica, ReplicaConfig
+from dledger.core.snapshot.snapshot_offer import SnapshotSource
 from dledger.entry import BLANK_BYTES, HEADER_BYTES, Body
-from dledger.errors import DiskFailed
-from dledger.node.batches import Batches
+from dledger.errors import DiskFailed, DLedgerError
+from dledger.node.member import MemberSettings
 from dledger.node.recovered_membership import recovered_membership
+from dledger.snapshots.beside import Continuation
+from dledger.snapshots.restoring import Opened, open_and_restore
+from dledger.snapshots.snapshot_policy import SnapshotPolicy
 from dledger.store.log_store import SyncWork
-from dledger.store.open_store import open_store
 from dledger.store.store_config import StoreConfig
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.invariants import InvariantViolated
@@ -21,13 +29,13 @@ from jepsen_like.simulation.node_process import (
     SessionCall,
     Surroundings,
 )
-from jepsen_like.simulation.snapshots import MemberSnapshots
 from jepsen_like.simulation.virtual_clock import VirtualClock
 from jepsen_like.simulation.virtual_disk import PowerCut, VirtualDisk
+from jepsen_like.simulation.watched_machine import WatchedMachine
 from jepsen_like.simulation.written_log import log_chains, log_changes
 
 GROUP = "simulation"
-FOLDER = "/data"
+FOLDER = Path("/data")
 NUMBER_BYTES = 8  # what the body of every append begins with
 # The largest entry of a session: its header and a token.
 SESSION_BODY_BYTES = 64
@@ -36,6 +44,10 @@ SLOW_SYNC_TIMEOUTS = 6.0
 # Where a monotonic clock may stand when a run begins: the machine has run for some time.
 LONGEST_UPTIME_S = 1_000.0
 NEVER = float("-inf")  # the end of a lease that is none
+# Pieces of a snapshot are so small that a power cut meets every one of them.
+SNAPSHOT_SYNC_BYTES = 512
+# What a thread takes to be started or heard from, on the average.
+THREAD_MEAN_S = 0.000_1
 # Calls until the power goes, when it goes inside the disk: a recovery makes a few dozen.
 MOST_STEPS_TO_POWER_CUT = 25
 
@@ -67,17 +79,45 @@ class VirtualNode:
         # The ends of what is allowed, more often than not.
         rate = 1.0 + leadership.clock_spread * clocks.choice((-1, -1, 1, 1, clocks.uniform(-1, 1)))
         self.clock = VirtualClock(rate, clocks.uniform(0.0, LONGEST_UPTIME_S))
-        self._store_config = StoreConfig(
-            segment_bytes=swarm.segment_bytes,
-            index_segment_bytes=swarm.index_segment_bytes,
-            max_body_bytes=max(swarm.load.largest_body_bytes + NUMBER_BYTES, SESSION_BODY_BYTES),
-            spare_segments=0,
-            checkpoint_bytes=swarm.segment_bytes // 3,  # so that power cuts meet them
+        snapshots = swarm.snapshots
+        policy = SnapshotPolicy(
+            every_entries=snapshots.every_entries,
+            kept=snapshots.kept,
+            trailing_entries=snapshots.trailing_entries,
         )
-        self._arrivals = Arrivals.none()
+        self._node_config = NodeConfig(
+            group=GROUP,
+            node_id=name,
+            peers=dict(began_with.addresses) or {name: f"{name}:1"},
+            joining=not began_with.voters,
+            data_dir=FOLDER,
+            store=StoreConfig(
+                segment_bytes=swarm.segment_bytes,
+                index_segment_bytes=swarm.index_segment_bytes,
+                max_body_bytes=max(
+                    swarm.load.largest_body_bytes + NUMBER_BYTES, SESSION_BODY_BYTES
+                ),
+                spare_segments=swarm.spare_segments,
+                checkpoint_bytes=swarm.segment_bytes // 3,  # so that power cuts meet them
+            ),
+            snapshots=policy,
+        )
+        self._settings = MemberSettings(
+            GROUP,
+            swarm.batch_bytes,
+            swarm.flush_interval_s,
+            policy,
+            swarm.scrub_period_s,
+            snapshots.piece_bytes,
+            SNAPSHOT_SYNC_BYTES,
+            swarm.apply_at_once,
+        )
+        self._arrivals = Arrivals()
         self._life = 0  # grows with every start and end: events of an older life are void
         self._turn_due = False
-        self._timer_at = float("inf")
+        self._timer_at = self._look_at = float("inf")
+        self._apply_due = False
+        self._continuations: list[Continuation] = []  # of a paused process
 
     @property
     def is_up(self) -> bool:
@@ -88,80 +128,95 @@ class VirtualNode:
 
     def start(self) -> None:
         """Start the process: open the store, which recovers it, and join the group."""
-        around, now = self._around, self.clock.reads(self._loop.now)
+        around = self._around
+        machine = WatchedMachine(self.name, around.history, around.invariants)
+        self._life += 1
         try:
-            store = open_store(self.disk, FOLDER, self._store_config, GROUP, self.name)
-            snapshots = MemberSnapshots(
-                self.name,
-                self.disk,
-                FOLDER,
-                GROUP,
-                store,
-                around.swarm.snapshots,
-                around.coverage,
-            )
-            snapshots.open()
+            opened = open_and_restore(self.disk, self._node_config, machine)
         except PowerCut:
             around.coverage.count("power cuts during recovery")
             self.crash(power=True)
             return
-        except DiskFailed:
+        except (DiskFailed, OSError):
             around.coverage.count("failed syncs")
             self.crash(power=True)
             return
+        store = opened.store
         first = store.first_index
         changes = log_changes(store, first, store.last_index)
-        told = snapshots.awaited.header.index if snapshots.awaited is not None else -1
+        told = opened.awaited.header.index if opened.awaited is not None else -1
         around.invariants.recovered(
             self.name, log_chains(store), store.hard_state, changes, first, told
         )
-        batches = Batches(store, around.swarm.batch_bytes)
-        random = self._elections.random
-        membership = recovered_membership(
-            store, self._config.began_with, snapshots.opened.configuration
+        self.is_paused = self._turn_due = self._apply_due = False
+        self._timer_at = self._look_at = float("inf")
+        self.process = NodeProcess(
+            self.name,
+            self._settings,
+            opened,
+            machine,
+            lambda batches, source: self._replica(opened, batches, source),
+            self,
+            around,
         )
-        hard_state, source = snapshots.opened.hard_state, snapshots.source
+        self.note(f"starts, end={store.last_index} {tuple(store.hard_state)}")
+        around.network.examine_all()
+        self.wake()
+        self.wake_look()
+
+    def _replica(self, opened: Opened, batches: BatchSizer, source: SnapshotSource) -> Replica:
+        store = opened.store
         replica = Replica(
             self._config,
             store.view(),
-            hard_state,
+            opened.hard_state,
             batches,
-            random,
-            now,
-            membership,
+            self._elections.random,
+            self.clock_reads(),
+            recovered_membership(store, self._config.began_with, opened.configuration),
             source,
             store.standing,
         )
-        self.process = NodeProcess(self.name, store, replica, batches, around, snapshots)
-        if (restored := snapshots.opened.restored) is not None:
-            index = restored.header.index
-            replica.applied_to(index)
-            around.invariants.restored(self.name, index, snapshots.machine.sums.sum)
-        self.is_paused = False
-        self._life += 1
-        self._timer_at = float("inf")
-        self.note(f"starts, end={store.last_index} {tuple(store.hard_state)}")
-        around.network.examine_all()
-        self._wake()
+        if opened.restored is not None:
+            replica.applied_to(opened.restored.header.index)
+        return replica
 
     def crash(self, *, power: bool) -> None:
         """The process ends between two instructions; with `power`, so does the machine."""
         self.note("power cut" if power else "kill -9")
         process, self.process = self.process, None
         self._life += 1
-        self._arrivals = Arrivals.none()
+        self._arrivals = Arrivals()
         self._turn_due = False
+        self._continuations.clear()
         if power:
             self.disk.cut_power(self._around.swarm.faults.crash)
         else:
             self.disk.end_process()
         self._around.invariants.lease(self.name, 0, NEVER, self._loop.now)
         if process is not None:
-            process.ended()
+            process.killed()
         self._around.network.process_ended(self.name)
         if not power:
             self._around.signs.process_ended(self.name)
         self._around.coverage.count("power cuts" if power else "kills")
+
+    def close(self) -> None:
+        """The process ends in order; it is to be up and not paused."""
+        process = self.process
+        assert process is not None
+        self.note("closes")
+        try:
+            process.close()
+        except PowerCut:
+            self._around.coverage.count("power cuts inside disk calls")
+            self.crash(power=True)
+        except (DiskFailed, OSError):
+            self._around.coverage.count("failed syncs")
+            self.crash(power=True)
+        else:
+            self._around.coverage.count("nodes closed in order")
+            self.crash(power=False)
 
     def wipe(self) -> None:
         """The machine is replaced by one with an empty disk. Its process is started later."""
@@ -183,7 +238,13 @@ class VirtualNode:
         """Let a paused process go on."""
         self.is_paused = False
         self.note("resumed")
-        self._wake()
+        self.wake()
+        continuations, self._continuations = self._continuations, []
+        for go_on in continuations:
+            self._step(go_on)
+        if self.process is not None:
+            self.wake_applier()
+            self.wake_look()
 
     def note(self, what: str) -> None:
         """Write a line to the trace, if there is one."""
@@ -196,19 +257,21 @@ class VirtualNode:
         """A message of a peer arrived."""
         if self.is_up:
             self._arrivals.messages.append((sender, message))
-            self._wake()
+            self.wake()
 
     def peer_lost(self, peer: str) -> None:
         """The connection to a peer broke."""
-        if self.is_up:
-            self._arrivals.link_changes.append((peer, False))
-            self._wake()
+        self._link_changed(peer, connected=False)
 
     def peer_found(self, peer: str) -> None:
         """There is a connection to a peer again."""
-        if self.is_up:
-            self._arrivals.link_changes.append((peer, True))
-            self._wake()
+        self._link_changed(peer, connected=True)
+
+    def _link_changed(self, peer: str, *, connected: bool) -> None:
+        if self.process is not None:
+            self.note(f"{'connected to' if connected else 'lost'} {peer}")
+            self.process.member.turn.link_changed(peer, connected)
+            self.wake()
 
     @property
     def leader(self) -> str | None:
@@ -218,34 +281,34 @@ class VirtualNode:
 
     def peer_gone(self, peer: str) -> None:
         """The process of a peer has ended, as far as can be seen from here."""
-        if self.process is not None:
-            self._arrivals.gone.append((peer, self.process.replica.state.term))
-            self._wake()
+        if self.process is not None and self.process.member.turn.peer_gone(peer):
+            self.note(f"the process of {peer} is gone")
+            self.wake()
 
     def append(self, numbers: list[int], bodies: list[Body]) -> None:
         """A client asks to append; the node must be up."""
         self._arrivals.appends.append((numbers, bodies))
-        self._wake()
+        self.wake()
 
     def ask(self, call: SessionCall) -> None:
         """A client with a session asks for something; the node must be up."""
         self._arrivals.session_calls.append(call)
-        self._wake()
+        self.wake()
 
     def read(self, ticket: int) -> None:
         """A client asks to read; the node must be up."""
         self._arrivals.reads.append(ticket)
-        self._wake()
+        self.wake()
 
     def transfer_leadership(self, target: str | None) -> None:
         """An operator asks to hand leadership over; the node must be up."""
         self._arrivals.transfers.append(target)
-        self._wake()
+        self.wake()
 
     def change(self, call: ChangeCall) -> None:
         """An operator asks to change the group; the node must be up."""
         self._arrivals.changes.append(call)
-        self._wake()
+        self.wake()
 
     @property
     def is_asked_to_change(self) -> bool:
@@ -255,39 +318,59 @@ class VirtualNode:
     def forget_leader(self) -> None:
         """Something outside takes the leader for dead; the node must be up."""
         self._arrivals.forgets += 1
-        self._wake()
+        self.wake()
 
-    # --- turns --------------------------------------------------------------------------------
+    # --- what the process asks of its machine ----------------------------------------------------
 
-    def _wake(self) -> None:
+    def clock_reads(self) -> float:
+        """What the machine's clock shows."""
+        return self.clock.reads(self._loop.now)
+
+    def wake(self) -> None:
+        """Have the process take a turn soon."""
         if self._turn_due or self.is_paused or self.process is None:
             return
         self._turn_due = True
         delay_s = self._timing.wait_s(self._around.swarm.turn_mean_s)
         self._loop.after(delay_s, self._turn_event, self._life)
 
-    def _turn_event(self, life: int) -> None:
-        if life != self._life or self.process is None:
-            return
-        self._turn_due = False
-        if self.is_paused:
-            return
-        try:
-            self._turn(self.process)
-        except PowerCut:
-            self._around.coverage.count("power cuts inside disk calls")
-            self.crash(power=True)
-        except DiskFailed:
-            self._around.coverage.count("failed syncs")
-            self.crash(power=True)
+    def wake_applier(self) -> None:
+        """Have it go on applying soon."""
+        if not self._apply_due:
+            self._apply_due = True
+            delay_s = self._timing.wait_s(self._around.swarm.turn_mean_s)
+            self._loop.after(delay_s, self._apply_event, self._life)
 
-    def _turn(self, process: NodeProcess) -> None:
-        around, now = self._around, self.clock.reads(self._loop.now)
-        arrivals, self._arrivals = self._arrivals, Arrivals.none()
-        if around.trace is not None:
-            self._trace_arrivals(arrivals)
-        work = process.work if not arrivals.ended_syncs else None
-        outgoing = process.turn(arrivals, now)
+    def wake_look(self) -> None:
+        """Have it look after snapshots and housekeeping soon."""
+        self._look_at = self.clock_reads()
+        self._loop.after(0.0, self._look_event, self._life, self._look_at)
+
+    def begin_sync(self) -> None:
+        """The disk comes to the sync that was begun, after a while."""
+        self._loop.after(self._sync_s(), self._sync_event, self._life)
+
+    def beside(self, work: Callable[[], Continuation]) -> None:
+        """A thread does this work."""
+        self._loop.after(self._sync_s(), self._work_event, self._life, work)
+
+    # --- events ---------------------------------------------------------------------------------
+
+    def _step(self, do: Callable[[], None]) -> bool:
+        """Let the process do something, and look at what it did; whether it lives on."""
+        around, process = self._around, self.process
+        assert process is not None
+        try:
+            do()
+        except PowerCut:
+            around.coverage.count("power cuts inside disk calls")
+            self.crash(power=True)
+            return False
+        except DiskFailed:
+            # The node stops by itself, and what the failed sync was to save is gone.
+            around.coverage.count("failed syncs")
+            self.crash(power=True)
+            return False
         lease = process.replica.lease
         until_s = self.clock.shows_at(lease.until) if lease is not None else NEVER
         term = process.replica.state.term
@@ -295,17 +378,56 @@ class VirtualNode:
         around.invariants.after_turn(self.name, process.replica)
         if around.invariants.take_proven(self.name):
             around.coverage.count("members proven after a loss")
-        for peer, message in outgoing:
-            around.invariants.released(self.name, peer, message)
-            around.candidacies.released(self.name, peer, message, process.replica)
-            around.network.send(self.name, peer, message)
-        if process.work is not None and process.work is not work:
-            self._loop.after(self._sync_s(), self._sync_event, self._life)
-        if process.has_to_apply:
-            self._wake()
+        process.has_moved(self.clock_reads())
         self._set_timer(process)
         if around.trace is not None:
             self._trace_state(process)
+        return True
+
+    def _is_over(self, life: int) -> bool:
+        return life != self._life or self.process is None
+
+    def _turn_event(self, life: int) -> None:
+        process = self.process
+        if self._is_over(life) or process is None:
+            return
+        self._turn_due = False
+        if self.is_paused:
+            return
+        arrivals, self._arrivals = self._arrivals, Arrivals()
+        if self._around.trace is not None:
+            self._trace_arrivals(arrivals)
+        if not self._step(lambda: process.turn(arrivals, self.clock_reads())):
+            return
+        if process.member.turn.next_deadline <= self.clock_reads() and not self._turn_due:
+            raise InvariantViolated(
+                "no busy loop", f"{self.name} wants another turn at once, for nothing"
+            )
+
+    def _apply_event(self, life: int) -> None:
+        process = self.process
+        if self._is_over(life) or process is None:
+            return
+        self._apply_due = False
+        if self.is_paused:
+            return
+        member = process.member
+        if not self._step(member.snapshots.awaited.restore_if_due):
+            return
+        before = process.replica.state.applied
+        lives = self._step(lambda: _drop(member.applier.apply_some()))
+        if lives and process.replica.state.applied > before:
+            self.wake_applier()
+
+    def _look_event(self, life: int, at: float) -> None:
+        process = self.process
+        if self._is_over(life) or process is None or at != self._look_at or self.is_paused:
+            return
+        if self._step(lambda: process.member.look(self.clock_reads())):
+            now, at = self.clock_reads(), process.member.next_look_at
+            self._look_at = max(at, now)
+            at_s = max(self.clock.shows_at(self._look_at), self._loop.now + THREAD_MEAN_S)
+            self._loop.at(at_s, self._look_event, self._life, self._look_at)
 
     def _sync_s(self) -> float:
         swarm = self._around.swarm
@@ -317,31 +439,48 @@ class VirtualNode:
 
     def _sync_event(self, life: int) -> None:
         process = self.process
-        if life != self._life or process is None:
+        if self._is_over(life) or process is None:
             return
         try:
-            work = process.run_sync()
+            work, error = process.syncs.run_begun()
         except PowerCut:
             self._around.coverage.count("power cuts inside disk calls")
             self.crash(power=True)
-        except DiskFailed:
-            # The node stops by itself, and what the failed sync was to save is gone.
-            self._around.coverage.count("failed syncs")
+        else:
+            self._loop.after(
+                self._timing.wait_s(THREAD_MEAN_S), self._sync_ended, life, work, error
+            )
+
+    def _sync_ended(self, life: int, work: SyncWork, error: DLedgerError | None) -> None:
+        process = self.process
+        if self._is_over(life) or process is None:
+            return
+        self.note(f"synced {work.index} epoch={work.epoch} {work.hard_state}")
+        process.syncs.ended()
+        process.member.turn.sync_ended(work, error)
+        self.wake()
+
+    def _work_event(self, life: int, work: Callable[[], Continuation]) -> None:
+        if self._is_over(life):
+            return
+        try:
+            go_on = work()
+        except PowerCut:
+            self._around.coverage.count("power cuts inside disk calls")
             self.crash(power=True)
         else:
-            self._loop.after(self._timing.wait_s(0.000_1), self._sync_ended, life, work)
+            self._loop.after(self._timing.wait_s(THREAD_MEAN_S), self._go_on_event, life, go_on)
 
-    def _sync_ended(self, life: int, work: SyncWork) -> None:
-        if life == self._life:
-            self._arrivals.ended_syncs.append(work)
-            self._wake()
+    def _go_on_event(self, life: int, go_on: Continuation) -> None:
+        if self._is_over(life):
+            return
+        if self.is_paused:
+            self._continuations.append(go_on)
+        else:
+            self._step(go_on)
 
     def _set_timer(self, process: NodeProcess) -> None:
-        deadline = process.replica.next_deadline()
-        if deadline <= self.clock.reads(self._loop.now):
-            raise InvariantViolated(
-                "no busy loop", f"{self.name} wants another turn at once, for nothing"
-            )
+        deadline = process.member.turn.next_deadline
         if deadline < self._timer_at:
             self._timer_at = deadline
             at_s = self.clock.shows_at(deadline)
@@ -349,29 +488,19 @@ class VirtualNode:
 
     def _timer_event(self, life: int, at: float) -> None:
         process = self.process
-        if life != self._life or at != self._timer_at or process is None:
+        if self._is_over(life) or at != self._timer_at or process is None:
             return
         self._timer_at = float("inf")
-        if process.replica.next_deadline() <= self.clock.reads(self._loop.now):
-            self._wake()
+        if process.member.turn.next_deadline <= self.clock_reads():
+            self.wake()
         else:
             self._set_timer(process)
 
     # --- the trace ------------------------------------------------------------------------------
 
     def _trace_arrivals(self, arrivals: Arrivals) -> None:
-        for peer, connected in arrivals.link_changes:
-            self.note(f"{'connected to' if connected else 'lost'} {peer}")
-        for peer, term in arrivals.gone:
-            self.note(f"the process of {peer} is gone, t{term}")
         for sender, message in arrivals.messages:
             self.note(f"<- {sender} {describe(message)}")
-        for work in arrivals.ended_syncs:
-            self.note(f"synced {work.index} epoch={work.epoch} {work.hard_state}")
-        for numbers, _ in arrivals.appends:
-            self.note(f"asked to append {numbers[0]}..{numbers[-1]}")
-        for ticket in arrivals.reads:
-            self.note(f"asked to read {ticket}")
         for target in arrivals.transfers:
             self.note(f"asked to hand over to {target or 'anybody'}")
         for call in arrivals.changes:
@@ -387,6 +516,10 @@ class VirtualNode:
             f"group={state.membership.index}"
             f"{'' if state.proven else ' unproven'}"
         )
+
+
+def _drop(_: object) -> None:
+    """For a step whose result says nothing new."""
 
 
 def describe(message: Message) -> str:

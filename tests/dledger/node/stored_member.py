@@ -11,7 +11,7 @@ from dledger.core.snapshot.snapshot_offer import SnapshotSource
 from dledger.entry import Entry
 from dledger.errors import DLedgerError
 from dledger.node.batches import Batches
-from dledger.node.member import Member, MemberSettings, Surroundings
+from dledger.node.member import Member, MemberSettings, Runtime
 from dledger.node.tally import Tally
 from dledger.snapshots.restoring import Opened
 from dledger.snapshots.snapshot_policy import SnapshotPolicy
@@ -111,7 +111,7 @@ class StoredMember:
         self._replica: Replica | None = None
         self._check = PushCheck(self.store)
         self.member = self.made(
-            Surroundings(
+            Runtime(
                 self.ways,
                 self.syncs,
                 lambda work: work()(),
@@ -125,7 +125,7 @@ class StoredMember:
             )
         )
 
-    def made(self, around: Surroundings, flush_interval_s: float | None = None) -> Member:
+    def made(self, around: Runtime, flush_interval_s: float | None = None) -> Member:
         """A member over this store, for those who drive it otherwise. Its replica is the same."""
         store, folder = self.store, SnapshotFolder(self.disk, node_folder(BASE, self.name))
         settings = MemberSettings("g", MAX_BATCH_BYTES, flush_interval_s, SnapshotPolicy(), 0.0)

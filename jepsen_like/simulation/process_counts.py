@@ -1,0 +1,66 @@
+"""Counts what a process did, seen from outside: roles, snapshots, the log's beginning."""
+
+from __future__ import annotations
+
+from dledger.core.member_state import Role
+from dledger.core.replica import Messages
+from dledger.node.member import Member
+from dledger.snapshots.restoring import Opened
+from jepsen_like.simulation.coverage import Coverage
+from jepsen_like.simulation.role_counts import RoleCounts
+
+
+class ProcessCounts:
+    """Of one process. To be told after every step."""
+
+    def __init__(self, member: Member, opened: Opened, coverage: Coverage) -> None:
+        self._member = member
+        self._store = opened.store
+        self._coverage = coverage
+        self._roles = RoleCounts(member.replica, coverage)
+        self._newest = opened.restored
+        self._awaited = opened.awaited
+        self._first_index = opened.store.first_index
+        self._early = False
+        self._scrub_passes = 0
+        coverage.count("snapshots restored at the start", opened.restored is not None)
+        coverage.count("snapshots awaited after a crash", opened.awaited is not None)
+
+    def turned(self, messages: Messages) -> None:
+        """What a turn of it gave."""
+        replica, coverage = self._member.replica, self._coverage
+        for _, _, by_lease in messages.reads_ready:
+            coverage.count("lease reads", by_lease)
+            coverage.count("follower reads", replica.reads is None)
+        if messages.changes and replica.state.role is Role.LEADER:
+            coverage.count("changes in force", len(messages.changes))
+            coverage.count("joint phases", replica.state.membership.configuration.is_joint)
+
+    def note(self, now: float) -> None:
+        """Compare with the end of the last step."""
+        member, coverage = self._member, self._coverage
+        self._roles.note(now)
+        early = member.replica.elector.early_until > float("-inf")
+        coverage.count("leaders taken for gone", early and not self._early)
+        self._early = early
+        self._note_snapshots()
+        passes = member.housekeeper.scrub.passes
+        coverage.count("whole scrubs of a log", passes > self._scrub_passes)
+        self._scrub_passes = passes
+
+    def _note_snapshots(self) -> None:
+        snapshots, coverage = self._member.snapshots, self._coverage
+        awaited, newest = snapshots.awaited.snapshot, snapshots.newest_snapshot
+        first_index = self._store.first_index
+        begun_anew = awaited is not None and awaited is not self._awaited
+        coverage.count("logs begun anew", begun_anew)
+        coverage.count(
+            "snapshots that another one replaced", begun_anew and self._awaited is not None
+        )
+        if newest is not self._newest and newest is not None:
+            installed = self._awaited is not None and awaited is None
+            coverage.count("snapshots installed" if installed else "snapshots written")
+        coverage.count(
+            "logs cut at the beginning", first_index > self._first_index and not begun_anew
+        )
+        self._awaited, self._newest, self._first_index = awaited, newest, first_index

@@ -1,0 +1,78 @@
+"""The syncs of one simulated member: on its loop, or beside it for as long as its disk takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dledger.errors import DLedgerError
+from dledger.store.log_store import SyncWork
+from jepsen_like.simulation.invariants import Invariants
+
+
+class VirtualSyncs:
+    """Runs one at a time.
+
+    Args:
+        name: of the member.
+        is_quick: whether the disk is quick enough to be waited for on the loop.
+        counts_written: whether entries count on the member once they are written. Its machine
+            does not lose its power in such a run.
+        begin: has `run_begun` called when the disk comes to it.
+        invariants: of the run.
+
+    Attributes:
+        limit: what the running sync covers and no truncation has taken since.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        is_quick: bool,
+        counts_written: bool,
+        begin: Callable[[], None],
+        invariants: Invariants,
+    ) -> None:
+        self.is_quick = is_quick
+        self.limit = -1
+        self._name = name
+        self._counts_written = counts_written
+        self._begin = begin
+        self._invariants = invariants
+        self._work: SyncWork | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether one runs beside the loop."""
+        return self._work is not None
+
+    def run(self, work: SyncWork) -> DLedgerError | None:
+        """Do a sync here and now; the error, if it failed."""
+        self.limit = work.index
+        return self._carry_out(work)
+
+    def start(self, work: SyncWork) -> None:
+        """Begin one beside the loop."""
+        self._work, self.limit = work, work.index
+        self._begin()
+
+    def run_begun(self) -> tuple[SyncWork, DLedgerError | None]:
+        """The disk comes to the sync that was begun: which it is, and why it failed, if it did."""
+        assert self._work is not None
+        return self._work, self._carry_out(self._work)
+
+    def ended(self) -> None:
+        """The member is told."""
+        self._work = None
+
+    def _carry_out(self, work: SyncWork) -> DLedgerError | None:
+        try:
+            work.run()
+        except DLedgerError as error:
+            return error
+        self._invariants.synced(self._name, self.limit, work.hard_state)
+        return None
+
+    def written(self, index: int) -> None:
+        """Entries up to there were written."""
+        if self._counts_written:
+            self._invariants.synced(self._name, index, None)

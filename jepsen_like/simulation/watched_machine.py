@@ -1,0 +1,89 @@
+"""A member's state machine, with the invariants told of everything that it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dledger.core.replica import Replica
+from dledger.entry import Entry, decode_entries
+from dledger.store.segment_store import SegmentStore
+from jepsen_like.simulation.clients import History
+from jepsen_like.simulation.invariants import Invariants
+from jepsen_like.simulation.machine import FORMAT, MachineState
+from jepsen_like.simulation.written_log import READ_BYTES
+
+
+class WatchedMachine:
+    """Applies to a MachineState. Entries that are not the application's are followed as well.
+
+    Args:
+        name: of the member.
+        history: what clients asked for and were told.
+        invariants: of the run.
+    """
+
+    snapshot_format = FORMAT
+
+    def __init__(self, name: str, history: History, invariants: Invariants) -> None:
+        self.state = MachineState()
+        self._name = name
+        self._history = history
+        self._invariants = invariants
+        self._store: SegmentStore | None = None
+        self._replica: Replica | None = None
+        self._next = 0  # the entry that comes next
+        self._restored = 0
+
+    def begin(self, store: SegmentStore, replica: Replica) -> None:
+        """The member runs: what it may have been given before is a snapshot."""
+        self._store, self._replica = store, replica
+        self.moved()
+
+    def apply(self, entries: Sequence[Entry]) -> list[object]:
+        """Apply entries in log order; what clients are answered."""
+        self._pass_over(entries[0].index)
+        sums, answers = [], []
+        for entry in entries:
+            answers += self.state.apply([entry])
+            sums.append(self.state.sums.sum)
+        self._tell(entries, sums)
+        self._history.sessions.applied(self._name, entries, answers)
+        return answers
+
+    def snapshot(self) -> Iterator[bytes]:
+        """The state in chunks."""
+        return self.state.snapshot()
+
+    def restore(self, chunks: Iterator[bytes]) -> None:
+        """Take the state of a snapshot."""
+        self.state.restore(chunks)
+
+    def moved(self) -> None:
+        """The member's state machine has another state: it applied entries, or was restored."""
+        assert self._replica is not None
+        applied = self._replica.state.applied
+        if self.state.restored > self._restored:
+            self._restored = self.state.restored
+            self._invariants.restored(self._name, applied, self.state.sums.sum)
+            self._next = applied + 1
+        self.follow()
+
+    def follow(self) -> None:
+        """The member's watermark may have moved without an entry for the application."""
+        assert self._replica is not None
+        self._pass_over(self._replica.state.applied + 1)
+
+    def _pass_over(self, index: int) -> None:
+        """Entries before `index` that the application is not given: no-ops and changes."""
+        while self._next < index:
+            assert self._store is not None
+            raw = self._store.read(self._next, index - 1, READ_BYTES)
+            entries = decode_entries(raw)
+            self._tell(entries, self.state.sums.apply(entries))
+
+    def _tell(self, entries: Sequence[Entry], sums: Sequence[int]) -> None:
+        assert self._replica is not None
+        self._invariants.check_committed(self._name, self._replica.state.committed)
+        self._history.applied(entries)
+        self._invariants.applied(self._name, entries[0].index, sums)
+        self._next = entries[-1].index + 1
