@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from dledger.core.admission.standing import Standing
-from dledger.core.entry_handler import Accepted, ConfigurationEntry, Truncation, Write
+from dledger.core.entry_handler import Write
 from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import LedgerView, TermRun
 from dledger.core.member_state import Role
 from dledger.core.membership.configuration import Configuration
-from dledger.core.membership.configuration_codec import NumberedConfiguration, decode_configuration
+from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.core.membership.membership import ChangeOutcome, Membership
-from dledger.core.messages import Message, PushRequest
+from dledger.core.messages import Message
 from dledger.core.replica import Outgoing, Replica, ReplicaConfig
+from dledger.errors import DLedgerError
+from dledger.store.log_store import SyncWork
+from dledger.waits.pending_appends import Outcome
 from tests.dledger.core.configurations import configuration
+from tests.dledger.core.imagined_log import ImaginedLog, NoSnapshots, imagined_turn
 
 TIMEOUT_S = 0.5
 HEARTBEAT_S = 0.1
@@ -63,9 +67,8 @@ class Member:
         last_term = terms[-1] if terms else 0
         self.name = name
         began_with = configuration(voters) if began_with is None else began_with
-        self.changes = dict(changes or {})  # in its log, by index
         membership = Membership(began_with)
-        for index, change in sorted(self.changes.items()):
+        for index, change in sorted((changes or {}).items()):
             membership.appended(index, change)
         self.replica = Replica(
             ReplicaConfig(name, began_with, TIMEOUT_S, HEARTBEAT_S),
@@ -77,9 +80,27 @@ class Member:
             membership,
             standing=standing,
         )
-        self.record_due: HardState | None = None
-        self.written: list[Write] = []
+        self._log = ImaginedLog(self.replica, changes or {}, standing)
+        self._left: list[Outgoing] = []
+        self._begun: list[SyncWork] = []
+        self.turn = imagined_turn(
+            self.replica,
+            self._log,
+            lambda peer, message: self._left.append(Outgoing(peer, message)),
+            self._begun.append,
+            NoSnapshots(),
+        )
         self.decided: list[ChangeOutcome] = []
+
+    @property
+    def changes(self) -> Mapping[int, NumberedConfiguration]:
+        """Those in its log, by index."""
+        return self._log.changes
+
+    @property
+    def written(self) -> list[Write]:
+        """What the core had written."""
+        return self._log.written
 
     @property
     def role(self) -> Role:
@@ -97,45 +118,37 @@ class Member:
     def log(self) -> list[int]:
         return terms_of(self.replica.view)
 
+    @property
+    def record_due(self) -> HardState | None:
+        """The record that the next sync takes with it."""
+        return self.turn.syncs.hard_state_due
+
     def take_writes(self) -> None:
         """Carry out what the core wants written; nothing of it is durable yet."""
-        writes, record = self.replica.take_writes()
-        self.written += writes
-        for write in writes:
-            if isinstance(write, Truncation):
-                self.changes = {at: c for at, c in self.changes.items() if at <= write.index}
-            elif isinstance(write, ConfigurationEntry):
-                self.changes[write.index] = decode_configuration(write.body)
-            elif isinstance(write, Accepted):
-                self.changes.update(c for c in write.push.changes if c[0] >= write.first)
-        if record is not None:
-            self.record_due = record
+        self.turn.carry_out_writes()
 
     def leaving(self, now: float) -> list[Outgoing]:
         """End a turn: what may leave."""
         self.take_writes()
-        messages = self.replica.take_messages(now)
-        self.decided += messages.changes
-        return [Outgoing(peer, self._filled(message)) for peer, message in messages.outgoing]
-
-    def _filled(self, message: Message) -> Message:
-        """A push carries changes in its payload; here it carries them beside it."""
-        if not self.changes or not isinstance(message, PushRequest):
-            return message
-        covered = range(message.prev_index + 1, message.last_index + 1)
-        changes = tuple(c for c in sorted(self.changes.items()) if c[0] in covered)
-        return message._replace(changes=changes)
+        self.decided += self.turn.send_messages(now).changes
+        left = self._left[:]
+        self._left.clear()
+        return left
 
     def begin_sync(self) -> tuple[int, int, HardState | None]:
         """What a sync that begins now will have made durable."""
+        work = self._begin()
+        return work.index, work.epoch, work.hard_state
+
+    def _begin(self) -> SyncWork:
         self.take_writes()
-        record, self.record_due = self.record_due, None
-        return self.replica.view.last_index, self.replica.handler.epoch, record
+        self.turn.syncs.start(0.0)
+        return self._begun.pop()
 
     def sync(self, now: float) -> None:
         """A whole sync, begun and ended now."""
-        index, epoch, record = self.begin_sync()
-        self.replica.persisted(index, epoch, record, now)
+        self.turn.sync_ended(self._begin(), None)
+        self.turn.take_inputs(now)
 
 
 class Group:
@@ -243,6 +256,13 @@ class Group:
 
     def propose(self, name: str, count: int) -> int:
         """Entries at the leader; the index of the last one. Nothing is sent yet."""
-        self[name].take_writes()
-        first, _ = self[name].replica.propose(count)
-        return first + count - 1
+        member = self[name]
+        member.take_writes()
+
+        def done(outcome: Outcome) -> None:
+            if isinstance(outcome, DLedgerError):
+                raise outcome
+
+        member.turn.submit([b""] * count, 0, done)
+        member.turn.propose()
+        return member.replica.view.last_index

@@ -12,16 +12,17 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dledger.core.admission.standing import Standing
-from dledger.core.entry_handler import Accepted, ConfigurationEntry, Restart, Truncation
+from dledger.core.entry_handler import Restart
 from dledger.core.hard_state import HardState
 from dledger.core.membership.configuration import Configuration
-from dledger.core.membership.configuration_codec import NumberedConfiguration, decode_configuration
+from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.core.membership.membership import Membership
-from dledger.core.messages import Message, PushRequest
+from dledger.core.messages import Message
 from dledger.core.replica import Replica, ReplicaConfig
 from dledger.core.snapshot.snapshot_offer import LogBegin, SnapshotOffer
 from tests.dledger.core.configurations import configuration
 from tests.dledger.core.core_group import EntriesAtOnce
+from tests.dledger.core.imagined_log import ImaginedLog, imagined_turn
 from tests.dledger.core.raft_promises import Promises
 from tests.dledger.scenarios.scenario_member import (
     SNAPSHOT_BYTES,
@@ -32,6 +33,7 @@ from tests.dledger.scenarios.scenario_member import (
     Sync,
 )
 from tests.dledger.scenarios.scenario_messages import Pattern, Sent
+from tests.dledger.scenarios.scenario_snapshots import ScenarioSnapshots
 
 # A group that still moves after so many rounds of syncs and messages will move for ever.
 MAX_ROUNDS = 300
@@ -111,18 +113,11 @@ class ScenarioGroup:
 
     def turn(self, member: ScenarioMember) -> None:
         """Carry out its writes, and put on its way what may leave."""
-        core = member.up
+        turn = member.steps
         member.seen_at = self.now
+        turn.take_inputs(self.now)
         self._write(member)
-        self._take_pieces(member)
-        member.standing = core.admission.standing
-        outgoing, ready, lost, _ = core.take_messages(self.now)
-        for receiver, message in outgoing:
-            sent = Sent(member.name, receiver, self._filled(member, message))
-            self.promises.leaves(member, sent)
-            self.sent.append(sent)
-            if (member.name, receiver) not in self.cuts:
-                self.flight.append(sent)
+        _, ready, lost, _ = turn.send_messages(self.now)
         reads = list(self.reads.values())
         for read in ready:
             reads[read.ticket].index = read.index
@@ -131,56 +126,27 @@ class ScenarioGroup:
             reads[ticket].lost = True
         self.promises.check(member)
 
-    def _write(self, member: ScenarioMember) -> None:
-        writes, record = member.up.take_writes()
-        changes = member.changes
-        for write in writes:
-            if isinstance(write, Restart):
-                changes.clear()
-            elif isinstance(write, Truncation):
-                for index in [index for index in changes if index > write.index]:
-                    del changes[index]
-            elif isinstance(write, ConfigurationEntry):
-                changes[write.index] = decode_configuration(write.body)
-            elif isinstance(write, Accepted):
-                changes.update(one for one in write.push.changes if one[0] >= write.first)
-        if record is not None:
-            member.record_written = record
-
-    def _take_pieces(self, member: ScenarioMember) -> None:
-        """Keep what came of snapshots; install one that is whole, while no sync runs."""
-        core = member.up
-        for piece in core.receiver.take_pieces():
-            identity = piece.offer.identity
-            received = member.parts.get(identity, 0)
-            if piece.offset <= received:
-                received = max(received, piece.offset + piece.length)
-            member.parts[identity] = received
-            if received < piece.offer.size:
-                core.receiver.received(piece, received)
-            else:
-                member.arrived = piece
-        if member.arrived is None or member.syncs:
-            return
-        piece, member.arrived = member.arrived, None
-        member.shelf.offers.append(piece.offer)
-        if core.receiver.install(piece, self.saved[piece.offer.identity]):
-            member.to_restore = piece.offer
-            self._write(member)
-            member.image = member.written
+    def _leaves(self, member: ScenarioMember, receiver: str, message: Message) -> None:
+        sent = Sent(member.name, receiver, message)
+        self.promises.leaves(member, sent)
+        self.sent.append(sent)
+        if (member.name, receiver) not in self.cuts:
+            self.flight.append(sent)
 
     @staticmethod
-    def _filled(member: ScenarioMember, message: Message) -> Message:
-        """What a push carries in its payload; changes of the group, here."""
-        if not member.changes or not isinstance(message, PushRequest):
-            return message
-        covered = range(message.prev_index + 1, message.last_index + 1)
-        changes = tuple(one for one in sorted(member.changes.items()) if one[0] in covered)
-        return message._replace(changes=changes)
+    def _write(member: ScenarioMember) -> None:
+        turn, log = member.steps, member.log
+        assert log is not None
+        before = len(log.written)
+        turn.carry_out_writes()
+        if any(isinstance(write, Restart) for write in log.written[before:]):
+            member.image = member.written  # a new beginning is durable when it is written
+        member.standing = log.standing
+        member.record_written = turn.syncs.hard_state_due or member.record_written
 
     def _start(self, member: ScenarioMember) -> None:
         settings = self.settings
-        member.changes = dict(member.image.changes)
+        changes = dict(member.image.changes)
         membership, record = Membership(member.began_with), member.record
         if (snapshot := member.shelf.newest()) is not None:
             # It is of committed entries, and tells the configuration that was in force.
@@ -188,7 +154,7 @@ class ScenarioGroup:
             membership = Membership(group.configuration, group.index)
             record = record._replace(committed=max(record.committed, snapshot.index))
             member.to_restore = snapshot
-        for index, change in sorted(member.changes.items()):
+        for index, change in sorted(changes.items()):
             if index > membership.index:
                 membership.appended(index, change)
         member.restarts += 1
@@ -210,27 +176,31 @@ class ScenarioGroup:
             member.shelf,
             member.standing,
         )
+        member.log = ImaginedLog(member.core, changes, member.standing)
+        member.turn = imagined_turn(
+            member.core,
+            member.log,
+            lambda receiver, message: self._leaves(member, receiver, message),
+            lambda work: member.syncs.append(Sync(member.written, work)),
+            ScenarioSnapshots(member, self.saved),
+        )
 
     # --- disks --------------------------------------------------------------------------------
 
     def begin_sync(self, member: ScenarioMember) -> None:
         """Begin to save what is written now."""
-        core = member.up
         self._write(member)
-        record = member.record_written
-        before = member.syncs[-1].record or member.record if member.syncs else member.record
-        wanted = record if record != before else None
-        member.syncs.append(Sync(member.written, core.handler.epoch, wanted))
+        member.steps.syncs.start(self.now)
 
     def end_sync(self, member: ScenarioMember) -> None:
         """The oldest sync that began is over."""
-        core = member.up
+        turn = member.steps
         if not member.syncs:
             raise Impossible(f"no sync of {member.name} has begun")
-        image, epoch, record = member.syncs.popleft()
+        image, work = member.syncs.popleft()
         member.image = image
-        member.record = record or member.record
-        core.persisted(image.last_index, epoch, record, self.now)
+        member.record = work.hard_state or member.record
+        turn.sync_ended(work, None)
         self.turn(member)
 
     def sync(self, member: ScenarioMember) -> None:
@@ -258,7 +228,7 @@ class ScenarioGroup:
         member.record_written = member.record
         member.syncs.clear()
         member.arrived = member.to_restore = None
-        member.core = None
+        member.core = member.log = member.turn = None
         for read in self.reads.values():
             if read.member == member.name and read.index is None:
                 read.lost = True
@@ -371,7 +341,7 @@ class ScenarioGroup:
         for sent in messages:
             member = self.members.get(sent.receiver)
             if member is not None and member.core is not None:
-                member.core.receive(sent.sender, sent.message, self.now)
+                member.steps.received(sent.sender, [sent.message])
                 self.turn(member)
 
     def cut(self, pairs: Iterable[tuple[str, str]]) -> None:

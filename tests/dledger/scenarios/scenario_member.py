@@ -15,6 +15,9 @@ from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.core.messages import InstallSnapshot
 from dledger.core.replica import Replica
 from dledger.core.snapshot.snapshot_offer import SnapshotOffer
+from dledger.node.turn import Turn
+from dledger.store.log_store import SyncWork
+from tests.dledger.core.imagined_log import ImaginedLog
 
 # A snapshot's file in a scenario, in bytes, and what is sent of it at once.
 SNAPSHOT_BYTES = 250
@@ -110,8 +113,7 @@ class Sync(NamedTuple):
     """A sync that has begun, and what it will have saved."""
 
     image: Image
-    epoch: int
-    record: HardState | None
+    work: SyncWork
 
 
 class ScenarioMember:
@@ -123,10 +125,9 @@ class ScenarioMember:
         self.name = name
         self.began_with = began_with
         self.patience = patience
-        self.changes = dict(image.changes)  # written, by index
         self.image = image
         self.record = record
-        self.record_written = record
+        self.record_written = record  # what a process that is killed leaves
         self.syncs: deque[Sync] = deque()
         self.shelf = Shelf()
         self.standing = Standing.PROVEN  # as its folder says
@@ -135,6 +136,8 @@ class ScenarioMember:
         self.arrived: InstallSnapshot | None = None  # whole, and to be installed after the syncs
         self.to_restore: SnapshotOffer | None = None  # once the log has reached it
         self.core: Replica | None = None
+        self.log: ImaginedLog | None = None
+        self.turn: Turn | None = None
         self.seen_at = 0.0  # when it last looked at the clock, in seconds
 
     @property
@@ -144,6 +147,13 @@ class ScenarioMember:
             raise Impossible(f"{self.name} is down")
         return self.core
 
+    @property
+    def steps(self) -> Turn:
+        """The running core's turn, of which the steps are taken. Raises Impossible."""
+        if self.turn is None:
+            raise Impossible(f"{self.name} is down")
+        return self.turn
+
     def share(self) -> float:
         """What its core draws at random: its patience, told apart in each life."""
         return self.patience + self.restarts * 2.0**-52
@@ -151,7 +161,8 @@ class ScenarioMember:
     @property
     def written(self) -> Image:
         """Its log as it is written, synced or not."""
-        return image_of(self.up.view, self.changes.items())
+        core, log = self.up, self.log
+        return image_of(core.view, log.changes.items() if log is not None else ())
 
     @property
     def has_work(self) -> bool:
