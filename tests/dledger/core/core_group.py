@@ -70,7 +70,7 @@ class Member:
         membership = Membership(began_with)
         for index, change in sorted((changes or {}).items()):
             membership.appended(index, change)
-        self.replica = Replica(
+        replica = Replica(
             ReplicaConfig(name, began_with, TIMEOUT_S, HEARTBEAT_S),
             view_of(terms),
             hard_state or HardState(last_term),
@@ -80,11 +80,21 @@ class Member:
             membership,
             standing=standing,
         )
-        self._log = ImaginedLog(self.replica, changes or {}, standing)
+        self.begin(replica, changes or {}, standing)
+
+    def begin(
+        self,
+        replica: Replica,
+        changes: Mapping[int, NumberedConfiguration],
+        standing: Standing = Standing.PROVEN,
+    ) -> None:
+        """Run this replica, over a log with these changes."""
+        self.replica = replica
+        self._log = ImaginedLog(replica, changes, standing)
         self._left: list[Outgoing] = []
         self._begun: list[SyncWork] = []
         self.turn = imagined_turn(
-            self.replica,
+            replica,
             self._log,
             lambda peer, message: self._left.append(Outgoing(peer, message)),
             self._begun.append,

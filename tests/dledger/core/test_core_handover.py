@@ -38,9 +38,9 @@ def preferring_n0(size: int = 3) -> Group:
     for name, member in group.members.items():
         old = member.replica
         config = ReplicaConfig(name, configuration(group.names), TIMEOUT_S, HEARTBEAT_S, None, "n0")
-        member.replica = Replica(
-            config, old.view, old.state.hard_state, EntriesAtOnce(100), lambda: 0.5, 0.0
-        )
+        view, record = old.view, old.state.hard_state
+        replica = Replica(config, view, record, EntriesAtOnce(100), lambda: 0.5, 0.0)
+        member.begin(replica, {})
     group.elect("n1")
     return group
 
