@@ -97,8 +97,13 @@ class SyncSchedule:
 
     @property
     def next_deadline(self) -> float:
-        """When one is due, where they may wait."""
-        return _NEVER if self._delay is None else self._delay.due_at
+        """When one is due, where they may wait.
+
+        The one that runs has to end first, and is heard of then. What it covers needs no other.
+        """
+        if self._delay is None or self._syncer.busy or self._written == self._synced:
+            return _NEVER
+        return self._delay.due_at
 
     @property
     def _written(self) -> Written:

@@ -37,6 +37,8 @@ class Faults:
         self._partitions = Chance(swarm.seed, "partitions")
         self._pauses = Chance(swarm.seed, "pauses")
         self._sync_errors = Chance(swarm.seed, "sync errors")
+        self._name_errors = Chance(swarm.seed, "name errors")
+        self._ways_to_end = Chance(swarm.seed, "ways to end")
         self._restarts = Chance(swarm.seed, "restarts")
         self._planned: dict[str, None] = {}  # nodes whose restart is on its way
 
@@ -46,6 +48,7 @@ class Faults:
         self._again(self._crashes, style.crash_every_s, self._crash)
         self._again(self._pauses, style.pause_every_s, self._pause)
         self._again(self._sync_errors, style.sync_error_every_s, self._fail_sync)
+        self._again(self._name_errors, style.name_error_every_s, self._fail_name)
         if len(self._nodes) > 1:
             self._again(self._partitions, style.partition_every_s, self._partition)
         self._watch_for_the_dead()
@@ -55,8 +58,7 @@ class Faults:
         self._over = True
         self._around.network.heal()
         for node in self._nodes:
-            node.disk.steps_left = None
-            node.disk.sync_fails = False
+            node.disk.spare()
             if node.is_paused:
                 node.resume()
             if not node.is_up:
@@ -85,10 +87,21 @@ class Faults:
                 continue
             power = chance.happens(style.power_cut)
             if power and chance.happens(style.crash_inside_disk_call):
-                node.crash_inside_disk_call()
-            else:
+                node.crash_inside_disk_call(power=True)
+            elif power or node.is_paused:
                 node.crash(power=power)
+            else:
+                self._end_process(node)
         self._again(chance, style.crash_every_s, self._crash)
+
+    def _end_process(self, node: VirtualNode) -> None:
+        chance = self._ways_to_end
+        if chance.happens(self._style.closed):
+            node.close()
+        elif chance.happens(self._style.kill_inside_disk_call):
+            node.crash_inside_disk_call(power=False)
+        else:
+            node.crash(power=False)
 
     def _watch_for_the_dead(self) -> None:
         """Restart whoever is down, each after a time of its own, however it went down."""
@@ -105,7 +118,7 @@ class Faults:
         self._planned.pop(node.name, None)
         if not node.is_up and not self._over:
             if self._restarts.happens(self._style.crash_inside_disk_call * 0.2):
-                node.crash_inside_disk_call()
+                node.crash_inside_disk_call(power=self._style.power_cut > 0.0)
             node.start()
 
     @staticmethod
@@ -148,6 +161,15 @@ class Faults:
     def _fail_sync(self) -> None:
         self._sync_errors.choice(self._nodes).disk.sync_fails = True
         self._again(self._sync_errors, self._style.sync_error_every_s, self._fail_sync)
+
+    def _fail_name(self) -> None:
+        chance = self._name_errors
+        disk = chance.choice(self._nodes).disk
+        if chance.happens(0.5):
+            disk.folder_sync_fails = True
+        else:
+            disk.rename_fails = True
+        self._again(chance, self._style.name_error_every_s, self._fail_name)
 
     # --- partitions -------------------------------------------------------------------------------
 

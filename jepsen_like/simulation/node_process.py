@@ -135,6 +135,7 @@ class NodeProcess:
             settings.flush_interval_s is not None,
             machinery.begin_sync,
             around.invariants,
+            around.coverage,
         )
         self._around = around
         self._watched = machine

@@ -23,6 +23,7 @@ class ProcessCounts:
         self._first_index = opened.store.first_index
         self._early = False
         self._scrub_passes = 0
+        self._spare_wanted = opened.store.spare_wanted
         coverage.count("snapshots restored at the start", opened.restored is not None)
         coverage.count("snapshots awaited after a crash", opened.awaited is not None)
 
@@ -44,6 +45,9 @@ class ProcessCounts:
         coverage.count("leaders taken for gone", early and not self._early)
         self._early = early
         self._note_snapshots()
+        spare = self._store.spare_wanted
+        coverage.count("spare files made", self._spare_wanted and not spare)
+        self._spare_wanted = spare
         passes = member.housekeeper.scrub.passes
         coverage.count("whole scrubs of a log", passes > self._scrub_passes)
         self._scrub_passes = passes

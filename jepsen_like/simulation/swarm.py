@@ -47,6 +47,9 @@ class FaultStyle:
     cut_with_pause: float  # share of the pauses during which the node is cut off as well
     sync_error_every_s: float
     crash: CrashStyle
+    name_error_every_s: float = NEVER  # syncs of folders and renames that fail
+    closed: float = 0.0  # share of the crashes that are none: the node is closed in order
+    kill_inside_disk_call: float = 0.0  # share of the kills that meet one
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,17 +163,31 @@ def swarm_of(seed: int, nodes: int | None = None, fault_seconds: float | None = 
         index_segment_bytes=chance.choice((256, 1_024, 8_192)),
         apply_at_once=chance.choice((1, 20, 1_000)),
         quick_syncs=Chance(seed, "quick syncs").happens(0.3),
-        flush_interval_s=None,
+        flush_interval_s=Chance(seed, "late flush").choice((None,) * 6 + (0.02, 0.5)),
         scrub_period_s=Chance(seed, "scrub").choice((0.0, 2.0, 30.0)),
         spare_segments=Chance(seed, "spares").choice((0, 0, 2)),
         wipe_every_s=Chance(seed, "wipe rate").choice((NEVER, NEVER, 1.0, 4.0)),
         signs=_signs(Chance(seed, "signs")),
     )
+    swarm = replace(swarm, faults=_more_faults(swarm, Chance(seed, "more faults")))
     if nodes is not None:
         swarm = replace(swarm, nodes=nodes)
     if fault_seconds is not None:
         swarm = replace(swarm, fault_seconds=fault_seconds)
     return swarm
+
+
+def _more_faults(swarm: Swarm, chance: Chance) -> FaultStyle:
+    faults = replace(
+        swarm.faults,
+        name_error_every_s=chance.choice((NEVER, NEVER, 2.0)),
+        closed=chance.choice((0.0, 0.3)),
+        kill_inside_disk_call=chance.choice((0.0, 0.5)),
+    )
+    if swarm.flush_interval_s is None:
+        return faults
+    # What counts before it is synced outlives a process, and neither a power cut nor a bad disk.
+    return replace(faults, power_cut=0.0, sync_error_every_s=NEVER, name_error_every_s=NEVER)
 
 
 def _leadership(chance: Chance) -> LeadershipStyle:

@@ -168,13 +168,20 @@ class VirtualDisk:
         self._names: dict[str, _File] = {}
         self._durable_names: dict[str, _File] = {}
         self._changes: dict[str, list[_NameChange]] = {}  # by folder
+        # Changes that a failed sync of their folder gave up: only chance makes them durable.
+        self._given_up: dict[str, list[_NameChange]] = {}
         self._folders: dict[str, None] = {}
         self._locks: dict[str, None] = {}
         self._last_write: tuple[_File | None, int] = (None, -1)  # the last sector it touched
         self.life = 0  # grows with every crash; files opened before are dead
-        self.sync_fails = False  # the next sync raises an error
-        self.steps_left: int | None = None  # changing calls until the power goes, if it will
-        self.on_crash: Callable[[], None] | None = None
+        self.sync_fails = False  # the next sync of a file raises an error
+        self.folder_sync_fails = False  # so does the next one of a folder
+        self.rename_fails = False
+        # Changing calls until the process ends at one of them, if it will; with its machine's
+        # power or without.
+        self.steps_left: int | None = None
+        self.takes_power = True
+        self.on_fault: Callable[[str], None] = lambda what: None
 
     # --- faults -------------------------------------------------------------------------------
 
@@ -194,16 +201,22 @@ class VirtualDisk:
     def end_process(self) -> None:
         """The process ends: its files and locks are gone, what it wrote stays in the cache."""
         self.life += 1
-        self.steps_left = None
-        self.sync_fails = False
+        self.spare()
         self._locks.clear()
+
+    def spare(self) -> None:
+        """No fault that was to come comes any more."""
+        self.steps_left = None
+        self.sync_fails = self.folder_sync_fails = self.rename_fails = False
 
     def cut_power(self, style: CrashStyle) -> None:
         """The machine ends: what was not synced is lost, kept or torn, as chance will have it."""
         self.end_process()
-        for folder in sorted(self._changes):
-            self._lose_names(self._changes[folder], style)
+        for folder in sorted({*self._changes, *self._given_up}):
+            changes = [*self._given_up.get(folder, ()), *self._changes.get(folder, ())]
+            self._lose_names(changes, style)
         self._changes.clear()
+        self._given_up.clear()
         self._names = dict(self._durable_names)
         for path in sorted(self._names):
             file = self._names[path]
@@ -214,7 +227,13 @@ class VirtualDisk:
     def wipe(self) -> None:
         """The process ends, and an empty disk is in the place of this one."""
         self.end_process()
-        for names in (self._names, self._durable_names, self._changes, self._folders):
+        for names in (
+            self._names,
+            self._durable_names,
+            self._changes,
+            self._given_up,
+            self._folders,
+        ):
             names.clear()
         self._last_write = (None, -1)
 
@@ -269,6 +288,10 @@ class VirtualDisk:
     def rename(self, old: str, new: str) -> None:
         """Rename a file; an existing `new` is replaced."""
         self.step(self.life)
+        if self.rename_fails:
+            self.rename_fails = False
+            self.on_fault("failed renames")
+            raise OSError(errno.EIO, "the virtual disk fails to rename", old)
         file = self._names[new] = self._names.pop(old)
         if old.rpartition("/")[0] == new.rpartition("/")[0]:
             self._change(new, _NameChange(old, new, file))
@@ -286,7 +309,15 @@ class VirtualDisk:
     def sync_folder(self, path: str) -> None:
         """Make the names in a folder durable."""
         self.step(self.life)
-        for change in self._changes.pop(path.rstrip("/"), []):
+        folder = path.rstrip("/")
+        changes = self._changes.pop(folder, [])
+        if self.folder_sync_fails:
+            # Like the pages of a file: who asks again is told that all is well.
+            self.folder_sync_fails = False
+            self._given_up.setdefault(folder, []).extend(changes)
+            self.on_fault("failed folder syncs")
+            raise OSError(errno.EIO, "the virtual disk fails to sync a folder", path)
+        for change in changes:
             self._make_durable(change)
 
     def lock(self, path: str) -> VirtualLock:

@@ -59,6 +59,7 @@ class VirtualNode:
         swarm = around.swarm
         self.name = name
         self.disk = VirtualDisk(Chance(swarm.seed, f"disk of {name}"))
+        self.disk.on_fault = around.coverage.count
         self.process: NodeProcess | None = None
         self.is_paused = False
         self._around = around
@@ -134,8 +135,8 @@ class VirtualNode:
         try:
             opened = open_and_restore(self.disk, self._node_config, machine)
         except PowerCut:
-            around.coverage.count("power cuts during recovery")
-            self.crash(power=True)
+            around.coverage.count("power cuts during recovery", self.disk.takes_power)
+            self.crash(power=self.disk.takes_power)
             return
         except (DiskFailed, OSError):
             around.coverage.count("failed syncs")
@@ -209,8 +210,7 @@ class VirtualNode:
         try:
             process.close()
         except PowerCut:
-            self._around.coverage.count("power cuts inside disk calls")
-            self.crash(power=True)
+            self._crash_inside_disk_call()
         except (DiskFailed, OSError):
             self._around.coverage.count("failed syncs")
             self.crash(power=True)
@@ -225,9 +225,16 @@ class VirtualNode:
         self.disk.wipe()
         self._around.invariants.wiped(self.name)
 
-    def crash_inside_disk_call(self) -> None:
-        """Let the power go at one of the next disk calls, whatever it is part of."""
+    def crash_inside_disk_call(self, *, power: bool) -> None:
+        """Crash at one of the next disk calls, whatever it is part of."""
+        self.disk.takes_power = power
         self.disk.steps_left = self._timing.randrange(MOST_STEPS_TO_POWER_CUT)
+
+    def _crash_inside_disk_call(self) -> None:
+        power = self.disk.takes_power
+        what = "power cuts" if power else "kills"
+        self._around.coverage.count(f"{what} inside disk calls")
+        self.crash(power=power)
 
     def pause(self) -> None:
         """Stop the process, as SIGSTOP does: what arrives waits."""
@@ -363,8 +370,7 @@ class VirtualNode:
         try:
             do()
         except PowerCut:
-            around.coverage.count("power cuts inside disk calls")
-            self.crash(power=True)
+            self._crash_inside_disk_call()
             return False
         except DiskFailed:
             # The node stops by itself, and what the failed sync was to save is gone.
@@ -444,8 +450,7 @@ class VirtualNode:
         try:
             work, error = process.syncs.run_begun()
         except PowerCut:
-            self._around.coverage.count("power cuts inside disk calls")
-            self.crash(power=True)
+            self._crash_inside_disk_call()
         else:
             self._loop.after(
                 self._timing.wait_s(THREAD_MEAN_S), self._sync_ended, life, work, error
@@ -466,8 +471,7 @@ class VirtualNode:
         try:
             go_on = work()
         except PowerCut:
-            self._around.coverage.count("power cuts inside disk calls")
-            self.crash(power=True)
+            self._crash_inside_disk_call()
         else:
             self._loop.after(self._timing.wait_s(THREAD_MEAN_S), self._go_on_event, life, go_on)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from dledger.errors import DLedgerError
 from dledger.store.log_store import SyncWork
+from jepsen_like.simulation.coverage import Coverage
 from jepsen_like.simulation.invariants import Invariants
 
 
@@ -18,7 +19,7 @@ class VirtualSyncs:
         counts_written: whether entries count on the member once they are written. Its machine
             does not lose its power in such a run.
         begin: has `run_begun` called when the disk comes to it.
-        invariants: of the run.
+        invariants, coverage: of the run.
 
     Attributes:
         limit: what the running sync covers and no truncation has taken since.
@@ -31,6 +32,7 @@ class VirtualSyncs:
         counts_written: bool,
         begin: Callable[[], None],
         invariants: Invariants,
+        coverage: Coverage,
     ) -> None:
         self.is_quick = is_quick
         self.limit = -1
@@ -38,6 +40,7 @@ class VirtualSyncs:
         self._counts_written = counts_written
         self._begin = begin
         self._invariants = invariants
+        self._coverage = coverage
         self._work: SyncWork | None = None
 
     @property
@@ -48,11 +51,13 @@ class VirtualSyncs:
     def run(self, work: SyncWork) -> DLedgerError | None:
         """Do a sync here and now; the error, if it failed."""
         self.limit = work.index
+        self._coverage.count("quick syncs")
         return self._carry_out(work)
 
     def start(self, work: SyncWork) -> None:
         """Begin one beside the loop."""
         self._work, self.limit = work, work.index
+        self._coverage.count("late flushes", self._counts_written)
         self._begin()
 
     def run_begun(self) -> tuple[SyncWork, DLedgerError | None]:

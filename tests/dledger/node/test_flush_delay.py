@@ -16,6 +16,7 @@ from dledger.entry import Magic, decode_entries
 from dledger.errors import ConfigInvalid, DiskFailed
 from dledger.node.driver import Driver
 from dledger.node.flush_delay import FlushDelay
+from dledger.node.sync_schedule import SyncSchedule
 from dledger.store.open_store import open_store
 from dledger.waits.pending_appends import Outcome
 from jepsen_like.simulation.chance import Chance
@@ -66,6 +67,37 @@ def test_nothing_counts_while_the_disk_is_stuck(delay: FlushDelay) -> None:
     assert not delay.counts((5, 0), 1.1 + PATIENCE_S)
     delay.ended()
     assert delay.counts((5, 0), 9.0)
+
+
+def test_no_turn_is_asked_for_while_the_sync_runs_that_would_have_to_end_first() -> None:
+    member = StoredMember("n0", ["n0", "n1"])
+    syncs = SyncSchedule(member.store, member.syncs, 0.01, PATIENCE_S)
+    member.store.append(1, Magic.NORMAL, [b"one"])
+    assert syncs.written_that_counts(1.0) == (0, 0)
+    assert syncs.next_deadline == 1.01
+    syncs.start(1.01)
+    member.store.append(1, Magic.NORMAL, [b"two"])
+    assert syncs.written_that_counts(1.02) == (1, 0)
+    assert syncs.next_deadline == float("inf")
+    member.syncs.work = None
+    assert syncs.next_deadline == 1.03
+
+
+def test_no_turn_is_asked_for_when_what_counts_is_synced_already() -> None:
+    member = StoredMember("n0", ["n0", "n1"])
+    syncs = SyncSchedule(member.store, member.syncs, 0.01, PATIENCE_S)
+    syncs.hard_state_due = HardState(1, "n1")
+    member.store.append(1, Magic.NORMAL, [b"one"])
+    syncs.start(1.0)
+    work = member.syncs.work
+    assert work is not None
+    work.run()
+    assert syncs.written_that_counts(1.1) is None, "an entry must not overtake its term"
+    member.syncs.work = None
+    syncs.ended(work)
+    assert syncs.written_that_counts(1.2) == (0, 0)
+    assert not syncs.is_due(1.3)
+    assert syncs.next_deadline == float("inf")
 
 
 @pytest.mark.parametrize("interval_ms", [0, -1])
