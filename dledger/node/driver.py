@@ -9,7 +9,6 @@ driver, so that all tasks that run before it share a turn.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 import trio
@@ -23,9 +22,11 @@ from dledger.node.member import Member, Runtime
 from dledger.node.syncer import Syncer
 from dledger.node.tally import Tally
 from dledger.serving.host_timer import HostTimer
+from dledger.serving.sync_threads import SyncThreads
 from dledger.snapshots.beside import Continuation
 from dledger.store.log_store import SyncWork
 from dledger.unwrapping_nursery import unwrapping_nursery
+from dledger.waits.blocking_work import IN_A_THREAD, RunBlocking
 from dledger.waits.pending_appends import Done
 
 _NEVER = float("inf")
@@ -52,6 +53,7 @@ class Driver:
         timer: wakes up for all groups of the process.
         threads: wait for the disk.
         watcher: looks at what the member did.
+        run_blocking: does beside the loop what would hold it up.
     """
 
     def __init__(
@@ -59,10 +61,12 @@ class Driver:
         make: Callable[[Runtime], Member],
         ways: Ways,
         timer: HostTimer,
-        threads: ThreadPoolExecutor,
+        threads: SyncThreads,
         watcher: Watches,
+        run_blocking: RunBlocking = IN_A_THREAD,
     ) -> None:
         self._timer = timer
+        self._run_blocking = run_blocking
         self.tally = Tally()
         self._syncer = Syncer(self._sync_ended, threads, self.tally)
         self._wake = trio.lowlevel.ParkingLot()
@@ -234,7 +238,7 @@ class Driver:
             self._nursery.start_soon(self._run_beside, work)
 
     async def _run_beside(self, work: Callable[[], Continuation]) -> None:
-        go_on = await trio.to_thread.run_sync(work)
+        go_on = await self._run_blocking(work)
         go_on()
 
     def close(self) -> None:

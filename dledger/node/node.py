@@ -75,13 +75,16 @@ class Node:
                 member_settings(config),
                 opened,
                 machine,
-                lambda batches, source: member_replica(config, opened, batches, source),
+                lambda batches, source: member_replica(
+                    config, opened, batches, source, host.platform.chance
+                ),
                 around,
             ),
             self._links,
             host.timer,
             host.threads,
             self,
+            host.platform.run_blocking,
         )
         self._member = member = self._driver.member
         self._replica = member.replica
@@ -97,6 +100,7 @@ class Node:
         self._ports = host.ports
         self._connections = host.connections
         self._reload_tls = host.reload_tls
+        self._platform = host.platform
         self._port = GroupPort(
             identity,
             self._links,
@@ -152,7 +156,10 @@ class Node:
         """
         if self.sessions is None:
             raise SessionsOff
-        return local_session(self, self.sessions, ttl_s, timeout_s, self._connections.tls)
+        connections = self._connections
+        return local_session(
+            self, self.sessions, ttl_s, timeout_s, connections.tls, connections.network
+        )
 
     def _check_open(self) -> None:
         if self._closing:
@@ -360,6 +367,7 @@ class Node:
             self._member.snapshots,
             self._member.housekeeper.scrub,
             self.tally,
+            self._platform.disk_space(self.config.data_dir),
             generation=self._generations.generation,
             ready=self.is_ready_leader,
             pending_entries=self._appends.entries,

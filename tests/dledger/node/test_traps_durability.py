@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import trio
@@ -23,8 +22,8 @@ from dledger.core.replica import Messages
 from dledger.entry import Magic, decode_entries
 from dledger.errors import DiskFailed, LeadershipLost, MessageMalformed
 from dledger.node.driver import Driver
-from dledger.node.syncer import sync_threads
 from dledger.serving.host_timer import HostTimer
+from dledger.serving.sync_threads import DiskThreads
 from dledger.store.log_store import SyncWork
 from dledger.store.push_check import PushCheck
 from dledger.store.sync_work import SegmentSyncWork
@@ -158,9 +157,9 @@ class NothingShared:
         self.collecting = False
 
 
-def no_host() -> tuple[HostTimer, ThreadPoolExecutor]:
+def no_host() -> tuple[HostTimer, DiskThreads]:
     """A timer that does not run, and threads for the disk."""
-    return HostTimer(NothingShared()), sync_threads()
+    return HostTimer(NothingShared()), DiskThreads()
 
 
 class DeafLinks(dict[str, DeafLink]):
