@@ -325,6 +325,13 @@ class Invariants:
                 "durable is on disk",
                 f"{name} counts {state.durable}, its disk has {witness.synced_index}",
             )
+        if replica.view.before_begin < state.durable:
+            term, promise = replica.view.term_at(state.durable), witness.synced_promise
+            if term > promise.term:
+                raise InvariantViolated(
+                    "entries follow their term to the disk",
+                    f"{name} counts entry {state.durable} of term {term}, its disk says {promise}",
+                )
         self.check_committed(name, state.committed)
         # A snapshot tells who belongs to the group at its last entry, before the log is there.
         known, log = max(state.committed, witness.told), witness.chains

@@ -44,12 +44,19 @@ from jepsen_like.simulation.lost_disk_bugs import LOST_DISK_BUGS
 from jepsen_like.simulation.membership_bugs import MEMBERSHIP_BUGS
 from jepsen_like.simulation.seeded_bug import Replacement, SeededBug
 from jepsen_like.simulation.snapshot_bugs import SNAPSHOT_BUGS
+from jepsen_like.simulation.turn_bugs import TURN_BUGS
 from jepsen_like.simulation.virtual_clock import ROUNDING_S, VirtualClock
 from jepsen_like.simulation.virtual_disk import VirtualDisk
 
 _BUGS: dict[str, SeededBug] = {
     bug.name: bug
-    for bug in (*EARLY_ELECTION_BUGS, *MEMBERSHIP_BUGS, *SNAPSHOT_BUGS, *LOST_DISK_BUGS)
+    for bug in (
+        *EARLY_ELECTION_BUGS,
+        *MEMBERSHIP_BUGS,
+        *SNAPSHOT_BUGS,
+        *LOST_DISK_BUGS,
+        *TURN_BUGS,
+    )
 }
 
 

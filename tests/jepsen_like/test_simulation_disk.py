@@ -195,3 +195,59 @@ def test_what_recovery_kept_is_durable() -> None:
     again = reopened(disk)
     assert again.last_index == 6
     assert len(again.read(6, 6, 1)) == HEADER_BYTES + 100
+
+
+def test_a_failed_sync_of_a_folder_leaves_its_names_to_chance_for_good(disk: VirtualDisk) -> None:
+    disk.create("/a/f").sync()
+    disk.folder_sync_fails = True
+    with pytest.raises(OSError, match="fails to sync a folder"):
+        disk.sync_folder("/a")
+    disk.sync_folder("/a")  # who asks again is told that all is well
+    assert disk.list("/a") == ["f"]
+    disk.cut_power(NOTHING_KEPT)
+    assert disk.list("/a") == []
+
+
+def test_names_that_a_failed_sync_gave_up_may_be_there_after_a_power_cut(disk: VirtualDisk) -> None:
+    disk.create("/a/f").sync()
+    disk.folder_sync_fails = True
+    with pytest.raises(OSError, match="fails to sync a folder"):
+        disk.sync_folder("/a")
+    disk.cut_power(ALL_KEPT)
+    assert disk.list("/a") == ["f"]
+
+
+def test_a_rename_that_fails_changes_nothing_and_is_told_once(disk: VirtualDisk) -> None:
+    durable_file(disk, b"old")
+    disk.rename_fails = True
+    with pytest.raises(OSError, match="fails to rename"):
+        disk.rename("/a/f", "/a/g")
+    assert disk.list("/a") == ["f"]
+    disk.rename("/a/f", "/a/g")
+    assert disk.list("/a") == ["g"]
+
+
+def test_a_file_moved_to_another_folder_is_durable_when_that_one_is_synced(
+    disk: VirtualDisk,
+) -> None:
+    disk.make_folder("/b")
+    file = disk.create("/a/f")
+    file.write(b"new", 0)
+    file.sync()
+    disk.rename("/a/f", "/b/f")
+    disk.sync_folder("/b")
+    disk.cut_power(NOTHING_KEPT)
+    assert disk.open("/b/f").read(3, 0) == b"new"
+
+
+def test_a_process_killed_inside_a_disk_call_leaves_what_it_wrote(disk: VirtualDisk) -> None:
+    durable_file(disk, b"old")
+    file = disk.open("/a/f")
+    disk.steps_left, disk.takes_power = 1, False
+    file.write(b"new", 0)
+    with pytest.raises(PowerCut):
+        file.sync()
+    disk.end_process()
+    assert content(disk) == b"new"
+    disk.cut_power(NOTHING_KEPT)
+    assert content(disk) == b"old"

@@ -1,0 +1,188 @@
+"""Bugs planted on purpose in what runs around the core: syncs, snapshots, retention, reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from dledger.core.messages import Heartbeat, HeartbeatResponse, Message
+from dledger.core.reads.forwarded_reads import ForwardedReads
+from dledger.core.reads.leader_lease import LeaderLease
+from dledger.core.replica import Messages, Outgoing, Replica
+from dledger.core.snapshot.snapshot_offer import SnapshotOffer
+from dledger.node.flush_delay import FlushDelay, Written
+from dledger.node.sync_schedule import SyncSchedule
+from dledger.snapshots.awaited_snapshot import AwaitedSnapshot
+from dledger.snapshots.snapshot_source import NodeSnapshots
+from dledger.snapshots.snapshotter import Snapshotter
+from dledger.store.segment_store import SegmentStore
+from dledger.store.snapshot_folder import Snapshot, SnapshotFolder
+from dledger.store.snapshot_format import SnapshotHeader
+from jepsen_like.simulation.seeded_bug import Replacement, SeededBug
+
+
+def _entries_overtake_their_term() -> list[Replacement]:
+    def counts(self: FlushDelay, written: Written, now: float) -> bool:
+        before, self._promises = self._promises, False
+        try:
+            return counted(self, written, now)
+        finally:
+            self._promises = before
+
+    def written_that_counts(self: SyncSchedule, now: float) -> Written | None:
+        before, self.hard_state_due = self.hard_state_due, None
+        try:
+            return counting(self, now)
+        finally:
+            self.hard_state_due = before
+
+    counted, counting = FlushDelay.counts, SyncSchedule.written_that_counts
+    return [
+        Replacement(FlushDelay, "counts", counts),
+        Replacement(SyncSchedule, "written_that_counts", written_that_counts),
+    ]
+
+
+def _commit_recorded_ahead_of_the_disk() -> list[Replacement]:
+    def next_record(self: SegmentStore, hard_state: Any, synced_index: int, covers: bool) -> Any:
+        record = made(self, hard_state, synced_index, covers)
+        return record._replace(committed=max(record.committed, self.last_index))
+
+    made = SegmentStore._next_record
+    return [Replacement(SegmentStore, "_next_record", next_record)]
+
+
+def _snapshot_named_before_its_folder_is_synced() -> list[Replacement]:
+    @contextmanager
+    def unsynced(folder: SnapshotFolder) -> Any:
+        disk = folder.disk
+        sync_folder = disk.sync_folder
+        disk.sync_folder = lambda path: None  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            disk.sync_folder = sync_folder  # type: ignore[method-assign]
+
+    def adopt(self: SnapshotFolder, *arguments: Any) -> Snapshot:
+        with unsynced(self):
+            return adopted(self, *arguments)
+
+    def write(self: SnapshotFolder, header: SnapshotHeader, *arguments: Any) -> Snapshot | None:
+        with unsynced(self):
+            return written(self, header, *arguments)
+
+    adopted, written = SnapshotFolder.adopt, SnapshotFolder.write
+    return [
+        Replacement(SnapshotFolder, "adopt", adopt),
+        Replacement(SnapshotFolder, "write", write),
+    ]
+
+
+def _newer_awaited_snapshot_forgotten() -> list[Replacement]:
+    def has_restored(self: AwaitedSnapshot, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        restored(self, snapshot)
+
+    restored = AwaitedSnapshot._has_restored
+    return [Replacement(AwaitedSnapshot, "_has_restored", has_restored)]
+
+
+def _offer_outlives_its_log() -> list[Replacement]:
+    def holds(self: NodeSnapshots, offer: SnapshotOffer) -> bool:
+        return self.find(offer) is not None
+
+    return [Replacement(NodeSnapshots, "holds", holds)]
+
+
+def _log_dropped_under_an_install() -> list[Replacement]:
+    def needed(self: Snapshotter, now: float) -> Sequence[SnapshotOffer]:
+        return ()
+
+    return [Replacement(Snapshotter, "_needed", needed)]
+
+
+def _lease_keeps_the_old_quorum() -> list[Replacement]:
+    return [Replacement(LeaderLease, "follow", lambda self, quorum, members: None)]
+
+
+def _read_numbers_begin_at_zero() -> list[Replacement]:
+    def make(self: ForwardedReads, first_number: int, repeat_s: float) -> None:
+        made(self, 0, repeat_s)
+
+    made = ForwardedReads.__init__
+    return [Replacement(ForwardedReads, "__init__", make)]
+
+
+def _member_in_doubt_confirms_reads() -> list[Replacement]:
+    rounds: dict[int, int] = {}  # the last round that a replica heard of
+
+    def receive(self: Replica, sender: str, message: Message, now: float) -> None:
+        if isinstance(message, Heartbeat):
+            rounds[id(self)] = message.round
+        received(self, sender, message, now)
+
+    def take_messages(self: Replica, now: float) -> Messages:
+        messages = taken(self, now)
+        return messages._replace(outgoing=[answered(self, one) for one in messages.outgoing])
+
+    def answered(self: Replica, one: Outgoing) -> Outgoing:
+        message = one.message
+        if isinstance(message, HeartbeatResponse) and not message.round:
+            return Outgoing(one.peer, message._replace(round=rounds.get(id(self), 0)))
+        return one
+
+    received, taken = Replica.receive, Replica.take_messages
+    return [
+        Replacement(Replica, "receive", receive),
+        Replacement(Replica, "take_messages", take_messages),
+    ]
+
+
+TURN_BUGS = (
+    SeededBug(
+        "entries-overtake-their-term",
+        "a late flush lets entries count while their term is on its way to the disk",
+        _entries_overtake_their_term,
+    ),
+    SeededBug(
+        "commit-recorded-ahead-of-the-disk",
+        "the record calls entries committed that are not durable",
+        _commit_recorded_ahead_of_the_disk,
+    ),
+    SeededBug(
+        "snapshot-named-before-its-folder-is-synced",
+        "a snapshot is relied on whose name a power cut takes back",
+        _snapshot_named_before_its_folder_is_synced,
+    ),
+    SeededBug(
+        "newer-awaited-snapshot-forgotten",
+        "the end of a restore forgets the snapshot for whose sake the log was begun anew meanwhile",
+        _newer_awaited_snapshot_forgotten,
+    ),
+    SeededBug(
+        "offer-outlives-its-log",
+        "a leader goes on offering a snapshot whose entries its log does not go on from",
+        _offer_outlives_its_log,
+    ),
+    SeededBug(
+        "log-dropped-under-an-install",
+        "a leader drops what a member needs that is being sent a snapshot",
+        _log_dropped_under_an_install,
+    ),
+    SeededBug(
+        "lease-keeps-the-old-quorum",
+        "a lease is counted by the voters of before the last change",
+        _lease_keeps_the_old_quorum,
+    ),
+    SeededBug(
+        "read-numbers-begin-at-zero",
+        "an answer to a question of an earlier life confirms a read of this one",
+        _read_numbers_begin_at_zero,
+    ),
+    SeededBug(
+        "member-in-doubt-confirms-reads",
+        "a member that may have lost its promises counts for reads",
+        _member_in_doubt_confirms_reads,
+    ),
+)
