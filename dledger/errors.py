@@ -184,6 +184,21 @@ class NodeClosed(OutcomeUnknown):
 # --- this node stops --------------------------------------------------------------------------
 
 
+class PeerFault(DLedgerError):
+    """A peer said what no correct member says: its message was refused, and changed nothing.
+
+    The node goes on. The peer has lost data, belongs to another group of the same name, or runs
+    other software.
+    """
+
+    advice = "compare the members with `dledger verify`"
+
+    def __init__(self, peer: str, problem: str) -> None:
+        self.peer = peer
+        self.problem = problem
+        super().__init__(f"refused a message of {peer}: {problem}; {self.advice}")
+
+
 class Fatal(DLedgerError):
     """The node cannot go on. What it acknowledged is safe on the other nodes."""
 

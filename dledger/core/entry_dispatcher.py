@@ -25,7 +25,7 @@ from dledger.core.messages import (
 )
 from dledger.core.snapshot.snapshot_offer import NO_SNAPSHOTS, SnapshotOffer, SnapshotSource
 from dledger.core.snapshot.snapshot_sender import SnapshotSender
-from dledger.errors import InvariantBroken
+from dledger.errors import InvariantBroken, PeerFault
 
 # Batches on their way to one peer. A round trip with a sync takes about 1 ms and a batch is what
 # one driver turn gathered, so a handful keeps the pipe full; the rest is room for a slow disk.
@@ -41,6 +41,7 @@ COMMIT_NOTICE_INTERVAL_S = 0.01
 
 
 _NEVER = float("inf")
+_NOW = float("-inf")
 
 
 class PhaseEvent(Enum):
@@ -179,11 +180,15 @@ class EntryDispatcher:
         return pushes
 
     def next_deadline(self, committed: int) -> float:
-        """When `pump` may have something to send though nothing arrived."""
+        """When `pump` may have something to send though nothing arrived; minus infinity: now."""
         if self.phase is _COMPARE or self.phase is _TRUNCATE:
             return self._probe_deadline
         if self.phase is _INSTALL and self._sender is not None:
             return self._sender.next_deadline()
+        if self.next_index <= self._view.last_index and (
+            self.phase is _COMMIT or len(self._in_flight) < MAX_BATCHES_IN_FLIGHT
+        ):
+            return _NOW
         deadline = _NEVER
         if self.match_index < self.next_index - 1:
             deadline = self._progress_deadline
@@ -249,15 +254,17 @@ class EntryDispatcher:
     # --- what came back -----------------------------------------------------------------------
 
     def receive(self, response: PushResponse, now: float) -> None:
-        """Take one answer, however late or repeated."""
+        """Take one answer, however late or repeated.
+
+        Raises PeerFault for one that no correct member gives: of entries that there are not.
+        """
+        end = self._view.last_index
+        if max(response.match, response.verified) > end:
+            told = max(response.match, response.verified)
+            raise PeerFault(self.peer, f"it acknowledges entry {told}, the log ends at {end}")
         self.last_answer_at = now
         self.answered = True
         self.proven = response.proven
-        if response.match > self._view.last_index:
-            raise InvariantBroken(
-                f"{self.peer} acknowledges {response.match}, the log ends at "
-                f"{self._view.last_index}"
-            )
         if response.match > self.match_index:
             self.match_index = response.match
             self._progress_deadline = now + ANSWER_TIMEOUT_S

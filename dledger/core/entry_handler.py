@@ -9,7 +9,8 @@ from dledger.core.member_state import MemberState
 from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.core.messages import Phase, PushRequest, PushResponse
 from dledger.core.snapshot.snapshot_offer import LogBegin
-from dledger.errors import InvariantBroken
+from dledger.entry import NO_TERM
+from dledger.errors import PeerFault
 
 
 class Accepted(NamedTuple):
@@ -125,12 +126,13 @@ class EntryHandler:
         prev = push.prev_index
         if prev <= self._view.before_begin:
             return True
-        if self._view.term_at(prev) == push.prev_term:
+        # NO_TERM stands for "not in this log": two logs that both lack an entry do not agree on it.
+        if prev <= self._view.last_index and self._view.term_at(prev) == push.prev_term != NO_TERM:
             return True
         if prev <= self._state.committed:
-            raise InvariantBroken(
-                f"the leader of term {push.term} has term {push.prev_term} at the committed "
-                f"index {prev}, this log has {self._view.term_at(prev)}"
+            raise self._fault(
+                f"it has term {push.prev_term} at the committed index {prev}, this log has "
+                f"{self._view.term_at(prev)}"
             )
         return False
 
@@ -189,15 +191,18 @@ class EntryHandler:
         if self._view.term_at(contradicted) == push.next_term:
             return
         if push.prev_index < self._state.committed:
-            raise InvariantBroken(
-                f"the leader of term {push.term} would cut the log at {push.prev_index}, but "
-                f"{self._state.committed} is committed"
+            raise self._fault(
+                f"it would cut the log at {push.prev_index}, and {self._state.committed} is "
+                "committed"
             )
         self._view.truncate_after(push.prev_index)
         self._state.membership.truncated_after(push.prev_index)
         self._state.durable = min(self._state.durable, push.prev_index)
         self.epoch += 1
         self.writes.append(Truncation(push.prev_index))
+
+    def _fault(self, problem: str) -> PeerFault:
+        return PeerFault(self._state.leader or "a leader", problem)
 
     def _answer(self, phase: Phase, index: int, *, ok: bool = True) -> PushResponse:
         return PushResponse(

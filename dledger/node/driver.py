@@ -13,10 +13,10 @@ from typing import Protocol
 
 import trio
 
-from dledger.core.messages import Heartbeat, HeartbeatResponse, Message, PushResponse
+from dledger.core.messages import Heartbeat, HeartbeatResponse, Message
 from dledger.core.replica import Messages
 from dledger.entry import Body
-from dledger.errors import DLedgerError
+from dledger.errors import DLedgerError, PeerFault
 from dledger.network.ways import Ways
 from dledger.node.member import Member, Runtime
 from dledger.node.syncer import Syncer
@@ -41,6 +41,10 @@ class Watches(Protocol):
 
     def applied(self) -> None:
         """The state machine has more."""
+        ...
+
+    def refused(self, fault: PeerFault) -> None:
+        """A message was refused that no correct member sends."""
         ...
 
 
@@ -88,6 +92,7 @@ class Driver:
                 trio.current_time,
                 watcher.turned,
                 watcher.applied,
+                watcher.refused,
                 self.tally,
             )
         )
@@ -99,41 +104,15 @@ class Driver:
         """Messages of one peer arrived."""
         if self._is_over:
             return
-        try:
-            now = trio.current_time()
-            if (
-                len(messages) == 1
-                and type(message := messages[0]) is PushResponse
-                and self._turn.take_acknowledgement(sender, message, now)
-            ):
-                self._timer.move(self, self._turn.next_deadline)
-                return
-            self._turn.received(sender, messages)
-        except Exception as error:
-            self.fail(error)
-        else:
-            self.turn()
+        self._turn.received(sender, messages)
+        self.turn()
 
     def heartbeat(self, sender: str, beat: Heartbeat, now: float) -> None:
-        """A heartbeat arrived, among those of other groups: most of them need no turn."""
-        if self._is_over:
-            return
-        try:
-            if self._turn.take_heartbeat(sender, beat, now):
-                return
-        except Exception as error:
-            self.fail(error)
+        """A heartbeat arrived, among those of other groups."""
         self.received(sender, (beat,))
 
     def heartbeat_answered(self, sender: str, answer: HeartbeatResponse, now: float) -> None:
         """An answer to one arrived, among those of other groups."""
-        if self._is_over:
-            return
-        try:
-            if self._turn.take_heartbeat_answer(sender, answer, now):
-                return
-        except Exception as error:
-            self.fail(error)
         self.received(sender, (answer,))
 
     def link_changed(self, peer: str, connected: bool) -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from dledger.core.entry_dispatcher import BatchSizer
 from dledger.core.replica import Messages, Replica
 from dledger.core.snapshot.snapshot_offer import PIECE_BYTES, SnapshotSource
-from dledger.errors import NodeClosing
+from dledger.errors import NodeClosing, PeerFault
 from dledger.network.ways import Ways
 from dledger.node.applier import Applier
 from dledger.node.batches import Batches
@@ -74,6 +74,7 @@ class Runtime(NamedTuple):
         clock: the time now, monotonic, in seconds.
         turned: told at the end of a turn, before anything is applied.
         applied: told after each run of entries that was applied.
+        refused: told of a message that no correct member sends.
         tally: counts.
         watched: what stands between the member and its log; the log itself, except in tests.
     """
@@ -87,6 +88,7 @@ class Runtime(NamedTuple):
     clock: Callable[[], float]
     turned: Callable[[Messages], None]
     applied: Callable[[], None]
+    refused: Callable[[PeerFault], None]
     tally: Tally
     watched: Callable[[WritesLog], WritesLog] = lambda log: log
 
@@ -146,6 +148,7 @@ class Member:
             SyncSchedule(store, around.syncer, settings.flush_interval_s, patience_s),
             self.snapshots.transfer,
             self._after_turn,
+            around.refused,
             around.clock,
             around.tally,
         )

@@ -12,7 +12,7 @@ from dledger.core.membership.configuration_change import Change, Transition
 from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.core.replica import Messages
 from dledger.entry import Body, Entry, decode_entries
-from dledger.errors import Fatal, NodeClosing, ReadUnavailable
+from dledger.errors import Fatal, NodeClosing, PeerFault, ReadUnavailable
 from dledger.network.group_links import GroupLinks
 from dledger.network.links import Links
 from dledger.node.admission_log import AdmissionLog
@@ -418,6 +418,12 @@ class Node:
         self._group_links.follow()
         self._admission_log.after_turn()
         self._leadership.look()
+
+    def refused(self, fault: PeerFault) -> None:
+        """A message was refused that no correct member sends. For the driver alone."""
+        self._connections.refusals.add(
+            "message", f"a message of {fault.peer}: {fault.problem}; {fault.advice}"
+        )
 
     def applied(self) -> None:
         """The state machine has more. For the driver alone."""

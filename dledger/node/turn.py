@@ -18,24 +18,14 @@ from typing import Protocol, TypeVar
 from dledger.core.admission.standing import Standing
 from dledger.core.entry_handler import Write
 from dledger.core.messages import (
-    Heartbeat,
-    HeartbeatResponse,
     InstallSnapshot,
     Message,
     Phase,
     PushRequest,
-    PushResponse,
 )
 from dledger.core.replica import Messages, Replica
-from dledger.core.uneventful import (
-    acknowledged,
-    answered_again,
-    beat_again,
-    hear_again,
-    persisted_again,
-)
 from dledger.entry import Body, Magic
-from dledger.errors import DLedgerError, Rejected
+from dledger.errors import DLedgerError, PeerFault, Rejected
 from dledger.network.ways import Way, Ways
 from dledger.node.sync_schedule import SyncSchedule
 from dledger.node.tally import Tally
@@ -111,6 +101,7 @@ class Turn:
         transfer: of snapshots.
         after_turn: told at the end what became of reads and changes, and whether to apply now
             what is appliable; if not, another call follows soon.
+        refused: told of a message that no correct member sends.
         clock: what `now` is, for the steps behind a sync that was waited for.
         tally: counts.
     """
@@ -126,6 +117,7 @@ class Turn:
         syncs: SyncSchedule,
         transfer: MovesSnapshots,
         after_turn: Callable[[Messages, bool], None],
+        refused: Callable[[PeerFault], None],
         clock: Callable[[], float],
         tally: Tally,
     ) -> None:
@@ -138,9 +130,9 @@ class Turn:
         self.syncs = syncs
         self._transfer = transfer
         self._after_turn = after_turn
+        self._refused = refused
         self._clock = clock
         self.tally = tally
-        self._turn_wanted_at = 0.0
         self._inbox: list[tuple[str, Sequence[Message]]] = []
         self._link_changes: list[tuple[str, bool]] = []
         self._gone: list[tuple[str, int]] = []  # leaders, and the terms that they led
@@ -157,31 +149,6 @@ class Turn:
     def received(self, sender: str, messages: Sequence[Message]) -> None:
         """Messages of one peer arrived."""
         self._inbox.append((sender, messages))
-
-    def take_acknowledgement(self, sender: str, answer: PushResponse, now: float) -> bool:
-        """Take an acknowledgement for which no turn is needed; False: take a turn."""
-        if not acknowledged(self._replica, sender, answer, now):
-            return False
-        if self._replica.appliable > self._replica.state.applied:
-            self._after_turn(_NOTHING, True)
-        if self.appends_alone:  # the client may already have submitted its next append
-            self.act_and_sync(self._clock())
-        return True
-
-    def take_heartbeat(self, sender: str, beat: Heartbeat, now: float) -> bool:
-        """Answer a heartbeat for which no turn is needed; False: take a turn."""
-        way = self._ways.link_to(sender)
-        if way is None or self.syncs.hard_state_due or self.syncs.busy:
-            return False
-        answer = hear_again(self._replica, sender, beat, now)
-        if answer is None:
-            return False
-        way.send(answer)
-        return True
-
-    def take_heartbeat_answer(self, sender: str, answer: HeartbeatResponse, now: float) -> bool:
-        """Take an answer for which no turn is needed; False: take a turn."""
-        return answered_again(self._replica, sender, answer, now)
 
     def link_changed(self, peer: str, connected: bool) -> None:
         """The connection to a peer opened or broke."""
@@ -236,26 +203,25 @@ class Turn:
 
     def turn(self, now: float) -> None:
         """Take everything that arrived, and do and say what follows from it."""
-        self.take_inputs(now)
-        self._replica.tick(now)
-        self.act_and_sync(now)
+        if self.take_inputs(now) or self._has_ready(now):
+            self._replica.tick(now)
+            self.act_and_sync(now)
+            return
+        if self._replica.appliable > self._replica.state.applied:
+            self._after_turn(_NOTHING, True)
+        if self.appends_alone:  # the client may already have submitted its next append
+            self.act_and_sync(self._clock())
+
+    def _has_ready(self, now: float) -> bool:
+        """Whether anything but applying is left to do: see Replica.has_ready."""
+        if self._submissions or self._replica.has_ready(now):
+            return True
+        return self.syncs.is_due(now)
 
     def alarm(self, now: float) -> bool:
-        """A deadline may have passed: do what is due; False if nothing is.
-
-        A leader with nothing to say but heartbeats does so without a turn, if its last one was not
-        long ago.
-        """
-        flush_at = self.syncs.next_deadline
-        quiet = now < self._turn_wanted_at and now < flush_at
-        if quiet and (beat := beat_again(self._replica, now)) is not None:
-            for peer in self._replica.dispatchers:
-                if (way := self._ways.link_to(peer)) is not None:
-                    way.send(beat)
-            return True
+        """A deadline may have passed: take a turn; False if there is nothing to do."""
         if self.next_deadline > now:
             return False
-        self._turn_wanted_at = now + self._replica.config.election_timeout_s
         self.turn(now)
         return True
 
@@ -271,16 +237,22 @@ class Turn:
 
     # --- its steps, for tests that look at the core between two of them -------------------------
 
-    def take_inputs(self, now: float) -> None:
-        """Give the replica everything that arrived."""
+    def take_inputs(self, now: float) -> bool:
+        """Give the replica everything that arrived; whether the end of a sync was among it, which
+        may let entries count that were written meanwhile.
+        """
         replica = self._replica
+        synced = bool(self._ended_syncs)
         if self._link_changes:
             for peer, connected in _taken(self._link_changes):
                 (replica.reachable if connected else replica.unreachable)(peer, now)
         if self._inbox:
             for sender, messages in _taken(self._inbox):
                 for message in messages:
-                    replica.receive(sender, message, now)
+                    try:
+                        replica.receive(sender, message, now)
+                    except PeerFault as fault:
+                        self._refused(fault)
         if self._gone:
             for leader, term in _taken(self._gone):
                 replica.leader_gone(leader, term, now)
@@ -294,6 +266,7 @@ class Turn:
             for ticket in _taken(self._reads):
                 replica.request_read(ticket)
         self._transfer.turn(replica, sync_runs=self.syncs.busy)
+        return synced
 
     def carry_out_writes(self) -> None:
         """Write what the replica decided; nothing of it is durable yet."""
@@ -382,7 +355,9 @@ class Turn:
         if error is None and work.hard_state is None:
             self.syncs.ended(work)
             replica = self._replica
-            quiet = persisted_again(replica, work.index, work.epoch, self._clock())
+            now = self._clock()
+            replica.persisted(work.index, work.epoch, None, now)
+            quiet = not self._has_ready(now) and replica.appliable <= replica.state.applied
             # A follower has put off what comes after a turn until it has answered.
             return not quiet or replica.acks is None
         self._ended_syncs.append((work, error))

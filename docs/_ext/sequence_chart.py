@@ -188,8 +188,8 @@ class RecordedGroup(ScenarioGroup):
         if member.syncs:
             sync = member.syncs[0]
             words = []
-            if sync.record is not None and sync.record.voted_for:
-                words.append(f"vote {sync.record.voted_for}")
+            if sync.work.hard_state is not None and sync.work.hard_state.voted_for:
+                words.append(f"vote {sync.work.hard_state.voted_for}")
             if sync.image.last_index > member.image.last_index:
                 words.append(f"log to {sync.image.last_index}")
             if words:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dledger.core.electing_member import ElectingMember
+from dledger.core.elections import Elections
 from dledger.core.leader_elector import LeaderElector
 from dledger.core.member_state import Role, RoleEvent
 from jepsen_like.simulation.seeded_bug import Replacement, SeededBug
@@ -23,15 +23,15 @@ def _sign_believed_under_leases() -> list[Replacement]:
 
 
 def _early_without_pre_vote() -> list[Replacement]:
-    campaigned = ElectingMember._campaign
+    campaigned = Elections.campaign
 
-    def campaign(self: ElectingMember, now: float) -> None:
-        early = now < self.elector.early_until
+    def campaign(self: Elections, now: float) -> None:
+        early = now < self._elector.early_until
         campaigned(self, now)
-        if early and self.state.role is Role.PRE_CANDIDATE:
-            self._stand(RoleEvent.PRE_VOTES_WON, now)
+        if early and self._state.role is Role.PRE_CANDIDATE:
+            self.stand(RoleEvent.PRE_VOTES_WON, now)
 
-    return [Replacement(ElectingMember, "_campaign", campaign)]
+    return [Replacement(Elections, "campaign", campaign)]
 
 
 EARLY_ELECTION_BUGS = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dledger.core.electing_member import ElectingMember
+from dledger.core.elections import Elections
 from dledger.core.followers import Followers
 from dledger.core.membership import membership
 from dledger.core.membership.configuration import Configuration
@@ -18,7 +18,7 @@ from dledger.core.membership.configuration_change import (
 from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.core.membership.membership import Membership
 from dledger.core.membership.quorum import JointQuorum, Quorum, VoteOutcome, quorum_of
-from dledger.core.turn_output import Writes
+from dledger.core.promise_record import PromiseRecord
 from jepsen_like.simulation.seeded_bug import Replacement, SeededBug
 
 
@@ -76,16 +76,14 @@ def _change_while_one_is_pending() -> list[Replacement]:
 
 
 def _known_committed_ignored() -> list[Replacement]:
-    def take_writes(self: ElectingMember) -> Writes:
-        self._recorded_change = self.state.membership.index
-        return taken(self)
+    def is_due(self: PromiseRecord) -> bool:
+        return (self._state.term, self._state.voted_for) != self._taken
 
-    taken = ElectingMember.take_writes
     return [
         Replacement(Membership, "known_committed", property(lambda self: self.index)),
         # Nor is a change in the record as soon as it is known to be committed.
-        Replacement(ElectingMember, "take_writes", take_writes),
-        Replacement(ElectingMember, "change_is_durable", property(lambda self: True)),
+        Replacement(PromiseRecord, "is_due", property(is_due)),
+        Replacement(PromiseRecord, "change_is_durable", property(lambda self: True)),
     ]
 
 
@@ -104,7 +102,7 @@ def _joint_decided_by_one_half() -> list[Replacement]:
 
 def _removal_kept_secret() -> list[Replacement]:
     return [
-        Replacement(ElectingMember, "_learn_committed", lambda self, response: None),
+        Replacement(Elections, "_learn_committed", lambda self, response: None),
         Replacement(Followers, "can_do_without", lambda self, confirmed, now: True),
     ]
 

@@ -16,7 +16,7 @@ from dledger.core.membership.configuration_change import Change, Transition
 from dledger.core.messages import InstallSnapshot, Message, PushRequest, PushResponse
 from dledger.core.replica import Messages
 from dledger.entry import Body
-from dledger.errors import Discarded, LeaderKept, Rejected
+from dledger.errors import Discarded, LeaderKept, PeerFault, Rejected
 from dledger.node.member import MakeReplica, Member, MemberSettings, Runtime
 from dledger.node.tally import Tally
 from dledger.sessions.session_clock import SessionClock
@@ -154,6 +154,7 @@ class NodeProcess:
                 machinery.clock_reads,
                 self._turned,
                 machine.moved,
+                self._refused,
                 Tally(),
                 lambda log: WatchedLog(
                     name,
@@ -182,6 +183,10 @@ class NodeProcess:
     def _awaited_index(self) -> int:
         awaited = self.member.snapshots.awaited.snapshot
         return awaited.header.index if awaited is not None else -1
+
+    def _refused(self, fault: PeerFault) -> None:
+        """No member of a simulation lies, so none may be refused."""
+        raise InvariantViolated("no member is refused", f"{self.name}: {fault}")
 
     # --- steps ----------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from dledger.core.elections import Elections
 from dledger.core.entry_handler import EntryHandler, Truncation
 from dledger.core.hard_state import HardState
 from dledger.core.leader_elector import LeaderElector
@@ -26,14 +27,14 @@ from dledger.core.messages import (
     VoteRequest,
     VoteResponse,
 )
+from dledger.core.outbox import Outbox
 from dledger.core.quorum_ack_checker import QuorumAckChecker
 from dledger.core.reads.forwarded_reads import ForwardedReads
 from dledger.core.reads.forwarded_reads import _Waiting as _Forwarded
 from dledger.core.reads.leader_lease import LeaderLease
-from dledger.core.reads.member_reads import MemberReads
-from dledger.core.reads.open_reads import OpenReads
+from dledger.core.reads.member_reads import MemberReads, OpenReads
 from dledger.core.reads.read_index import ReadIndex, ReadReady, _Waiting
-from dledger.core.replica import Outgoing, Replica
+from dledger.core.replica import Replica
 from dledger.entry import HEADER_BYTES
 from dledger.sessions.session_table import FrozenSession, SessionTable, Verdict
 from dledger.store import walk
@@ -91,10 +92,7 @@ def planted(name: str) -> Iterator[None]:
 
 @_bug("vote-not-durable", "a vote leaves before it is on disk")
 def _vote_not_durable() -> list[Replacement]:
-    def promise(self: Replica, peer: str, message: Message) -> None:
-        self._outgoing.append(Outgoing(peer, message))
-
-    return [Replacement(Replica, "_promise", promise)]
+    return [Replacement(Outbox, "promise", Outbox.send)]
 
 
 @_bug("vote-forgotten", "a restarted node does not remember whom it voted for")
@@ -161,11 +159,10 @@ def _log_check_skipped() -> list[Replacement]:
 
 @_bug("candidate-in-a-hurry", "votes are asked for before the candidate's own is on disk")
 def _candidate_in_a_hurry() -> list[Replacement]:
-    def ask(self: Replica, *, pre: bool) -> None:
-        request = self.elector.request(pre=pre)
-        self._outgoing.extend(Outgoing(peer, request) for peer in self.state.other_voters)
+    def ask(self: Elections, *, pre: bool) -> None:
+        self._outbox.broadcast(self._state.other_voters, self._elector.request(pre=pre))
 
-    return [Replacement(Replica, "_ask_for_votes", ask)]
+    return [Replacement(Elections, "_ask_for_votes", ask)]
 
 
 # --- replication --------------------------------------------------------------------------------
@@ -196,7 +193,8 @@ def _leader_counts_its_cache() -> list[Replacement]:
 
     def propose(self: Replica, count: int) -> tuple[int, int]:
         first, term = extended(self, count)
-        self._acknowledge(self.state.self_id, first + count - 1, self.heartbeat_at)
+        lead = self.leadership
+        lead.acknowledge(self.state.self_id, first + count - 1, lead.heartbeat_at)
         return first, term
 
     return [Replacement(Replica, "propose", propose)]
@@ -210,7 +208,7 @@ def _pushes_of_any_term() -> list[Replacement]:
         if isinstance(message, PushRequest) and message.term < self.state.term:
             answer = self.handler.handle(message)
             if answer is not None:
-                self._promise(sender, answer)
+                self.outbox.promise(sender, answer)
             return
         received(self, sender, message, now)
 
@@ -266,7 +264,7 @@ def _read_without_round() -> list[Replacement]:
 
 @_bug("read-before-own-commit", "a new leader serves reads before its term has committed")
 def _read_before_own_commit() -> list[Replacement]:
-    return [Replacement(Replica, "commits_in_own_term", property(lambda self: True))]
+    return [Replacement(MemberReads, "commits_in_own_term", property(lambda self: True))]
 
 
 @_bug("follower-read-without-asking", "a follower serves a read from what it knows itself")
@@ -279,9 +277,9 @@ def _follower_read_without_asking() -> list[Replacement]:
 
     requested = MemberReads.request
 
-    def request(self: MemberReads, ticket: int, committed: int | None) -> None:
-        requested(self, ticket, committed)
-        self.answered(ReadResponse(0, 0, -1), 0)
+    def request(self: MemberReads, ticket: int) -> None:
+        requested(self, ticket)
+        self.answered(ReadResponse(0, 0, -1))
 
     return [
         Replacement(ForwardedReads, "add", add),

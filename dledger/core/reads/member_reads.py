@@ -2,37 +2,112 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 
+from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import MemberState
 from dledger.core.membership.membership import Membership
 from dledger.core.messages import HeartbeatResponse, ReadRequest, ReadResponse
+from dledger.core.outbox import Outbox
 from dledger.core.reads.forwarded_reads import ForwardedReads
 from dledger.core.reads.leader_lease import LeaderLease
-from dledger.core.reads.open_reads import OpenReads
 from dledger.core.reads.read_index import ReadIndex, ReadReady, RemoteRead
 from dledger.core.replica_config import ReplicaConfig
 
 # A float between 0 and 1 has no more than 53 bits to draw from.
 FIRST_NUMBERS = 2**52
 
+# Reads that may be served, and reads that are lost.
+NO_OUTCOMES: tuple[Sequence[ReadReady], Sequence[int]] = ((), ())
+
+
+class OpenReads:
+    """The reads asked of this member, in the order they came: each ends in bounded time."""
+
+    __slots__ = ("_deadlines", "_new", "_open", "_wait_s")
+
+    def __init__(self, wait_s: float) -> None:
+        self._wait_s = wait_s
+        self._new: list[int] = []
+        self._open: set[int] = set()
+        self._deadlines: deque[tuple[float, int]] = deque()
+
+    @property
+    def is_any(self) -> bool:
+        """Whether a read is open."""
+        return bool(self._open)
+
+    def begin(self, ticket: int) -> None:
+        """A read begins; its time runs from the next `stamp`."""
+        self._new.append(ticket)
+        self._open.add(ticket)
+
+    def stamp(self, now: float) -> None:
+        """The reads that began since the last call began now."""
+        if self._new:
+            self._deadlines.extend((now + self._wait_s, ticket) for ticket in self._new)
+            self._new.clear()
+
+    def finish(self, ticket: int) -> None:
+        """A read is done."""
+        self._open.discard(ticket)
+
+    def expire(self, now: float) -> list[int]:
+        """The reads whose time is over, once."""
+        expired = []
+        while self._deadlines and (
+            self._deadlines[0][0] <= now or self._deadlines[0][1] not in self._open
+        ):
+            _, ticket = self._deadlines.popleft()
+            if ticket in self._open:
+                self._open.remove(ticket)
+                expired.append(ticket)
+        return expired
+
+    @property
+    def next_deadline(self) -> float:
+        """When the next read is given up."""
+        return self._deadlines[0][0] if self._deadlines else float("inf")
+
 
 class MemberReads:
     """Confirms reads by a round or by lease on a leader, by asking the leader on others.
 
     A read never vanishes: it becomes ready, or it is lost with a message to its caller, within
-    `read_wait_s`. `committed` is a leader's commit index where it stands for reads (an entry of
-    the own term is committed), else None.
+    `read_wait_s`.
 
     Attributes:
         busy: whether any read is open, or its outcome has not been taken. Else there is nothing
             to ask here: most turns are about appends alone.
     """
 
-    __slots__ = ("_config", "_forwarded", "_lost", "_open", "_ready", "busy", "index", "lease")
+    __slots__ = (
+        "_config",
+        "_forwarded",
+        "_lost",
+        "_open",
+        "_outbox",
+        "_ready",
+        "_state",
+        "_view",
+        "busy",
+        "index",
+        "lease",
+    )
 
-    def __init__(self, config: ReplicaConfig, share: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        config: ReplicaConfig,
+        state: MemberState,
+        view: LedgerView,
+        outbox: Outbox,
+        share: Callable[[], float],
+    ) -> None:
         self._config = config
+        self._state = state
+        self._view = view
+        self._outbox = outbox
         self._open = OpenReads(config.read_wait_s)
         # Drawn at random from so many that no two lives of a member ask under the same number.
         first_number = int(share() * FIRST_NUMBERS)
@@ -45,15 +120,15 @@ class MemberReads:
 
     # --- what changes with the role -----------------------------------------------------------
 
-    def lead(self, state: MemberState) -> None:
+    def lead(self) -> None:
         """This member was elected: reads that waited for a leader have found one."""
-        quorum = state.membership.quorum
-        self.index = ReadIndex(state.self_id, quorum)
+        quorum = self._state.membership.quorum
+        self.index = ReadIndex(self._state.self_id, quorum)
         for ticket in self._forwarded.take_all():
             self.index.hold(ticket)
         drift = self._config.max_clock_drift
         if drift is not None:
-            self.lease = LeaderLease(state.self_id, quorum, drift)
+            self.lease = LeaderLease(self._state.self_id, quorum, drift)
 
     def follow(self, membership: Membership) -> None:
         """Another configuration is in force on this leader."""
@@ -73,31 +148,42 @@ class MemberReads:
 
     # --- what arrives -------------------------------------------------------------------------
 
-    def request(self, ticket: int, committed: int | None) -> None:
+    def request(self, ticket: int) -> None:
         """A read of an application on this member."""
         self.busy = True
         self._open.begin(ticket)
         if self.index is None:
             self._forwarded.add(ticket)
         else:
-            self._begin(self.index, ticket, committed)
+            self._begin(self.index, ticket)
 
-    def request_of(self, peer: str, request: ReadRequest, committed: int | None) -> None:
+    def request_of(self, peer: str, request: ReadRequest) -> None:
         """A follower's question."""
         if self.index is not None:
             self.busy = True
-            self._begin(self.index, RemoteRead(peer, request.number), committed)
+            self._begin(self.index, RemoteRead(peer, request.number))
 
-    @staticmethod
-    def _begin(index: ReadIndex, ticket: int | RemoteRead, committed: int | None) -> None:
-        if committed is None:
-            index.hold(ticket)
+    def _begin(self, index: ReadIndex, ticket: int | RemoteRead) -> None:
+        if self.commits_in_own_term:
+            index.add(ticket, self._state.committed)
         else:
-            index.add(ticket, committed)
+            index.hold(ticket)
 
-    def answered(self, response: ReadResponse, applied: int) -> None:
+    @property
+    def commits_in_own_term(self) -> bool:
+        """Whether this leader has committed an entry of its own term (then its commit index is
+        as far as any predecessor's ever was).
+        """
+        return self._view.term_at(self._state.committed) == self._state.term
+
+    def committed(self) -> None:
+        """This leader committed more, all of it in its own term: reads that were held begin."""
+        if self.index is not None:
+            self.index.release_held(self._state.committed)
+
+    def answered(self, response: ReadResponse) -> None:
         """A leader's answer to a question of this member."""
-        self._finish(self._forwarded.answer(response), applied)
+        self._finish(self._forwarded.answer(response))
 
     def confirm(self, voter: str, response: HeartbeatResponse) -> None:
         """`voter` follows this leader."""
@@ -108,6 +194,8 @@ class MemberReads:
 
     def expire(self, now: float) -> None:
         """Give up what has waited for too long."""
+        if not self.busy:
+            return
         expired = self._open.expire(now)
         if not expired:
             return
@@ -128,26 +216,25 @@ class MemberReads:
             self.lease.sent(number, now)
         return number
 
-    def needs_round(self, applied: int, now: float) -> bool:
-        """Whether a read waits for heartbeats that have not been sent, and no lease spares them."""
+    def pursue(self, broadcast: Callable[[float], int], now: float) -> None:
+        """Have open reads confirmed, and those of followers answered.
+
+        `broadcast` sends a round of heartbeats.
+        """
+        state = self._state
         self._open.stamp(now)
         if self.index is None:
-            return False
+            question = self._forwarded.question(state.leader, state.term, now)
+            if state.leader is not None and question is not None:
+                self._outbox.promise(state.leader, question)
+            return
         if self.lease is not None and self.lease.holds(now):
-            self._finish(self.index.take_by_lease(), applied)
-        return self.index.needs_round
-
-    def question(self, leader: str | None, term: int, now: float) -> ReadRequest | None:
-        """What to ask the leader now, if anything."""
-        return self._forwarded.question(leader, term, now) if self.index is None else None
-
-    def answers(self, term: int, applied: int) -> list[tuple[str, ReadResponse]]:
-        """What the followers may be told now; the own reads are for `take_outcomes`."""
-        if self.index is None:
-            return []
-        self._finish(self.index.take_ready(), applied)
-        remote = self.index.take_remote_ready()
-        return [(read.peer, ReadResponse(term, read.number, index)) for read, index in remote]
+            self._finish(self.index.take_by_lease())
+        if self.index.needs_round:
+            broadcast(now)
+        self._finish(self.index.take_ready())
+        for read, index in self.index.take_remote_ready():
+            self._outbox.send(read.peer, ReadResponse(state.term, read.number, index))
 
     def take_outcomes(self) -> tuple[list[ReadReady], list[int]]:
         """The own reads that may be served, and those that are lost."""
@@ -163,9 +250,9 @@ class MemberReads:
             return float("inf")
         return min(self._open.next_deadline, self._forwarded.next_deadline)
 
-    def _finish(self, ready: list[ReadReady], applied: int) -> None:
+    def _finish(self, ready: list[ReadReady]) -> None:
         """These may be served once their index is applied; until then they can still expire."""
         for read in ready:
-            if read.index <= applied:
+            if read.index <= self._state.applied:
                 self._open.finish(read.ticket)
         self._ready += ready

@@ -16,7 +16,8 @@ from dledger.core.member_state import MemberState
 from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.core.messages import InstallOutcome, InstallSnapshot, InstallSnapshotResponse
 from dledger.core.snapshot.snapshot_offer import SnapshotOffer
-from dledger.errors import InvariantBroken
+from dledger.entry import NO_TERM
+from dledger.errors import PeerFault
 
 
 class SnapshotReceiver:
@@ -70,6 +71,11 @@ class SnapshotReceiver:
         self._answer(message, InstallOutcome.AGREES)
         return restarts
 
+    @property
+    def has_answers(self) -> bool:
+        """Whether the leader is to be told something."""
+        return bool(self._answers)
+
     def take_answers(self) -> list[InstallSnapshotResponse]:
         """What the leader is to be told."""
         if not self._answers:
@@ -88,11 +94,15 @@ class SnapshotReceiver:
     def _agrees(self, offer: SnapshotOffer) -> bool:
         """Whether this log holds what the offered one begins behind; if so, follow the commit."""
         state, view, before = self._state, self._view, offer.begin.before_index
-        if before > view.before_begin and view.term_at(before) != offer.begin.before_term:
+        here = view.term_at(before)
+        # NO_TERM stands for "not in this log": two logs that both lack an entry do not agree on it.
+        agrees = before <= view.last_index and here == offer.begin.before_term != NO_TERM
+        if before > view.before_begin and not agrees:
             if before <= state.committed:
-                raise InvariantBroken(
-                    f"a snapshot begins behind entry {before} of term {offer.begin.before_term}, "
-                    f"committed here is one of term {view.term_at(before)}"
+                raise PeerFault(
+                    state.leader or "a leader",
+                    f"its snapshot begins behind entry {before} of term {offer.begin.before_term}, "
+                    f"committed here is one of term {here}",
                 )
             return False
         # All of the snapshot is committed; how much of it is here tells its last entry.

@@ -60,12 +60,18 @@ class SnapshotSender:
         if self.received is None:
             return []
         pieces = []
-        size, most = self.offer.size, MAX_PIECES_IN_FLIGHT * self._piece_bytes
-        while self._sent < size and self._sent - self.received < most:
-            length = min(self._piece_bytes, size - self._sent)
+        while self._has_room:
+            length = min(self._piece_bytes, self.offer.size - self._sent)
             pieces.append(InstallSnapshot(self._term, self.offer, self._sent, length))
             self._sent += length
         return pieces
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether a piece may leave now."""
+        if self.received is None or self._sent >= self.offer.size:
+            return False
+        return self._sent - self.received < MAX_PIECES_IN_FLIGHT * self._piece_bytes
 
     def ask_again(self, now: float) -> None:
         """The connection may have been lost meanwhile: ask at once what the peer has."""
@@ -78,8 +84,8 @@ class SnapshotSender:
         return self.refused and now >= self._deadline
 
     def next_deadline(self) -> float:
-        """When `pump` may have something to send though nothing arrived."""
-        return self._deadline
+        """When `pump` may have something to send though nothing arrived; minus infinity: now."""
+        return float("-inf") if self._has_room else self._deadline
 
     def receive(self, response: InstallSnapshotResponse, now: float) -> None:
         """The peer has so much of the file, or refuses it."""

@@ -12,7 +12,7 @@ from dledger.core.membership.configuration_codec import NumberedConfiguration, d
 from dledger.core.messages import InstallSnapshot, Message, PushRequest
 from dledger.core.replica import Messages, Replica
 from dledger.entry import Body, Magic
-from dledger.errors import DLedgerError
+from dledger.errors import DLedgerError, PeerFault
 from dledger.network.ways import Way
 from dledger.node.sync_schedule import SyncSchedule
 from dledger.node.tally import Tally
@@ -157,6 +157,9 @@ def imagined_turn(
     def after_turn(messages: Messages, applies: bool) -> None:
         raise AssertionError("only steps of turns are taken here")
 
+    def refused(fault: PeerFault) -> None:
+        raise fault
+
     timeout_s = replica.config.election_timeout_s
     return Turn(
         replica,
@@ -168,6 +171,7 @@ def imagined_turn(
         SyncSchedule(log, _StartedSyncs(begun), None, timeout_s),
         transfer,
         after_turn,
+        refused,
         lambda: 0.0,
         Tally(),
     )

@@ -279,14 +279,14 @@ def test_a_member_is_proven_only_when_its_vote_is_used_up_on_disk() -> None:
         if state.voted_for is not None and not seen:
             seen = True
             assert not state.proven
-            assert wiped.replica._durable_promise == (state.term, None)
+            assert wiped.replica.record.durable == (state.term, None)
             wiped.replica.tick(group.now)
             assert not state.proven
         if state.proven:
             break
         group.run()
     assert seen
-    assert wiped.replica._durable_promise == (wiped.term, "n0")
+    assert wiped.replica.record.durable == (wiped.term, "n0")
 
 
 def test_an_answer_to_a_question_of_an_earlier_life_counts_nothing() -> None:
@@ -341,7 +341,7 @@ def test_a_change_of_leader_before_the_proof_begins_it_anew() -> None:
     assert not wiped.replica.state.proven
     group.silent = set()
     group["n0"].replica.state.role = Role.FOLLOWER  # it lost its office, and nobody knows
-    group["n0"].replica._leave_office(group.now)
+    group["n0"].replica.leadership.end(group.now)
     group.pass_time(5 * TIMEOUT_S)
     assert proven(group) == set(THREE)
     assert wiped.term > 1

@@ -7,9 +7,8 @@ from itertools import pairwise
 import pytest
 
 from dledger.core.admission.standing import Standing
-from dledger.core.early_turns import EarlyTurns
 from dledger.core.hard_state import HardState
-from dledger.core.leader_elector import MUCH_TO_APPLY_ENTRIES
+from dledger.core.leader_elector import MUCH_TO_APPLY_ENTRIES, EarlyTurns
 from dledger.core.member_state import Role
 from dledger.core.messages import Heartbeat, VoteRequest, VoteResponse
 from dledger.core.replica import Replica, ReplicaConfig

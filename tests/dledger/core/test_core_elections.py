@@ -11,7 +11,7 @@ from dledger.core.messages import (
     VoteResponse,
 )
 from dledger.core.replica import Outgoing
-from dledger.errors import InvariantBroken
+from dledger.errors import PeerFault
 from tests.dledger.core.core_group import TIMEOUT_S, Group, Member
 
 THREE = ["n0", "n1", "n2"]
@@ -259,10 +259,10 @@ def test_a_group_of_two_needs_both() -> None:
     assert group["n0"].committed == index
 
 
-def test_two_leaders_of_one_term_are_a_broken_invariant() -> None:
+def test_a_second_leader_of_a_term_is_refused_by_name() -> None:
     member = Member("n0", THREE)
     member.replica.receive("n1", Heartbeat(1, -1, 1), 0.0)
-    with pytest.raises(InvariantBroken, match="both lead term 1"):
+    with pytest.raises(PeerFault, match="n2: it leads term 1, as n1 does"):
         member.replica.receive("n2", Heartbeat(1, -1, 1), 0.0)
 
 

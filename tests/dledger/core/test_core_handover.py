@@ -6,8 +6,7 @@ from dledger.core.member_state import Role
 from dledger.core.messages import Heartbeat, TimeoutNow, VoteRequest, VoteResponse
 from dledger.core.reads.freshness import Freshness
 from dledger.core.replica import Replica, ReplicaConfig
-from dledger.core.transfer.disk_watch import DiskWatch
-from dledger.core.transfer.handover import NEARLY_CAUGHT_UP_ENTRIES
+from dledger.core.transfer.handover import NEARLY_CAUGHT_UP_ENTRIES, DiskWatch
 from dledger.core.transfer.preferred_leader import (
     FIRST_WAIT_TIMEOUTS,
     LAST_WAIT_TIMEOUTS,

@@ -30,7 +30,7 @@ from dledger.core.snapshot.snapshot_sender import (
     REFUSED_RETRY_S,
     SnapshotSender,
 )
-from dledger.errors import InvariantBroken
+from dledger.errors import PeerFault
 from tests.dledger.core.core_group import HEARTBEAT_S, EntriesAtOnce, Group, Member, view_of
 
 TWO = ["n0", "n1"]
@@ -307,7 +307,7 @@ def test_a_log_of_another_history_is_dropped_though_it_is_longer() -> None:
 
 def test_what_is_committed_here_is_never_replaced_by_a_snapshot_of_another_history() -> None:
     member = follower([1] * 40 + [2] * 60, committed=75)
-    with pytest.raises(InvariantBroken, match="committed here"):
+    with pytest.raises(PeerFault, match="committed here"):
         offered(member, offer_at(LEADER, 80, 69))
     assert member.replica.view.last_index == 99
 

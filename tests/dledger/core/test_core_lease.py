@@ -70,7 +70,7 @@ def leader(now: float = 2.0, drift: float | None = DRIFT) -> Replica:
 
 def beat(replica: Replica, now: float) -> int:
     """Let the leader send a heartbeat now; its round."""
-    replica.heartbeat_at = now
+    replica.leadership.heartbeat_at = now
     replica.tick(now)
     rounds = [m.round for _, m in leave(replica, now) if isinstance(m, Heartbeat)]
     return rounds[-1]

@@ -9,7 +9,7 @@ from dledger.core.messages import Message, PushRequest
 from dledger.core.replica import Outgoing, Replica, ReplicaConfig
 from dledger.core.snapshot.snapshot_offer import SnapshotSource
 from dledger.entry import Entry
-from dledger.errors import DLedgerError
+from dledger.errors import DLedgerError, PeerFault
 from dledger.node.batches import Batches
 from dledger.node.member import Member, MemberSettings, Runtime
 from dledger.node.tally import Tally
@@ -107,6 +107,7 @@ class StoredMember:
         self.ways = Letterboxes()
         self.syncs = HeldSyncs()
         self.outcomes: list[Outcome] = []
+        self.refused: list[PeerFault] = []
         self._now = now
         self._replica: Replica | None = None
         self._check = PushCheck(self.store)
@@ -121,6 +122,7 @@ class StoredMember:
                 lambda: self._now,
                 lambda messages: None,
                 lambda: None,
+                self.refused.append,
                 Tally(),
             )
         )

@@ -1,0 +1,125 @@
+"""What a member does with the words of a leader: its pushes, its heartbeats, its snapshots."""
+
+from __future__ import annotations
+
+from dledger.core.admission.admission import Admission
+from dledger.core.elections import Elections
+from dledger.core.entry_handler import EntryHandler
+from dledger.core.leader_elector import LeaderElector
+from dledger.core.member_state import MemberState, Role, RoleEvent
+from dledger.core.messages import (
+    FromLeader,
+    Heartbeat,
+    HeartbeatResponse,
+    InstallSnapshot,
+    Reminder,
+    TimeoutNow,
+)
+from dledger.core.outbox import Outbox, Outgoing
+from dledger.core.promise_record import PromiseRecord
+from dledger.core.reads.freshness import Freshness
+from dledger.core.snapshot.snapshot_receiver import SnapshotReceiver
+from dledger.errors import PeerFault
+
+
+class Following:
+    """Takes what the leader of the present term says, and answers it."""
+
+    __slots__ = (
+        "_admission",
+        "_confirmation",
+        "_elections",
+        "_elector",
+        "_freshness",
+        "_handler",
+        "_outbox",
+        "_receiver",
+        "_record",
+        "_state",
+    )
+
+    def __init__(
+        self,
+        state: MemberState,
+        record: PromiseRecord,
+        outbox: Outbox,
+        elections: Elections,
+        elector: LeaderElector,
+        handler: EntryHandler,
+        receiver: SnapshotReceiver,
+        freshness: Freshness,
+        admission: Admission,
+    ) -> None:
+        self._state = state
+        self._record = record
+        self._outbox = outbox
+        self._elections = elections
+        self._elector = elector
+        self._handler = handler
+        self._receiver = receiver
+        self._freshness = freshness
+        self._admission = admission
+        self._confirmation: Outgoing | None = None  # of the last heartbeat, if it has to wait
+
+    def receive(self, sender: str, message: FromLeader, now: float) -> None:
+        """Take one message of a leader. Raises PeerFault for what no correct leader says."""
+        state = self._state
+        if message.term < state.term:
+            # A deposed leader, or one that our higher term keeps out: let it know.
+            self._outbox.promise(sender, HeartbeatResponse(state.term, 0))
+            return
+        if state.role is Role.LEADER:
+            raise PeerFault(sender, f"it leads term {state.term}, as {state.self_id} does")
+        if state.leader is None:
+            self._elections.change_role(RoleEvent.LEADER_SEEN, now)
+            state.leader = sender
+        elif state.leader != sender:
+            raise PeerFault(sender, f"it leads term {state.term}, as {state.leader} does")
+        if isinstance(message, TimeoutNow):
+            if state.votes and state.proven:
+                self._elections.stand(RoleEvent.HANDED_OVER, now)
+            return
+        self._elector.heard_leader(now)
+        if isinstance(message, Reminder):
+            if message.acknowledged > state.durable:
+                self._admission.doubt(now)  # the disk lost what it had synced
+        elif isinstance(message, Heartbeat):
+            self._handler.commit(message.committed)
+            self._freshness.heard(message.committed, state.term, state.applied, now)
+            self._confirm(sender, message.round)
+        elif isinstance(message, InstallSnapshot):
+            self._receiver.handle(message)
+        elif (answer := self._handler.handle(message)) is not None:
+            self._outbox.promise(sender, answer)
+
+    def persisted(self) -> None:
+        """A sync ended: acknowledge what it made durable."""
+        self._confirm_when_durable()
+        if self._state.leader is None or self._state.role is Role.LEADER:
+            return
+        if (answer := self._handler.acknowledgement()) is not None:
+            self._outbox.promise(self._state.leader, answer)
+
+    def answer_snapshots(self) -> None:
+        """Tell the leader how far its snapshot is."""
+        if self._state.leader is not None:
+            for answer in self._receiver.take_answers():
+                self._outbox.promise(self._state.leader, answer)
+
+    def _confirm(self, leader: str, round_number: int) -> None:
+        """Answer a heartbeat. A member in doubt confirms no round, and promises nothing; one that
+        could still forget which configuration is in force confirms as soon as it cannot.
+        """
+        state, promised_ms = self._state, self._elector.promised_ms
+        seen = round_number if state.proven else 0
+        if not self._record.change_is_durable:
+            self._confirmation = Outgoing(leader, HeartbeatResponse(state.term, seen, promised_ms))
+            seen = 0
+        self._outbox.promise(leader, HeartbeatResponse(state.term, seen, promised_ms))
+
+    def _confirm_when_durable(self) -> None:
+        if self._confirmation is not None and self._record.change_is_durable:
+            leader, answer = self._confirmation
+            self._confirmation = None
+            if answer.term == self._state.term:
+                self._outbox.promise(leader, answer)

@@ -1,0 +1,64 @@
+"""What the record on disk says of a member, and what has yet to be written to it."""
+
+from __future__ import annotations
+
+from dledger.core.hard_state import HardState
+from dledger.core.member_state import MemberState
+
+
+class PromiseRecord:
+    """Term, vote and configuration: as they are, as they were handed to the store, and on disk.
+
+    Term and vote are promises (Raft, figure 2): a message that rests on them leaves only once they
+    are on disk. The record also says how far the log was committed, so that a member knows after a
+    crash which configuration is in force.
+    """
+
+    __slots__ = ("_durable_committed", "_recorded_change", "_state", "_taken", "durable")
+
+    def __init__(self, state: MemberState, found: HardState) -> None:
+        self._state = state
+        self.durable = (found.term, found.voted_for)
+        self._taken = self.durable
+        self._recorded_change = state.membership.index  # handed to the store as committed
+        self._durable_committed = state.committed
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether the present term and vote are on disk."""
+        return self.durable == (self._state.term, self._state.voted_for)
+
+    @property
+    def change_is_durable(self) -> bool:
+        """Whether this member will know after a crash which configuration is in force.
+
+        It has to before any member relies on it: removed members may be gone by then, and could
+        not help a member that takes the change for uncommitted to commit it again.
+        """
+        return self._state.membership.index <= self._durable_committed
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the record must be rewritten."""
+        state = self._state
+        promised = (state.term, state.voted_for)
+        return promised != self._taken or (
+            self._recorded_change < state.membership.index <= state.durable
+        )
+
+    def take(self) -> HardState | None:
+        """What to write now; None if the record on disk, or on its way there, says it already."""
+        if not self.is_due:
+            return None
+        state = self._state
+        self._taken = (state.term, state.voted_for)
+        change = min(state.membership.index, state.durable)
+        self._recorded_change = max(self._recorded_change, change)
+        return state.hard_state
+
+    def persisted(self, written: HardState, durable: int) -> None:
+        """This record is on disk, with a log that is durable up to `durable`."""
+        self.durable = (written.term, written.voted_for)
+        # The record says no more than what was durable of the log.
+        committed = min(written.committed, durable)
+        self._durable_committed = max(self._durable_committed, committed)

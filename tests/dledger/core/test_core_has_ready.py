@@ -1,0 +1,251 @@
+"""The rest of a turn may be left out exactly when the replica says that nothing is left to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from dledger.core.member_state import Role
+from dledger.core.membership.configuration import Configuration
+from dledger.core.membership.configuration_change import Remove
+from dledger.core.messages import Heartbeat, HeartbeatResponse, Phase, PushResponse
+from dledger.core.replica import Replica
+from dledger.core.replica_config import LEAST_HEARTBEAT_GAP
+from tests.dledger.core.core_group import HEARTBEAT_S, TIMEOUT_S, Group
+from tests.dledger.core.test_group_machine import CHOICE, GroupMachine
+
+
+def at_rest() -> Group:
+    """n0 leads, and everybody has everything and knows so."""
+    group = Group([[], [], []])
+    group.elect("n0")
+    group.propose("n0", 3)
+    group.pass_time(2 * HEARTBEAT_S)
+    assert {member.committed for member in group.members.values()} == {3}
+    for member in group.members.values():
+        member.replica.applied_to(3)
+    group.now = group["n0"].replica.leadership.heartbeat_at
+    return group
+
+
+def said_in_a_whole_turn(replica: Replica, now: float) -> list[object]:
+    """What a copy of this replica writes and says in the rest of a turn, and what it becomes."""
+    copy = deepcopy(replica)
+    before = (copy.state.role, copy.state.term, copy.state.voted_for, copy.state.committed)
+    copy.tick(now)
+    writes, record = copy.take_writes()
+    messages = copy.take_messages(now)
+    after = (copy.state.role, copy.state.term, copy.state.voted_for, copy.state.committed)
+    found: list[object] = [*writes, *messages.outgoing, *messages.reads_ready]
+    found += [*messages.reads_lost, *messages.changes]
+    if record is not None:
+        found.append(record)
+    if after != before:
+        found.append(after)
+    return found
+
+
+def test_nothing_is_left_out_where_a_replica_says_that_nothing_is_ready(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # A configuration never changes, and keeps what cannot be copied.
+    monkeypatch.setattr(Configuration, "__deepcopy__", lambda self, memo: self, raising=False)
+    asked = {False: 0, True: 0}
+
+    def checked(name: str) -> Callable[..., None]:
+        method = getattr(Replica, name)
+
+        def call(self: Replica, *arguments: Any) -> None:
+            method(self, *arguments)
+            now = arguments[-1]
+            ready = self.has_ready(now)
+            asked[ready] += 1
+            if not ready:
+                assert said_in_a_whole_turn(self, now) == [], (name, arguments)
+
+        return call
+
+    for name in ("receive", "persisted", "reachable", "unreachable"):
+        monkeypatch.setattr(Replica, name, checked(name))
+    run_state_machine_as_test(GroupMachine, settings=settings(CHOICE, max_examples=15))
+    assert min(asked.values()) > 100
+
+
+def rested(group: Group) -> Group:
+    """The group a moment after its heartbeats: nothing is due, and nothing has to be told."""
+    for name in group.names:
+        group[name].replica.tick(group.now)
+    group.run()
+    group.now += 0.001
+    for name in group.names:
+        assert not group[name].replica.has_ready(group.now), name
+    return group
+
+
+def test_a_leader_at_rest_has_nothing_ready_until_its_heartbeat_is_due() -> None:
+    group = rested(at_rest())
+    leader = group["n0"].replica
+    due = leader.leadership.heartbeat_at
+    assert not leader.has_ready(due - 0.001)
+    assert leader.has_ready(due)
+    leader.tick(due)
+    said = group["n0"].leaving(due)
+    assert {type(message) for _, message in said} == {Heartbeat}
+    assert [peer for peer, _ in said] == ["n1", "n2"]
+
+
+def test_a_follower_has_its_answer_to_a_heartbeat_ready_and_nothing_else() -> None:
+    group = rested(at_rest())
+    follower = group["n1"].replica
+    follower.receive("n0", Heartbeat(1, 3, 99), group.now)
+    assert follower.has_ready(group.now)
+    assert group["n1"].leaving(group.now) == [("n0", HeartbeatResponse(1, 99))]
+    assert not follower.has_ready(group.now)
+
+
+def test_the_answer_to_a_heartbeat_leaves_a_leader_nothing_to_do() -> None:
+    group = rested(at_rest())
+    leader = group["n0"].replica
+    leader.receive("n1", HeartbeatResponse(1, 1), group.now)
+    assert not leader.has_ready(group.now)
+    assert leader.dispatchers["n1"].last_answer_at == group.now
+
+
+def late_acknowledgement() -> tuple[Group, PushResponse]:
+    """n0 has committed an entry with n1 and told its application; what n2 says of it comes now."""
+    group = rested(at_rest())
+    group.propose("n0", 1)
+    pushes = dict(group["n0"].leaving(group.now))
+    group["n0"].sync(group.now)
+    answers = {}
+    for name in ("n1", "n2"):
+        group[name].replica.receive("n0", pushes[name], group.now)
+        group[name].leaving(group.now)
+        group[name].sync(group.now)
+        ((_, answers[name]),) = group[name].leaving(group.now)
+    leader = group["n0"].replica
+    leader.receive("n1", answers["n1"], group.now)
+    assert group["n0"].committed == 4
+    group["n0"].leaving(group.now)
+    leader.applied_to(4)
+    late = answers["n2"]
+    assert isinstance(late, PushResponse)
+    assert (late.phase, late.ok, late.match) == (Phase.APPEND, True, 4)
+    group.now += 0.001
+    return group, late
+
+
+def test_an_acknowledgement_of_what_is_committed_leaves_a_leader_nothing_to_do() -> None:
+    group, late = late_acknowledgement()
+    leader = group["n0"].replica
+    leader.receive("n2", late, group.now)
+    assert leader.dispatchers["n2"].match_index == 4
+    assert not leader.has_ready(group.now)
+
+
+def test_an_acknowledgement_that_commits_leaves_a_leader_only_to_apply() -> None:
+    group, late = late_acknowledgement()
+    leader = group["n0"].replica
+    group.propose("n0", 1)
+    group["n0"].leaving(group.now)
+    group["n0"].sync(group.now)
+    late = late._replace(index=5, match=5, verified=5, last_index=5)
+    leader.receive("n2", late, group.now)
+    assert (group["n0"].committed, leader.appliable) == (5, 5)
+    assert not leader.has_ready(group.now)
+
+
+def test_a_leaders_own_sync_leaves_it_nothing_to_do() -> None:
+    group = rested(at_rest())
+    group.propose("n0", 1)
+    group["n0"].leaving(group.now)
+    leader = group["n0"].replica
+    leader.persisted(4, leader.handler.epoch, None, group.now)
+    assert (leader.state.durable, group["n0"].committed) == (4, 3)
+    assert not leader.has_ready(group.now)
+
+
+def test_a_followers_sync_has_its_acknowledgement_ready() -> None:
+    group = rested(at_rest())
+    group.propose("n0", 1)
+    pushes = dict(group["n0"].leaving(group.now))
+    follower = group["n1"].replica
+    follower.receive("n0", pushes["n1"], group.now)
+    assert group["n1"].leaving(group.now) == []
+    follower.persisted(4, follower.handler.epoch, None, group.now)
+    assert follower.has_ready(group.now)
+    ((_, answer),) = group["n1"].leaving(group.now)
+    assert isinstance(answer, PushResponse)
+    assert answer.match == 4
+
+
+def propose(group: Group) -> None:
+    group.propose("n0", 1)
+
+
+def ask_for_a_read(group: Group) -> None:
+    group["n0"].replica.request_read(1)
+
+
+def hand_over(group: Group) -> None:
+    group["n0"].replica.transfer_leadership("n1", group.now)
+
+
+def change_the_group(group: Group) -> None:
+    group["n0"].replica.propose_change([Remove("n1")])
+
+
+def come_back(group: Group) -> None:
+    group["n0"].replica.reachable("n1", group.now)
+
+
+def hear_of_another_term(group: Group) -> None:
+    group["n0"].replica.receive("n1", HeartbeatResponse(99, 0), group.now)
+
+
+def lose_the_log_of_a_peer(group: Group) -> None:
+    refusal = PushResponse(1, Phase.COMMIT, False, 3, hint_index=1, hint_term=1)
+    group["n0"].replica.receive("n1", refusal, group.now)
+
+
+def hear_no_quorum(group: Group) -> None:
+    group.now += TIMEOUT_S
+
+
+@pytest.mark.parametrize(
+    "happens",
+    [
+        *(propose, ask_for_a_read, hand_over, change_the_group, come_back),
+        *(hear_of_another_term, lose_the_log_of_a_peer, hear_no_quorum),
+    ],
+)
+def test_a_leader_with_anything_to_do_says_so(happens: Callable[[Group], None]) -> None:
+    group = rested(at_rest())
+    happens(group)
+    assert group["n0"].replica.has_ready(group.now)
+
+
+def test_a_member_that_lost_its_leader_says_so_once() -> None:
+    group = rested(at_rest())
+    member = group["n1"].replica
+    member.forget_leader()
+    assert member.has_ready(group.now)
+    group["n1"].leaving(group.now)
+    assert not member.has_ready(group.now)
+    assert member.state.role is Role.FOLLOWER
+
+
+@pytest.mark.parametrize("now", [0.0, 0.05, 0.0999999, 0.1, 7.3, 1e6 + 1 / 3])
+def test_aligned_heartbeats_meet_at_multiples_of_the_interval(now: float) -> None:
+    config = at_rest()["n0"].replica.config._replace(aligned_heartbeats=True)
+    due = config.next_heartbeat_at(now)
+    interval = config.heartbeat_interval_s
+    assert LEAST_HEARTBEAT_GAP * interval <= due - now <= (1 + LEAST_HEARTBEAT_GAP) * interval
+    assert abs(due / interval - round(due / interval)) < 1e-6
+    assert config.next_heartbeat_at(due) - due > interval / 2
+    assert config._replace(aligned_heartbeats=False).next_heartbeat_at(now) == now + interval
