@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from dledger.core.messages import Heartbeat, HeartbeatResponse, Message
-from dledger.core.reads.forwarded_reads import ForwardedReads
-from dledger.core.reads.leader_lease import LeaderLease
-from dledger.core.replica import Messages, Outgoing, Replica
-from dledger.core.snapshot.snapshot_offer import SnapshotOffer
 from dledger.node.flush_delay import FlushDelay, Written
 from dledger.node.sync_schedule import SyncSchedule
-from dledger.snapshots.awaited_snapshot import AwaitedSnapshot
-from dledger.snapshots.snapshot_source import NodeSnapshots
-from dledger.snapshots.snapshotter import Snapshotter
 from dledger.store.segment_store import SegmentStore
 from dledger.store.snapshot_folder import Snapshot, SnapshotFolder
 from dledger.store.snapshot_format import SnapshotHeader
@@ -79,66 +70,6 @@ def _snapshot_named_before_its_folder_is_synced() -> list[Replacement]:
     ]
 
 
-def _newer_awaited_snapshot_forgotten() -> list[Replacement]:
-    def has_restored(self: AwaitedSnapshot, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
-        restored(self, snapshot)
-
-    restored = AwaitedSnapshot._has_restored
-    return [Replacement(AwaitedSnapshot, "_has_restored", has_restored)]
-
-
-def _offer_outlives_its_log() -> list[Replacement]:
-    def holds(self: NodeSnapshots, offer: SnapshotOffer) -> bool:
-        return self.find(offer) is not None
-
-    return [Replacement(NodeSnapshots, "holds", holds)]
-
-
-def _log_dropped_under_an_install() -> list[Replacement]:
-    def needed(self: Snapshotter, now: float) -> Sequence[SnapshotOffer]:
-        return ()
-
-    return [Replacement(Snapshotter, "_needed", needed)]
-
-
-def _lease_keeps_the_old_quorum() -> list[Replacement]:
-    return [Replacement(LeaderLease, "follow", lambda self, quorum, members: None)]
-
-
-def _read_numbers_begin_at_zero() -> list[Replacement]:
-    def make(self: ForwardedReads, first_number: int, repeat_s: float) -> None:
-        made(self, 0, repeat_s)
-
-    made = ForwardedReads.__init__
-    return [Replacement(ForwardedReads, "__init__", make)]
-
-
-def _member_in_doubt_confirms_reads() -> list[Replacement]:
-    rounds: dict[int, int] = {}  # the last round that a replica heard of
-
-    def receive(self: Replica, sender: str, message: Message, now: float) -> None:
-        if isinstance(message, Heartbeat):
-            rounds[id(self)] = message.round
-        received(self, sender, message, now)
-
-    def take_messages(self: Replica, now: float) -> Messages:
-        messages = taken(self, now)
-        return messages._replace(outgoing=[answered(self, one) for one in messages.outgoing])
-
-    def answered(self: Replica, one: Outgoing) -> Outgoing:
-        message = one.message
-        if isinstance(message, HeartbeatResponse) and not message.round:
-            return Outgoing(one.peer, message._replace(round=rounds.get(id(self), 0)))
-        return one
-
-    received, taken = Replica.receive, Replica.take_messages
-    return [
-        Replacement(Replica, "receive", receive),
-        Replacement(Replica, "take_messages", take_messages),
-    ]
-
-
 TURN_BUGS = (
     SeededBug(
         "entries-overtake-their-term",
@@ -154,35 +85,5 @@ TURN_BUGS = (
         "snapshot-named-before-its-folder-is-synced",
         "a snapshot is relied on whose name a power cut takes back",
         _snapshot_named_before_its_folder_is_synced,
-    ),
-    SeededBug(
-        "newer-awaited-snapshot-forgotten",
-        "the end of a restore forgets the snapshot for whose sake the log was begun anew meanwhile",
-        _newer_awaited_snapshot_forgotten,
-    ),
-    SeededBug(
-        "offer-outlives-its-log",
-        "a leader goes on offering a snapshot whose entries its log does not go on from",
-        _offer_outlives_its_log,
-    ),
-    SeededBug(
-        "log-dropped-under-an-install",
-        "a leader drops what a member needs that is being sent a snapshot",
-        _log_dropped_under_an_install,
-    ),
-    SeededBug(
-        "lease-keeps-the-old-quorum",
-        "a lease is counted by the voters of before the last change",
-        _lease_keeps_the_old_quorum,
-    ),
-    SeededBug(
-        "read-numbers-begin-at-zero",
-        "an answer to a question of an earlier life confirms a read of this one",
-        _read_numbers_begin_at_zero,
-    ),
-    SeededBug(
-        "member-in-doubt-confirms-reads",
-        "a member that may have lost its promises counts for reads",
-        _member_in_doubt_confirms_reads,
     ),
 )

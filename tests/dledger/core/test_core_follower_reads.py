@@ -16,7 +16,7 @@ from dledger.core.messages import (
 from dledger.core.reads.forwarded_reads import ForwardedReads
 from dledger.core.reads.read_index import ReadReady
 from dledger.core.replica_config import READ_WAIT_TIMEOUTS
-from tests.dledger.core.core_group import HEARTBEAT_S, TIMEOUT_S, Group
+from tests.dledger.core.core_group import HEARTBEAT_S, TIMEOUT_S, Group, Member
 
 THREE = ["n0", "n1", "n2"]
 WAIT_S = READ_WAIT_TIMEOUTS * TIMEOUT_S
@@ -152,6 +152,23 @@ def test_an_answer_to_another_life_of_this_member_covers_nothing() -> None:
     after.add(1)
     after.question("n0", 1, 0.0)
     assert after.answer(ReadResponse(1, question.number, 9)) == []
+
+
+def test_two_lives_of_a_member_ask_under_different_numbers() -> None:
+    numbers, lives = [], []
+    for share in (0.2, 0.7):
+        member = Member("n1", THREE, share=share)
+        member.replica.receive("n0", Heartbeat(1, -1, 1), 0.0)
+        member.sync(0.0)
+        member.replica.request_read(1)
+        left = [message for _, message in member.leaving(0.0)]
+        numbers += [message.number for message in left if isinstance(message, ReadRequest)]
+        lives.append(member.replica)
+    assert len(numbers) == 2
+    lives[1].receive("n0", ReadResponse(1, numbers[0], -1), 0.1)
+    assert lives[1].take_messages(0.1).reads_ready in ([], ())
+    lives[1].receive("n0", ReadResponse(1, numbers[1], -1), 0.1)
+    assert tickets([*lives[1].take_messages(0.1).reads_ready]) == [1]
 
 
 def test_a_late_answer_to_a_repeated_question_still_counts() -> None:

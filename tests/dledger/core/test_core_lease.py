@@ -100,6 +100,18 @@ def test_a_read_within_the_lease_needs_no_round() -> None:
     assert not any(isinstance(m, Heartbeat) for _, m in messages.outgoing)
 
 
+def test_a_lease_is_counted_by_the_voters_of_the_newest_change() -> None:
+    lease = LeaderLease("n0", Majority(["n0", "n1", "n2"]), 0.1)
+    lease.sent(1, 10.0)
+    lease.confirm("n1", 1, 500)
+    assert lease.holds(10.1)
+    five = ["n0", "n1", "n2", "n3", "n4"]
+    lease.follow(Majority(five), five)
+    assert not lease.holds(10.1)
+    lease.confirm("n4", 1, 500)
+    assert lease.holds(10.1)
+
+
 def test_a_read_after_the_lease_falls_back_to_a_round() -> None:
     replica = leader()
     answer(replica, beat(replica, 2.0), 2.01)

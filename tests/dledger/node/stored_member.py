@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from dledger.core.entry_dispatcher import BatchSizer
 from dledger.core.messages import Message, PushRequest
@@ -15,6 +15,7 @@ from dledger.node.member import Member, MemberSettings, Runtime
 from dledger.node.tally import Tally
 from dledger.snapshots.restoring import Opened
 from dledger.snapshots.snapshot_policy import SnapshotPolicy
+from dledger.state_machine import StateMachine
 from dledger.store.folder import node_folder
 from dledger.store.log_store import SyncWork
 from dledger.store.open_store import open_store
@@ -95,8 +96,16 @@ class HeldSyncs:
 class StoredMember:
     """A member that can lose its power. The test takes the steps of its turns one by one."""
 
-    def __init__(self, name: str, voters: Sequence[str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        voters: Sequence[str],
+        new_machine: Callable[[], StateMachine] = Heard,
+        policy: SnapshotPolicy | None = None,
+    ) -> None:
         self.name = name
+        self._new_machine = new_machine
+        self._policy = policy or SnapshotPolicy()
         self._voters = voters
         self.disk = VirtualDisk(Chance(1, name))
         self.start(0.0)
@@ -130,8 +139,9 @@ class StoredMember:
     def made(self, around: Runtime, flush_interval_s: float | None = None) -> Member:
         """A member over this store, for those who drive it otherwise. Its replica is the same."""
         store, folder = self.store, SnapshotFolder(self.disk, node_folder(BASE, self.name))
-        settings = MemberSettings("g", MAX_BATCH_BYTES, flush_interval_s, SnapshotPolicy(), 0.0)
-        self.machine = Heard()
+        settings = MemberSettings("g", MAX_BATCH_BYTES, flush_interval_s, self._policy, 0.0)
+        folder.open()
+        self.machine = self._new_machine()
 
         def make(batches: BatchSizer, source: SnapshotSource) -> Replica:
             if self._replica is None:
@@ -142,6 +152,7 @@ class StoredMember:
                     batches,
                     lambda: 0.5,
                     self._now,
+                    snapshots=source,
                 )
             return self._replica
 
