@@ -63,6 +63,7 @@ class Member:
         changes: Mapping[int, NumberedConfiguration] | None = None,
         standing: Standing = Standing.PROVEN,
         share: float = 0.5,
+        view: LedgerView | None = None,
     ) -> None:
         last_term = terms[-1] if terms else 0
         self.name = name
@@ -72,7 +73,7 @@ class Member:
             membership.appended(index, change)
         replica = Replica(
             ReplicaConfig(name, began_with, TIMEOUT_S, HEARTBEAT_S),
-            view_of(terms),
+            view_of(terms) if view is None else view,
             hard_state or HardState(last_term),
             EntriesAtOnce(batch),
             lambda: share,
