@@ -302,9 +302,9 @@ class Invariants:
         if state.role is not witness.role:
             witness.role = state.role
             if state.role is Role.LEADER:
-                self._elected(witness, state.term, state.committed)
+                self._elected(witness, replica)
         if state.role is Role.LEADER and self._leaders.get(state.term) != name:
-            self._elected(witness, state.term, state.committed)
+            self._elected(witness, replica)
         last = len(witness.chains) - 1
         if replica.view.last_index != last:
             raise InvariantViolated(
@@ -342,13 +342,19 @@ class Invariants:
                 f"{name} goes by configuration {state.membership.index}, not by {in_force}",
             )
         self._check_standing(witness, replica)
+        witness.committed_before = state.committed
 
     def lease(self, name: str, term: int, until_s: float, now_s: float) -> None:
         """`name` would serve reads by its lease until `until_s` (minus infinity: it has none)."""
         self._leases[name] = (term, until_s)
         self._now_s = now_s
 
-    def _elected(self, witness: Witness, term: int, committed: int) -> None:
+    def _elected(self, witness: Witness, replica: Replica) -> None:
+        term, known = replica.state.term, {replica.state.committed}
+        if replica.view.term_at(replica.state.committed) == term:
+            # On a quick disk it was elected and has committed since, in one turn. Another
+            # configuration may be in force now than the one that elected it.
+            known.add(witness.committed_before)
         # Nor does a leader of an older term harm a lease: it commits nothing.
         for name, (lease_term, until_s) in self._leases.items():
             if name != witness.name and lease_term < term and until_s > self._now_s:
@@ -368,8 +374,9 @@ class Invariants:
                 "one vote a term", f"{witness.name} leads term {term}, its vote went to {vote}"
             )
         voters = [w.name for w in self.witnesses.values() if w.votes.get(term) == witness.name]
-        group = self.groups.in_force(witness.chains, committed).configuration
-        if not is_quorum(group, voters):
+        in_force = self.groups.in_force
+        groups = [in_force(witness.chains, committed).configuration for committed in known]
+        if not any(is_quorum(group, voters) for group in groups):
             raise InvariantViolated(
                 "leaders have a quorum's votes",
                 f"{witness.name} leads term {term} by the votes of {voters}",
