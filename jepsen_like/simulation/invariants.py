@@ -351,10 +351,11 @@ class Invariants:
 
     def _elected(self, witness: Witness, replica: Replica) -> None:
         term, known = replica.state.term, {replica.state.committed}
-        if replica.view.term_at(replica.state.committed) == term:
+        earlier = witness.committed_before
+        if earlier is not None and replica.view.term_at(replica.state.committed) == term:
             # On a quick disk it was elected and has committed since, in one turn. Another
             # configuration may be in force now than the one that elected it.
-            known.add(witness.committed_before)
+            known.add(earlier)
         # Nor does a leader of an older term harm a lease: it commits nothing.
         for name, (lease_term, until_s) in self._leases.items():
             if name != witness.name and lease_term < term and until_s > self._now_s:
