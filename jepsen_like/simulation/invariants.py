@@ -301,8 +301,6 @@ class Invariants:
             witness.term = state.term
         if state.role is not witness.role:
             witness.role = state.role
-            if state.role is Role.LEADER:
-                self._elected(witness, state.term, state.committed)
         if state.role is Role.LEADER and self._leaders.get(state.term) != name:
             self._elected(witness, state.term, state.committed)
         last = len(witness.chains) - 1
@@ -342,6 +340,12 @@ class Invariants:
                 f"{name} goes by configuration {state.membership.index}, not by {in_force}",
             )
         self._check_standing(witness, replica)
+
+    def elected(self, name: str, term: int, committed: int) -> None:
+        """A leader begins its term, with this much committed: in one turn it may commit more, and
+        by other voters.
+        """
+        self._elected(self.witnesses[name], term, committed)
 
     def lease(self, name: str, term: int, until_s: float, now_s: float) -> None:
         """`name` would serve reads by its lease until `until_s` (minus infinity: it has none)."""

@@ -162,6 +162,7 @@ class NodeProcess:
                     self.syncs,
                     swarm.segment_bytes,
                     self._awaited_index,
+                    lambda: self.replica.state.committed,
                     around.invariants,
                     around.coverage,
                 ),
