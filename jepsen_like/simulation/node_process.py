@@ -207,6 +207,11 @@ class NodeProcess:
         turn.turn(now)
         check_reads_end(self.name, self._reads.values(), now, self.replica.config.read_wait_s)
 
+    def go_on_applying(self) -> None:
+        """What the applier's task does when it is woken."""
+        self.member.snapshots.awaited.restore_if_due()
+        self.member.applier.apply_some()
+
     def has_moved(self, now: float) -> None:
         """A step of any kind is over: look at what it did."""
         self._watched.follow()

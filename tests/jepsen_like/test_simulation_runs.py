@@ -87,7 +87,7 @@ def test_a_group_of_a_given_size_keeps_its_promises(nodes: int) -> None:
 FIRST_SEED = {
     "known-committed-ignored": 205,
     "newcomers-are-believed": 40,
-    "change-while-one-is-pending": 75,
+    "configuration-on-append": 5,
     "answer-covers-later-reads": 30,
     "install-answer-lost-pins": 85,
     "removal-kept-secret": 45,
