@@ -301,10 +301,8 @@ class Invariants:
             witness.term = state.term
         if state.role is not witness.role:
             witness.role = state.role
-            if state.role is Role.LEADER:
-                self._elected(witness, replica)
         if state.role is Role.LEADER and self._leaders.get(state.term) != name:
-            self._elected(witness, replica)
+            self.elected(name, state.term, state.committed)
         last = len(witness.chains) - 1
         if replica.view.last_index != last:
             raise InvariantViolated(
@@ -325,13 +323,6 @@ class Invariants:
                 "durable is on disk",
                 f"{name} counts {state.durable}, its disk has {witness.synced_index}",
             )
-        if replica.view.before_begin < state.durable:
-            term, promise = replica.view.term_at(state.durable), witness.synced_promise
-            if term > promise.term:
-                raise InvariantViolated(
-                    "entries follow their term to the disk",
-                    f"{name} counts entry {state.durable} of term {term}, its disk says {promise}",
-                )
         self.check_committed(name, state.committed)
         # A snapshot tells who belongs to the group at its last entry, before the log is there.
         known, log = max(state.committed, witness.told), witness.chains
@@ -342,26 +333,23 @@ class Invariants:
                 f"{name} goes by configuration {state.membership.index}, not by {in_force}",
             )
         self._check_standing(witness, replica)
-        witness.committed_before = state.committed
 
     def lease(self, name: str, term: int, until_s: float, now_s: float) -> None:
         """`name` would serve reads by its lease until `until_s` (minus infinity: it has none)."""
         self._leases[name] = (term, until_s)
         self._now_s = now_s
 
-    def _elected(self, witness: Witness, replica: Replica) -> None:
-        term, known = replica.state.term, {replica.state.committed}
-        earlier = witness.committed_before
-        if earlier is not None and replica.view.term_at(replica.state.committed) == term:
-            # On a quick disk it was elected and has committed since, in one turn. Another
-            # configuration may be in force now than the one that elected it.
-            known.add(earlier)
+    def elected(self, name: str, term: int, committed: int) -> None:
+        """A leader begins its term, with this much committed. In the same turn it may commit more,
+        and by other voters.
+        """
+        witness = self.witnesses[name]
         # Nor does a leader of an older term harm a lease: it commits nothing.
-        for name, (lease_term, until_s) in self._leases.items():
-            if name != witness.name and lease_term < term and until_s > self._now_s:
+        for holder, (lease_term, until_s) in self._leases.items():
+            if holder != witness.name and lease_term < term and until_s > self._now_s:
                 raise InvariantViolated(
                     "leases exclude leaders",
-                    f"{witness.name} leads term {term}, the lease of {name} lasts another "
+                    f"{witness.name} leads term {term}, the lease of {holder} lasts another "
                     f"{until_s - self._now_s:.6f} s",
                 )
         before = self._leaders.setdefault(term, witness.name)
@@ -375,9 +363,8 @@ class Invariants:
                 "one vote a term", f"{witness.name} leads term {term}, its vote went to {vote}"
             )
         voters = [w.name for w in self.witnesses.values() if w.votes.get(term) == witness.name]
-        in_force = self.groups.in_force
-        groups = [in_force(witness.chains, committed).configuration for committed in known]
-        if not any(is_quorum(group, voters) for group in groups):
+        group = self.groups.in_force(witness.chains, committed).configuration
+        if not is_quorum(group, voters):
             raise InvariantViolated(
                 "leaders have a quorum's votes",
                 f"{witness.name} leads term {term} by the votes of {voters}",

@@ -34,7 +34,6 @@ class Witness:
         "applied",
         "chains",
         "committed",
-        "committed_before",
         "lost_chains",
         "name",
         "released_term",
@@ -60,7 +59,6 @@ class Witness:
         self.term = 0
         self.role = Role.FOLLOWER
         self.committed = -1
-        self.committed_before: int | None = None  # at the end of its last turn
         self.applied = -1
         self.told = -1  # of which entry a snapshot is that its log has not reached yet
         # What its disk had when it was wiped: counts for what it had acknowledged, until it has
