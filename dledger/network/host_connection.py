@@ -149,6 +149,11 @@ class HostConnection:
         self._waits_s.pop(channel.number, None)
         return bool(self._channels)
 
+    @property
+    def outbox_bytes(self) -> int:
+        """How much waits to leave."""
+        return self._outbox_bytes
+
     # --- what leaves --------------------------------------------------------------------------
 
     def collect(self, message: Heartbeat | HeartbeatResponse, number: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -12,6 +12,7 @@ import trio
 from dledger.config import Address, NodeConfig, parse_address
 from dledger.errors import ConfigInvalid
 from dledger.network.connections import Connections
+from dledger.network.host_connection import HostConnection
 from dledger.network.tls import group_tls
 from dledger.network.tls_config import TlsConfig
 from dledger.node.node import Node
@@ -73,6 +74,11 @@ class Host:
         self._listener = Listener(self._parts.ports, connections)
         self._nursery = nursery
         self._nodes: dict[str, Node | None] = {}  # by group; None while one is being opened
+
+    @property
+    def connections(self) -> Collection[HostConnection]:
+        """Those that this process keeps to other processes."""
+        return self._parts.connections.open
 
     @property
     def nodes(self) -> Mapping[str, Node]:

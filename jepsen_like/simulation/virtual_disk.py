@@ -227,11 +227,10 @@ class VirtualDisk:
             self._make_durable(change)
 
     def _make_durable(self, change: _NameChange) -> None:
-        file = change.file
         if change.old is not None:
-            file = self._durable_names.pop(change.old, None)
-        if change.new is not None and file is not None:
-            self._durable_names[change.new] = file
+            self._durable_names.pop(change.old, None)
+        if change.new is not None and change.file is not None:
+            self._durable_names[change.new] = change.file
 
     # --- the protocol of dledger.store.disk -----------------------------------------------------
 
@@ -270,8 +269,8 @@ class VirtualDisk:
     def rename(self, old: str, new: str) -> None:
         """Rename a file; an existing `new` is replaced."""
         self.step(self.life)
-        self._names[new] = self._names.pop(old)
-        self._change(new, _NameChange(old, new, None))
+        file = self._names[new] = self._names.pop(old)
+        self._change(new, _NameChange(old, new, file))
 
     def remove(self, path: str) -> None:
         """Remove a file."""
