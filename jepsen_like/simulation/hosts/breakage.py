@@ -93,7 +93,7 @@ class Breakage:
         process = host.process
         if process is None:
             return
-        self._around.journal.count("hosts asked to close", host.name)
+        self._around.journal.count("closed hosts", host.name)
         host.close()
         while host.process is process:
             await self._lasts(chance)
@@ -110,7 +110,7 @@ class Breakage:
         seat = self._some_seat(chance)
         if seat is None or not seat.wanted:
             return
-        self._around.journal.count("groups closed on one host", f"{seat.group.name}/{seat.member}")
+        self._around.journal.count("closed groups", f"{seat.group.name}/{seat.member}")
         seat.want(False)
         await self._lasts(chance, longest_s=6.0)
         if seat.returns:

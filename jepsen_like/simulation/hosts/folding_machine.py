@@ -25,6 +25,11 @@ class FoldingMachine:
         member: which one this is.
         book: of the group.
         is_alive: whether its process still runs; what a dead one does is of no account.
+
+    Attributes:
+        index: the last entry in it.
+        breaks: it raises an error at the next entry.
+        installs: how many snapshots it was given.
     """
 
     snapshot_format = "folding/1"
@@ -33,7 +38,8 @@ class FoldingMachine:
         self.index = -1
         self.count = 0
         self.digest = 0
-        self.breaks = False  # at the next entry
+        self.breaks = False
+        self.installs = 0
         self._member = member
         self._book = book
         self._is_alive = is_alive
@@ -60,5 +66,6 @@ class FoldingMachine:
     def restore(self, chunks: Iterator[bytes]) -> None:
         """As in SnapshottingMachine."""
         self.index, self.count, self.digest = _STATE.unpack(b"".join(chunks)[: _STATE.size])
+        self.installs += 1
         if self._is_alive():
             self._book.restored(self._member, self.index, self.digest)

@@ -8,6 +8,7 @@ import trio
 
 from dledger.errors import DLedgerError
 from jepsen_like.simulation.chance import Chance
+from jepsen_like.simulation.coverage import Coverage
 from jepsen_like.simulation.hosts.around import Around
 from jepsen_like.simulation.hosts.breakage import Breakage
 from jepsen_like.simulation.hosts.group_book import Broken, GroupBook
@@ -17,7 +18,7 @@ from jepsen_like.simulation.hosts.looking import until
 from jepsen_like.simulation.hosts.member_users import MemberUsers
 from jepsen_like.simulation.hosts.open_calls import OpenCalls
 from jepsen_like.simulation.hosts.operator import Operator
-from jepsen_like.simulation.hosts.plan import GroupPlan, HostsPlan
+from jepsen_like.simulation.hosts.plan import FAULT_KINDS, GroupPlan, HostsPlan
 from jepsen_like.simulation.hosts.remote_users import MARGIN_S, TIMEOUT_S, RemoteUser
 from jepsen_like.simulation.hosts.seat import Running, Seat
 from jepsen_like.simulation.hosts.virtual_host import CLOSE_S, VirtualHost, first_of
@@ -30,6 +31,25 @@ from jepsen_like.simulation.trace import Trace
 # links after at most a second, snapshots, the replacement of a member that was under way.
 CONVERGE_S = 40.0
 LOOK_EVERY_S = 0.25
+# What some hundred seeds must have reached, each at least once.
+EXPECTED_OF_HOSTS = (
+    *FAULT_KINDS,
+    "acknowledged by members",
+    "acknowledged to clients",
+    "appends in sessions found done",
+    "appends in sessions of clients",
+    "appends in sessions of members",
+    "entries that clients followed",
+    "members closed in order",
+    "members replaced",
+    "nodes ended by their application",
+    "reads on followers",
+    "reads on leaders",
+    "snapshots installed",
+    "snapshots written",
+    "stale reads",
+    "transfers",
+)
 # Nothing in a run waits longer; a run that does is stuck.
 STUCK_S = 600.0
 
@@ -55,9 +75,9 @@ class HostSimulation:
         return self._journal.digest
 
     @property
-    def counts(self) -> dict[str, int]:
+    def coverage(self) -> Coverage:
         """What was reached."""
-        return self._journal.coverage.counts()
+        return self._journal.coverage
 
     def run(self) -> None:
         """Run to the end. Raises Failure with the first promise that was broken."""
@@ -127,7 +147,8 @@ class _World:
         self._operators = [Operator(around, group, self._hosts) for group in plan.groups]
         self._clients = []
         for number in range(plan.clients):
-            group = plan.groups[number % len(plan.groups)]
+            busy = [group for group in plan.groups if not group.is_idle]
+            group = busy[number % len(busy)]
             client = RemoteUser(around, number, group, peers[group.name])
             self._breakage.client_came(client.name)
             self._clients.append(client)
@@ -202,6 +223,7 @@ class _World:
         missing = []
         for operator in self._operators:
             missing += self._missing_in(operator)
+        missing += [f"{client.name} finds no leader" for client in self._clients if client.lacks]
         return "; ".join(missing)
 
     def _missing_in(self, operator: Operator) -> list[str]:

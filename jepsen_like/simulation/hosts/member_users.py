@@ -56,9 +56,9 @@ class MemberUsers:
         while not self.stopped:
             await trio.sleep(self._chance.wait_s(self._around.plan.pause_s))
             host = self._chance.choice(self._hosts)
-            if host.seats:
-                seat, use = self._chance.choice(host.seats), self._chance.choice(self._uses)
-                self.begin(host, seat, use)
+            seats = [seat for seat in host.seats if not seat.group.is_idle]
+            if seats:
+                self.begin(host, self._chance.choice(seats), self._chance.choice(self._uses))
 
     def begin(self, host: VirtualHost, seat: Seat, use: Use) -> None:
         """Make one call, where that member runs."""

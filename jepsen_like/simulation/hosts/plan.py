@@ -35,6 +35,7 @@ class GroupPlan(NamedTuple):
     max_clock_drift: float | None
     snapshot_every: int
     segment_bytes: int
+    is_idle: bool  # nobody uses it: its members say nothing but heartbeats
 
 
 class HostsPlan(NamedTuple):
@@ -87,4 +88,5 @@ def _group(chance: Chance, number: int, hosts: int) -> GroupPlan:
         chance.choice((None, None, 0.01)),
         chance.choice((30, 80)) if snapshots else 0,
         chance.choice((4_096, 16_384, 65_536)),
+        number > 0 and chance.happens(0.3),
     )

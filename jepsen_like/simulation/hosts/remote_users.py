@@ -30,6 +30,10 @@ class RemoteUser:
 
     Args:
         peers: the members that it is told of at first.
+
+    Attributes:
+        stopped: it makes one more append, which has to succeed, and ends.
+        lacks: whether that one has not succeeded yet.
     """
 
     def __init__(
@@ -38,6 +42,7 @@ class RemoteUser:
         self.name = f"c{number}"
         self.endpoint = around.internet.add(self.name)
         self.stopped = False
+        self.lacks = True
         self._around = around
         self._group = group
         self._book = around.books[group.name]
@@ -66,6 +71,8 @@ class RemoteUser:
             while not self.stopped:
                 await trio.sleep(self._chance.wait_s(self._around.plan.pause_s))
                 await self._use(log, self._chance.choice(self._uses))
+            while self.lacks:
+                await self._use(log, self._append_at_last)
 
     async def _use(self, log: RemoteLog, use: Callable[[RemoteLog], Awaitable[None]]) -> None:
         what = f"{use.__name__.removeprefix('_')} of {self.name} on {self._group.name}"
@@ -87,6 +94,10 @@ class RemoteUser:
 
     async def _append(self, log: RemoteLog) -> None:
         await self._append_bodies(log, self._bodies(1))
+
+    async def _append_at_last(self, log: RemoteLog) -> None:
+        await self._append_bodies(log, self._bodies(1))
+        self.lacks = False
 
     async def _append_many(self, log: RemoteLog) -> None:
         await self._append_bodies(log, self._bodies(self._chance.randint(2, MOST_AT_ONCE)))

@@ -105,6 +105,7 @@ class Seat:
             self.running = Running(node, machine, process)
             self.closed_since = None
             around.journal.count("members opened", name)
+            machine.installs = 0  # those that come now come from a leader
             await self._stop.wait()
             around.journal.count("members closed in order", name)
 
@@ -118,6 +119,8 @@ class Seat:
     def _closed(self) -> None:
         running, self.running = self.running, None
         self.closed_since = trio.current_time()
+        if running is not None:
+            self._around.journal.coverage.count("snapshots installed", running.machine.installs)
         if running is not None and running.process.life.is_alive:
             self._around.nursery.start_soon(self._check_calls, running.node)
 

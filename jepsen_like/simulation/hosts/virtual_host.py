@@ -126,9 +126,11 @@ class VirtualHost:
 
     async def _run(self, process: Process) -> None:
         self._scope, self._stop = scope, stop = trio.CancelScope(), trio.Event()
+        again = False
         try:
             with scope:
                 await self._serve(process, stop)
+                again = self.returns
         except* trio.Cancelled:
             raise
         except* Exception as errors:
@@ -140,8 +142,8 @@ class VirtualHost:
                 process.life.end()
                 self._disk.end_process()
                 self._around.internet.process_ended(self.endpoint)
-                if self.returns:
-                    self.start()
+        if again:
+            self.start()
 
     async def _serve(self, process: Process, stop: trio.Event) -> None:
         async with trio.open_nursery() as users:

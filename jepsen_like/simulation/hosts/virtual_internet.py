@@ -123,7 +123,7 @@ class VirtualInternet:
         self._endpoints: dict[str, Endpoint] = {}
         self._lines: dict[tuple[str, str], VirtualLine] = {}
         self._connections = 0
-        self.refused = 0  # dials that nobody took
+        self.dials: dict[tuple[str, str], int] = {}  # from one machine to another
 
     # --- the machines ---------------------------------------------------------------------------
 
@@ -206,12 +206,13 @@ class VirtualInternet:
         there = self._endpoints.get(address.host)
         if there is None:
             raise OSError(errno.EHOSTUNREACH, "no such machine on the virtual network")
+        between = here.name, there.name
+        self.dials[between] = self.dials.get(between, 0) + 1
         out, back = self.line(here.name, there.name), self.line(there.name, here.name)
         await self._trip(out, there)
         listener = there.listeners.get(address.port)
         if listener is None or there.refuses:
             await self._trip(back, here)
-            self.refused += 1
             raise ConnectionRefusedError(errno.ECONNREFUSED, "nothing listens there")
         near, far = self._connected(here, there, out, back)
         try:

@@ -12,6 +12,8 @@ from jepsen_like.simulation.hosts.seat import Running, Seat
 from jepsen_like.simulation.hosts.virtual_host import VirtualHost
 
 LOOK_EVERY_S = 0.25
+# Connections from one machine to another meanwhile. TODO
+MOST_DIALS = 1000
 
 # A member that was closed has said so, and its leader heard it, when the network has been well for
 # so long.
@@ -24,17 +26,29 @@ class Watch:
     def __init__(self, around: Around, hosts: Sequence[VirtualHost]) -> None:
         self._around = around
         self._hosts = hosts
+        self._dials: dict[tuple[str, str], int] = {}
         self._led: dict[tuple[str, int], str] = {}
 
     async def run(self) -> None:
         """Look, until cancelled."""
         while True:
             await trio.sleep(LOOK_EVERY_S)
+            self._look_at_dials()
             for host in self._hosts:
                 self._look_at_host(host)
                 for seat in host.seats:
                     if seat.running is not None:
                         self._look_at_member(seat, seat.running)
+
+    def _look_at_dials(self) -> None:
+        for between, dials in self._around.internet.dials.items():
+            lately = dials - self._dials.get(between, 0)
+            self._dials[between] = dials
+
+            if lately > MOST_DIALS:
+                self._around.broken(
+                    "retries are paused", f"{lately} connections in {LOOK_EVERY_S} s: {between}"
+                )
 
     def _look_at_host(self, host: VirtualHost) -> None:
         if host.host is None:
