@@ -63,3 +63,27 @@ def test_an_unknown_seeded_bug_is_refused() -> None:
     result = CliRunner().invoke(main, ["simulate", "--seeded-bug", "none-such"])
     assert result.exit_code == 2
     assert "none-such" in result.output
+
+
+def test_hosts_are_another_tier_of_the_same_command() -> None:
+    words = ["simulate", "--tier", "hosts", "--seeds", "1", "--seconds", "1", "--jobs", "1"]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 0, result.output
+    assert "hosts opened" in result.output
+    assert "no promise was broken" in result.output
+
+
+def test_a_failing_seed_of_hosts_names_its_tier_in_the_way_to_see_it_again() -> None:
+    words = ["simulate", "--tier", "hosts", "--seeds", "6", "--jobs", "1"]
+    result = CliRunner().invoke(main, [*words, "--seeded-bug", "tail-skips-an-entry"])
+    assert result.exit_code == 1
+    assert "followers see every entry" in result.output
+    again = next(line for line in result.output.splitlines() if line.startswith("again: "))
+    assert "--tier hosts" in again
+
+
+def test_a_bug_of_another_tier_is_refused() -> None:
+    words = ["simulate", "--tier", "hosts", "--seeded-bug", "vote-twice"]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 2
+    assert "vote-twice is a bug of another tier" in result.output

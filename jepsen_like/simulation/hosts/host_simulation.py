@@ -63,11 +63,12 @@ class HostSimulation:
         self._journal = Journal(trace)
         self._found: tuple[str, str] | None = None
         self._scope = trio.CancelScope()
+        self._ended_at: float | None = None  # trio itself may leap once more when it ends
 
     @property
     def virtual_seconds(self) -> float:
         """How much time has passed in the run."""
-        return self._clock.now
+        return self._clock.now if self._ended_at is None else self._ended_at
 
     @property
     def digest(self) -> str:
@@ -88,7 +89,7 @@ class HostSimulation:
                 how = "".join(traceback.format_exception(error))
                 self._found = (f"no {type(first_of(error)).__name__}", how)
         if self._found is not None:
-            raise Failure(self._plan.seed, self._clock.now, *self._found)
+            raise Failure(self._plan.seed, self.virtual_seconds, *self._found)
 
     def _broken(self, promise: str, how: str) -> None:
         if self._found is None:
@@ -112,6 +113,7 @@ class HostSimulation:
         streams = [stream.name for stream in world.internet.open_streams]
         if streams:
             self._broken("no stream is left open", ", ".join(streams[:5]))
+        self._ended_at = trio.current_time()
         left = trio.lowlevel.current_statistics().tasks_living - tasks
         if left:
             self._broken("no task is left", f"{left} tasks")

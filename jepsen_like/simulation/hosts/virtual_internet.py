@@ -105,6 +105,7 @@ class Endpoint:
         self.refuses = False
         self.listeners: dict[int, VirtualListener] = {}
         self.streams: dict[VirtualStream, VirtualStream] = {}  # of this machine: the other ends
+        self.unknown: list[VirtualStream] = []  # that others still have with it
 
 
 class VirtualInternet:
@@ -150,15 +151,18 @@ class VirtualInternet:
         self._end_listeners(endpoint)
         for stream, other in list(endpoint.streams.items()):
             stream.vanish()
-            other.peer_is_gone = True
+            other.peer_is_gone = other.peer_is_silent = True
+            endpoint.unknown.append(other)
         endpoint.streams.clear()
 
     def power_back(self, endpoint: Endpoint) -> None:
         """The machine runs again, and knows of none of its connections: it resets them."""
         endpoint.is_up = True
-        for found in self.open_streams:
-            if found.peer_is_gone and found.outward.size:
-                found.inward.reset()
+        for stream in endpoint.unknown:
+            stream.peer_is_silent = False
+            if stream.outward.size:
+                stream.inward.reset()
+        endpoint.unknown.clear()
 
     def _end_listeners(self, endpoint: Endpoint) -> None:
         for listener in list(endpoint.listeners.values()):
@@ -257,7 +261,7 @@ class VirtualInternet:
     def _stream_closed(self, own: Endpoint, others: Endpoint, stream: VirtualStream) -> None:
         far = own.streams.pop(stream, None)
         if far is not None:
-            far.peer_is_gone = True  # what is sent from now on is answered by a reset
+            far.peer_is_gone = True
 
 
 class MachineNetwork:

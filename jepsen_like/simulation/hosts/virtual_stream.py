@@ -130,7 +130,8 @@ class VirtualStream(trio.abc.Stream):
         self._sent = sent
         self._closed = closed
         self.is_closed = False
-        self.peer_is_gone = False  # its process or machine ended, and this end was not told
+        self.peer_is_gone = False  # it is closed: what is sent from now on is answered by a reset
+        self.peer_is_silent = False  # its machine has no power: nothing is answered
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """As in trio. Raises trio.BrokenResourceError, trio.ClosedResourceError."""
@@ -143,7 +144,7 @@ class VirtualStream(trio.abc.Stream):
         content = bytes(data)
         self._sent(self.name, len(content), crc32(content))
         self.outward.put(content)
-        if self.peer_is_gone:
+        if self.peer_is_gone and not self.peer_is_silent:
             self.inward.reset()
 
     async def wait_send_all_might_not_block(self) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import trio
 
 from dledger.network.host_connection import MAX_OUTBOX_BYTES
+from dledger.status import Status
 from jepsen_like.simulation.hosts.around import Around
 from jepsen_like.simulation.hosts.seat import Running, Seat
 from jepsen_like.simulation.hosts.virtual_host import VirtualHost
@@ -20,6 +22,11 @@ MOST_DIALS = 1000
 HEARD_OF_S = 3.0
 
 
+class _Led(NamedTuple):
+    member: str
+    since: float
+
+
 class Watch:
     """Of one run."""
 
@@ -27,7 +34,7 @@ class Watch:
         self._around = around
         self._hosts = hosts
         self._dials: dict[tuple[str, str], int] = {}
-        self._led: dict[tuple[str, int], str] = {}
+        self._led: dict[tuple[str, int], _Led] = {}
 
     async def run(self) -> None:
         """Look, until cancelled."""
@@ -74,12 +81,19 @@ class Watch:
                 f"last {status.last_index}",
             )
         if status.role == "leader":
-            leader = self._led.setdefault((seat.group.name, status.term), seat.member)
-            if leader != seat.member:
-                self._around.broken(
-                    "one leader a term",
-                    f"{seat.group.name}: {leader} and {seat.member} lead in term {status.term}",
-                )
+            self._look_at_leader(seat, status)
+
+    def _look_at_leader(self, seat: Seat, status: Status) -> None:
+        now, name = trio.current_time(), f"{seat.group.name}/{seat.member}"
+        led = self._led.setdefault((seat.group.name, status.term), _Led(seat.member, now))
+        if led.member != seat.member:
+            self._around.broken(
+                "one leader a term",
+                f"{seat.group.name}: {led.member} and {seat.member} lead in term {status.term}",
+            )
+        if now - led.since < HEARD_OF_S:
+            return
+        # A follower may know less: it has nothing to say to the others.
         for peer, seen in status.peers.items():
             if seen.connected and self._long_closed(seat.group.name, peer):
                 self._around.broken(
