@@ -202,7 +202,7 @@ class VirtualThreads:
     """Runs syncs after some virtual time: `SyncThreads` of dledger.
 
     Args:
-        nursery: of the world; the syncs of a killed process are never run.
+        nursery: of the world; the syncs of a killed process fail.
         process: whose disk they are for.
     """
 

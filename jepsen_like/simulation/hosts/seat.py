@@ -43,7 +43,6 @@ class Seat:
     Attributes:
         group: its group.
         member: its name.
-        running: while it is open.
         wanted: whether it should be open whenever its host runs.
         closed_since: when it was last closed, while it is closed.
         returns: whether it belongs to the group as long as the run lasts.
@@ -54,7 +53,7 @@ class Seat:
     ) -> None:
         self.group = group
         self.member = member
-        self.running: Running | None = None
+        self._running: Running | None = None
         self.wanted = True
         self.returns = True
         self.closed_since: float | None = 0.0
@@ -64,6 +63,12 @@ class Seat:
         self._stop = trio.Event()
         self._changed = trio.Event()
         self._chance = Chance(around.plan.seed, f"seat {group.name} {member}")
+
+    @property
+    def running(self) -> Running | None:
+        """What runs, while it is open."""
+        running = self._running
+        return running if running is not None and running.process.life.is_alive else None
 
     @property
     def address(self) -> str:
@@ -102,7 +107,7 @@ class Seat:
         book = around.books[self.group.name]
         machine = FoldingMachine(self.member, book, lambda: process.life.is_alive)
         async with host.open_node(self._config(), WithSessions(machine)) as node:
-            self.running = Running(node, machine, process)
+            self._running = Running(node, machine, process)
             self.closed_since = None
             around.journal.count("members opened", name)
             machine.installs = 0  # those that come now come from a leader
@@ -117,7 +122,7 @@ class Seat:
         self._around.broken(f"no {type(error).__name__}", f"{name}: {error}")
 
     def _closed(self) -> None:
-        running, self.running = self.running, None
+        running, self._running = self._running, None
         self.closed_since = trio.current_time()
         if running is not None:
             self._around.journal.coverage.count("snapshots installed", running.machine.installs)
