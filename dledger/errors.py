@@ -363,6 +363,35 @@ class MachineFailed(Fatal):
         )
 
 
+class NodeFailed(Fatal):
+    """An error that nothing foresaw ended the node: a mistake here, or in a callback of `submit`.
+
+    `__cause__` is that error, with its traceback.
+    """
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(
+            f"the node stopped for an error that nothing foresaw: {cause!r}; start it again, and "
+            "report this with the traceback"
+        )
+
+
+class DiskUnresponsive(Fatal):
+    """The node was left while its disk did not end a sync; its folder is still open.
+
+    What was acknowledged is on a quorum's disks. The folder is closed once the disk answers, or
+    with the process.
+    """
+
+    def __init__(self, path: str, waited_s: float) -> None:
+        self.path = path
+        self.waited_s = waited_s
+        super().__init__(
+            f"{path} was not closed: its disk has answered nothing for {waited_s:g} s; mend or "
+            "replace the disk, then start the process again"
+        )
+
+
 class InvariantBroken(Fatal):
     """A promise of the protocol does not hold: a bug here, or a disk that lost synced data."""
 
