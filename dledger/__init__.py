@@ -47,6 +47,7 @@ from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.entry import Entry, Magic, PositionedBody
 from dledger.errors import (
     AddressInUse,
+    BodyInvalid,
     ConfigInvalid,
     ConfigurationLost,
     DataFolderLocked,
@@ -64,6 +65,7 @@ from dledger.errors import (
     LogCorrupt,
     LogFull,
     MachineFailed,
+    MachineUnusable,
     NodeClosed,
     NodeClosing,
     NodeFailed,
@@ -112,6 +114,7 @@ __all__ = [
     "AnswerOverdue",
     "AnswerUnreadable",
     "Appended",
+    "BodyInvalid",
     "Change",
     "ChangePending",
     "ChangeRefused",
@@ -147,6 +150,7 @@ __all__ = [
     "LogFull",
     "LogOnly",
     "MachineFailed",
+    "MachineUnusable",
     "Magic",
     "MemberUnknown",
     "NoVoters",

@@ -94,6 +94,14 @@ class EntryTooLarge(Rejected):
         super().__init__(f"a body of {body_bytes} bytes; the limit is {limit_bytes}: split it")
 
 
+class BodyInvalid(Rejected, TypeError):
+    """What was to be appended is not bytes. Trying the same again is useless."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(problem)
+
+
 class NodeClosing(Rejected):
     """The node is shutting down and takes nothing new."""
 
@@ -352,15 +360,28 @@ class HardStateOutdated(Fatal):
 
 
 class MachineFailed(Fatal):
-    """The state machine raised while it applied a committed entry."""
+    """The state machine raised over committed entries, or gave something else than their results.
 
-    def __init__(self, first_index: int, last_index: int) -> None:
+    `problem` is what it did.
+    """
+
+    def __init__(self, first_index: int, last_index: int, problem: str = "raised") -> None:
         self.first_index = first_index
         self.last_index = last_index
+        self.problem = problem
         super().__init__(
-            f"the state machine raised on entries {first_index}..{last_index}; "
+            f"the state machine {problem} on entries {first_index}..{last_index}; "
             "it must be deterministic and total: fix it, then start the node again"
         )
+
+
+class MachineUnusable(Fatal):
+    """What was given as a state machine is none. `machine` is the name of its class."""
+
+    def __init__(self, machine: str, problem: str) -> None:
+        self.machine = machine
+        self.problem = problem
+        super().__init__(f"the state machine {machine} {problem}")
 
 
 class NodeFailed(Fatal):

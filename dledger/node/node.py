@@ -147,7 +147,7 @@ class Node:
         in this thread, soon after the entries are applied here, and must not raise.
 
         Raises, when nothing was admitted: NotLeader, LeadershipMoving, LogFull, EntryTooLarge,
-        NodeClosing.
+        BodyInvalid, NodeClosing.
         """
         escaped = bodies if self.sessions is None else self.sessions.escaped(bodies)
         self.submit_envelopes(escaped, done)

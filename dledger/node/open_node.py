@@ -23,9 +23,9 @@ async def open_node(
     entry behind that.
 
     Raises a Fatal error at once (ConfigInvalid, AddressInUse, DataFolderMismatch,
-    DataFolderLocked, LogCorrupt, SnapshotLost, RestoreFailed, DiskFailed), or out of the block
-    when the node cannot go on (DiskFailed, MachineFailed, InvariantBroken); the block is
-    cancelled then.
+    DataFolderLocked, LogCorrupt, SnapshotLost, RestoreFailed, DiskFailed, MachineUnusable), or out
+    of the block when the node cannot go on (DiskFailed, MachineFailed, InvariantBroken, NodeFailed,
+    DiskUnresponsive); the block is cancelled then.
 
     The node has the process's address for itself; `open_host` shares one among many groups.
     `platform`: as in `open_host`.
