@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import trio
 
+from dledger.body_check import checked_lengths
 from dledger.client.client_errors import (
     AnswerOverdue,
     AnswerUnreadable,
@@ -115,7 +116,7 @@ class RemoteLog:
         if not bodies:
             await trio.lowlevel.checkpoint()
             return []
-        sizes = list(map(len, bodies))
+        sizes = checked_lengths(bodies, positioned=False)
         if len(sizes) > MAX_BODIES or (len(sizes) > 1 and sum(sizes) > MAX_BODY_BYTES):
             raise TooManyBodies(len(sizes), sum(sizes), MAX_BODIES, MAX_BODY_BYTES)
         payload = bodies[0] if len(sizes) == 1 else b"".join(bodies)

@@ -42,7 +42,7 @@ from dledger.serving.host_timer import HostTimer
 from dledger.serving.sync_threads import SyncThreads
 from dledger.snapshots.snapshot_transfer import SnapshotTransfer
 from dledger.store.log_store import LogStore, SyncWork
-from dledger.waits.pending_appends import Done, PendingAppends
+from dledger.waits.pending_appends import Done, PendingAppends, answer_each
 
 T = TypeVar("T")
 
@@ -213,8 +213,7 @@ class Driver:
     def reject_submissions(self, error: DLedgerError) -> None:
         """Answer what was handed in and has not entered the log."""
         self.queued_entries = self.queued_bytes = 0
-        for _, _, done in _taken(self._submissions):
-            done(error)
+        answer_each((done, error) for _, _, done in _taken(self._submissions))
 
     # --- the loop -----------------------------------------------------------------------------
 
@@ -235,9 +234,12 @@ class Driver:
                 await trio.lowlevel.checkpoint()
 
     def close(self) -> None:
-        """Turn no more, and wait for the running sync. Blocks that long."""
+        """Turn no more. A sync that runs goes on."""
         self._closed = True
-        self._syncs.close()
+
+    async def closed(self, last: Callable[[], None], patience_s: float) -> bool:
+        """Do `last` beside the loop, behind a sync that still runs. As Syncer.close."""
+        return await self._syncs.close(last, patience_s)
 
     def turn(self) -> None:
         """One turn, from whichever task has news; a failure is for the driver's own task to raise.
@@ -382,7 +384,10 @@ class Driver:
             return True
         if not syncs:
             return False
-        work, error = self._syncs.run(now)
+        if (ended := self._syncs.run(now)) is None:
+            # It goes on in its thread. A follower still has to do what it put off.
+            return self._replica.acks is None
+        work, error = ended
         if error is None and work.hard_state is None:
             self._syncs.ended(work)
             replica = self._replica

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from types import MappingProxyType
 import trio
 
 from dledger.config import Address, NodeConfig, parse_address
-from dledger.errors import ConfigInvalid
+from dledger.errors import ConfigInvalid, DiskUnresponsive
 from dledger.network.connections import Connections
 from dledger.network.host_connection import HostConnection
 from dledger.network.tls import group_tls
@@ -28,6 +29,12 @@ from dledger.unwrapping_nursery import unwrapping_nursery
 # Groups of one process. Their idle heartbeats then take about half a core, and those of all of them
 # still fit into one frame.
 MAX_GROUPS = 1_000
+
+# A node that is left waits so long for its disk: much longer than any disk that works takes to sync
+# what is dirty, and no longer than a supervisor waits before it kills the process.
+CLOSE_WAIT_S = 30.0
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -132,7 +139,11 @@ class Host:
     async def run_node(
         self, config: NodeConfig, opened: Opened, machine: StateMachine
     ) -> AsyncIterator[Node]:
-        """Run a member whose folder is open; closes it in the end. For `open_node` alone."""
+        """Run a member whose folder is open; closes it in the end. For `open_node` alone.
+
+        Raises DiskUnresponsive at the block's end if the disk does not let it close the folder.
+        """
+        node: Node | None = None
         try:
             if self._tls is not None:
                 self._tls.check_names((config.node_id,))
@@ -142,12 +153,20 @@ class Host:
                     node.start(nursery)
                     yield node
                 finally:
-                    node.stop()
                     nursery.cancel_scope.cancel()
+                    node.stop()
         finally:
-            # The last sync waits in a thread: the other groups go on meanwhile.
             with trio.CancelScope(shield=True):
-                await self._parts.platform.run_blocking(opened.store.close)
+                await self._close(opened, node)
+
+    async def _close(self, opened: Opened, node: Node | None) -> None:
+        """Close a member's folder, beside the loop: the other groups go on meanwhile."""
+        if node is None:
+            await self._parts.platform.run_blocking(opened.store.close)
+        elif not await node.closed(CLOSE_WAIT_S):
+            error = DiskUnresponsive(str(node.config.data_dir), CLOSE_WAIT_S)
+            logger.error("%s", error)
+            raise error
 
     async def start(self) -> None:
         """Listen. For `open_host` alone. Raises AddressInUse, ConfigInvalid."""
@@ -156,7 +175,7 @@ class Host:
         self._nursery.start_soon(self._parts.timer.run)
 
     def stop(self) -> None:
-        """Nothing runs here any more. For `open_host` alone."""
+        """Take no member any more; those that still end do so. For `open_host` alone."""
         self._parts.threads.shutdown()
 
 

@@ -20,6 +20,7 @@ from dledger.node.append_gate import AppendGate
 from dledger.node.applier import Applier
 from dledger.node.batches import Batches
 from dledger.node.driver import Driver
+from dledger.node.fence import fenced, node_ending
 from dledger.node.group_changes import GroupChanges
 from dledger.node.housekeeping import Housekeeper
 from dledger.node.local_way import local_session
@@ -43,10 +44,12 @@ from dledger.status import RoleChange, Status
 from dledger.store.push_check import PushCheck
 from dledger.store.recovery import SegmentBegin
 from dledger.store.snapshot_folder import Snapshot
+from dledger.unwrapping_nursery import unwrapping_nursery
 from dledger.waits.append_wait import wait_appended
 from dledger.waits.iterators import CommittedEntries, RoleChanges
 from dledger.waits.leadership_watch import LeadershipWatch
 from dledger.waits.pending_appends import Appended, Done, PendingAppends
+from dledger.waits.progress import Progress
 from dledger.waits.transfer_wait import wait_transferred
 from dledger.waits.waiting_reads import WaitingReads
 
@@ -68,17 +71,17 @@ class Node:
         source = NodeSnapshots(store)
         self._replica = member_replica(config, opened, self._batches, source, host.platform.chance)
         self._admission_log = AdmissionLog(config.node_id, self._replica)
-        self._turned = trio.lowlevel.ParkingLot()
-        self._progress = trio.lowlevel.ParkingLot()
+        self._turned = Progress()
+        self._applied = Progress()
         self._leadership = LeadershipWatch(config.group, self._replica)
         self._generations = GenerationGuard(config, opened, self._new_generation, self._fail)
         identity = self._generations.identity
         self._links = Links(
             identity,
             host.connections,
-            self._link_changed,
-            peer_refused=self._peer_refused,
-            refused=self._generations.refused,
+            fenced(self._link_changed, self._fail),
+            peer_refused=fenced(self._peer_refused, self._fail),
+            refused=fenced(self._generations.refused, self._fail),
         )
         self._group_links = GroupLinks(self._replica, self._links)
         self._group_links.follow()
@@ -144,7 +147,7 @@ class Node:
         in this thread, soon after the entries are applied here, and must not raise.
 
         Raises, when nothing was admitted: NotLeader, LeadershipMoving, LogFull, EntryTooLarge,
-        NodeClosing.
+        BodyInvalid, NodeClosing.
         """
         escaped = bodies if self.sessions is None else self.sessions.escaped(bodies)
         self.submit_envelopes(escaped, done)
@@ -260,14 +263,14 @@ class Node:
         return self._store.segment_begin(index)
 
     async def wait_applied(self, index: int) -> None:
-        """Wait until the state machine has everything up to `index`."""
+        """Wait until the state machine has everything up to `index`. Raises NodeClosing."""
         while self._replica.state.applied < index:
-            await self._progress.park()
+            await self._applied.wait()
 
     async def wait_appliable(self, index: int) -> None:
-        """Wait until the entry at `index` is committed and durable here."""
+        """Wait until the entry at `index` is committed and durable here. Raises NodeClosing."""
         while self._replica.appliable < index:
-            await self._progress.park()
+            await self._applied.wait()
 
     async def snapshot(self) -> Snapshot:
         """Write a snapshot of the state machine now; its place and what it is of.
@@ -403,25 +406,51 @@ class Node:
     def start(self, nursery: trio.Nursery) -> None:
         """Start the tasks, and take in what others say. For the host alone."""
         self._ports[self.config.group] = self._port
-        nursery.start_soon(self._driver.run)
-        nursery.start_soon(self._applier.run)
-        nursery.start_soon(self._housekeeper.run)
-        nursery.start_soon(self._snapshots.run)
-        if self.sessions is not None:
-            nursery.start_soon(self.sessions.run)
+        nursery.start_soon(self._run, nursery.cancel_scope)
+
+    async def _run(self, block: trio.CancelScope) -> None:
+        """Run the node's tasks until one fails; end the block then, and every wait outside of it.
+
+        Raises a DLedgerError.
+        """
+        try:
+            async with unwrapping_nursery() as nursery:
+                nursery.start_soon(self._driver.run)
+                nursery.start_soon(self._applier.run)
+                nursery.start_soon(self._housekeeper.run)
+                nursery.start_soon(self._snapshots.run)
+                if self.sessions is not None:
+                    nursery.start_soon(self.sessions.run)
+        except Exception as error:
+            block.cancel()  # first: waits inside of the block end with it, and raise nothing else
+            self.stop()
+            ending = node_ending(error)
+            raise ending from ending.__cause__
 
     def stop(self) -> None:
-        """Take nothing more, and answer everybody who waits. For the host alone."""
+        """Take nothing more, and answer every waiting call. For the host alone."""
+        if self._closing:
+            return
         self._closing = True
-        self._port.closed = True
+        self._port.close()
         self._ports.pop(self.config.group, None)
+        self._driver.close()
         self._links.close()
         self._snapshots.close()
-        self._driver.close()
-        self._pending.close()
-        self._reads.close()
-        self._driver.reject_submissions(NodeClosing())
         self._store.note_committed(self._replica.appliable)
+        for waiting in (self._reads, self._turned, self._applied, self._leadership):
+            waiting.close()
+        try:
+            self._pending.close()
+        finally:
+            self._driver.reject_submissions(NodeClosing())
+
+    async def closed(self, patience_s: float) -> bool:
+        """Close the store, behind a sync that still runs; whether that was done in time.
+
+        For the host alone, after `stop`.
+        """
+        return await self._driver.closed(self._store.close, patience_s)
 
     def _new_generation(self) -> None:
         self._port = self._ports[self.config.group] = self._port.renewed()
@@ -445,8 +474,7 @@ class Node:
         self._reads.after_turn(messages.reads_ready, messages.reads_lost)
         if not applies:
             return  # the rest is done after the sync that comes now
-        if self._turned:
-            self._turned.unpark_all()
+        self._turned.made()
         self._group_links.follow()
         self._admission_log.after_turn()
         self._applier.begin()
@@ -455,5 +483,5 @@ class Node:
 
     def _after_apply(self) -> None:
         self._reads.applied_to(self._replica.state.applied)
-        self._progress.unpark_all()
+        self._applied.made()
         self._leadership.look()

@@ -23,21 +23,21 @@ async def open_node(
     entry behind that.
 
     Raises a Fatal error at once (ConfigInvalid, AddressInUse, DataFolderMismatch,
-    DataFolderLocked, LogCorrupt, SnapshotLost, RestoreFailed, DiskFailed), or out of the block
-    when the node cannot go on (DiskFailed, MachineFailed, InvariantBroken); the block is
-    cancelled then.
+    DataFolderLocked, LogCorrupt, SnapshotLost, RestoreFailed, DiskFailed, MachineUnusable), or out
+    of the block when the node cannot go on (DiskFailed, MachineFailed, InvariantBroken, NodeFailed,
+    DiskUnresponsive); the block is cancelled then.
 
     The node has the process's address for itself; `open_host` shares one among many groups.
     `platform`: as in `open_host`.
     """
     opened = await recover(config, machine, platform)
+    handed_over = False
     try:
-        async with (
-            open_host(
-                HostConfig(address=str(config.address), max_groups=1, tls=config.tls), platform
-            ) as host,
-            host.run_node(config, opened, machine) as node,
-        ):
-            yield node
+        host_config = HostConfig(address=str(config.address), max_groups=1, tls=config.tls)
+        async with open_host(host_config, platform) as host:
+            handed_over = True  # run_node closes the folder
+            async with host.run_node(config, opened, machine) as node:
+                yield node
     finally:
-        opened.store.close()
+        if not handed_over:
+            opened.store.close()

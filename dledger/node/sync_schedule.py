@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from dledger.core.hard_state import HardState
-from dledger.errors import DLedgerError
 from dledger.node.flush_delay import FlushDelay, Written
-from dledger.node.syncer import Syncer
+from dledger.node.syncer import Ended, Syncer
 from dledger.store.log_store import LogStore, SyncWork
 
 _NEVER = float("inf")
@@ -40,7 +41,7 @@ class SyncSchedule:
 
     @property
     def here(self) -> bool:
-        """Whether the loop does them itself: the disk is quick, and nothing may wait."""
+        """Whether the loop waits for them: the disk is quick, and nothing may wait."""
         return self._syncer.is_quick and self._delay is None
 
     @property
@@ -66,10 +67,9 @@ class SyncSchedule:
         """Begin one in a thread."""
         self._syncer.start(self._begin(now))
 
-    def run(self, now: float) -> tuple[SyncWork, DLedgerError | None]:
-        """Do one here and now: what it was, and why it failed, if it did."""
-        work = self._begin(now)
-        return work, self._syncer.run(work)
+    def run(self, now: float) -> Ended | None:
+        """Do one here and now; None if it does not end soon and goes on in its thread."""
+        return self._syncer.run(self._begin(now))
 
     def _begin(self, now: float) -> SyncWork:
         hard_state, self.hard_state_due = self.hard_state_due, None
@@ -92,6 +92,6 @@ class SyncSchedule:
         written = self._written
         return written if self._delay.counts(written, now) else None
 
-    def close(self) -> None:
-        """Wait for the one that runs. Blocks that long."""
-        self._syncer.close()
+    async def close(self, last: Callable[[], None], patience_s: float) -> bool:
+        """Do `last` behind the one that runs. As Syncer.close."""
+        return await self._syncer.close(last, patience_s)

@@ -78,6 +78,7 @@ class Listener:
             return
         self._connections += 1
         caller = f"a caller from {_place(stream)}"
+        port: GroupPort | None = None
         try:
             async with stream:
                 introduced = await self._introduction(stream)
@@ -96,6 +97,12 @@ class Listener:
             logger.warning("closed the connection of %s: %s", caller, error.problem)
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
             logger.debug("the connection of %s broke: %s", caller, error)
+        except Exception as error:
+            # A mistake in what serves one caller must not end the members of all groups.
+            if port is not None:
+                port.driver.fail(error)
+            else:
+                logger.exception("closed the connection of %s", caller)
         finally:
             self._connections -= 1
 

@@ -20,11 +20,20 @@ SLOW_BYTES_PER_S = (5_000.0, 200_000.0)
 class Breakage:
     """The faults of one run, each kind with times of its own.
 
+    Args:
+        use_once_more: begins calls on a member that is about to be closed.
+
     Attributes:
         calm_since: when the network was last put right; infinite while it is not.
     """
 
-    def __init__(self, around: Around, hosts: Sequence[VirtualHost]) -> None:
+    def __init__(
+        self,
+        around: Around,
+        hosts: Sequence[VirtualHost],
+        use_once_more: Callable[[VirtualHost, Seat], None],
+    ) -> None:
+        self._use_once_more = use_once_more
         self._around = around
         self._hosts = hosts
         self._names: list[str] = [host.name for host in hosts]
@@ -107,24 +116,26 @@ class Breakage:
         await trio.sleep(lasts_s)
 
     async def _close_group(self, chance: Chance) -> None:
-        seat = self._some_seat(chance)
-        if seat is None or not seat.wanted:
+        host = chance.choice(self._hosts)
+        seats = [seat for seat in host.seats if seat.returns and seat.wanted]
+        if not seats:
             return
+        seat = chance.choice(seats)
         self._around.journal.count("closed groups", f"{seat.group.name}/{seat.member}")
+        self._use_once_more(host, seat)
         seat.want(False)
         await self._lasts(chance, longest_s=6.0)
         if seat.returns:
             seat.want(True)
 
     async def _break_machine(self, chance: Chance) -> None:
-        seat = self._some_seat(chance)
-        if seat is not None and seat.running is not None:
+        seats = [seat for host in self._hosts for seat in host.seats if seat.running is not None]
+        if not seats:
+            return
+        seat = chance.choice(seats)
+        if seat.running is not None:
             self._around.journal.count("broken machines", f"{seat.group.name}/{seat.member}")
             seat.running.machine.breaks = True
-
-    def _some_seat(self, chance: Chance) -> Seat | None:
-        seats = [seat for host in self._hosts for seat in host.seats if seat.returns]
-        return chance.choice(seats) if seats else None
 
     # --- the network ------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import trio
 
 from dledger.client.leader_search import LeaderSearch
-from dledger.client.node_connection import _NoAnswer
+from dledger.client.node_connection import NodeConnection, _NoAnswer
 from dledger.client.remote_entries import RemoteEntries
 from dledger.config import Address
 from dledger.core.messages import Heartbeat, HeartbeatResponse
@@ -19,8 +19,8 @@ from dledger.network.retry_pause import RetryPause
 from dledger.node.driver import Driver
 from dledger.serving.group_port import GroupPort
 from dledger.sessions.session import Session
-from dledger.waits.iterators import CommittedEntries
 from dledger.waits.pending_appends import PendingAppends
+from dledger.waits.progress import Progress
 from jepsen_like.simulation.seeded_bug import Replacement, SeededBug
 
 HOST_BUGS: dict[str, SeededBug] = {}
@@ -33,14 +33,16 @@ def _bug(name: str, what: str) -> Callable[[Callable[[], list[Replacement]]], No
     return enter
 
 
+def _nothing(part: object) -> None:
+    """In the place of a method that should do something."""
+
+
 # --- between processes ----------------------------------------------------------------------------
 
 
 @_bug("closed-port-hears", "a member that was closed leaves the channels of its peers open")
 def _closed_port_hears() -> list[Replacement]:
-    return [
-        Replacement(GroupPort, "closed", property(lambda port: False, lambda port, closed: None))
-    ]
+    return [Replacement(GroupPort, "close", _nothing)]
 
 
 @_bug("refused-once-given-up", "a connection that was refused once is never dialled again")
@@ -72,15 +74,6 @@ def _wrong_group() -> list[Replacement]:
     return [Replacement(HostConnection, "collect", to_another)]
 
 
-@_bug("broken-connection-unnoticed", "channels are not told that their connection broke")
-def _unnoticed() -> list[Replacement]:
-    def end(connection: HostConnection) -> None:
-        connection._outbox.clear()
-        connection._outbox_bytes = 0
-
-    return [Replacement(HostConnection, "_end", end)]
-
-
 @_bug("links-keep-to-first-members", "links do not follow a change of the members")
 def _first_members() -> list[Replacement]:
     set_members = Links.set_members
@@ -100,21 +93,12 @@ def _ends_the_host() -> list[Replacement]:
     def fail(driver: Driver, error: Exception) -> None:
         raise error
 
-    return [Replacement(Driver, "_fail", fail)]
+    return [Replacement(Driver, "fail", fail), Replacement(Driver, "_fail", fail)]
 
 
-@_bug("followers-outlive-their-node", "who follows the log of a node is not told that it closes")
-def _followers_outlive() -> list[Replacement]:
-    async def for_ever(followed: CommittedEntries) -> Entry:
-        while True:
-            with trio.move_on_after(0.1):
-                return await one_more(followed)
-            if followed is None:
-                break
-        raise StopAsyncIteration
-
-    one_more = CommittedEntries.__anext__
-    return [Replacement(CommittedEntries, "__anext__", for_ever)]
+@_bug("calls-outlive-their-node", "what waits for a node to get on is not told that it closes")
+def _calls_outlive() -> list[Replacement]:
+    return [Replacement(Progress, "close", _nothing)]
 
 
 @_bug("appends-outlive-their-node", "appends that wait are not answered when their node closes")
@@ -130,12 +114,15 @@ def _appends_outlive() -> list[Replacement]:
 
 @_bug("asked-by-address", "a client asks nobody at an address where it asked another member")
 def _asked_by_address() -> list[Replacement]:
+    asked: dict[int, set[Address]] = {}
+
     def ask_everybody(search: LeaderSearch, asking: trio.Nursery, above_term: int) -> None:
-        asked = {getattr(each, "address", each) for each in search._asked}
+        if not search._asked:  # another search begins
+            asked[id(search)] = set()
         for member in search._members.all:
-            if member.address not in asked:
-                asked.add(member.address)
-                search._asked.add(member.address)
+            if member.address not in asked[id(search)]:
+                asked[id(search)].add(member.address)
+                search._asked.add(member)
                 asking.start_soon(search._ask, asking, member, above_term)
 
     return [Replacement(LeaderSearch, "_ask_everybody", ask_everybody)]
@@ -144,6 +131,11 @@ def _asked_by_address() -> list[Replacement]:
 @_bug("lost-answer-is-certain", "a client takes a request without an answer for one never made")
 def _certain() -> list[Replacement]:
     return [Replacement(_NoAnswer, "sent", False)]
+
+
+@_bug("dead-connection-kept", "a client goes on asking on a connection that has broken")
+def _dead_kept() -> list[Replacement]:
+    return [Replacement(NodeConnection, "left", property(lambda connection: connection.leaving))]
 
 
 @_bug("stream-left-open", "a client's connection ends, and its socket stays")

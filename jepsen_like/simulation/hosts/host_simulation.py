@@ -144,8 +144,8 @@ class _World:
         )
         self._hosts = [VirtualHost(around, number) for number in range(plan.hosts)]
         peers = {group.name: self._take_seats(around, group) for group in plan.groups}
-        self._breakage = Breakage(around, self._hosts)
         self._users = MemberUsers(around, self._hosts)
+        self._breakage = Breakage(around, self._hosts, self._users.use_once_more)
         self._operators = [Operator(around, group, self._hosts) for group in plan.groups]
         self._clients = []
         for number in range(plan.clients):

@@ -60,6 +60,12 @@ class MemberUsers:
             if seats:
                 self.begin(host, self._chance.choice(seats), self._chance.choice(self._uses))
 
+    def use_once_more(self, host: VirtualHost, seat: Seat) -> None:
+        """Make calls of every kind at once, as when a member is closed under load."""
+        if not self.stopped and not seat.group.is_idle:
+            for use in self._uses:
+                self.begin(host, seat, use)
+
     def begin(self, host: VirtualHost, seat: Seat, use: Use) -> None:
         """Make one call, where that member runs."""
         running = seat.running

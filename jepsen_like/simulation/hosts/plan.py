@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from jepsen_like.simulation.chance import Chance
-from jepsen_like.simulation.hosts.process import DiskStyle
-from jepsen_like.simulation.hosts.virtual_internet import LineStyle
 
 # Mean times between two of a kind of fault, while that kind is on.
 FAULT_EVERY_S = (1.0, 6.0)
@@ -25,6 +24,22 @@ FAULT_KINDS = (
     "resets",
     "slow lines",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class LineStyle:
+    """How long bytes take: at least so long, and the rest drawn with this mean."""
+
+    least_s: float
+    mean_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class DiskStyle:
+    """How long work on a disk takes, in seconds on the average."""
+
+    sync_s: float
+    work_s: float  # reading or writing a whole file beside the loop
 
 
 class GroupPlan(NamedTuple):

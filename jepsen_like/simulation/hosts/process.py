@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeVar, TypeVarTuple, Unpack
+from typing import TypeVar, TypeVarTuple, Unpack
 
 import trio
 
 from dledger.serving.platform import DiskSpace, Platform
 from dledger.store.disk import DiskFile, DiskLock
 from jepsen_like.simulation.chance import Chance
+from jepsen_like.simulation.hosts.plan import DiskStyle
 from jepsen_like.simulation.hosts.virtual_internet import MachineNetwork
 from jepsen_like.simulation.virtual_disk import VirtualDisk
 
@@ -31,14 +29,6 @@ class ProcessEnded(OSError):
 
     An OSError, so that this code takes the paths that it has: what it decides reaches nobody.
     """
-
-
-@dataclass(frozen=True, slots=True)
-class DiskStyle:
-    """How long work on a disk takes, in seconds on the average."""
-
-    sync_s: float
-    work_s: float  # reading or writing a whole file beside the loop
 
 
 class Life:
@@ -193,11 +183,6 @@ class _ProcessLock:
             self._lock.close()
 
 
-class _Sync(NamedTuple):
-    run: Callable[[], None]
-    done: trio.Event
-
-
 class VirtualThreads:
     """Runs syncs after some virtual time: `SyncThreads` of dledger.
 
@@ -209,48 +194,39 @@ class VirtualThreads:
     def __init__(self, nursery: trio.Nursery, process: Process) -> None:
         self._nursery = nursery
         self._process = process
-        self._waiting: deque[_Sync] = deque()
 
     def clock(self) -> float:
-        """As in SyncThreads: virtual time, and what syncs on the loop would have taken."""
+        """As in SyncThreads: virtual time, and what syncs that the loop waited for would take."""
         return trio.current_time() + self._process.disk.spent_s
+
+    def run(self, sync: Callable[[], None], late: Callable[[], None], patience_s: float) -> bool:
+        """As in SyncThreads: at once, unless the disk hangs or takes longer than that now."""
+        if self._process.machine_hangs() or self._process.disk.sync_s > patience_s:
+            self._nursery.start_soon(self._run, sync, late)
+            return False
+        sync()
+        return True
 
     def start(self, sync: Callable[[], None]) -> None:
         """As in SyncThreads."""
-        started = _Sync(sync, trio.Event())
-        self._waiting.append(started)
-        self._nursery.start_soon(self._run, started)
-
-    def wait(self, ended: threading.Event) -> None:
-        """As in SyncThreads: the disk ends everything at once, as the loop cannot wait here."""
-        while self._waiting and not ended.is_set():
-            self._do(self._waiting.popleft())
+        self._nursery.start_soon(self._run, sync, None)
 
     def shutdown(self) -> None:
         """As in SyncThreads."""
-        while self._waiting:
-            self._do(self._waiting.popleft())
 
-    async def _run(self, sync: _Sync) -> None:
+    async def _run(self, sync: Callable[[], None], told: Callable[[], None] | None) -> None:
         process = self._process
         try:
-            with trio.move_on_after(process.disk.sync_s):
-                await sync.done.wait()
-            while process.machine_hangs() and not sync.done.is_set():
+            await process.life.wait(process.disk.sync_s)
+            while process.machine_hangs():
                 await process.life.wait(HANG_STEP_S)
-            process.life.check()
-            if not sync.done.is_set():
-                self._waiting.remove(sync)
-                self._do(sync)
         except ProcessEnded:
-            return
+            pass  # it fails then, so that what is left of the process waits for it no longer
+        sync()
+        if told is not None:
+            told()
         for _ in range(ROUNDS_TO_REPORT):
             await trio.lowlevel.checkpoint()
-
-    def _do(self, sync: _Sync) -> None:
-        sync.done.set()
-        if self._process.life.is_alive:
-            sync.run()
 
 
 # How often a sync that hangs looks whether the disk goes on.

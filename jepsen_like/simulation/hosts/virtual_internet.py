@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import trio
 
 from dledger.config import Address
 from jepsen_like.simulation.chance import Chance
+from jepsen_like.simulation.hosts.plan import LineStyle
 from jepsen_like.simulation.hosts.virtual_stream import Pipe, VirtualStream
 
 # Connections that wait to be accepted; more are refused, as Linux does where it is told to.
 BACKLOG = 128
 
 Sent = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class LineStyle:
-    """How long bytes take: at least so long, and the rest drawn with this mean."""
-
-    least_s: float
-    mean_s: float
 
 
 class VirtualLine:
