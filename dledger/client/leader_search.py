@@ -9,7 +9,6 @@ import trio
 from dledger.client.client_errors import GroupUnreachable
 from dledger.client.known_members import KnownMember, KnownMembers
 from dledger.client.node_connection import NodeConnection, dial
-from dledger.config import Address
 from dledger.errors import DLedgerError, Rejected
 from dledger.network.tls import GroupTls
 from dledger.wire.client_protocol import Leadership
@@ -45,8 +44,8 @@ class LeaderSearch:
         self._members = members
         self._tls = tls
         self._nursery = nursery
-        self._problems: dict[Address, str] = {}
-        self._asked: set[Address] = set()
+        self._problems: dict[KnownMember, str] = {}
+        self._asked: set[KnownMember] = set()
         self._newest = -1  # term in which somebody is known to lead
         self._found: tuple[NodeConnection, int] | None = None
 
@@ -72,13 +71,17 @@ class LeaderSearch:
 
     def _ask_everybody(self, asking: trio.Nursery, above_term: int) -> None:
         for member in self._members.all:
-            if member.address not in self._asked:
-                self._asked.add(member.address)
+            # A new member may listen at the address of one that left: the name counts as well. An
+            # address without a name reaches whichever member listens there.
+            nameless = KnownMember("", member.address)
+            if not self._asked.intersection((member, nameless)):
+                self._asked.add(member)
                 asking.start_soon(self._ask, asking, member, above_term)
 
     async def _ask(self, asking: trio.Nursery, member: KnownMember, above_term: int) -> None:
+        """Ask one member until it is found to lead, or is known as a member no more."""
         pause_s = FIRST_PAUSE_S
-        while True:
+        while member in self._members.all:
             try:
                 connection = await dial(self._members.group, *member, self._tls)
                 self._nursery.start_soon(connection.run)
@@ -88,13 +91,16 @@ class LeaderSearch:
                     if self._found is None or self._found[0] is not connection:
                         connection.close()
             except GroupUnreachable as error:
-                self._problems[member.address] = error.problem  # who shows it says what to do
+                self._problems[member] = error.problem  # who shows it says what to do
             except Rejected as error:
-                self._problems[member.address] = str(error)
+                self._problems[member] = str(error)
             except (DLedgerError, trio.TooSlowError) as error:
-                self._problems[member.address] = f"{member}: {str(error) or 'no answer'}"
+                self._problems[member] = f"{member}: {str(error) or 'no answer'}"
             await trio.sleep(jittered(pause_s))
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+        self._asked.discard(member)
+        self._problems.pop(member, None)
+        self._ask_everybody(asking, above_term)
 
     async def _ask_on(
         self, connection: NodeConnection, asking: trio.Nursery, member: KnownMember, above_term: int
@@ -112,7 +118,7 @@ class LeaderSearch:
                 self._found = self._found or (connection, known.term)
                 asking.cancel_scope.cancel()
                 return
-            self._problems[member.address] = _told(known)
+            self._problems[member] = _told(known)
             if known.leader not in (None, known.member) and known.term > told:
                 told = known.term  # heard; now for a newer one
             else:

@@ -340,8 +340,10 @@ async def _introduced(group: str, node_id: str, stream: Stream) -> tuple[str, Fr
             raise MessageMalformed("a welcome of another shape")
 
 
-def _in_words(error: Exception) -> str:
-    cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
+def _in_words(error: BaseException) -> str:
+    cause: BaseException = error.__cause__ or error
+    while isinstance(cause, BaseExceptionGroup):  # one for each address that the name stands for
+        cause = cause.exceptions[-1]
     if isinstance(cause, OSError) and cause.errno is not None:
         return os.strerror(cause.errno).lower()
     return str(error) or type(error).__name__

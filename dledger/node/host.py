@@ -22,6 +22,7 @@ from dledger.serving.host_timer import HostTimer
 from dledger.serving.listener import Listener
 from dledger.snapshots.restoring import Opened
 from dledger.state_machine import StateMachine
+from dledger.trio_only import require_trio
 from dledger.unwrapping_nursery import unwrapping_nursery
 
 # Groups of one process. Their idle heartbeats then take about half a core, and those of all of them
@@ -154,6 +155,7 @@ async def open_host(config: HostConfig) -> AsyncIterator[Host]:
     They share one listener, one connection to each other process, one timer and the threads that
     wait for the disk. Raises AddressInUse, ConfigInvalid.
     """
+    require_trio("open_host", "run the host with trio.run, in a thread of its own if need be")
     async with unwrapping_nursery() as nursery:
         host = Host(config, nursery)
         try:

@@ -10,6 +10,7 @@ from dledger.node.host import HostConfig, open_host
 from dledger.node.node import Node
 from dledger.node.recovering import recover
 from dledger.state_machine import StateMachine
+from dledger.trio_only import require_trio
 
 
 @asynccontextmanager
@@ -22,10 +23,11 @@ async def open_node(config: NodeConfig, machine: StateMachine) -> AsyncIterator[
     Raises a Fatal error at once (ConfigInvalid, AddressInUse, DataFolderMismatch,
     DataFolderLocked, LogCorrupt, SnapshotLost, RestoreFailed, DiskFailed), or out of the block
     when the node cannot go on (DiskFailed, MachineFailed, InvariantBroken); the block is
-    cancelled then.
+    cancelled then. Outside of trio, NotInTrio.
 
     The node has the process's address for itself; `open_host` shares one among many groups.
     """
+    require_trio("open_node")
     opened = await recover(config, machine)
     try:
         async with (

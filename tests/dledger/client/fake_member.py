@@ -21,7 +21,7 @@ from dledger.wire.client_protocol import (
     encode_error,
     encode_leadership,
 )
-from dledger.wire.handshake import decode_hello, encode_welcome
+from dledger.wire.handshake import decode_hello, encode_refused, encode_welcome
 
 GROUP = "g"
 
@@ -88,7 +88,13 @@ class FakeMember:
         hello = await conversation.first_frame()
         if self.frozen:
             await trio.sleep_forever()
-        if hello is None or decode_hello(hello).group != GROUP:
+        if hello is None:
+            return
+        if decode_hello(hello).group != GROUP:
+            await stream.send_all(encode_refused(f"there is no group {decode_hello(hello).group}"))
+            return
+        if decode_hello(hello).receiver not in ("", self.node_id):
+            await stream.send_all(encode_refused(f"this is node {self.node_id}"))
             return
         await stream.send_all(encode_welcome(self.node_id))
         while frames := await conversation.frames():
