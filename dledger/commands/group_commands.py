@@ -242,11 +242,21 @@ def transfer(
     the old leader goes on, and the exit status says so.
     """
     name, known = members_of(folder, peers, group)
-    if target is not None and target not in known:
-        raise ConfigInvalid("--to", f"{target} is not one of {', '.join(known)}")
-    click.echo(
-        f"{trio.run(GroupClient(name, known, given_tls()).transfer, target, timeout)} leads {name}"
-    )
+    leader = trio.run(_transfer, GroupClient(name, known, given_tls()), target, timeout)
+    click.echo(f"{leader} leads {name}")
+
+
+async def _transfer(client: GroupClient, target: str | None, timeout: float) -> str:
+    if target is not None:
+        await _check_member(client, "--to", target)
+    return await client.transfer(target, timeout)
+
+
+async def _check_member(client: GroupClient, option: str, node_id: str) -> None:
+    """Raise ConfigInvalid unless this is a member of the group, as the group itself says."""
+    members = await client.ask_members()
+    if node_id not in members:
+        raise ConfigInvalid(option, f"{node_id} is not one of {', '.join(members)}")
 
 
 @commands.command()
@@ -261,11 +271,14 @@ def snapshot(
     Prints the last entry in it, its size in bytes and its path, once it is on the member's disk.
     """
     name, known = members_of(folder, peers, group)
-    if node_id is not None and node_id not in known:
-        raise ConfigInvalid("--node", f"{node_id} is not one of {', '.join(known)}")
-    client = GroupClient(name, known, given_tls())
-    for member in [node_id] if node_id is not None else known:
-        written = trio.run(client.snapshot, member)
+    trio.run(_snapshot, GroupClient(name, known, given_tls()), node_id, as_json)
+
+
+async def _snapshot(client: GroupClient, node_id: str | None, as_json: bool) -> None:
+    if node_id is not None:
+        await _check_member(client, "--node", node_id)
+    for member in [node_id] if node_id is not None else await client.ask_members():
+        written = await client.snapshot(member)
         if as_json:
             click.echo(json.dumps({"node": member, **written._asdict()}))
         else:
