@@ -85,7 +85,9 @@ async def run_group(
 
 
 async def _run_member(node_id: str, command: list[str]) -> None:
-    process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE)
+    # A group of processes of its own: Ctrl-C in a terminal is for this process, which then asks
+    # its members to stop.
+    process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, process_group=0)
     try:
         returncode = await process.wait()
     finally:

@@ -262,3 +262,14 @@ def test_a_killed_member_that_was_to_sync_later_loses_nothing(tmp_path: Path, ad
     process.communicate(timeout=10)
     bodies = [line.split("\t")[3] for line in lines]
     assert [body for body in bodies if body] == ["one", "two"]
+
+
+def test_a_file_that_cannot_be_read_is_named_in_one_line(tmp_path: Path, address: str) -> None:
+    serve_until_ready(tmp_path, address, "one")
+    segment = next(tmp_path.glob("dledger-n0/data/*"))
+    segment.unlink()
+    segment.mkdir()  # as unreadable as one without permission, also for root
+    for command in ("verify", "dump"):
+        ended = dledger(command, tmp_path, ok=False)
+        assert ended.returncode == 1
+        assert ended.stderr == f"dledger: {segment}: Is a directory\n"
