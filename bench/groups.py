@@ -29,12 +29,12 @@ WINDOW_S = 2.0
 
 
 class GroupProcesses:
-    """Three processes with a member of each group, and who leads what, as they tell it."""
+    """Three processes with a member of each group, and the leaders, as they report them."""
 
     def __init__(self, folder: Path, groups: int, election_timeout_ms: int) -> None:
         self.peers = {f"n{i}": f"127.0.0.1:{port}" for i, port in enumerate(free_ports(3))}
         self.groups = [f"g{number}" for number in range(groups)]
-        self.leaders: dict[str, tuple[int, str]] = {}  # of each group: term, and who is ready
+        self.leaders: dict[str, tuple[int, str]] = {}  # of each group: term, and the ready leader
         self.ready_at: dict[str, float] = {}
         self._terms: dict[tuple[str, str], int] = {}  # by process and group, as told last
         self._folder = folder

@@ -14,7 +14,7 @@ _MIB = 1 << 20
 
 
 def touch_memory(size_mib: int) -> None:
-    """Write to each page of so much memory, and free it: the next who need memory get these pages.
+    """Write to each page of so much memory, and free it for the next processes that need some.
 
     Raises MemoryError or OSError if there is not so much.
     """

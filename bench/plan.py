@@ -90,7 +90,7 @@ def _word(contender: Contender) -> str:
 def plan(rounds: int, points: Sequence[Point], contenders: Sequence[Contender]) -> list[Run]:
     """All runs, ours among the others, each round in another order.
 
-    A machine that is slower for a while is so for all of them, and nobody always runs behind the
+    A machine that is slower for a while is so for all of them, and none always runs behind the
     same neighbour.
     """
     return [

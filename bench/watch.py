@@ -55,12 +55,12 @@ class Watch:
         self._errors.close()
 
     def settle(self) -> str:
-        """Wait until a member leads and appends are acknowledged; who leads."""
+        """Wait until a member leads and appends are acknowledged; its name."""
         time.sleep(self._watching.settled_s)
         deadline = time.monotonic() + PATIENCE_S
         while not (leader := self._ask("leader", "leader")):
             if time.monotonic() > deadline:
-                raise RunFailed(f"nobody led for {PATIENCE_S:g} s")
+                raise RunFailed(f"no member led for {PATIENCE_S:g} s")
             time.sleep(0.1)
         self._ask("fault", "noted")
         self._wait_for("acknowledged_anew")

@@ -41,7 +41,7 @@ class AdminProcessor:
         log: the log.
         changes: makes and deletes topics.
         reader: reads messages.
-        consumers: who consumes.
+        consumers: the members of consumer groups.
         broker_name: the group of brokers this one belongs to.
         settings: what the broker was started with, by name.
         figures: run-time figures by name.
@@ -175,10 +175,10 @@ class AdminProcessor:
         return command.reply(body=compact_json(body).encode())
 
     def consumer_connections(self, _origin: Origin, command: Command) -> Command:
-        """Who consumes for a group now (203).
+        """The present members of a consumer group (203).
 
         Raises:
-            RequestRefused (206): nobody.
+            RequestRefused (206): the group has no member.
         """
         name = command.text("consumerGroup")
         group = self._consumers.group(name)

@@ -2,7 +2,7 @@
 
 14 says "certainly not stored, ask the leader": Java, Go and JavaScript clients try another broker
 or ask again, the C++ client tries again, and the route they refresh names the new leader. 1 says
-that nobody can tell. RocketMQ answers 1 or 2 for both.
+that the outcome is unknown. RocketMQ answers 1 or 2 for both.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Who consumes: the members of each consumer group, as heartbeats told, one record a connection.
+"""The members of each consumer group, as heartbeats told, one record a connection.
 
 Kept on the leader only and in memory: members say themselves every 30 seconds, and at once when
 their connection is new. Source: RocketMQ's ConsumerManager.
@@ -109,7 +109,7 @@ class Consumers:
         return list(found.members) if found else []
 
     def group(self, group: str) -> GroupMembers | None:
-        """A group's members and subscriptions, or None when nobody consumes for it now."""
+        """A group's members and subscriptions, or None when it has no member now."""
         return self._groups.get(group)
 
     def subscription(self, group: str, topic: str) -> SubscriptionData | None:
@@ -118,7 +118,7 @@ class Consumers:
         return found.subscriptions.get(topic) if found else None
 
     def clear(self) -> None:
-        """Forget everybody."""
+        """Forget all members."""
         self._groups.clear()
         self._groups_of.clear()
         self._count = 0

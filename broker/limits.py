@@ -35,7 +35,7 @@ class BrokerLimits:
         max_waiting_send_bytes: the same in bytes.
         max_held_pulls: pulls that wait for a message; one a queue and consumer.
         max_waiting_commits: requests that wait for their offsets to be applied.
-        max_waiting_reads: requests that wait for the group to confirm who leads.
+        max_waiting_reads: requests that wait for the group to confirm this leader.
         max_clients: consumers registered by heartbeats, counted once a group.
         max_subscriptions: topics one consumer may subscribe to in one group.
         max_locks: queues locked by ordered consumers.

@@ -32,7 +32,7 @@ def submit_commands(log: Log, commands: Sequence[LogCommand], then: Then) -> Non
 
 @dataclass(slots=True)
 class _Waiting:
-    """Offsets for the next entry, and who waits for them."""
+    """Offsets for the next entry, and the requests that wait for them."""
 
     offsets: dict[tuple[str, str, int], int] = field(default_factory=dict)
     thens: list[Then] = field(default_factory=list)

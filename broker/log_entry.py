@@ -12,7 +12,7 @@ command is eight bytes and a msgpack array `[kind, ...]`:
    8       msgpack
 ===== ==== =========================================================================
 
-So the bytes 4 to 8 tell the two apart, whoever reads the log. A command that is malformed changes
+So every reader of the log tells the two apart by the bytes 4 to 8. A malformed command changes
 nothing, on every member alike; a command of a newer version stops a member that is too old for it,
 because passing it over would make the members differ.
 """
@@ -43,7 +43,7 @@ class EntryKind(IntEnum):
 
     RECORD = 0
     COMMAND = 1
-    FOREIGN = 2  # appended by somebody else; passed over
+    FOREIGN = 2  # not appended by a broker; skipped
 
 
 class CommandKind(IntEnum):

@@ -1,4 +1,4 @@
-"""The state machine that a node drives: the fold, then the consume queues, then whoever waits."""
+"""The state machine that a node drives: the fold, the consume queues, then waiting requests."""
 
 from collections.abc import Callable, Iterator, Sequence
 

@@ -133,7 +133,7 @@ class PullProcessor:
         )
 
     def _commit(self, request: PullRequest) -> None:
-        """Commit the offset that a pull brings along; nobody waits for it.
+        """Commit the offset that a pull brings along; no client waits for it.
 
         Only for a group that is known: a pull makes none.
         """

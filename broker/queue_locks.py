@@ -1,9 +1,9 @@
 """Locks of ordered consumers: one client a queue and group, for 60 seconds unless it asks again.
 
-Part of the folded state, so that a new leader knows who holds what: with locks in the leader's
+Part of the folded state, so that a new leader knows each holder: with locks in the leader's
 memory, as in RocketMQ's RebalanceLockManager, two consumers could hold one queue after a change of
-leader. Time is that of `dledger.sessions.session_clock`: it goes on while somebody leads, and
-stands still while nobody does.
+leader. Time is that of `dledger.sessions.session_clock`: it runs while the group has a
+leader, and stands still while it has none.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ LockKey: TypeAlias = tuple[str, str, int]
 
 
 class LockOwner(NamedTuple):
-    """Who has locked a queue, and when: the time of the log, in milliseconds."""
+    """The holder of a queue, and since when: the time of the log, in milliseconds."""
 
     client_id: str
     locked_ms: int
@@ -26,7 +26,7 @@ class LockOwner(NamedTuple):
 
 @dataclass(slots=True)
 class QueueLocks:
-    """Who has locked which queue. Only the fold changes it.
+    """The holder of each locked queue. Only the fold changes it.
 
     Attributes:
         owners: by queue.

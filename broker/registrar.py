@@ -2,7 +2,7 @@
 
 Only the leader registers, always as broker id 0, with its term as the version that newer brokers of
 RocketMQ compare. A follower is not registered: it serves no pulls yet, and a client would be sent
-to it. Nobody unregisters: the new leader's registration takes the old one's place, which some name
+to it. No broker unregisters: a new leader's registration replaces the old one's, which some name
 servers would drop by the old one's goodbye, and a program that ends closes its connections, by
 which name servers drop it at once.
 """

@@ -40,7 +40,7 @@ _ANY_ROLE: Final = frozenset(
 )
 
 
-# Answered when the group has confirmed that nobody else leads: an older offset would have messages
+# Answered once the group has confirmed this leader: an older offset would have messages
 # consumed twice, or taken for lost.
 _CONFIRMED: Final = frozenset(
     {
@@ -103,7 +103,7 @@ class Requests:
     # --- connections --------------------------------------------------------------------------
 
     def on_open(self, connection: Connection) -> None:
-        """A client has connected; it is nobody until its first heartbeat."""
+        """A client has connected; it joins no group before its first heartbeat."""
 
     def on_commands(self, connection: Connection, commands: Sequence[Command]) -> None:
         """Answer requests, or hand them to what will answer them."""

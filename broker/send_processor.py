@@ -67,7 +67,7 @@ class SendProcessor:
 
         Raises:
             RequestRefused: see `read_send_request`, `TopicChanges.topic_for` and `Sends.add`; (14)
-                the disk is too full, (16) nobody may write to the topic, (26) no such consumer
+                the disk is too full, (16) the topic is not writable, (26) no such consumer
                 group, (29) no such queue.
         """
         self._check_disk()

@@ -38,7 +38,7 @@ class PendingSend:
     """Messages of one request, all for one queue.
 
     Attributes:
-        origin: who sent them.
+        origin: the client that sent them.
         command: the request.
         topic: where they go.
         queue_id: the queue.

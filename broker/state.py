@@ -47,7 +47,7 @@ class BrokerState:
     locks: QueueLocks = field(default_factory=QueueLocks)
 
     def become(self, other: "BrokerState") -> None:
-        """Take over all of another state, which nobody else has."""
+        """Take over all of another state, which has no other owner."""
         for name in fields(self):
             setattr(self, name.name, getattr(other, name.name))
 

@@ -1,7 +1,7 @@
 """Topics that are being made or deleted, and the messages that wait for them.
 
 A send to a topic that does not exist yet waits until the topic is in the log and the name servers
-know it, so that whoever is told "stored" can find the route.
+know it, so that a client that was told "stored" can find the route.
 """
 
 from collections.abc import Callable
@@ -210,7 +210,7 @@ class TopicChanges:
                 if refusal is not None:
                     raise refusal
                 if config is None or send.queue_id >= config.write_queue_count:
-                    # Somebody else made or deleted it at the same moment.
+                    # Another request made or deleted it at the same moment.
                     raise RequestRefused(
                         ResponseCode.TOPIC_NOT_EXIST, f"topic {topic} was changed: send again"
                     )

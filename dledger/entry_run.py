@@ -1,4 +1,4 @@
-"""Entries of one kind next to each other, in columns; objects are made when somebody looks."""
+"""Entries of one kind next to each other, in columns; objects are made at the first look."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from itertools import chain
 
 # Below the ports that systems give to outgoing connections by themselves (Linux from 32768, macOS
 # and IANA from 49152). A member that is killed must find its port free when it comes back, and one
-# of those may be the near end of somebody's connection by then.
+# of those may be the near end of another connection by then.
 FIRST_PORT = 20_000
 END_PORT = 32_000
 
@@ -38,7 +38,7 @@ _walk = _endless_walk()
 
 
 def free_ports(count: int) -> list[int]:
-    """That many ports of loopback, all different, on which nobody listens now.
+    """That many ports of loopback, all different, on which no process listens now.
 
     Raises:
         NoFreePort: the machine has not so many.

@@ -90,7 +90,7 @@ def keeps_nothing(machine: StateMachine) -> bool:
 
 
 class LogOnly:
-    """A state machine without a state, for those who want nothing but the log."""
+    """A state machine without a state, for applications that want nothing but the log."""
 
     keeps_nothing = True
 

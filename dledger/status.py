@@ -30,7 +30,7 @@ class LearnerStatus:
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """Who belongs to the group, as far as a node knows."""
+    """The members of the group, as far as a node knows."""
 
     index: int  # of the entry that says so; -1 for what the group began with
     voters: list[str]
@@ -105,7 +105,7 @@ class Status:
     scrubbed_through: int  # the background check of the log on disk, in its present pass
     scrub_passes: int
     scrub_damage: str | None  # what it found wrong first
-    transfer_target: str | None  # whom leadership is being handed to
+    transfer_target: str | None  # the member that leadership is being handed to
     peers: dict[str, PeerStatus]
     members: GroupStatus
     newest_snapshot: int = -1  # the last entry in it
@@ -127,7 +127,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class RoleChange:
-    """Who leads, as this node knows it. `ready` as in Status."""
+    """The leader, as this node knows it. `ready` as in Status."""
 
     role: str
     term: int

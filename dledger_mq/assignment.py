@@ -1,4 +1,4 @@
-"""Asking the brokers who is in a group, and computing one's own share of its queues."""
+"""Asking the brokers for the members of a group, and computing one's own share of its queues."""
 
 import logging
 
@@ -28,7 +28,7 @@ async def own_share(client: Client, group: str, topic: str) -> list[MessageQueue
     """The queues of a topic that this client should read, or None when that cannot be told now.
 
     A broker that has just become the leader does not know this client. It is told, and asked
-    again; taking its first answer would take every queue away from everybody.
+    again; taking its first answer would take every queue away from all members.
 
     Args:
         client: the member.

@@ -163,7 +163,7 @@ class Client:
         """Tell brokers of this client's groups now; failures are logged, brokers come back.
 
         Args:
-            addresses: whom to tell; all known masters when None.
+            addresses: the brokers to tell; all known masters when None.
         """
         if not self._producers and not self._consumers:
             return

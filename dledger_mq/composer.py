@@ -73,7 +73,7 @@ class Composer:
             message: the message.
             selector: chooses its queue.
             deadline: when to give up, on trio's clock.
-            callback: whom to tell.
+            callback: called with the outcome.
 
         Raises:
             InvalidMessage: no broker would take it.

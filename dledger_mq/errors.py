@@ -86,7 +86,7 @@ class RouteNotFound(MessagingError):
 
     Attributes:
         topic: the topic.
-        nameservers: who was asked.
+        nameservers: the name servers that were asked.
     """
 
     def __init__(self, topic: str, nameservers: tuple[str, ...]) -> None:
@@ -139,7 +139,7 @@ class NameServersUnreachable(MessagingError):
     """None of the name servers answered.
 
     Attributes:
-        nameservers: who was asked.
+        nameservers: the name servers that were asked.
         reason: what the last one failed with.
     """
 
@@ -155,7 +155,7 @@ class RequestRefused(MessagingError):
     """A broker or name server answered with an error code.
 
     Attributes:
-        address: who answered, "host:port".
+        address: the server that answered, "host:port".
         code: a `remoting.codes.ResponseCode`, or a number it does not know.
         remark: the text it gave.
         what: what was asked for.

@@ -1,4 +1,4 @@
-"""Who a client is, as brokers and operators see it."""
+"""The identity of a client, as brokers and operators see it."""
 
 from dataclasses import dataclass
 

@@ -157,7 +157,7 @@ class LocalGroup:
         return heard
 
     def _remember(self) -> None:
-        """Write down who runs."""
+        """Record the running processes."""
         try:
             self._directory.write(
                 self._plan, {name: process.pid for name, process in self._running.items()}

@@ -216,7 +216,7 @@ class Producer:
         pipeline.start(sending)
 
     async def send_oneway(self, message: Message, *, selector: QueueSelector | None = None) -> None:
-        """Send a message that nobody acknowledges: it is lost without a word if anything fails.
+        """Send a message without an acknowledgement: it is lost silently if anything fails.
 
         Args:
             message: the message.
@@ -305,4 +305,4 @@ def _result(outcome: SendOutcome) -> SendResult:
 
 
 def _ignore(_outcome: SendOutcome) -> None:
-    """Nobody waits for the outcome of a oneway send."""
+    """Ignore the outcome of a oneway send."""

@@ -20,7 +20,7 @@ _GRACE_SECONDS: Final = 5.0
 
 
 class PullConsumer:
-    """Reads queues one pull at a time. It joins no group: nobody shares the queues with it.
+    """Reads queues one pull at a time. It joins no group and shares its queues with no consumer.
 
     All calls follow elections and lost connections until their time is over. They raise
     `RequestRefused` when a broker says no, and `RouteNotFound`, `NoMaster`,

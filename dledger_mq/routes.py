@@ -202,7 +202,7 @@ class Routes:
         """The topic is not known now.
 
         Its queues are kept for consumers: while a group elects a leader a name server may know
-        none of its topics, and that must not take every queue away from everybody.
+        none of its topics, and that must not take every queue away from its consumer.
         """
         route = self._routes.get(topic)
         if route is not None and not route.provisional:

@@ -29,7 +29,7 @@ MAX_IN_FLIGHT: Final = 4096
 # Half of what a connection holds before it takes the peer for dead.
 MAX_IN_FLIGHT_BYTES: Final = 16 * 1024 * 1024
 
-# A broker answers in milliseconds; after this long it is worth asking who leads.
+# A broker answers in milliseconds; after this long it is worth asking for the leader.
 SILENCE_SECONDS: Final = 1.0
 
 # One attempt. When a leader stands still this long, a follower has been elected in its place.
@@ -139,7 +139,7 @@ class SendPipeline:
         """Send again what waits for a broker that does not lead any more."""
         leaders = set(route.masters.values())
         if not leaders:
-            return  # the old leader may still answer, and there is nobody else to ask
+            return  # the old leader may still answer, and there is no other broker to ask
         for sending in list(self._open):
             if sending.message.topic != route.topic or not sending.address:
                 continue

@@ -2,7 +2,7 @@
 
 Nothing is made per entry: the bytes are an Arrow array of binaries as they lie, headers and bodies
 are slices that Arrow copies in C, and numpy turns the fields' bytes. The one loop is the check of
-the bodies' sums, since nobody offers CRC-32 of many pieces in one call.
+the bodies' sums, since no library offers CRC-32 of many pieces in one call.
 
 The layout is that of dledger/entry.py.
 """

@@ -26,7 +26,7 @@ def scratch_folder() -> Iterator[str]:
         if name.startswith(PREFIX):
             _remove_if_left(f"{parent}/{name}")
     folder = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
-    # The lock gets its name when it is held: nobody can find it free in between.
+    # The lock gets its name when it is held: no process can find it free in between.
     descriptor = os.open(f"{folder}/.{_LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

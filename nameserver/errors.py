@@ -8,7 +8,7 @@ class StaleMaster(RemotingError):
 
     Attributes:
         broker_name: the name both have.
-        address: who registered.
+        address: the broker that registered.
         state_version: its term.
         master_address: the master that is known.
         master_state_version: that one's term.

@@ -223,7 +223,7 @@ class Processors:
 
 
 def _identity(command: Command) -> BrokerIdentity:
-    """Who a broker's request says it is."""
+    """The identity that a broker's request states."""
     return BrokerIdentity(
         command.text("clusterName"),
         command.text("brokerName"),

@@ -39,7 +39,7 @@ MAX_TOPICS: Final = 200_000
 
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:
-    """Who a broker says it is.
+    """The identity that a broker states.
 
     Attributes:
         cluster: its cluster.
@@ -59,7 +59,7 @@ class LiveBroker:
     """A broker that registered.
 
     Attributes:
-        identity: who it is.
+        identity: the broker.
         data_version: of the topics it told last.
         expires_at: when it is dropped unless it is heard of.
         timeout_seconds: how much each sign of life adds.
@@ -111,7 +111,7 @@ class RouteTable:
         Topics count when the master tells them, or a slave while the name has no master.
 
         Args:
-            identity: who registers.
+            identity: the broker that registers.
             registration: its topics.
             connection: where it came from.
             now: the time.
@@ -169,7 +169,7 @@ class RouteTable:
                 )
 
     def _take_place(self, name: _BrokerName, identity: BrokerIdentity) -> None:
-        """Give an address its broker id, and take both from whoever had them."""
+        """Give an address its broker id, and take both from their previous owners."""
         before = self._live.get(identity.address)
         if before is not None and before.identity != identity:
             other = before.identity

@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 # RocketMQ's port.
 NAMESERVER_PORT: Final = 9876
 
-# The longest wait between two looks at who has expired; with a broker that is to expire sooner,
+# The longest wait between two looks at expired brokers; with a broker that is to expire sooner,
 # the look comes when that is due.
 SCAN_SECONDS: Final = 10.0
 

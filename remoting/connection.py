@@ -186,7 +186,7 @@ class Connection:
         self._requests.take(opaque)
 
     def expire(self, now: float) -> None:
-        """Tell every request whose time is over so. Whoever owns the connection calls this."""
+        """End every request whose time is over. The owner of the connection calls this."""
         if len(self._requests):
             for one in self._requests.expired(now):
                 error = RequestTimedOut(str(self.peer), one.code, one.timeout_seconds)
@@ -285,7 +285,7 @@ class Connection:
                 continue
             waiting = self._requests.take(command.opaque)
             if waiting is None:
-                _log.debug("%s answered %d, which nobody waits for", self.peer, command.opaque)
+                _log.debug("%s answered %d, which no request waits for", self.peer, command.opaque)
             else:
                 self._tell(waiting.settle, command)
         return requests

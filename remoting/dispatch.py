@@ -48,7 +48,7 @@ class DispatchTable(Generic[Origin]):
 
 
 def unsupported(command: Command) -> Command:
-    """The reply to a request code nobody answers, in RocketMQ's words."""
+    """The reply to an unknown request code, in RocketMQ's words."""
     return command.reply(
         ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
         remark=f" request type {command.code} not supported",

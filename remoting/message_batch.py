@@ -1,7 +1,7 @@
 """The body of a batch send: several messages for one queue in one request.
 
 Layout of each, big-endian: i32 size (22 + body + properties), i32 magic, i32 CRC, i32 flag, i32
-body length, body, i16 properties length, properties. Magic and CRC are 0 and nobody looks at them.
+body length, body, i16 properties length, properties. Magic and CRC are 0 and readers ignore them.
 Source: RocketMQ's MessageDecoder; C++, Go and Java clients write the same.
 """
 

@@ -22,8 +22,8 @@ class WaitingRequest:
 
     Attributes:
         code: its request code.
-        settle: whom to tell.
-        deadline: when to give up, on the clock of whoever calls `expired`.
+        settle: called with the outcome.
+        deadline: when to give up, on the clock of the caller of `expired`.
         timeout_seconds: how long that was, for the error.
         position: how many bytes were queued on the connection before its frame.
     """

@@ -126,7 +126,7 @@ def pack(value: object) -> bytes:
 
 
 def unpack(packed: bytes) -> object:
-    """A value that was kept: a new object each time, so nobody changes the state by it."""
+    """A kept value, a new object each time, so that callers cannot change the state through it."""
     return msgpack.unpackb(packed, strict_map_key=False)
 
 

@@ -19,8 +19,8 @@ from dledger.unwrapping_nursery import unwrapping_nursery
 HOLDERS_SHARE = 0.9
 # A lease is renewed three times in its length: two renewals may be lost.
 RENEWALS_IN_A_LEASE = 3
-# Whoever waits looks ten times in a lease, but not more often than twenty times a second: each look
-# is an entry of the log.
+# A waiting client looks ten times in a lease, but at most twenty times a second: each look is an
+# entry of the log.
 LOOKS_IN_A_LEASE = 10
 SHORTEST_LOOK_S = 0.05
 # Giving a lock back is said once, within this time; its lease would end it anyway.
@@ -30,7 +30,7 @@ _MISSED = (Rejected, Discarded, OutcomeUnknown)
 
 
 class LockNotAcquired(Rejected):
-    """Somebody else held the lock until the time was over."""
+    """Another holder kept the lock until the time was over."""
 
     def __init__(self, lock: str, timeout_s: float) -> None:
         self.lock = lock
@@ -39,7 +39,7 @@ class LockNotAcquired(Rejected):
 
 
 class LockLost(OutcomeUnknown):
-    """The lease ended before the block did: somebody else may hold the lock."""
+    """The lease ended before the block did: another client may hold the lock."""
 
     def __init__(self, lock: str) -> None:
         self.lock = lock

@@ -1,6 +1,6 @@
 """Locks with leases, without a clock in the log. Pure.
 
-A lock ends when its holder gives it back, or when somebody who wants it has seen it unchanged for
+A lock ends when its holder gives it back, or when a client that wants it has seen it unchanged for
 the length of its lease, on a clock of his own: he then asks to end *that* state of it, which does
 nothing if the holder renewed it meanwhile. So no two clocks are ever compared.
 """
@@ -16,13 +16,13 @@ from dledger.machines.replicated import unknown
 # Every member holds all of them in memory. Part of the format: it must be the same everywhere.
 MAX_LOCKS = 100_000
 MAX_TEXT_BYTES = 1_024
-# A day: whoever holds a lock longer renews it.
+# A day: a client that holds a lock longer renews it.
 MAX_LEASE_MS = 86_400_000
 
 
 class Holding(NamedTuple):
-    """Who has a lock. `token` grows from holder to holder: show it to what the lock protects, and
-    have that refuse older ones. `beat` counts renewals.
+    """The holder of a lock. `token` grows from holder to holder: show it to what the lock protects,
+    and have that refuse older ones. `beat` counts renewals.
     """
 
     token: int
@@ -32,7 +32,7 @@ class Holding(NamedTuple):
 
 
 class ReplicatedLocks:
-    """Named locks. `holding(name)` says who has one, after `await node.read()`."""
+    """Named locks. `holding(name)` names the holder of one, after `await node.read()`."""
 
     format = "locks/1"
 
@@ -41,7 +41,7 @@ class ReplicatedLocks:
         self._holdings: dict[str, Holding] = {}
 
     def holding(self, lock: str) -> Holding | None:
-        """Who has the lock."""
+        """The holder of the lock."""
         return self._holdings.get(lock)
 
     def carry_out(self, operation: str, arguments: Sequence[object], index: int) -> object:

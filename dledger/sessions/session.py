@@ -43,7 +43,7 @@ from dledger.sessions.session_errors import (
 from dledger.sessions.with_sessions import AnswerKind, SessionAnswer, unpack_result
 from dledger.unwrapping_nursery import unwrapping_nursery
 
-# A session that nobody uses for this long ends. A leader is elected again in a second or two.
+# An unused session ends after this long. A leader is elected again in a second or two.
 DEFAULT_TTL_S = 60.0
 # An append gives up after this time: many elections.
 DEFAULT_TIMEOUT_S = 30.0
@@ -323,7 +323,7 @@ async def _open(way: SessionWay, ttl_ms: int, timeout_s: float) -> int:
     with trio.move_on_after(timeout_s):
         while True:
             try:
-                # A session whose beginning was not answered is nobody's, and ends by its ttl.
+                # A session whose opening was not answered has no owner, and ends by its ttl.
                 (answer,) = await way.carry_out(OpenSession(ttl_ms))
             except (Rejected, Discarded, OutcomeUnknown) as error:
                 if isinstance(error, _USELESS):

@@ -1,8 +1,8 @@
-"""The clock of a group's sessions: the time during which somebody led.
+"""The clock of a group's sessions: the time during which the group had a leader.
 
 Members have clocks that share no beginning, and wall clocks are stepped. So a new leader goes on
 from the latest time that the log says, and counts from there by its own monotonic clock. While
-nobody leads, time stands still: an outage ends no session.
+there is no leader, time stands still: an outage ends no session.
 """
 
 from __future__ import annotations

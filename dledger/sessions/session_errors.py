@@ -66,7 +66,7 @@ class SessionOutcomeUnknown(OutcomeUnknown):
     """The time was over, or the session ended, before it was known what became of an append.
 
     `sequence` is the first one concerned. While the session lives, `settle()` and the next append
-    find out: they send it again, and it is applied once. After its end (`ended`) nobody can.
+    find out: they send it again, and it is applied once. After its end (`ended`) no call can.
     """
 
     def __init__(self, session: int, sequence: int, *, ended: bool, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""The replicated table of client sessions: what was applied for whom, and with which result.
+"""The replicated table of client sessions: what each session applied, with which result.
 
 The rule of Raft's thesis, section 6.3: the state machine remembers, for each client, which of its
 requests it has applied and what they gave, so that a request that comes twice is applied once.
