@@ -31,6 +31,7 @@ class BrokerConfig:
         peers: every member, this one included: id -> host:port of its log traffic.
         listen: where clients connect.
         advertise: how clients reach that, an IPv4 address; `listen` when None.
+        listen_peers: where the other members connect; this member's address in `peers` when None.
         nameservers: "host:port" of each name server.
         directory: where log and consume queues lie.
         cluster: the cluster's name.
@@ -46,6 +47,7 @@ class BrokerConfig:
     peers: Mapping[str, str]
     listen: Address
     advertise: Address | None = None
+    listen_peers: Address | None = None
     nameservers: tuple[str, ...] = ()
     directory: Path
     cluster: str = DEFAULT_CLUSTER

@@ -258,6 +258,7 @@ async def run_broker(
         group=config.group,
         node_id=config.node_id,
         peers=config.peers,
+        listen=None if config.listen_peers is None else str(config.listen_peers),
         data_dir=config.directory,
         store=config.store,
         snapshots=config.snapshots,

@@ -32,7 +32,12 @@ async def open_node(config: NodeConfig, machine: StateMachine) -> AsyncIterator[
     try:
         async with (
             open_host(
-                HostConfig(address=str(config.address), max_groups=1, tls=config.tls)
+                HostConfig(
+                    address=str(config.address),
+                    listen=config.listen,
+                    max_groups=1,
+                    tls=config.tls,
+                )
             ) as host,
             host.run_node(config, opened, machine) as node,
         ):

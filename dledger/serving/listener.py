@@ -64,7 +64,8 @@ class Listener:
 
     async def open(self, address: Address) -> list[trio.SocketListener]:
         """Bind the address. Raises AddressInUse, or ConfigInvalid where it is not ours."""
-        return await bind("peers", address)
+        setting = "peers" if address == self._dialled.home else "listen"
+        return await bind(setting, address)
 
     async def serve(self, listeners: list[trio.SocketListener]) -> None:
         """Serve every connection, for ever."""
@@ -174,4 +175,4 @@ def _place(stream: trio.SocketStream) -> str:
         host, port, *_ = stream.socket.getpeername()
     except OSError:
         return "somewhere"
-    return f"{host}:{port}"
+    return str(Address(host, port))
