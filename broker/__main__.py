@@ -16,9 +16,7 @@ from broker.config import DEFAULT_CLUSTER, BrokerConfig, read_address, read_name
 from broker.errors import BrokerError, SettingInvalid
 from broker.retention import RetentionPolicy, read_hours
 from broker.server import run_broker
-from dledger.config import parse_peers
-from dledger.errors import DLedgerError
-from dledger.node.collector import collect_seldom
+from dledger import DLedgerError, collect_seldom, parse_peers
 from remoting.address import Address
 from remoting.errors import RemotingError
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from broker.errors import SettingInvalid
 from broker.limits import BrokerLimits
 from broker.retention import RetentionPolicy
-from dledger.snapshots.snapshot_policy import SnapshotPolicy
-from dledger.store.store_config import StoreConfig
+from dledger import SnapshotPolicy, StoreConfig
 from remoting.address import Address, parse_address
 from remoting.errors import AddressMalformed
 
