@@ -72,12 +72,12 @@ class NodeConfig:
     # Where this member listens, where that differs from how others reach it: in a container, or
     # behind a router that translates addresses. As host:port; 0.0.0.0 is every IPv4 address here.
     listen: str | None = None
-    # A node that joins a group which is there knows nobody until a leader tells it; of `peers` it
+    # A node that joins a running group knows no member until a leader tells it; of `peers` it
     # needs only itself. Once it was told, its log says who belongs to the group.
     joining: bool = False
     store: StoreConfig = field(default_factory=StoreConfig)
     snapshots: SnapshotPolicy = field(default_factory=SnapshotPolicy)
-    # Without it everybody who reaches the port is believed. All members have it, or none.
+    # Without it every process that reaches the port is believed. All members have it, or none.
     tls: TlsConfig | None = None
 
     # An election starts one to two of these after the last sign of a leader. Five heartbeats: a
@@ -157,7 +157,7 @@ class NodeConfig:
     def began_with(self) -> Configuration:
         """The configuration that the group begins with: every peer votes.
 
-        Nobody is in it for a node that joins a group.
+        It is empty for a node that joins a group.
         """
         if self.joining:
             return Configuration()

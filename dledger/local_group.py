@@ -21,7 +21,7 @@ STOP_TIMEOUT_S = 10.0
 
 
 class MemberEnded(Fatal):
-    """A member's process ended though nobody asked it to."""
+    """A member's process ended by itself."""
 
     def __init__(self, node_id: str, returncode: int) -> None:
         self.node_id = node_id

@@ -85,7 +85,7 @@ class GroupClient:
         return await member_status(self._members, node_id, self._tls)
 
     async def leader_status(self, timeout_s: float) -> dict[str, object]:
-        """The status of whoever leads. Raises GroupUnreachable."""
+        """The leader's status. Raises GroupUnreachable."""
         async with self._log(timeout_s) as log:
             return await log.status()
 

@@ -26,7 +26,7 @@ class KnownMember(NamedTuple):
 
 
 class KnownMembers:
-    """Begins with what it is told, and learns the rest from whoever answers.
+    """Begins with the addresses that the caller gives; learns the rest from the members.
 
     So all that it was told at first may leave while a client lives.
 
@@ -48,7 +48,7 @@ class KnownMembers:
 
     @property
     def all(self) -> Sequence[KnownMember]:
-        """Everybody to ask; those who were named at first come last, they may have left."""
+        """All members to ask. Those given first come last: they may have left the group."""
         return self._members
 
     @property

@@ -30,10 +30,10 @@ def jittered(pause_s: float) -> float:
 
 
 class LeaderSearch:
-    """Finds a connection to whoever leads.
+    """Finds a connection to the leader.
 
-    A member answers as soon as it is ready to serve, or hears of another leader: nobody has to ask
-    again and again. A member that calls itself the leader is not believed while another one names
+    A member answers as soon as it is ready to serve, or hears of another leader, so the client does
+    not poll. A member that calls itself the leader is not believed while another one names
     a leader of a later term.
 
     Args:
@@ -46,13 +46,13 @@ class LeaderSearch:
         self._nursery = nursery
         self._problems: dict[KnownMember, str] = {}
         self._asked: set[KnownMember] = set()
-        self._newest = -1  # term in which somebody is known to lead
+        self._newest = -1  # the newest term whose leader is known
         self._found: tuple[NodeConnection, int] | None = None
 
     @property
     def problem(self) -> str:
         """Why there is no leader yet, as far as the members say."""
-        return "; ".join(self._problems.values()) or "nobody answered yet"
+        return "; ".join(self._problems.values()) or "no member answered yet"
 
     async def run(self, above_term: int) -> tuple[NodeConnection, int]:
         """A connection to the member that leads, in a term above that one; and its term."""
@@ -61,15 +61,15 @@ class LeaderSearch:
         self._found, self._newest = None, -1
         try:
             async with trio.open_nursery() as asking:
-                self._ask_everybody(asking, above_term)
+                self._ask_members(asking, above_term)
         except BaseException:
             if self._found is not None:
                 self._found[0].close()
             raise
-        assert self._found is not None, "nobody stops asking before"
+        assert self._found is not None, "the search ends when a leader is found"
         return self._found
 
-    def _ask_everybody(self, asking: trio.Nursery, above_term: int) -> None:
+    def _ask_members(self, asking: trio.Nursery, above_term: int) -> None:
         for member in self._members.all:
             # A new member may listen at the address of one that left: the name counts as well. An
             # address without a name reaches whichever member listens there.
@@ -91,7 +91,7 @@ class LeaderSearch:
                     if self._found is None or self._found[0] is not connection:
                         connection.close()
             except GroupUnreachable as error:
-                self._problems[member] = error.problem  # who shows it says what to do
+                self._problems[member] = error.problem  # GroupUnreachable adds what to do
             except Rejected as error:
                 self._problems[member] = str(error)
             except (DLedgerError, trio.TooSlowError) as error:
@@ -100,7 +100,7 @@ class LeaderSearch:
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
         self._asked.discard(member)
         self._problems.pop(member, None)
-        self._ask_everybody(asking, above_term)
+        self._ask_members(asking, above_term)
 
     async def _ask_on(
         self, connection: NodeConnection, asking: trio.Nursery, member: KnownMember, above_term: int
@@ -111,7 +111,7 @@ class LeaderSearch:
             with trio.fail_after(ANSWER_S):
                 known = await connection.who_leads(told, HOLD_MS)
             self._members.learn(known.index, known.addresses)
-            self._ask_everybody(asking, above_term)
+            self._ask_members(asking, above_term)
             if known.leader is not None:
                 self._newest = max(self._newest, known.term)
             if known.ready and known.term > above_term and known.term >= self._newest:

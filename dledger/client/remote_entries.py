@@ -34,7 +34,7 @@ LEAVE_S = 5.0
 class RemoteEntries:
     """Every committed entry from one index on. Made by `RemoteLog.tail`.
 
-    It asks for more when all is taken that it has: a slow reader holds up nobody.
+    It asks for more once the caller has taken all entries: a slow reader holds up no other.
     """
 
     def __init__(self, first: int, more: Callable[[int], Awaitable[Sequence[Entry]]]) -> None:

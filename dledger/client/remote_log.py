@@ -272,7 +272,7 @@ async def connect(
 
     Args:
         peers: some members: `{"n0": "host:port"}`, `"n0=host:port,n1=host:port"`, or addresses
-            alone, in a text or a sequence. The others are learned from whoever answers.
+            alone, in a text or a sequence. The members that answer name the others.
         group: the name of the group.
         tls: certificates, for a group that speaks TLS; members need their names then.
         timeout_s: how long each call tries, unless it is told otherwise.

@@ -51,7 +51,7 @@ class NodeOption(NamedTuple):
     Attributes:
         name: of the option, in words joined by underscores.
         kind: of its value.
-        default: its value where nobody gives one; None: none.
+        default: its value where none is given; None: it has none.
         help: one line about it.
         part: the class that has it.
         field: its name there.
