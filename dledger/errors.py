@@ -19,6 +19,14 @@ class DLedgerError(Exception):
     retry_safe: bool = False
 
 
+class NotInTrio(DLedgerError):
+    """A call of trio was made where no trio loop runs. `call` is its name."""
+
+    def __init__(self, call: str, instead: str) -> None:
+        self.call = call
+        super().__init__(f"dledger.{call} runs in a trio loop, and none runs here: {instead}")
+
+
 # --- the operation never happened -------------------------------------------------------------
 
 

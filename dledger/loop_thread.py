@@ -114,7 +114,7 @@ class LoopThread(Generic[Opened]):
     def _run(self) -> None:
         try:
             trio.run(self._main)
-        except BaseException as error:  # whatever it is, it belongs to whoever opened the loop
+        except BaseException as error:  # raised by `open` or `close` of the thread that opened it
             if self._opening.done():
                 self._ended = error
             else:

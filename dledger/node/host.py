@@ -24,6 +24,7 @@ from dledger.serving.listener import Listener
 from dledger.serving.platform import SYSTEM, Platform
 from dledger.snapshots.restoring import Opened
 from dledger.state_machine import StateMachine
+from dledger.trio_only import require_trio
 from dledger.unwrapping_nursery import unwrapping_nursery
 
 # Groups of one process. Their idle heartbeats then take about half a core, and those of all of them
@@ -41,24 +42,32 @@ logger = logging.getLogger(__name__)
 class HostConfig:
     """The settings of a process with members of many groups.
 
-    `address`: host:port where it listens for all of them; in the `peers` of each of its nodes this
-    stands beside the node's name. `tls`: for all of them; its certificate names each node that
-    runs here. Raises ConfigInvalid.
+    `address`: host:port where others reach all of them; in the `peers` of each of its nodes this
+    stands beside the node's name. `listen`: where it listens, if not there (see `NodeConfig`).
+    `tls`: for all of them; its certificate names each node that runs here. Raises ConfigInvalid.
     """
 
     address: str
+    listen: str | None = None
     max_groups: int = MAX_GROUPS
     tls: TlsConfig | None = None
 
     def __post_init__(self) -> None:
         parse_address("address", self.address)
+        if self.listen is not None:
+            parse_address("listen", self.listen)
         if not 1 <= self.max_groups <= MAX_GROUPS:
             raise ConfigInvalid("max_groups", f"{self.max_groups} is not within 1..{MAX_GROUPS}")
 
     @property
-    def listen_address(self) -> Address:
-        """The address, taken apart."""
+    def home(self) -> Address:
+        """Where others reach it."""
         return parse_address("address", self.address)
+
+    @property
+    def listen_address(self) -> Address:
+        """Where it listens."""
+        return self.home if self.listen is None else parse_address("listen", self.listen)
 
 
 class Host:
@@ -69,7 +78,7 @@ class Host:
     ) -> None:
         self.config = config
         self._tls = group_tls(config.tls)
-        connections = Connections(nursery, config.listen_address, self._tls, platform.network)
+        connections = Connections(nursery, config.home, self._tls, platform.network)
         self._parts = HostParts(
             connections,
             HostTimer(connections),
@@ -122,11 +131,13 @@ class Host:
             del self._nodes[config.group]
 
     def _reserve(self, config: NodeConfig) -> None:
-        if config.address != self.config.listen_address:
+        if config.address != self.config.home:
             raise ConfigInvalid(
                 f"peers.{config.node_id}",
                 f"{config.address} is not the host's address {self.config.address}",
             )
+        if config.listen not in (None, self.config.listen):
+            raise ConfigInvalid("listen", "is for the host to say: all its nodes share its address")
         if config.tls not in (None, self.config.tls):
             raise ConfigInvalid("tls", "is for the host to say: all its nodes share its address")
         if config.group in self._nodes:
@@ -189,6 +200,7 @@ async def open_host(config: HostConfig, platform: Platform = SYSTEM) -> AsyncIte
 
     Raises AddressInUse, ConfigInvalid.
     """
+    require_trio("open_host", "run the host with trio.run, in a thread of its own if need be")
     async with unwrapping_nursery() as nursery:
         host = Host(config, nursery, platform)
         try:

@@ -65,7 +65,8 @@ class Listener:
 
     async def open(self, address: Address) -> Listeners:
         """Bind the address. Raises AddressInUse, or ConfigInvalid where it is not ours."""
-        return await bind("peers", address, self._dialled.network.listen)
+        setting = "peers" if address == self._dialled.home else "listen"
+        return await bind(setting, address, self._dialled.network.listen)
 
     async def serve(self, listeners: Listeners) -> None:
         """Serve every connection, for ever."""
@@ -184,4 +185,4 @@ def _place(stream: Stream) -> str:
         host, port, *_ = stream.socket.getpeername()
     except OSError:
         return "somewhere"
-    return f"{host}:{port}"
+    return str(Address(host, port))

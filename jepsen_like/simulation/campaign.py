@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -97,7 +98,14 @@ def _results(plan: Plan, jobs: int) -> Iterator[SeedResult]:
     if jobs == 1 or plan.seeds == 1:
         yield from map(_run, tasks)
         return
-    with multiprocessing.get_context("spawn").Pool(min(jobs, plan.seeds)) as pool:
+    # Ctrl-C in a terminal reaches the workers as well, and is for this process alone to answer.
+    # They inherit the mask; here it waits until they are started.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        workers = multiprocessing.get_context("spawn").Pool(min(jobs, plan.seeds))
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    with workers as pool:
         # In the order of the seeds: the first failure told is that of the lowest seed.
         yield from pool.imap(_run, tasks, chunksize=SEEDS_AT_ONCE)
 

@@ -16,6 +16,7 @@ import dledger
 from dledger import blocking
 from dledger.entry import Entry
 from dledger.free_ports import free_ports
+from dledger.machines import AppendNotAwaitable, Objects, ReplicatedCounter
 
 # One election of a group of one, with room for a busy machine.
 TIMEOUT_S = 30
@@ -180,6 +181,18 @@ def test_a_node_that_cannot_open_raises_at_once(tmp_path: Path) -> None:
         blocking.open_node(again, Sum()),
     ):
         pytest.fail("it opened")
+
+
+def test_objects_are_called_through_a_session_or_are_refused_at_once(tmp_path: Path) -> None:
+    counter = ReplicatedCounter()
+    machine = dledger.WithSessions(Objects(counter=counter))
+    with blocking.open_node(config(tmp_path), machine) as node, node.session() as session:
+        for plain in (session, node):
+            with pytest.raises(AppendNotAwaitable, match=r"session\.do"):
+                counter.through(plain)  # type: ignore[arg-type]  # what a type checker refuses
+        assert session.do(lambda session: counter.through(session).add(2)) == 2
+        assert node.do(lambda node: counter.through(node).add(3)) == 5
+        assert node.read(lambda: counter.value) == 5
 
 
 # --- over the network -----------------------------------------------------------------------------

@@ -8,7 +8,8 @@ import trio
 from dledger.errors import DataFolderLocked
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.hosts.leaping_loop import LeapingClock, run_in_virtual_time
-from jepsen_like.simulation.hosts.process import DiskStyle, Life, ProcessDisk, ProcessEnded
+from jepsen_like.simulation.hosts.plan import DiskStyle
+from jepsen_like.simulation.hosts.process import Life, ProcessDisk, ProcessEnded
 from jepsen_like.simulation.virtual_disk import CrashStyle, VirtualDisk
 
 STYLE = DiskStyle(sync_s=0.001, work_s=0.002)
