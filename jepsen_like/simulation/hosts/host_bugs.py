@@ -116,7 +116,7 @@ def _appends_outlive() -> list[Replacement]:
 def _asked_by_address() -> list[Replacement]:
     asked: dict[int, set[Address]] = {}
 
-    def ask_everybody(search: LeaderSearch, asking: trio.Nursery, above_term: int) -> None:
+    def ask_members(search: LeaderSearch, asking: trio.Nursery, above_term: int) -> None:
         if not search._asked:  # another search begins
             asked[id(search)] = set()
         for member in search._members.all:
@@ -125,7 +125,7 @@ def _asked_by_address() -> list[Replacement]:
                 search._asked.add(member)
                 asking.start_soon(search._ask, asking, member, above_term)
 
-    return [Replacement(LeaderSearch, "_ask_everybody", ask_everybody)]
+    return [Replacement(LeaderSearch, "_ask_members", ask_members)]
 
 
 @_bug("lost-answer-is-certain", "a client takes a request without an answer for one never made")

@@ -7,6 +7,7 @@ import traceback
 import trio
 
 from dledger.errors import DLedgerError
+from dledger.status import Status
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.coverage import Coverage
 from jepsen_like.simulation.hosts.around import Around
@@ -117,6 +118,11 @@ class HostSimulation:
         left = trio.lowlevel.current_statistics().tasks_living - tasks
         if left:
             self._broken("no task is left", f"{left} tasks")
+
+
+def _is_connected(status: Status, member: str) -> bool:
+    seen = status.peers.get(member)
+    return seen is not None and seen.connected
 
 
 class _World:
@@ -252,7 +258,7 @@ class _World:
                     f"{name}/{member} applied {running.node.status().applied} of "
                     f"{status.last_index}"
                 )
-            elif running is not leader and not status.peers[member].connected:
+            elif running is not leader and not _is_connected(status, member):
                 missing.append(f"{name}: the leader has no channel to {member}")
             elif running.machine.index != self._books[name].applied:
                 missing.append(f"{name}/{member}: its state ends with {running.machine.index}")

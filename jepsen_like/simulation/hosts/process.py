@@ -216,17 +216,18 @@ class VirtualThreads:
 
     async def _run(self, sync: Callable[[], None], told: Callable[[], None] | None) -> None:
         process = self._process
-        try:
-            await process.life.wait(process.disk.sync_s)
-            while process.machine_hangs():
-                await process.life.wait(HANG_STEP_S)
-        except ProcessEnded:
-            pass  # it fails then, so that what is left of the process waits for it no longer
-        sync()
-        if told is not None:
-            told()
-        for _ in range(ROUNDS_TO_REPORT):
-            await trio.lowlevel.checkpoint()
+        with trio.CancelScope(shield=True):  # as a thread, it ends by itself
+            try:
+                await process.life.wait(process.disk.sync_s)
+                while process.machine_hangs():
+                    await process.life.wait(HANG_STEP_S)
+            except ProcessEnded:
+                pass  # it fails then, so that what is left of the process waits for it no longer
+            sync()
+            if told is not None:
+                told()
+            for _ in range(ROUNDS_TO_REPORT):
+                await trio.lowlevel.checkpoint()
 
 
 # How often a sync that hangs looks whether the disk goes on.
