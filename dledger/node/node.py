@@ -234,8 +234,9 @@ class Node:
 
     def entries(self, first: int, max_bytes: int) -> list[Entry]:
         """Committed entries from `first`, as many as fit into `max_bytes` (at least one, if there
-        is one). Raises LogCorrupt or DiskFailed, with which the node then stops.
+        is one). Raises NodeClosing; LogCorrupt or DiskFailed, with which the node then stops.
         """
+        self._check_open()
         last = self._replica.appliable
         first = max(first, self._store.first_index)
         if first > last:

@@ -144,6 +144,8 @@ async def test_no_call_outlives_the_node_that_it_waits_for(
                 assert by_failure
         for name, (_, errors) in ALONE.items():
             assert isinstance(ended.how[name], errors), name
+        with pytest.raises(dledger.NodeClosing):
+            await anext(node.committed())  # that is there, and its files are closed
 
 
 @pytest.mark.parametrize("waits", [CUT_OFF, HANDED_OVER])
