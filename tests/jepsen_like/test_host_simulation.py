@@ -14,7 +14,19 @@ from jepsen_like.simulation.trace import Trace
 
 # Seeds within which each bug must be found: at least three times what it takes today.
 FOUND_WITHIN = {
-    "appends-outlive-their-node": 6,
+    "appends-outlive-their-node": 15,
+    "asked-by-address": 36,
+    "calls-outlive-their-node": 3,
+    "closed-port-hears": 3,
+    "dialled-without-a-pause": 3,
+    "heartbeats-to-another-group": 3,
+    "links-keep-to-first-members": 9,
+    "lost-answer-is-certain": 21,
+    "one-group-ends-the-host": 3,
+    "refused-once-given-up": 3,
+    "session-renumbered": 3,
+    "stream-left-open": 3,
+    "tail-skips-an-entry": 3,
 }
 
 PRINT_DIGEST = """

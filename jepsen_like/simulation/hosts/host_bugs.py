@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import trio
 
 from dledger.client.leader_search import LeaderSearch
-from dledger.client.node_connection import NodeConnection, _NoAnswer
+from dledger.client.node_connection import _NoAnswer
 from dledger.client.remote_entries import RemoteEntries
 from dledger.config import Address
 from dledger.core.messages import Heartbeat, HeartbeatResponse
@@ -131,11 +131,6 @@ def _asked_by_address() -> list[Replacement]:
 @_bug("lost-answer-is-certain", "a client takes a request without an answer for one never made")
 def _certain() -> list[Replacement]:
     return [Replacement(_NoAnswer, "sent", False)]
-
-
-@_bug("dead-connection-kept", "a client goes on asking on a connection that has broken")
-def _dead_kept() -> list[Replacement]:
-    return [Replacement(NodeConnection, "left", property(lambda connection: connection.leaving))]
 
 
 @_bug("stream-left-open", "a client's connection ends, and its socket stays")
