@@ -46,7 +46,7 @@ async def machines(autojump_clock: object) -> Machines:
     return Machines()
 
 
-async def test_bytes_arrive_in_order_and_later(machines: Machines) -> None:
+async def test_bytes_arrive_in_order_and_later(machines: Machines, autojump_clock: object) -> None:
     near, far = await machines.connected()
     began_at = trio.current_time()
     for number in range(20):
@@ -59,7 +59,9 @@ async def test_bytes_arrive_in_order_and_later(machines: Machines) -> None:
     assert machines.sent == [1] * 20
 
 
-async def test_what_a_cut_holds_up_arrives_when_it_is_healed(machines: Machines) -> None:
+async def test_what_a_cut_holds_up_arrives_when_it_is_healed(
+    machines: Machines, autojump_clock: object
+) -> None:
     near, far = await machines.connected()
     machines.internet.cut("a", "b")
     await near.send_all(b"late")
@@ -74,6 +76,7 @@ async def test_what_a_cut_holds_up_arrives_when_it_is_healed(machines: Machines)
 
 async def test_a_dial_into_a_cut_waits_and_one_to_no_listener_is_refused(
     machines: Machines,
+    autojump_clock: object,
 ) -> None:
     with pytest.raises(ConnectionRefusedError):
         await machines.network(machines.a).dial(THERE)
@@ -84,7 +87,9 @@ async def test_a_dial_into_a_cut_waits_and_one_to_no_listener_is_refused(
     assert patience.cancelled_caught
 
 
-async def test_the_end_of_a_process_resets_its_connections(machines: Machines) -> None:
+async def test_the_end_of_a_process_resets_its_connections(
+    machines: Machines, autojump_clock: object
+) -> None:
     near, _ = await machines.connected()
     machines.internet.process_ended(machines.b)
     with pytest.raises(trio.BrokenResourceError):
@@ -95,6 +100,7 @@ async def test_the_end_of_a_process_resets_its_connections(machines: Machines) -
 
 async def test_a_machine_without_power_tells_nobody_and_resets_what_it_does_not_know(
     machines: Machines,
+    autojump_clock: object,
 ) -> None:
     near, _ = await machines.connected()
     machines.internet.power_lost(machines.b)
@@ -107,7 +113,9 @@ async def test_a_machine_without_power_tells_nobody_and_resets_what_it_does_not_
         await near.receive_some()
 
 
-async def test_a_reader_that_reads_nothing_holds_up_its_writer(machines: Machines) -> None:
+async def test_a_reader_that_reads_nothing_holds_up_its_writer(
+    machines: Machines, autojump_clock: object
+) -> None:
     near, far = await machines.connected()
     await near.send_all(bytes(PIPE_BYTES))
     with trio.move_on_after(5.0) as patience:
@@ -117,7 +125,7 @@ async def test_a_reader_that_reads_nothing_holds_up_its_writer(machines: Machine
     await near.send_all(b"more")
 
 
-async def test_a_slow_line_takes_its_time(machines: Machines) -> None:
+async def test_a_slow_line_takes_its_time(machines: Machines, autojump_clock: object) -> None:
     near, far = await machines.connected()
     machines.internet.line("a", "b").bytes_per_s = 1_000.0
     began_at = trio.current_time()
@@ -126,7 +134,9 @@ async def test_a_slow_line_takes_its_time(machines: Machines) -> None:
     assert trio.current_time() - began_at >= 2.0
 
 
-async def test_a_closed_end_is_the_end_of_the_stream_for_the_other(machines: Machines) -> None:
+async def test_a_closed_end_is_the_end_of_the_stream_for_the_other(
+    machines: Machines, autojump_clock: object
+) -> None:
     near, far = await machines.connected()
     await near.send_all(b"last words")
     await near.aclose()
@@ -139,6 +149,8 @@ async def test_a_closed_end_is_the_end_of_the_stream_for_the_other(machines: Mac
         await far.receive_some()
 
 
-async def test_a_process_that_has_ended_reaches_nobody(machines: Machines) -> None:
+async def test_a_process_that_has_ended_reaches_nobody(
+    machines: Machines, autojump_clock: object
+) -> None:
     with pytest.raises(ConnectionAbortedError):
         await machines.network(machines.a, lambda: False).dial(THERE)
