@@ -60,7 +60,7 @@ def status(
         except KeyboardInterrupt:
             return
         return
-    found = trio.run(member_statuses, client)
+    found = trio.run(member_statuses, client, known)
     notes = member_notes(client, known)
     if as_json:
         _print_json(found, notes)
@@ -81,24 +81,31 @@ def _print_json(found: Statuses, notes: Sequence[str]) -> None:
     click.echo(json.dumps(found))
 
 
-async def member_statuses(client: GroupClient) -> Statuses:
+async def member_statuses(client: GroupClient, given: Mapping[str, str]) -> Statuses:
     """What each member says of itself, or why it says nothing.
 
     Those that are known are asked at once, and then those that they name: who belongs to the group
-    is the group's to say, and the list that a command is given may be older.
+    is the group's to say, and the list that a command is given may be older. Of those in the list
+    that are no members, the ones that answer are shown too: they run, and may not know it yet.
     """
     asked: dict[tuple[str, str], dict[str, Any]] = {}
     for _ in range(_MOST_ROUNDS):
-        new = [member for member in client.members.items() if member not in asked]
+        wanted = {**given, **client.members}
+        new = [member for member in wanted.items() if member not in asked]
         if not new:
             break
         async with unwrapping_nursery() as nursery:  # Ctrl-C comes out as itself
             for member in new:
                 asked[member] = {"problem": f"no answer within {_ANSWER_S:g} s"}
                 nursery.start_soon(_ask, client, member, asked)
-    return {
-        member[0]: asked.get(member, {"problem": "not asked"}) for member in client.members.items()
+    members = client.members
+    found = {each[0]: asked.get(each, {"problem": "not asked"}) for each in members.items()}
+    strangers = {
+        node_id: said
+        for (node_id, _), said in asked.items()
+        if node_id not in members and "problem" not in said
     }
+    return {**found, **strangers}
 
 
 async def _ask(
@@ -145,7 +152,7 @@ async def _watch(
     with Live(console=console, auto_refresh=False, transient=False) as live:
         while count is None or looks < count:
             due = trio.current_time() + interval
-            found = await member_statuses(client)
+            found = await member_statuses(client, given)
             notes = member_notes(client, given)
             if as_json:
                 live.stop()

@@ -16,7 +16,6 @@ from dledger.client.client_errors import AnswerOverdue
 from dledger.commands.append_command import append_batches, batches, lines
 from dledger.commands.exit_codes import ExitCode
 from dledger.entry import MAX_BODY_BYTES
-from dledger.errors import LogFull
 from dledger.wire.client_protocol import MAX_BODIES, Operation, Request
 from tests.dledger.client.fake_member import GROUP, Answer, FakeGroup, appended, fake_group, silent
 
@@ -81,7 +80,7 @@ def test_bodies_go_in_as_many_as_one_request_carries() -> None:
 
 async def test_what_was_appended_before_a_failure_has_been_told() -> None:
     def script(request: Request) -> Answer:
-        return LogFull(1, 1) if request.payload == b"third" else appended(request)
+        return dledger.EntryTooLarge(9, 5) if request.payload == b"third" else appended(request)
 
     async def three() -> AsyncGenerator[list[bytes], None]:
         for body in (b"first", b"second", b"third"):
@@ -90,8 +89,8 @@ async def test_what_was_appended_before_a_failure_has_been_told() -> None:
     told: list[Sequence[int]] = []
     async with fake_group(1) as group:
         group.elect(0, term=1).script = script
-        async with dledger.connect(group.peers, group=GROUP, timeout_s=0.3) as log:
-            with pytest.raises(dledger.NotAppendedInTime):
+        async with dledger.connect(group.peers, group=GROUP) as log:
+            with pytest.raises(dledger.EntryTooLarge):
                 await append_batches(log, three(), lambda *entry: told.append(entry))
     assert len(told) == 2
 
@@ -129,8 +128,8 @@ async def test_bytes_that_are_no_text_are_appended_as_they_are() -> None:
 async def test_the_exit_code_tells_what_was_not_done_from_what_is_not_known() -> None:
     async with fake_group(1) as group:
         leader = group.elect(0, term=1)
-        leader.script = lambda _: LogFull(1, 1)
-        refused = await run_append(group, b"x", timeout_s=0.5)
+        leader.script = lambda _: dledger.EntryTooLarge(9, 5)
+        refused = await run_append(group, b"x")
         assert refused.returncode == ExitCode.FAILED
         leader.script = silent
         unknown = await run_append(group, b"x", timeout_s=0.5)

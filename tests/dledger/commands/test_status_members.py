@@ -43,7 +43,7 @@ def tell_members(group: FakeGroup, names: Sequence[str]) -> None:
 
 async def look(given: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
     client = GroupClient(GROUP, given)
-    return await member_statuses(client), member_notes(client, given)
+    return await member_statuses(client, given), member_notes(client, given)
 
 
 async def test_a_member_that_replaced_another_is_shown_and_the_other_raises_no_alarm(
@@ -57,6 +57,14 @@ async def test_a_member_that_replaced_another_is_shown_and_the_other_raises_no_a
         found, notes = await look(given)
         assert sorted(found) == ["n0", "n1", "n3"]
         assert group_alarms(found) == []
+        assert notes == ["n2 is in the list that was given, and no member of the group"]
+
+
+async def test_one_that_is_no_member_and_answers_is_shown(clock: trio.testing.MockClock) -> None:
+    async with fake_group(3) as group:
+        tell_members(group, ["n0", "n1"])
+        found, notes = await look(group.peers)
+        assert sorted(found) == ["n0", "n1", "n2"]
         assert notes == ["n2 is in the list that was given, and no member of the group"]
 
 
