@@ -25,7 +25,7 @@ from broker.log_entry import (
 )
 from broker.record_facts import RecordFacts, read_record_facts
 from broker.state import BrokerState
-from dledger.entry import Entry
+from dledger import Entry
 from remoting.topic_config import TopicConfig
 
 # One message in a consume queue: physical offset, size, hash of the tag.

@@ -8,8 +8,7 @@ from broker.append_outcome import refusal_of, refused_append
 from broker.errors import RequestRefused
 from broker.log_entry import CommitOffsets, CommittedOffset, LogCommand, encode_log_command
 from broker.origin import Log
-from dledger.errors import DLedgerError
-from dledger.waits.pending_appends import Appended
+from dledger import Appended, DLedgerError
 
 # Told None when the change is applied here, or why it is not.
 Then: TypeAlias = Callable[[RequestRefused | None], None]

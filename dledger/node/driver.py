@@ -221,9 +221,12 @@ class Driver:
         go_on()
 
     def close(self) -> None:
-        """Turn no more, and wait for the running sync. Blocks that long."""
+        """Turn no more. A sync that runs goes on."""
         self._closed = True
-        self._syncer.close()
+
+    async def closed(self, last: Callable[[], None], patience_s: float) -> bool:
+        """Do `last` beside the loop, behind a sync that still runs. As Syncer.close."""
+        return await self._syncer.close(last, patience_s)
 
     def turn(self) -> None:
         """Take a turn, in any task that has news; the driver's own task raises what fails."""

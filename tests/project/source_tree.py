@@ -164,6 +164,41 @@ def _dotted(node: ast.expr) -> str | None:
     return None
 
 
+# In a table of packages: what the package hands on by name, and nothing inside of it.
+EXPORTS = ".__all__"
+
+
+def exports(files: dict[str, SourceFile], package: str) -> dict[str, str]:
+    """What a package hands on in `__all__`, as the dotted names of its users and of its own."""
+    found = files.get(f"{package}/__init__.py")
+    if found is None:
+        return {}
+    public: set[str] = set()
+    for node in found.tree.body:
+        if isinstance(node, ast.Assign) and any(
+            isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets
+        ):
+            public = set(ast.literal_eval(node.value))
+    return {
+        f"{package}.{alias.asname or alias.name}": f"{node.module}.{alias.name}"
+        for node in found.tree.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if (alias.asname or alias.name) in public
+    }
+
+
+def is_allowed(name: str, allowed: list[str], files: dict[str, SourceFile]) -> bool:
+    """Whether a package with that line in the table may import this name of the project."""
+    for part in allowed:
+        if part.endswith(EXPORTS):
+            if name in exports(files, part.removesuffix(EXPORTS)):
+                return True
+        elif is_within(name, part):
+            return True
+    return False
+
+
 def forbidden_imports(files: dict[str, SourceFile], rules: Rules) -> list[str]:
     """Imports that the tables of packages do not allow."""
     found: list[str] = []
@@ -180,7 +215,7 @@ def forbidden_imports(files: dict[str, SourceFile], rules: Rules) -> list[str]:
                 continue
             if top in rules.packages:
                 allowed = rules.packages[file.package]
-                if not any(is_within(name, part) for part in allowed):
+                if not is_allowed(name, allowed, files):
                     found.append(f"{where}: {file.package} may not import {name}")
             elif top not in rules.third_party[file.package]:
                 found.append(f"{where}: {file.package} may not import {name} from outside")
@@ -211,6 +246,12 @@ def ring_breaches(files: dict[str, SourceFile], rules: Rules) -> list[str]:
     A thing that a file may not use is told once, at its first line.
     """
     by_module = {file.module: file.path for file in files.values()}
+    # A name that a package hands on belongs to the ring of the file that it is from.
+    handed_on = {
+        name: origin
+        for package in rules.packages
+        for name, origin in exports(files, package).items()
+    }
     found: list[str] = []
     for file in files.values():
         ring = rules.ring_of(file.path)
@@ -224,7 +265,7 @@ def ring_breaches(files: dict[str, SourceFile], rules: Rules) -> list[str]:
                 found.append(f"{file.path}:{line}: ring {ring} may not use {name}")
                 break
         for line, name in imported_names(file.tree):
-            target = _resolve(name, by_module)
+            target = _resolve(handed_on.get(name, name), by_module)
             if target is not None and target not in told and rules.ring_of(target) > ring:
                 told.add(target)
                 above = rules.ring_of(target)

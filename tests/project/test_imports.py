@@ -111,7 +111,7 @@ def test_a_forbidden_import_is_found(tmp_path: Path, path: str, source: str, exp
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("broker/a.py", "import dledger.node\nfrom remoting import frame\nimport struct\n"),
+        ("jepsen_like/a.py", "import dledger.node\nfrom remoting import frame\nimport struct\n"),
         ("broker/a.py", "from broker.b import c\nimport trio\n"),
         ("dledger_spark/a.py", "from dledger import store\nimport dledger.store.segment\n"),
         ("jepsen_like/a.py", "import broker, nameserver, dledger_mq, dledger_spark\n"),
@@ -119,6 +119,34 @@ def test_a_forbidden_import_is_found(tmp_path: Path, path: str, source: str, exp
 )
 def test_an_allowed_import_is_not_reported(tmp_path: Path, path: str, source: str) -> None:
     assert forbidden_imports(small_tree(tmp_path, {path: source}), rules_with()) == []
+
+
+EXPORTING = {
+    "dledger/__init__.py": "from dledger.node import run\nfrom dledger.entry import Entry, hidden\n"
+    "__all__ = ['Entry', 'run']\n",
+    "dledger/entry.py": "",
+    "dledger/node.py": "",
+}
+
+
+def test_what_a_package_exports_may_be_imported_and_nothing_inside_of_it(tmp_path: Path) -> None:
+    rules = rules_with()
+    for name, fine in (
+        ("from dledger import Entry, run", True),
+        ("from dledger import hidden", False),
+        ("from dledger.entry import Entry", False),
+        ("import dledger.entry", False),
+    ):
+        sources = {**EXPORTING, "broker/a.py": name + "\n"}
+        assert (forbidden_imports(small_tree(tmp_path, sources), rules) == []) == fine, name
+
+
+def test_a_name_that_is_handed_on_is_of_the_ring_it_is_from(tmp_path: Path) -> None:
+    rings = '[rings.2]\n"dledger/__init__.py" = "why"\n"dledger/node.py" = "why"\n'
+    for name, fine in (("Entry", True), ("run", False)):
+        sources = {**EXPORTING, "broker/a.py": f"from dledger import {name}\n"}
+        found = ring_breaches(small_tree(tmp_path, sources), rules_with(rings=rings))
+        assert (found == []) == fine, found
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,10 @@ from dledger.core.messages import Message, PushRequest
 from dledger.core.replica import Outgoing, Replica, ReplicaConfig
 from dledger.core.snapshot.snapshot_offer import SnapshotSource
 from dledger.entry import Entry
-from dledger.errors import DLedgerError, PeerFault
+from dledger.errors import PeerFault
 from dledger.node.batches import Batches
 from dledger.node.member import Member, MemberSettings, Runtime
+from dledger.node.sync_schedule import Ended
 from dledger.node.tally import Tally
 from dledger.snapshots.restoring import Opened
 from dledger.snapshots.snapshot_policy import SnapshotPolicy
@@ -86,7 +87,7 @@ class HeldSyncs:
     def busy(self) -> bool:
         return self.work is not None
 
-    def run(self, work: SyncWork) -> DLedgerError | None:
+    def run(self, work: SyncWork) -> Ended | None:
         raise AssertionError("this disk is slow: its syncs are started")
 
     def start(self, work: SyncWork) -> None:
