@@ -98,7 +98,10 @@ def _open_locked(
     index = open_index(disk, f"{path}/{INDEX}", record.index_segment_bytes, index_found)
     undo.callback(index.close)
     known_begin = None if opened is None and data_found.sizes else record.before_begin + 1
-    recovered = Recovery(data, index, record, known_begin).run()
+    synced = BEFORE_FIRST_INDEX if hard_state_file is None else hard_state_file.synced
+    recovered = Recovery(
+        data, index, record, known_begin, synced, lambda: standing.set(Standing.LOST)
+    ).run()
     _sync_recovered(disk, data, index, recovered)
     complete = _complete_record(record, recovered, is_new=opened is None)
     if hard_state_file is None:
@@ -106,6 +109,8 @@ def _open_locked(
         undo.callback(hard_state_file.close)
     elif complete != record:
         hard_state_file.write(complete, durable=True)
+    hard_state_file.lower_mark(recovered.last_index)
+    hard_state_file.mark_synced(recovered.last_index)
     retire_java_term(disk, path)
     spares = SpareSegments(disk, f"{path}/{SPARE}", record.segment_bytes, config.spare_segments)
     spares.open()

@@ -86,7 +86,11 @@ class SegmentStore(LogWithBeginning):
 
     def truncate_after(self, index: int) -> None:
         """Drop every entry behind `index`; durable when it returns. See SegmentLog."""
+        self._check_usable()
         self._settle()  # a sync that ended before the cut counts as of before it
+        if self._committed <= index < self.last_index:
+            with self._disk_work("lower the synced mark of"):
+                self._hard_state_file.lower_mark(index)
         super().truncate_after(index)
         self._synced_index = min(self._synced_index, self.last_index)
         self._index_synced_through = min(self._index_synced_through, self.last_index)
@@ -121,6 +125,7 @@ class SegmentStore(LogWithBeginning):
         record = self._next_record(None, before, True)
         with self._disk_work("record the new log of"):
             self._hard_state_file.write(record, durable=True)
+            self._hard_state_file.mark_synced(before)
         self._record = record
         self._dropped += dropped
 
@@ -193,9 +198,9 @@ class SegmentStore(LogWithBeginning):
             )
 
     def save_committed(self) -> None:
-        """Write the record with what was noted, without a sync.
+        """Write the record with what was noted, without a sync. The next sync makes it durable.
 
-        While a sync is under way the next one takes the record with it.
+        While a sync is under way the record is only written with the next one.
         """
         self._check_usable()
         self._settle()
@@ -204,6 +209,7 @@ class SegmentStore(LogWithBeginning):
             return
         record = self._next_record(None, self._synced_index, False)
         if record != self._record:
+            self._record_wanted = True  # durable with the next sync, and the synced mark with it
             with self._disk_work("write the hard state of"):
                 self._hard_state_file.write(record, durable=False)
 
@@ -248,6 +254,7 @@ class SegmentStore(LogWithBeginning):
             for file in [*self._data.take_dirty(), *self._index.take_dirty()]:
                 file.sync()
             self._index_synced_through = self.last_index
+            self._hard_state_file.mark_synced(self.last_index)
             record = self._next_record(None, self.last_index, True)
             self._hard_state_file.write(record, durable=True)
 
@@ -298,6 +305,9 @@ class SegmentStore(LogWithBeginning):
             self._synced_index = work.index
             if work.covers_index:
                 self._index_synced_through = work.index
+        else:  # it marked what was cut meanwhile
+            with self._disk_work("write the synced mark of"):
+                self._hard_state_file.mark_synced(self._synced_index)
 
     def _check_usable(self) -> None:
         work = self._work

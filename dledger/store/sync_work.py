@@ -43,7 +43,10 @@ class SegmentSyncWork:
         return not self._files and self.record is None
 
     def run(self) -> None:
-        """Sync the data, then write and sync the record. Raises DiskFailed; runs once."""
+        """Sync the data, mark them as synced, then write and sync the record.
+
+        Raises DiskFailed; runs once.
+        """
         if self._started:
             raise InvariantBroken("a sync ran twice")
         self._started = True
@@ -52,8 +55,9 @@ class SegmentSyncWork:
             for file in self._files:
                 path = file.path
                 file.sync()
+            path = self._hard_state_file.path
+            self._hard_state_file.mark_synced(self.index)
             if self.record is not None:
-                path = self._hard_state_file.path
                 self._hard_state_file.write(self.record, durable=True)
         except OSError as cause:
             self.failure = DiskFailed("sync", path, cause)
