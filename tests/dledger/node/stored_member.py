@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dledger.core.admission.standing import Standing
 from dledger.core.hard_state import HardState
 from dledger.core.messages import Message, Phase, PushRequest
 from dledger.core.replica import Outgoing, Replica, ReplicaConfig
@@ -38,6 +39,8 @@ class StoredMember:
         """Open what is on the disk."""
         self.store: SegmentStore = open_store(self.disk, "/base", CONFIG, "g", self.name)
         self.batches = Batches(self.store, MAX_BATCH_BYTES)
+        # A new folder is taken for one whose group is new, so that no test has to begin with that.
+        lost = self.store.standing is Standing.LOST
         self.replica = Replica(
             ReplicaConfig(self.name, configuration(self._voters), TIMEOUT_S, HEARTBEAT_S),
             self.store.view(),
@@ -45,6 +48,7 @@ class StoredMember:
             self.batches,
             lambda: 0.5,
             now,
+            standing=Standing.LOST if lost else Standing.PROVEN,
         )
         self.writer = LogWriter(self.store, self.batches)
         self._check = PushCheck(self.store)
