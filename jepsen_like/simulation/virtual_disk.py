@@ -173,6 +173,8 @@ class VirtualDisk:
         self._last_write: tuple[_File | None, int] = (None, -1)  # the last sector it touched
         self.life = 0  # grows with every crash; files opened before are dead
         self.sync_fails = False  # the next sync raises an error
+        self.folder_sync_fails = False  # the next sync of a folder does; its names stay as they are
+        self.rename_fails = False  # the next rename does, and renames nothing
         self.steps_left: int | None = None  # changing calls until the power goes, if it will
         self.on_crash: Callable[[], None] | None = None
 
@@ -195,7 +197,7 @@ class VirtualDisk:
         """The process ends: its files and locks are gone, what it wrote stays in the cache."""
         self.life += 1
         self.steps_left = None
-        self.sync_fails = False
+        self.sync_fails = self.folder_sync_fails = self.rename_fails = False
         self._locks.clear()
 
     def cut_power(self, style: CrashStyle) -> None:
@@ -270,6 +272,9 @@ class VirtualDisk:
     def rename(self, old: str, new: str) -> None:
         """Rename a file; an existing `new` is replaced."""
         self.step(self.life)
+        if self.rename_fails:
+            self.rename_fails = False
+            raise OSError(errno.EIO, "the virtual disk fails", old)
         self._names[new] = self._names.pop(old)
         self._change(new, _NameChange(old, new, None))
 
@@ -283,6 +288,9 @@ class VirtualDisk:
     def sync_folder(self, path: str) -> None:
         """Make the names in a folder durable."""
         self.step(self.life)
+        if self.folder_sync_fails:
+            self.folder_sync_fails = False
+            raise OSError(errno.EIO, "the virtual disk fails", path)
         for change in self._changes.pop(path.rstrip("/"), []):
             self._make_durable(change)
 
