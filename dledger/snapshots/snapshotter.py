@@ -192,6 +192,8 @@ class Snapshotter:
             return await trio.to_thread.run_sync(
                 self._folder.write, header, chunks, lambda: self._closed
             )
+        except DiskFailed:
+            raise
         except OSError as error:
             reason = f"{error.filename or self._folder.path}: {error.strerror or error}"
             raise SnapshotUnavailable(reason) from error
