@@ -76,6 +76,8 @@ def _open_locked(
     undo: contextlib.ExitStack,
     lock: DiskLock,
 ) -> SegmentStore:
+    # What a killed process named may be gone after a power cut: durable before believed.
+    disk.sync_folder(path)
     opened = HardStateFile.open(disk, path)
     standing = StandingFile(disk, path)
     data_found = find_files(disk, f"{path}/{DATA}")

@@ -255,6 +255,7 @@ def test_a_snapshot_that_an_operator_copied_is_synced_before_it_is_relied_on() -
     path = life.folder.file(59)
     content = disk.open(path).read(1 << 20, 0)
     disk.remove(path)
+    disk.sync_folder(life.folder.path)
     disk.create(path).write(content, 0)  # and no sync, as `cp` does it
     disk.end_process()
     life = Life(disk)
