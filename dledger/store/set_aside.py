@@ -33,7 +33,6 @@ def set_aside(folder: str, disk: Disk | None = None) -> str:
     lock = disk.lock(f"{path}/{LOCK}")
     try:
         StandingFile(disk, path).set(Standing.LOST)
-        disk.sync_folder(path)  # the mark may be that of a call that was interrupted
         names = disk.list(path)
         number = 1
         while f"aside-{number}" in names:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from dledger.core.hard_state import HardState
 from dledger.entry import Magic, encode
-from dledger.store.disk import OsDisk
 from dledger.store.open_store import open_store
 from dledger.store.segment_store import SegmentStore
-from dledger.store.set_aside import set_aside
 from dledger.store.store_config import StoreConfig
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.virtual_disk import CrashStyle, PowerCut, VirtualDisk
@@ -64,30 +60,3 @@ def test_a_vote_after_a_killed_adoption_outlives_a_power_cut() -> None:
             disk.cut_power(style)
             assert opened(disk).hard_state == HardState(9, "n2", -1)
     assert voted > 20
-
-
-class WatchedDisk(OsDisk):
-    """Notes which names are changed and synced, in their order."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-
-    def rename(self, old: str, new: str) -> None:
-        self.calls.append(f"rename {old.rpartition('/')[2]}")
-        super().rename(old, new)
-
-    def sync_folder(self, path: str) -> None:
-        self.calls.append(f"sync {path.rpartition('/')[2]}")
-        super().sync_folder(path)
-
-
-def test_the_mark_of_an_interrupted_rejoin_is_durable_before_anything_is_moved(
-    tmp_path: Path,
-) -> None:
-    """The first call was killed between the name of its mark and the sync of the folder."""
-    open_store(OsDisk(), str(tmp_path), CONFIG, "g", "n0").close()
-    folder = tmp_path / "dledger-n0"
-    (folder / "unproven").write_bytes(b"lost: this folder lost entries or votes\n")
-    disk = WatchedDisk()
-    set_aside(str(folder), disk)
-    assert disk.calls.index("sync dledger-n0") < disk.calls.index("rename hard-state")
