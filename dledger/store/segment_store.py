@@ -22,6 +22,10 @@ from dledger.store.recovery import Recovered
 from dledger.store.store_files import StoreFiles
 from dledger.store.sync_work import SegmentSyncWork
 
+# A log that is shorter than this part of a segment gets no spare: a small group would hold a whole
+# segment of zeros for years. Files are sparse, so its log takes what was written to it.
+SPARE_FROM_PART = 8
+
 
 class SegmentStore(LogWithBeginning):
     """A `LogStore` over files; made by `open_store`.
@@ -226,8 +230,9 @@ class SegmentStore(LogWithBeginning):
 
     @property
     def spare_wanted(self) -> bool:
-        """Whether `prepare_spare` has something to do."""
-        return self._spares.wanted
+        """Whether a data file should be written ahead: there is none, and the log will need one."""
+        held_bytes = self._end_pos - self._begin_pos
+        return self._spares.wanted and held_bytes * SPARE_FROM_PART >= self._data.segment_bytes
 
     def close(self) -> None:
         """Sync everything, record what is committed, release the folder. Again: nothing.
