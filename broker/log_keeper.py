@@ -20,7 +20,7 @@ from broker.rebuilding import rebuild_queues
 from broker.retention import Drop, RetentionPolicy
 from dledger.errors import DiskFailed, OutsideLog
 from dledger.node.node import Node
-from dledger.store.recovery import SegmentBegin
+from dledger.store.recovered import SegmentBegin
 
 _log = logging.getLogger(__name__)
 

@@ -41,7 +41,7 @@ from dledger.snapshots.snapshot_source import NodeSnapshots
 from dledger.state_machine import StateMachine
 from dledger.status import RoleChange, Status
 from dledger.store.push_check import PushCheck
-from dledger.store.recovery import SegmentBegin
+from dledger.store.recovered import SegmentBegin
 from dledger.store.snapshot_folder import Snapshot
 from dledger.waits.append_wait import wait_appended
 from dledger.waits.iterators import CommittedEntries, RoleChanges

@@ -25,7 +25,8 @@ from dledger.store.hard_state_file import HardStateFile, StoreRecord, check_name
 from dledger.store.index_unit import UNIT_BYTES
 from dledger.store.java_term_file import FILE_NAME as JAVA_TERM
 from dledger.store.java_term_file import covers, read_java_term, retire_java_term
-from dledger.store.recovery import Recovered, Recovery
+from dledger.store.recovered import Recovered
+from dledger.store.recovery import Recovery
 from dledger.store.segment import SegmentFiles
 from dledger.store.segment_store import SegmentStore
 from dledger.store.spare_segments import SpareSegments

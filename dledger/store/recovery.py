@@ -8,14 +8,19 @@ to the end. See docs/storage-format.md for the rules, `recovery_table` for the t
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
-from dledger.core.ledger_view import TermRun
-from dledger.entry import BEFORE_FIRST_INDEX, BLANK_BYTES, HEADER_BYTES, Header, Magic, decode_header
+from dledger.entry import (
+    BEFORE_FIRST_INDEX,
+    BLANK_BYTES,
+    HEADER_BYTES,
+    Header,
+    decode_header,
+)
 from dledger.errors import InvariantBroken, LogCorrupt
 from dledger.store.hard_state_file import StoreRecord
 from dledger.store.index_file import read_unit, term_runs
 from dledger.store.index_unit import UNIT, UNIT_BYTES
+from dledger.store.recovered import CONFIGURATION, Cut, Recovered
 from dledger.store.recovery_table import Evidence, Row, Verdict, decide
 from dledger.store.segment import SegmentFiles
 from dledger.store.walk import (
@@ -28,42 +33,6 @@ from dledger.store.walk import (
     unfinished_write,
 )
 from dledger.store.walk_begins import WalkBegin
-
-CONFIGURATION = int(Magic.CONFIGURATION)
-
-
-class SegmentBegin(NamedTuple):
-    """A segment and the index of the first entry in it."""
-
-    pos: int
-    first_index: int
-
-
-class Cut(NamedTuple):
-    """What recovery cut away, and why."""
-
-    pos: int
-    index: int  # type: ignore[assignment]  # hides tuple.index
-    problem: str
-    reason: str
-
-
-class Recovered(NamedTuple):
-    """The log as recovery left it."""
-
-    first_index: int
-    last_index: int
-    begin_pos: int
-    end_pos: int
-    last_chain: int
-    before_begin_term: int
-    before_begin_chain: int
-    runs: list[TermRun]
-    begins: list[WalkBegin]
-    entries_checked: int
-    cut: Cut | None
-    configuration_indexes: list[int]
-    lost_through: int  # entries behind the end up to here were synced, and are gone; -1 for none
 
 
 class Recovery:

@@ -16,7 +16,7 @@ from dledger.store.recovery_table import TABLE, Row, Verdict
 from dledger.store.segment_store import SegmentStore
 from dledger.store.store_config import StoreConfig
 from jepsen_like.simulation.chance import Chance
-from jepsen_like.simulation.virtual_disk import CrashStyle, VirtualDisk
+from jepsen_like.simulation.virtual_disk import CrashStyle, PowerCut, VirtualDisk
 from tests.dledger.store.stored_entries import read_all
 
 CONFIG = StoreConfig(segment_bytes=8192, index_segment_bytes=320, max_body_bytes=3000)
@@ -175,8 +175,6 @@ def test_the_folder_is_marked_before_anything_is_cut() -> None:
 
 
 def _opens(disk: VirtualDisk) -> bool:
-    from jepsen_like.simulation.virtual_disk import PowerCut
-
     try:
         opened(disk)
     except PowerCut:
