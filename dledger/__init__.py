@@ -105,7 +105,7 @@ from dledger.state_machine import (
     StateMachine,
 )
 from dledger.status import GroupStatus, LearnerStatus, PeerStatus, RoleChange, Status
-from dledger.store.recovery import SegmentBegin
+from dledger.store.recovered import SegmentBegin
 from dledger.store.snapshot_folder import Snapshot
 from dledger.store.store_config import StoreConfig
 from dledger.waits.pending_appends import Appended

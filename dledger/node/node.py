@@ -37,7 +37,7 @@ from dledger.snapshots.restoring import Opened
 from dledger.state_machine import StateMachine
 from dledger.status import RoleChange, Status
 from dledger.store.push_check import PushCheck
-from dledger.store.recovery import SegmentBegin
+from dledger.store.recovered import SegmentBegin
 from dledger.store.snapshot_folder import Snapshot
 from dledger.unwrapping_nursery import unwrapping_nursery
 from dledger.waits.append_wait import wait_appended

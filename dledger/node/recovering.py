@@ -22,4 +22,11 @@ async def recover(config: NodeConfig, machine: StateMachine, platform: Platform)
     opened = await platform.run_blocking(open_and_restore, platform.disk, config, machine)
     if opened.store.recovered.cut is not None:
         logger.warning("recovery cut the log's end: %s", opened.store.recovered.cut)
+    if (lost := opened.store.recovered.lost_through) > opened.store.last_index:
+        logger.error(
+            "entries up to %d were synced here and are gone; the log ends with %d. "
+            "This member copies them from its leader before it votes and counts",
+            lost,
+            opened.store.last_index,
+        )
     return opened

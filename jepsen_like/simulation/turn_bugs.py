@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from dledger.node.sync_schedule import SyncSchedule
-from dledger.store.segment_store import SegmentStore
+from dledger.store.log_durability import LogDurability
 from dledger.store.snapshot_folder import Snapshot, SnapshotFolder
 from dledger.store.snapshot_format import SnapshotHeader
 from dledger.waits.pending_reads import PendingReads
@@ -14,12 +14,12 @@ from jepsen_like.simulation.seeded_bug import Replacement, SeededBug
 
 
 def _commit_recorded_ahead_of_the_disk() -> list[Replacement]:
-    def next_record(self: SegmentStore, hard_state: Any, synced_index: int, covers: bool) -> Any:
+    def next_record(self: LogDurability, hard_state: Any, synced_index: int, covers: bool) -> Any:
         record = made(self, hard_state, synced_index, covers)
-        return record._replace(committed=max(record.committed, self.last_index))
+        return record._replace(committed=max(record.committed, self._extent.last_index))
 
-    made = SegmentStore._next_record
-    return [Replacement(SegmentStore, "_next_record", next_record)]
+    made = LogDurability._next_record
+    return [Replacement(LogDurability, "_next_record", next_record)]
 
 
 def _snapshot_named_before_its_folder_is_synced() -> list[Replacement]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from dledger.core.admission.standing import Standing
 from dledger.core.entry_dispatcher import BatchSizer
 from dledger.core.messages import Message, PushRequest
 from dledger.core.replica import Outgoing, Replica, ReplicaConfig
@@ -144,6 +145,8 @@ class StoredMember:
         folder.open()
         self.machine = self._new_machine()
 
+        lost = store.standing is Standing.LOST
+
         def make(batches: BatchSizer, source: SnapshotSource) -> Replica:
             if self._replica is None:
                 self._replica = Replica(
@@ -154,6 +157,8 @@ class StoredMember:
                     lambda: 0.5,
                     self._now,
                     snapshots=source,
+                    # A new folder is taken for one whose group is new: no test begins with that.
+                    standing=Standing.LOST if lost else Standing.PROVEN,
                 )
             return self._replica
 
