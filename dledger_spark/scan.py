@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
@@ -31,7 +32,7 @@ from dledger_spark.log_folder import (
     open_file,
     open_log,
 )
-from dledger_spark.log_range import resolve_range
+from dledger_spark.log_range import gaps_in, readable, resolve_range
 from dledger_spark.message_columns import message_batch
 from dledger_spark.schema import ENTRIES, MESSAGES, SCHEMAS, TABLES
 
@@ -50,6 +51,7 @@ def arrow_batches(
     columns: Sequence[str] | None = None,
     batch_bytes: int = BATCH_BYTES,
     checksums: bool = True,
+    fail_on_data_loss: bool = True,
 ) -> Iterator[pa.RecordBatch]:
     """The entries first..last, or the messages in them.
 
@@ -62,19 +64,23 @@ def arrow_batches(
         batch_bytes: how much of the log goes into a batch.
         checksums: whether bodies are compared with their CRC-32. Headers always are compared with
             their place and with one another.
+        fail_on_data_loss: whether it is an error that entries of the range are in no file, or a
+            reason to go on behind them.
 
     Raises:
         DledgerSparkError: see `dledger_spark.errors`. What was given out before is right.
     """
     log = path if isinstance(path, LogFolder) else open_log(path)
-    yield from read_range(
-        log,
-        resolve_range(log, first, last),
-        table=table,
-        columns=columns,
-        batch_bytes=batch_bytes,
-        checksums=checksums,
-    )
+    entries = resolve_range(log, first, last)
+    for part in readable(log, entries, fail_on_data_loss=fail_on_data_loss):
+        yield from read_range(
+            log,
+            part,
+            table=table,
+            columns=columns,
+            batch_bytes=batch_bytes,
+            checksums=checksums,
+        )
 
 
 def read_range(
@@ -117,8 +123,10 @@ def _entry_batches(
     if entries and index < log.first_index:
         problem = f"retention has removed all before {log.first_index}; start there"
         raise RangeUnavailable(log.path, index, entries.stop - 1, problem)
+    gaps = gaps_in(log, entries)
+    stop = max(gaps[0].first, index) if gaps else entries.stop
     for at, segment in enumerate(log.segments):
-        last = log.last_in(at, entries.stop - 1)
+        last = log.last_in(at, stop - 1)
         if segment.first_index <= index <= last:
             if index == entries.start:
                 chain = _chain_before(log, at, index)
@@ -126,28 +134,36 @@ def _entry_batches(
             yield from reader.batches(index, last)
             chain = reader.chain
             index = last + 1
+    if gaps:
+        raise gaps[0].error()
     if index < entries.stop:
         raise LogDamaged(f"{log.path}/data", 0, f"no file holds entry {index}")
 
 
 def _chain_before(log: LogFolder, at: int, index: int) -> int | None:
-    """The chain sum of the entry before `index`, which is in segment number `at`."""
+    """The chain sum of the entry before `index`, which is in segment number `at`.
+
+    None when that entry cannot be read: it is not one of those asked for, so it may be damaged.
+    """
     if index == log.first_index:
         return log.before_begin_chain
     segment = log.segments[at]
     if index == segment.first_index:
+        if at == 0 or not log.is_followed(at - 1):
+            return None
         segment = log.segments[at - 1]
-    for places in (
-        positions_by_index(log, segment, index - 1, index - 1),
-        positions_by_hop(segment, index - 1, index - 1),
-    ):
-        for place in places:
-            with open_file(segment.path) as file:
-                raw = os.pread(file.fileno(), HEADER_BYTES, int(place[0]) - segment.start)
-            if len(raw) == HEADER_BYTES:
-                header = HEADER_FIELDS.unpack(raw)
-                if header[2] == index - 1:
-                    return int(header[6])
+    with suppress(LogDamaged):
+        for places in (
+            positions_by_index(log, segment, index - 1, index - 1),
+            positions_by_hop(segment, index - 1, index - 1),
+        ):
+            for place in places:
+                with open_file(segment.path) as file:
+                    raw = os.pread(file.fileno(), HEADER_BYTES, int(place[0]) - segment.start)
+                if len(raw) == HEADER_BYTES:
+                    header = HEADER_FIELDS.unpack(raw)
+                    if header[2] == index - 1:
+                        return int(header[6])
     return None
 
 

@@ -4,8 +4,9 @@
     spark.read.format("dledger").option("path", FOLDER).load()
 
 Options: `path`; `table` ("entries", "messages"); `from` and `to` (indexes, inclusive; `to` may be
-"end"); `partitionBytes`, `minPartitions`; `checksums` ("true", "false"). Spark asks a Python source
-for all columns whatever a query needs, so a query that needs few should name them:
+"end"); `partitionBytes`, `minPartitions`; `checksums`, `failOnDataLoss` ("true", "false"). Spark
+asks a Python source for all columns whatever a query needs, so a query that needs few should name
+them:
 `.schema("topic string, offset bigint")`.
 """
 
@@ -22,14 +23,17 @@ from pyspark.sql.types import StructType
 
 from dledger_spark.errors import OptionInvalid
 from dledger_spark.log_folder import LogFolder, open_log
-from dledger_spark.log_range import MAX_PIECE_BYTES, resolve_range, share_out
+from dledger_spark.log_range import MAX_PIECE_BYTES, readable, resolve_range, share_out
 from dledger_spark.scan import check_columns, read_range
 from dledger_spark.schema import ENTRIES, SCHEMAS
 
 NAME: Final = "dledger"
 # Enough to busy the cores of a laptop with a log that is not tiny.
 DEFAULT_MIN_PARTITIONS: Final = 8
-OPTIONS: Final = ("path", "table", "from", "to", "partitionBytes", "minPartitions", "checksums")
+OPTIONS: Final = (
+    *("path", "table", "from", "to", "partitionBytes", "minPartitions"),
+    *("checksums", "failOnDataLoss"),
+)
 _KNOWN: Final = frozenset(name.lower() for name in OPTIONS)
 
 
@@ -71,6 +75,7 @@ class DledgerReader(DataSourceReader):
         self._table = _table(self._options)
         self._columns = _columns(schema, self._table)
         self._checksums = _flag(self._options, "checksums", default=True)
+        self._fail_on_data_loss = _flag(self._options, "failOnDataLoss", default=True)
         if not self._options.get("path"):
             raise OptionInvalid("path", "", "give the folder of a node's log")
 
@@ -78,13 +83,13 @@ class DledgerReader(DataSourceReader):
         """Ranges of about equal size; what is committed is decided here, once."""
         log = self._log()
         entries = resolve_range(log, self._options.get("from"), self._options.get("to"))
-        pieces = share_out(
-            log,
-            entries,
-            _count(self._options, "partitionBytes", MAX_PIECE_BYTES),
-            _count(self._options, "minPartitions", DEFAULT_MIN_PARTITIONS),
-        )
-        return [IndexRange(piece.start, piece.stop - 1) for piece in pieces]
+        piece_bytes = _count(self._options, "partitionBytes", MAX_PIECE_BYTES)
+        min_pieces = _count(self._options, "minPartitions", DEFAULT_MIN_PARTITIONS)
+        return [
+            IndexRange(piece.start, piece.stop - 1)
+            for part in readable(log, entries, fail_on_data_loss=self._fail_on_data_loss)
+            for piece in share_out(log, part, piece_bytes, min_pieces)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The batches of one range."""

