@@ -73,18 +73,6 @@ class SegmentGone(DledgerSparkError):
         super().__init__(f"{path} was removed while it was to be read: start the job again")
 
 
-class RecordDamaged(DledgerSparkError):
-    """An entry begins as a message record, and its lengths contradict one another."""
-
-    def __init__(self, index: int, problem: str) -> None:
-        self.index = index
-        self.problem = problem
-        super().__init__(
-            f"entry {index} is no whole message record ({problem}): "
-            'read the range without it, or the table "entries"'
-        )
-
-
 class OptionInvalid(DledgerSparkError):
     """An option or argument cannot be understood."""
 

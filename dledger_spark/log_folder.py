@@ -12,7 +12,6 @@ import struct
 from dataclasses import dataclass, replace
 from typing import Final
 
-from dledger.entry import NO_TERM
 from dledger.store.hard_state_file import FILE_BYTES, FILE_NAME, StoreRecord, newest_record
 from dledger.store.segment import start_of
 from dledger_spark.entry_columns import BLANK_BYTES, HEADER_BYTES, MAX_ENTRY_BYTES
@@ -22,6 +21,7 @@ _NODE_PREFIX: Final = "dledger-"
 _BLANK: Final = struct.Struct(">ii")
 _BLANK_MAGIC: Final = -1
 HEADER_FIELDS: Final = struct.Struct(">iiqqqiIIi")
+_NO_TERM: Final = -1  # as the hard-state record has it
 _ALL_UNCHECKED: Final = 2**63 - 1
 
 
@@ -147,7 +147,7 @@ def _look(folder: str, record: StoreRecord | None) -> LogFolder:
         first_index=first_index,
         committed=record.committed if record else None,
         unchecked_through=record.unchecked_through if record else _ALL_UNCHECKED,
-        before_begin_term=_known(record.before_begin_term, NO_TERM) if record else None,
+        before_begin_term=_known(record.before_begin_term, _NO_TERM) if record else None,
         before_begin_chain=_chain_before_begin(record, first_index),
     )
 

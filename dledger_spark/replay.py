@@ -16,13 +16,21 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from dledger_spark.acceptance import Acceptance
 from dledger_spark.log_folder import LogFolder, open_log
 from dledger_spark.log_range import left_out, readable, share_out
-from dledger_spark.message_columns import message_batch
 from dledger_spark.output_history import check_history
-from dledger_spark.scan import read_range
-from dledger_spark.schema import ENTRIES, MESSAGES, TABLES
-from dledger_spark.table_folder import FileNotes, RangeFiles, file_path, missing, published
+from dledger_spark.scan import Judged, accepted_messages, beginning, judge, read_range
+from dledger_spark.schema import ENTRIES, MESSAGE_SCHEMA, MESSAGES, TABLES
+from dledger_spark.table_folder import (
+    FileNotes,
+    Published,
+    RangeFiles,
+    file_notes,
+    file_path,
+    missing,
+    published,
+)
 
 # As much log as becomes one file of each table: readers like files of this size.
 FILE_BYTES: Final = 128 * 1024 * 1024
@@ -39,6 +47,7 @@ class Piece(NamedTuple):
 
     entries: range
     tables: tuple[str, ...]
+    judged: Judged = Judged([], b"")
 
 
 class Plan(NamedTuple):
@@ -89,8 +98,30 @@ def plan_replay(
                 for piece in share_out(log, gap, file_bytes):
                     wanted.setdefault((piece.start, piece.stop), []).append(table)
     pieces = [Piece(range(*ends), tuple(tables)) for ends, tables in sorted(wanted.items())]
+    pieces = _judged(log, pieces, published(out, MESSAGES))
     lost = [range(gap.first, gap.last + 1) for gap in gaps]
     return Plan(pieces, sum(map(len, parts)), [*lost, *left_out(entries, parts)])
+
+
+def _judged(log: LogFolder, pieces: list[Piece], files: list[Published]) -> list[Piece]:
+    """The pieces with what is refused in each.
+
+    Only whoever has read all that comes before can tell, so this is done before the tasks begin,
+    once for all of them; it goes on from what the file of messages before a piece says.
+    """
+    before = {file.entries.stop: file for file in files}
+
+    def begin(entries: range) -> Acceptance | None:
+        file = before.get(entries.start)
+        note = file_notes(file).acceptance if file else b""
+        return Acceptance.decode(note) if note else beginning(log, entries)
+
+    with_messages = [piece for piece in pieces if MESSAGES in piece.tables]
+    found = judge(log, [piece.entries for piece in with_messages], begin)
+    return [
+        piece._replace(judged=next(found)) if MESSAGES in piece.tables else piece
+        for piece in pieces
+    ]
 
 
 def run_replay(
@@ -154,13 +185,13 @@ def write_piece(log: LogFolder, out: str, run: str, piece: Piece) -> int:
     with RangeFiles(out, run, piece.entries, piece.tables) as files:
         notes = FileNotes(log.group, -1, 0)
         for batch in read_range(log, piece.entries):
-            found = message_batch(batch)
-            messages += len(found)
             if ENTRIES in piece.tables:
                 files.write(ENTRIES, batch)
             if MESSAGES in piece.tables:
+                found = accepted_messages(batch, piece.judged.refused, MESSAGE_SCHEMA.names)
+                messages += len(found)
                 files.write(MESSAGES, found)
             term, chain = (batch.column(name)[-1].as_py() for name in ("term", "chain_crc"))
-            notes = FileNotes(log.group, term, chain)
+            notes = FileNotes(log.group, term, chain, piece.judged.after)
         files.publish(notes)
     return messages

@@ -7,13 +7,14 @@ gives a one-line error; and reading from the page cache is many times faster tha
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from dledger_spark.acceptance import Acceptance, Run, without
 from dledger_spark.entry_columns import (
     HEADER_BYTES,
     MAX_ENTRY_BYTES,
@@ -71,16 +72,74 @@ def arrow_batches(
         DledgerSparkError: see `dledger_spark.errors`. What was given out before is right.
     """
     log = path if isinstance(path, LogFolder) else open_log(path)
+    names = check_columns(table, columns)
     entries = resolve_range(log, first, last)
     for part in readable(log, entries, fail_on_data_loss=fail_on_data_loss):
-        yield from read_range(
-            log,
-            part,
-            table=table,
-            columns=columns,
-            batch_bytes=batch_bytes,
-            checksums=checksums,
-        )
+        acceptance = beginning(log, part)
+        for batch in read_range(log, part, batch_bytes=batch_bytes, checksums=checksums):
+            if table == MESSAGES:
+                refused = acceptance.judge(batch) if acceptance else []
+                yield accepted_messages(batch, refused, names)
+            else:
+                yield batch.select(names)
+
+
+def beginning(log: LogFolder, entries: range) -> Acceptance | None:
+    """What decides on records from the first entry of a range; None when nothing does.
+
+    Logs of Java's brokers are not judged; one that was begun by Java does not tell its topics.
+    """
+    if log.group is None:
+        return None
+    return Acceptance(is_whole=entries.start == 0 and log.unchecked_through < 0)
+
+
+class Judged(NamedTuple):
+    """A range whose records have been judged.
+
+    Attributes:
+        refused: the records in it that the brokers have passed over.
+        after: what decides behind it, see `Acceptance.encode`; empty when nothing does.
+    """
+
+    refused: list[Run]
+    after: bytes
+
+
+def judge(
+    log: LogFolder, pieces: Sequence[range], begin: Callable[[range], Acceptance | None]
+) -> Iterator[Judged]:
+    """Judge the records of several ranges, in ascending order, for readers of each alone.
+
+    Args:
+        log: the log.
+        pieces: the ranges.
+        begin: what decides from the first entry of a range whose predecessor is not among them.
+
+    Raises:
+        DledgerSparkError: as `arrow_batches`. Sums are not checked: that is the readers' part.
+    """
+    acceptance, stop = None, -1
+    for piece in pieces:
+        if piece.start != stop:
+            acceptance = begin(piece)
+        stop = piece.stop
+        if acceptance is None:
+            yield Judged([], b"")
+            continue
+        refused: list[Run] = []
+        for batch in read_range(log, piece, checksums=False):
+            refused += acceptance.judge(batch)
+        yield Judged(refused, acceptance.encode())
+
+
+def accepted_messages(
+    entries: pa.RecordBatch, refused: Sequence[Run], names: Sequence[str]
+) -> pa.RecordBatch:
+    """The messages among entries, without the refused ones."""
+    if not refused:
+        return message_batch(entries, names)
+    return without(message_batch(entries, [*names, "index"]), refused).select(range(len(names)))
 
 
 def read_range(
@@ -91,13 +150,20 @@ def read_range(
     columns: Sequence[str] | None = None,
     batch_bytes: int = BATCH_BYTES,
     checksums: bool = True,
+    refused: Sequence[Run] = (),
 ) -> Iterator[pa.RecordBatch]:
-    """`arrow_batches` of a range that `resolve_range` gave, here or in another process."""
+    """`arrow_batches` of a range that `readable` gave, here or in another process.
+
+    Which messages are refused is not judged again: `judge` has told it.
+    """
     names = check_columns(table, columns)
     if not 0 < batch_bytes <= MAX_BATCH_BYTES:
         raise OptionInvalid("batch_bytes", str(batch_bytes), f"use 1 to {MAX_BATCH_BYTES}")
     for batch in _entry_batches(log, entries, batch_bytes, checksums):
-        yield message_batch(batch, names) if table == MESSAGES else batch.select(names)
+        if table == MESSAGES:
+            yield accepted_messages(batch, refused, names)
+        else:
+            yield batch.select(names)
 
 
 def check_columns(table: str, columns: Sequence[str] | None) -> list[str]:

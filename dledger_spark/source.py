@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -21,11 +22,12 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from dledger_spark.acceptance import Run
 from dledger_spark.errors import OptionInvalid
 from dledger_spark.log_folder import LogFolder, open_log
 from dledger_spark.log_range import MAX_PIECE_BYTES, readable, resolve_range, share_out
-from dledger_spark.scan import check_columns, read_range
-from dledger_spark.schema import ENTRIES, SCHEMAS
+from dledger_spark.scan import beginning, check_columns, judge, read_range
+from dledger_spark.schema import ENTRIES, MESSAGES, SCHEMAS
 
 NAME: Final = "dledger"
 # Enough to busy the cores of a laptop with a log that is not tiny.
@@ -39,10 +41,11 @@ _KNOWN: Final = frozenset(name.lower() for name in OPTIONS)
 
 @dataclass
 class IndexRange(InputPartition):
-    """The entries one task reads, both ends included."""
+    """The entries one task reads, both ends included, and the records it passes over."""
 
     first: int
     last: int
+    refused: list[Run]
 
 
 class DledgerDataSource(DataSource):
@@ -85,10 +88,18 @@ class DledgerReader(DataSourceReader):
         entries = resolve_range(log, self._options.get("from"), self._options.get("to"))
         piece_bytes = _count(self._options, "partitionBytes", MAX_PIECE_BYTES)
         min_pieces = _count(self._options, "minPartitions", DEFAULT_MIN_PARTITIONS)
-        return [
-            IndexRange(piece.start, piece.stop - 1)
+        pieces = [
+            piece
             for part in readable(log, entries, fail_on_data_loss=self._fail_on_data_loss)
             for piece in share_out(log, part, piece_bytes, min_pieces)
+        ]
+        if self._table == MESSAGES:
+            refused = [judged.refused for judged in judge(log, pieces, partial(beginning, log))]
+        else:
+            refused = [[] for _ in pieces]
+        return [
+            IndexRange(piece.start, piece.stop - 1, runs)
+            for piece, runs in zip(pieces, refused, strict=True)
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -101,6 +112,7 @@ class DledgerReader(DataSourceReader):
             table=self._table,
             columns=self._columns,
             checksums=self._checksums,
+            refused=partition.refused,
         )
 
     def _log(self) -> LogFolder:

@@ -28,12 +28,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dledger_spark.errors import OutputFailed, OutputInvalid, RunReplaced
-from dledger_spark.schema import SCHEMAS, TABLES
+from dledger_spark.schema import MESSAGES, SCHEMAS, TABLES
 
 # Notes of each file: which log it was made from, and what it ends with.
 GROUP: Final = b"dledger.group"
 LAST_TERM: Final = b"dledger.last_term"
 LAST_CHAIN: Final = b"dledger.last_chain_crc"
+# Only in files of messages: what decides on the records behind (`acceptance.Acceptance.encode`).
+ACCEPTANCE: Final = b"dledger.acceptance"
 _SUFFIX: Final = ".parquet"
 _UNFINISHED: Final = ".unfinished"
 _NAME: Final = re.compile(r"(\d{20})-(\d{20})\.parquet")
@@ -57,11 +59,13 @@ class FileNotes(NamedTuple):
         group: the log's group; None if it is not known, as in a log of Java's.
         last_term: term of the last entry that the file covers.
         last_chain_crc: its chain sum; 0 if Java wrote it.
+        acceptance: what decides on the records behind; empty if nothing does.
     """
 
     group: str | None
     last_term: int
     last_chain_crc: int
+    acceptance: bytes = b""
 
 
 @contextmanager
@@ -144,7 +148,9 @@ def file_notes(file: Published) -> FileNotes:
     with _replay_file(file):
         notes = pq.read_metadata(file.path).metadata or {}
         group = notes.get(GROUP, b"").decode() or None
-        return FileNotes(group, int(notes[LAST_TERM]), int(notes[LAST_CHAIN]))
+        return FileNotes(
+            group, int(notes[LAST_TERM]), int(notes[LAST_CHAIN]), notes.get(ACCEPTANCE, b"")
+        )
 
 
 def row_of(file: Published, index: int) -> dict[str, Any] | None:
@@ -221,13 +227,14 @@ class RangeFiles:
         """
         with _failures(self._out):
             for table, writer in self._writers.items():
-                writer.add_key_value_metadata(
-                    {
-                        GROUP: (notes.group or "").encode(),
-                        LAST_TERM: str(notes.last_term).encode(),
-                        LAST_CHAIN: str(notes.last_chain_crc).encode(),
-                    }
-                )
+                written = {
+                    GROUP: (notes.group or "").encode(),
+                    LAST_TERM: str(notes.last_term).encode(),
+                    LAST_CHAIN: str(notes.last_chain_crc).encode(),
+                }
+                if table == MESSAGES:
+                    written[ACCEPTANCE] = notes.acceptance
+                writer.add_key_value_metadata(written)
                 writer.close()
                 _sync(self._unfinished[table])
             with _lock(f"{self._out}/{_PUBLISH_LOCK}", wait=True):

@@ -18,13 +18,14 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from dledger.entry import Body, PositionedBody
+from dledger.entry import Body
 from dledger_spark import session
 from dledger_spark.commands import dledger_spark
 from dledger_spark.errors import JavaMissing
 from dledger_spark.java import find_java
-from remoting.message import MessageRecord, encode_record_parts
+from remoting.message import MessageRecord
 from remoting.properties import encode_properties
+from tests.dledger_spark.broker_bodies import BrokerBodies
 
 pytestmark = pytest.mark.spark
 LogWriter = Callable[..., Path]
@@ -33,24 +34,33 @@ ROOT = Path(__file__).parents[2]
 PROCESS_SECONDS = 180
 
 
-def orders(count: int, commands: int = 7) -> list[Body]:
-    """Messages of three topics; every `commands`-th entry is no message."""
-    found: list[Body] = []
+TOPICS = ("orders", "bills", "mail")
+
+
+def is_message(at: int) -> bool:
+    return at >= len(TOPICS) and at % 7 != 0
+
+
+def orders(count: int) -> list[Body]:
+    """Three topics, then messages of them; every seventh entry is no message."""
+    found = BrokerBodies()
     for at in range(count):
-        if at % commands == 0:
-            found.append(b"command %d" % at)
-            continue
-        record = MessageRecord(
-            topic=("orders", "bills", "mail")[at % 3],
-            body=b"%d" % at * 5,
-            properties=encode_properties({"TAGS": "TagA", "KEYS": f"k{at}"}),
-            queue_id=at % 4,
-            queue_offset=at,
-            born_timestamp=1_700_000_000_000 + at,
-            store_timestamp=1_700_000_000_005 + at,
-        )
-        found.append(PositionedBody(*encode_record_parts(record)))
-    return found
+        if at < len(TOPICS):
+            found.put_topic(TOPICS[at])
+        elif not is_message(at):
+            found.command()
+        else:
+            found.message(
+                MessageRecord(
+                    topic=TOPICS[at % 3],
+                    body=b"%d" % at * 5,
+                    properties=encode_properties({"TAGS": "TagA", "KEYS": f"k{at}"}),
+                    queue_id=at % 4,
+                    born_timestamp=1_700_000_000_000 + at,
+                    store_timestamp=1_700_000_000_005 + at,
+                )
+            )
+    return found.bodies
 
 
 def read(spark: Any, folder: Path, **options: object) -> Any:
@@ -97,12 +107,12 @@ def test_the_entries_of_a_log_are_a_table(spark: Any, write_log: LogWriter) -> N
 def test_the_messages_of_a_log_are_a_table(spark: Any, write_log: LogWriter) -> None:
     folder = write_log(orders(100))
     rows = read(spark, folder, table="messages").orderBy("index").collect()
-    assert [row["index"] for row in rows] == [at for at in range(100) if at % 7]
+    assert [row["index"] for row in rows] == list(filter(is_message, range(100)))
     row = rows[0].asDict()
-    assert (row["topic"], row["queue"], row["offset"], row["tags"]) == ("bills", 1, 1, "TagA")
-    assert row["properties"] == {"TAGS": "TagA", "KEYS": "k1"}
-    times = read(spark, folder, table="messages", to=1).selectExpr("cast(store_time as string)")
-    assert times.collect()[0][0] == "2023-11-14 22:13:20.006"
+    assert (row["topic"], row["queue"], row["offset"], row["tags"]) == ("orders", 3, 0, "TagA")
+    assert row["properties"] == {"TAGS": "TagA", "KEYS": "k3"}
+    times = read(spark, folder, table="messages", to=3).selectExpr("cast(store_time as string)")
+    assert times.collect()[0][0] == "2023-11-14 22:13:20.008"
 
 
 def test_a_schema_picks_columns(spark: Any, write_log: LogWriter) -> None:
@@ -114,7 +124,7 @@ def test_a_schema_picks_columns(spark: Any, write_log: LogWriter) -> None:
         .load()
     )
     counts = {row["topic"]: row["count"] for row in found.groupBy("topic").count().collect()}
-    expected = [("orders", "bills", "mail")[at % 3] for at in range(50) if at % 7]
+    expected = [TOPICS[at % 3] for at in filter(is_message, range(50))]
     assert counts == {topic: expected.count(topic) for topic in set(expected)}
 
 
@@ -200,7 +210,7 @@ def test_a_replay_killed_and_run_twice_more_on_either_java_gives_each_row_once(
     assert [row["index"] for row in rows] == list(range(12_000))
     assert first < {path.name for path in out.glob("entries/*.parquet")}
     messages = table(out, "messages")
-    assert [row["index"] for row in messages] == [at for at in range(12_000) if at % 7]
+    assert [row["index"] for row in messages] == list(filter(is_message, range(12_000)))
     assert list(scratch.iterdir()) == []
     third = run(command)
     assert "0 read now (0 messages), 12000 were there" in third.stdout
@@ -212,7 +222,7 @@ def test_counting_gives_each_topic_its_messages(
 ) -> None:
     monkeypatch.setattr(session, "local_session", lambda **_options: nullcontext(spark))
     folder = write_log(orders(90), committed=59)
-    topics = [("orders", "bills", "mail")[at % 3] for at in range(60) if at % 7]
+    topics = [TOPICS[at % 3] for at in filter(is_message, range(60))]
     expected = {topic: topics.count(topic) for topic in sorted(set(topics))}
 
     done = CliRunner().invoke(dledger_spark, ["count", "--path", str(folder)])
@@ -224,7 +234,7 @@ def test_counting_gives_each_topic_its_messages(
     assert (found["first"], found["last"], found["entries"]) == (0, 59, 60)
     assert found["messages"] == len(topics)
     assert {topic["topic"]: topic["messages"] for topic in found["topics"]} == expected
-    assert found["topics"][0]["first_stored"] == "2023-11-14T22:13:20.006Z"
+    assert found["topics"][0]["first_stored"] == "2023-11-14T22:13:20.009Z"
 
 
 def test_damage_that_a_command_meets_in_a_task_is_one_line(
