@@ -26,10 +26,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dledger_spark.entry_columns import HEADER_BYTES
-from dledger_spark.message_columns import message_batch
 from remoting.message import BORN_HOST_V6_FLAG, MESSAGE_MAGIC, STORE_HOST_V6_FLAG
 
-_COLUMNS: Final = ("index", "topic", "queue", "offset", "physical_offset", "system_flag")
+# What `judge` looks at, of the table of messages.
+COLUMNS: Final = ("index", "topic", "queue", "offset", "physical_offset", "system_flag")
 _RECORD_MARK: Final = MESSAGE_MAGIC.to_bytes(4, "big")
 _V6: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 
@@ -69,13 +69,16 @@ class Acceptance:
         # The next offset of each queue, by topic; None for a topic that is known not to exist.
         self._ends: dict[str, dict[int, int] | None] = {}
 
-    def judge(self, entries: pa.RecordBatch) -> list[Run]:
-        """Take in the entries that come next, a batch of the table of entries.
+    def judge(self, entries: pa.RecordBatch, records: pa.RecordBatch) -> list[Run]:
+        """Take in the entries that come next.
+
+        Args:
+            entries: a batch of the table of entries.
+            records: all records in it, `COLUMNS` of the table of messages or more.
 
         Returns:
             The records among them that the brokers have passed over.
         """
-        records = message_batch(entries, _COLUMNS)
         index = records.column("index").to_numpy()
         refused = []
         start = 0
@@ -144,7 +147,8 @@ class Acceptance:
                 refused.append(
                     self._judge_queue(names[topics[at]], int(queues[at]), queue_rows, offsets)
                 )
-        return index[np.concatenate(refused)]
+        found: Numbers = index[np.concatenate(refused)]
+        return found
 
     def _judge_queue(self, topic: str, queue: int, rows: Numbers, offsets: Numbers) -> Numbers:
         """The rows of one queue that are refused."""
@@ -168,10 +172,10 @@ class Acceptance:
 
 
 def without(records: pa.RecordBatch, refused: Sequence[Run]) -> pa.RecordBatch:
-    """A batch of the table of messages, which has its column "index", without refused records."""
+    """A batch of the table of messages, which has the column "index", without refused records."""
     if not refused or not len(records):
         return records
-    index = records.column(records.schema.get_all_field_indices("index")[-1]).to_numpy()
+    index = records.column("index").to_numpy()
     firsts, lasts = np.array(refused, np.int64).T
     run = np.searchsorted(firsts, index, side="right") - 1
     kept = (run < 0) | (index > lasts[run])

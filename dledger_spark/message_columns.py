@@ -35,6 +35,7 @@ from remoting.properties import KEYS, TAGS, UNIQUE_KEY
 _SMALLEST_RECORD_BYTES: Final = 91
 _START: Final = np.dtype([("size", ">i4"), ("magic", ">u4")])
 _SYSTEM_FLAG_AT: Final = 36
+_BODY_SIZE_BYTES: Final = 4  # the last field before the body
 _SYSTEM_FLAG: Final = np.dtype([("system_flag", ">i4")])
 _PROPERTY_OF: Final = {"unique_key": UNIQUE_KEY, "keys": KEYS, "tags": TAGS}
 _HEX_DIGITS: Final = np.frombuffer(b"0123456789ABCDEF", np.uint8)
@@ -129,7 +130,7 @@ def _are_whole(bodies: Any, shape: int) -> npt.NDArray[np.bool_]:
     rest = (2 if shape & 4 else 1) + 2
     whole = ends - begins >= layout.itemsize + rest
     # What does not fit is looked at all the same, at the record's first bytes instead.
-    at = np.where(whole, begins + _layout(shape).fields["body_size"][1], begins)
+    at = np.where(whole, begins + layout.itemsize - _BODY_SIZE_BYTES, begins)
     body_ends = begins + layout.itemsize + _number(octets, at)
     whole &= (body_ends >= begins + layout.itemsize) & (body_ends + rest <= ends)
     body_ends = np.where(whole, body_ends, begins)

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dledger_spark.acceptance import Acceptance, Run, without
+from dledger_spark.acceptance import COLUMNS, Acceptance, Run, without
 from dledger_spark.entry_columns import (
     HEADER_BYTES,
     MAX_ENTRY_BYTES,
@@ -77,11 +77,13 @@ def arrow_batches(
     for part in readable(log, entries, fail_on_data_loss=fail_on_data_loss):
         acceptance = beginning(log, part)
         for batch in read_range(log, part, batch_bytes=batch_bytes, checksums=checksums):
-            if table == MESSAGES:
-                refused = acceptance.judge(batch) if acceptance else []
-                yield accepted_messages(batch, refused, names)
-            else:
+            if table != MESSAGES:
                 yield batch.select(names)
+            elif acceptance is None:
+                yield message_batch(batch, names)
+            else:
+                records = message_batch(batch, _with(names, COLUMNS))
+                yield without(records, acceptance.judge(batch, records)).select(names)
 
 
 def beginning(log: LogFolder, entries: range) -> Acceptance | None:
@@ -129,7 +131,7 @@ def judge(
             continue
         refused: list[Run] = []
         for batch in read_range(log, piece, checksums=False):
-            refused += acceptance.judge(batch)
+            refused += acceptance.judge(batch, message_batch(batch, COLUMNS))
         yield Judged(refused, acceptance.encode())
 
 
@@ -139,7 +141,11 @@ def accepted_messages(
     """The messages among entries, without the refused ones."""
     if not refused:
         return message_batch(entries, names)
-    return without(message_batch(entries, [*names, "index"]), refused).select(range(len(names)))
+    return without(message_batch(entries, _with(names, ("index",))), refused).select(names)
+
+
+def _with(names: Sequence[str], others: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys((*names, *others)))
 
 
 def read_range(

@@ -16,7 +16,7 @@ from broker.fold import EntryRefused, fold
 from broker.log_entry import PutTopic, encode_log_command
 from broker.state import BrokerState
 from dledger.entry import HEADER_BYTES, Entry
-from dledger_spark.acceptance import Acceptance, without
+from dledger_spark.acceptance import COLUMNS, Acceptance, without
 from dledger_spark.log_folder import open_log
 from dledger_spark.message_columns import message_batch
 from dledger_spark.replay import plan_replay, write_piece
@@ -125,8 +125,8 @@ def accepted(entries: Sequence[Entry], cuts: Sequence[int]) -> list[int]:
     state, found = Acceptance(is_whole=True), list[int]()
     for first, stop in pairwise([0, *sorted(cuts), len(entries)]):
         batch = batch_of(entries[first:stop])
-        refused = state.judge(batch)
-        found += without(message_batch(batch, ["index"]), refused).column("index").to_pylist()
+        records = message_batch(batch, COLUMNS)
+        found += without(records, state.judge(batch, records)).column("index").to_pylist()
         state = Acceptance.decode(state.encode())
     return found
 
@@ -144,11 +144,8 @@ def test_what_the_brokers_take_is_what_counts(script: Script, cuts: list[int]) -
     assert accepted(entries, [min(cut, len(entries)) for cut in cuts]) == taken
 
 
-def test_a_record_of_the_second_format_is_none_of_our_brokers(write_log: LogWriter) -> None:
-    bodies = BrokerBodies()
-    bodies.put_topic("A")
-    bodies.message(MessageRecord("A", b"x"))
-    entries, state = entries_of([bodies.bodies[0]])
+def test_a_record_of_the_second_format_is_none_of_our_brokers() -> None:
+    entries, state = entries_of(COMMANDS[:1])
     pos = HEADER_BYTES + len(entries[0].body)
     body = encode_record(MessageRecord("A", b"x", physical_offset=pos + HEADER_BYTES))
     second = body[:4] + MESSAGE_MAGIC_V2.to_bytes(4, "big") + body[8:88] + b"x\0\1A\0\0"
