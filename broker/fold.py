@@ -141,7 +141,7 @@ def _fold_command(state: BrokerState, folded: Folded, entry: Entry) -> EntryRefu
             state.groups.pop(name, None)
             if with_offsets:
                 _drop_offsets(state, [key for key in state.offsets if key[0] == name])
-        case CommitOffsets(offsets):
+        case CommitOffsets(offsets, _):
             for name, topic, queue_id, offset in offsets:
                 state.offsets.setdefault((name, topic), {})[queue_id] = offset
         case KeepLogFrom(first_index, position, _):

@@ -43,11 +43,13 @@ class OffsetCommits:
     Args:
         log: the log.
         max_waiting: how many requests may wait for their offsets.
+        wall_clock_ms: milliseconds since 1970; each entry carries the time it was made.
     """
 
-    def __init__(self, log: Log, max_waiting: int) -> None:
+    def __init__(self, log: Log, max_waiting: int, wall_clock_ms: Callable[[], int]) -> None:
         self._log = log
         self._max_waiting = max_waiting
+        self._wall_clock_ms = wall_clock_ms
         self._waiting = _Waiting()
         self._is_on_its_way = False
 
@@ -71,8 +73,9 @@ class OffsetCommits:
         self._waiting = _Waiting()
         self._is_on_its_way = True
         offsets = [CommittedOffset(*key, offset) for key, offset in waiting.offsets.items()]
+        now_ms = self._wall_clock_ms()
         commands = [
-            CommitOffsets(offsets[at : at + MAX_OFFSETS_PER_ENTRY])
+            CommitOffsets(offsets[at : at + MAX_OFFSETS_PER_ENTRY], now_ms)
             for at in range(0, len(offsets), MAX_OFFSETS_PER_ENTRY)
         ]
 

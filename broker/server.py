@@ -95,7 +95,7 @@ class Broker:
         state, limits = self.machine.state, config.limits
         reader = MessageReader(state, self.machine.queues, node)
         consumers = Consumers()
-        commits = OffsetCommits(node, limits.max_waiting_commits)
+        commits = OffsetCommits(node, limits.max_waiting_commits, wall_clock_ms)
         changes = TopicChanges(
             state,
             node,

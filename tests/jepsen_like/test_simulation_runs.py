@@ -69,6 +69,13 @@ FOUND_WITHIN = {
 }
 
 
+def test_no_seed_of_a_short_campaign_breaks_a_promise() -> None:
+    result = run_campaign(Plan(first_seed=0, seeds=40), jobs=1)
+    assert result.broken is None
+    assert result.seeds == 40
+
+
+@pytest.mark.long
 def test_no_seed_breaks_a_promise_and_every_fault_is_met() -> None:
     result = run_campaign(Plan(first_seed=0, seeds=250), JOBS)
     assert result.broken is None

@@ -355,8 +355,10 @@ class Members:
         self.peers = {f"n{i}": f"127.0.0.1:{port}" for i, port in enumerate(free_ports(3))}
         self.nodes: dict[str, dledger.Node] = {}
         self._scopes: dict[str, trio.CancelScope] = {}
+        self._closed: dict[str, trio.Event] = {}
 
     async def start(self, node_id: str) -> None:
+        self._closed[node_id] = trio.Event()
         await self.nursery.start(self._run, node_id)
 
     async def _run(self, node_id: str, task_status: trio.TaskStatus[None]) -> None:
@@ -374,11 +376,13 @@ class Members:
                 self.nodes[node_id] = node
                 task_status.started()
                 await trio.sleep_forever()
+        self._closed[node_id].set()
 
     async def stop(self, node_id: str) -> None:
+        """Stop a node; its folder is free afterwards."""
         self._scopes.pop(node_id).cancel()
         del self.nodes[node_id]
-        await trio.lowlevel.checkpoint()
+        await self._closed[node_id].wait()
 
     def leader(self) -> str | None:
         return next((name for name, node in self.nodes.items() if node.is_ready_leader), None)
