@@ -11,6 +11,7 @@ from dledger.client.known_members import KnownMembers
 from dledger.client.leader_search import FIRST_PAUSE_S, LONGEST_PAUSE_S, LeaderSearch, jittered
 from dledger.client.node_connection import NodeConnection
 from dledger.errors import LeadershipLost, NodeClosed, NodeClosing, NotLeader
+from dledger.network.network import TCP, Network
 from dledger.network.tls import GroupTls
 from dledger.wire.client_protocol import Operation
 
@@ -38,8 +39,14 @@ class LeaderConnection:
         nursery: carries the connections; ends them with its scope.
     """
 
-    def __init__(self, members: KnownMembers, tls: GroupTls | None, nursery: trio.Nursery) -> None:
-        self._search = LeaderSearch(members, tls, nursery)
+    def __init__(
+        self,
+        members: KnownMembers,
+        tls: GroupTls | None,
+        nursery: trio.Nursery,
+        network: Network = TCP,
+    ) -> None:
+        self._search = LeaderSearch(members, tls, nursery, network)
         self._current: NodeConnection | None = None
         self._waiting = 0
         self._wanted = trio.lowlevel.ParkingLot()

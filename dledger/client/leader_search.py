@@ -11,6 +11,7 @@ from dledger.client.known_members import KnownMember, KnownMembers
 from dledger.client.node_connection import NodeConnection, dial
 from dledger.config import Address
 from dledger.errors import DLedgerError, Rejected
+from dledger.network.network import TCP, Network
 from dledger.network.tls import GroupTls
 from dledger.wire.client_protocol import Leadership
 
@@ -41,7 +42,14 @@ class LeaderSearch:
         nursery: carries the connections.
     """
 
-    def __init__(self, members: KnownMembers, tls: GroupTls | None, nursery: trio.Nursery) -> None:
+    def __init__(
+        self,
+        members: KnownMembers,
+        tls: GroupTls | None,
+        nursery: trio.Nursery,
+        network: Network = TCP,
+    ) -> None:
+        self._network = network
         self._members = members
         self._tls = tls
         self._nursery = nursery
@@ -80,7 +88,7 @@ class LeaderSearch:
         pause_s = FIRST_PAUSE_S
         while True:
             try:
-                connection = await dial(self._members.group, *member, self._tls)
+                connection = await dial(self._members.group, *member, self._tls, self._network)
                 self._nursery.start_soon(connection.run)
                 try:
                     await self._ask_on(connection, asking, member, above_term)

@@ -16,6 +16,7 @@ from dledger.config import Address
 from dledger.entry import MAX_BODY_BYTES
 from dledger.errors import EntryTooLarge, MessageMalformed
 from dledger.network.host_connection import RECEIVE_BYTES
+from dledger.network.network import TCP, Network
 from dledger.network.plain_socket import NO_DESCRIPTOR, plain_descriptor, write_now
 from dledger.network.tls import ENDED_EARLY, GroupTls, Stream
 from dledger.unwrapping_nursery import unwrapping_nursery
@@ -294,7 +295,11 @@ def _taken_apart(frame: Frame) -> tuple[object, bytes]:
 
 
 async def dial(
-    group: str, node_id: str, address: Address, tls: GroupTls | None = None
+    group: str,
+    node_id: str,
+    address: Address,
+    tls: GroupTls | None = None,
+    network: Network = TCP,
 ) -> NodeConnection:
     """A connection that the node has welcomed, to be carried by `run`.
 
@@ -304,7 +309,7 @@ async def dial(
     where = f"{node_id} at {address}" if node_id else str(address)
     try:
         with trio.fail_after(CONNECT_TIMEOUT_S):
-            stream = await trio.open_tcp_stream(*address)
+            stream = await network.dial(address)
             try:
                 secure = stream if tls is None else await tls.dialled(stream, node_id)
                 name, decoder = await _introduced(group, node_id, secure)

@@ -14,6 +14,7 @@ from dledger.client.leader_search import FIRST_PAUSE_S, LONGEST_PAUSE_S, jittere
 from dledger.client.node_connection import NodeConnection, dial
 from dledger.entry import Entry
 from dledger.errors import DLedgerError, MessageMalformed, OutsideLog
+from dledger.network.network import TCP, Network
 from dledger.network.tls import GroupTls
 from dledger.wire.client_protocol import Operation, decode_entries_answer
 
@@ -68,7 +69,14 @@ class ReadingConnection:
         nursery: carries the connections.
     """
 
-    def __init__(self, members: KnownMembers, tls: GroupTls | None, nursery: trio.Nursery) -> None:
+    def __init__(
+        self,
+        members: KnownMembers,
+        tls: GroupTls | None,
+        nursery: trio.Nursery,
+        network: Network = TCP,
+    ) -> None:
+        self._network = network
         self._members = members
         self._tls = tls
         self._nursery = nursery
@@ -125,7 +133,7 @@ class ReadingConnection:
         members.sort(key=lambda known: (known.node_id in avoided, known.node_id in last))
         for known in members:
             try:
-                connection = await dial(self._members.group, *known, self._tls)
+                connection = await dial(self._members.group, *known, self._tls, self._network)
             except GroupUnreachable:
                 continue  # the next one; if nobody answers, all of them again after a pause
             self._nursery.start_soon(connection.run)

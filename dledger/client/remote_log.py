@@ -38,6 +38,7 @@ from dledger.errors import (
     OutcomeUnknown,
     OutsideLog,
 )
+from dledger.network.network import TCP, Network
 from dledger.network.tls import GroupTls, group_tls
 from dledger.network.tls_config import TlsConfig
 from dledger.sessions.session import (
@@ -265,13 +266,14 @@ async def connect(
 
 @asynccontextmanager
 async def open_log(
-    members: KnownMembers, tls: GroupTls | None, timeout_s: float
+    members: KnownMembers, tls: GroupTls | None, timeout_s: float, network: Network = TCP
 ) -> AsyncIterator[RemoteLog]:
-    """The same with members that are shared with others."""
+    """The same with members that are shared with others; `network`: dials."""
     async with unwrapping_nursery() as nursery:
-        leader = LeaderConnection(members, tls, nursery)
+        leader = LeaderConnection(members, tls, nursery, network)
         nursery.start_soon(leader.run)
-        yield RemoteLog(members, tls, leader, ReadingConnection(members, tls, nursery), timeout_s)
+        reading = ReadingConnection(members, tls, nursery, network)
+        yield RemoteLog(members, tls, leader, reading, timeout_s)
         nursery.cancel_scope.cancel()
 
 

@@ -11,6 +11,7 @@ import trio
 from dledger.config import Address, parse_address
 from dledger.metrics.exposition import CONTENT_TYPE, render
 from dledger.network.binding import bind
+from dledger.network.network import TCP
 from dledger.node.node import Node
 
 logger = logging.getLogger(__name__)
@@ -114,6 +115,6 @@ async def serve_text(
 ) -> None:
     """The same for any text. Raises as `bind`."""
     server = MetricsServer(text)
-    listeners = await bind("metrics", address)
+    listeners = await bind("metrics", address, TCP.listen)
     task_status.started(listeners[0].socket.getsockname()[1])
     await server.serve(listeners)

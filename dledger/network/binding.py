@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import errno
-
-import trio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from dledger.config import Address
 from dledger.errors import AddressInUse, ConfigInvalid
 
+Made = TypeVar("Made")
 
-async def bind(setting: str, address: Address) -> list[trio.SocketListener]:
+
+async def bind(
+    setting: str, address: Address, listen: Callable[[Address], Awaitable[Made]]
+) -> Made:
     """Listen there. Raises AddressInUse, or ConfigInvalid naming `setting` where it is not ours."""
     try:
-        return await trio.open_tcp_listeners(address.port, host=address.host)
+        return await listen(address)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise AddressInUse(str(address)) from error

@@ -8,6 +8,7 @@ import trio
 
 from dledger.config import Address
 from dledger.network.host_connection import HostConnection
+from dledger.network.network import TCP, Network
 from dledger.network.refusals import Refusals
 from dledger.network.tls import GroupTls
 
@@ -22,13 +23,21 @@ class Connections:
         home: where this process listens.
         tls: what those who dial, and those who are dialled, show each other; None without TLS.
         refusals: callers that were sent away.
+        network: dials, and listens.
     """
 
-    def __init__(self, nursery: trio.Nursery, home: Address, tls: GroupTls | None = None) -> None:
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        home: Address,
+        tls: GroupTls | None = None,
+        network: Network = TCP,
+    ) -> None:
         self.collecting = False
         self.home = home
         self.tls = tls
         self.refusals = Refusals()
+        self.network = network
         self._nursery = nursery
         self._open: dict[tuple[Address, str], HostConnection] = {}
         self._gathered: list[HostConnection] = []
@@ -51,7 +60,7 @@ class Connections:
         connection = self._open.get(key)
         if connection is None:
             connection = self._open[key] = HostConnection(
-                self.home, address, self._gathered.append, self.tls, peer
+                self.home, address, self._gathered.append, self.tls, peer, self.network
             )
             self._nursery.start_soon(connection.run)
         return connection

@@ -11,7 +11,8 @@ import trio
 from dledger.config import Address
 from dledger.core.messages import Heartbeat, HeartbeatResponse
 from dledger.errors import MessageMalformed
-from dledger.network.plain_socket import NO_DESCRIPTOR, write_now
+from dledger.network.network import TCP, Network
+from dledger.network.plain_socket import NO_DESCRIPTOR, plain_descriptor, write_now
 from dledger.network.refused import nobody_listens
 from dledger.network.retry_pause import RetryPause
 from dledger.network.tls import ENDED_EARLY, GroupTls, Stream, TlsRefused
@@ -89,6 +90,7 @@ class HostConnection:
         gathers: told of this connection when the first message is kept for `flush`.
         tls: what both sides show each other, if they do.
         peer: whom the other one must prove to be, with TLS.
+        network: dials.
     """
 
     def __init__(
@@ -98,8 +100,10 @@ class HostConnection:
         gathers: Callable[[HostConnection], None],
         tls: GroupTls | None = None,
         peer: str = "",
+        network: Network = TCP,
     ) -> None:
         self.address = address
+        self._network = network
         self._tls = tls
         self._peer = peer
         self._generation = 0  # of the certificates that this connection was dialled with
@@ -196,7 +200,7 @@ class HostConnection:
         while True:
             try:
                 with trio.fail_after(CONNECT_TIMEOUT_S):
-                    stream = await trio.open_tcp_stream(*self.address)
+                    stream = await self._network.dial(self.address)
                 async with stream:
                     await self._converse(stream)
             except (OSError, trio.TooSlowError, trio.BrokenResourceError) as error:
@@ -208,9 +212,8 @@ class HostConnection:
                 self._note(error.problem)
             await self._pause.wait()
 
-    async def _converse(self, socket: trio.SocketStream) -> None:
-        socket.setsockopt(trio.socket.IPPROTO_TCP, trio.socket.TCP_NODELAY, 1)
-        stream = await self._proven(socket)
+    async def _converse(self, dialled: Stream) -> None:
+        stream = await self._proven(dialled)
         asked = dict(self._channels)
         openings = [channel.opening for channel in asked.values()]
         await stream.send_all(b"".join((self._hello, *openings)))
@@ -219,7 +222,7 @@ class HostConnection:
             while not (frames := decoder.feed(await _received(stream))):
                 pass
         check_welcome(frames[0])
-        self._begin(socket)
+        self._begin(stream)
         try:
             for channel in self._channels.keys() - asked.keys():
                 self.write(self._channels[channel].opening)
@@ -229,18 +232,18 @@ class HostConnection:
         finally:
             self._end()
 
-    async def _proven(self, socket: trio.SocketStream) -> Stream:
+    async def _proven(self, dialled: Stream) -> Stream:
         """The stream to talk on, once the other side is who it should be. Raises TlsRefused."""
         if self._tls is None:
-            return socket
+            return dialled
         self._generation = self._tls.generation
         with trio.fail_after(CONNECT_TIMEOUT_S):
-            return await self._tls.dialled(socket, self._peer)
+            return await self._tls.dialled(dialled, self._peer)
 
-    def _begin(self, socket: trio.SocketStream) -> None:
+    def _begin(self, stream: Stream) -> None:
         self.last_problem = None
-        self._fileno = socket.socket.fileno()
-        self._writing = self._tls is not None
+        self._fileno = plain_descriptor(stream)
+        self._writing = self._fileno == NO_DESCRIPTOR
         self._connected = True
         self._pause.connected()
         if self._said:
@@ -262,7 +265,7 @@ class HostConnection:
             nursery.start_soon(self._read_answers, stream, decoder, nursery.cancel_scope)
             nursery.start_soon(self._ask_again)
             try:
-                await (self._write(stream) if self._tls is None else self._write_secure(stream))
+                await (self._write_stream(stream) if self._writing else self._write(stream))
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 nursery.cancel_scope.cancel()
 
@@ -276,7 +279,7 @@ class HostConnection:
                 self._writing = False
             await self._wake.park()
 
-    async def _write_secure(self, stream: Stream) -> None:
+    async def _write_stream(self, stream: Stream) -> None:
         while True:
             while self._outbox:
                 data = memoryview(b"".join(self._outbox))
@@ -348,10 +351,10 @@ async def _received(stream: Stream) -> bytes:
     try:
         data = await stream.receive_some(RECEIVE_BYTES)
     except trio.BrokenResourceError:
-        if isinstance(stream, trio.SocketStream):
+        if not isinstance(stream, trio.SSLStream):
             raise
         data = b""
-    if not data and not isinstance(stream, trio.SocketStream):
+    if not data and isinstance(stream, trio.SSLStream):
         raise TlsRefused(ENDED_EARLY)
     if not data:
         raise MessageMalformed(

@@ -18,8 +18,8 @@ import trio
 from dledger.errors import ConfigInvalid, MessageMalformed
 from dledger.network.tls_config import TlsConfig
 
-SecureStream = trio.SSLStream[trio.SocketStream]
-Stream = trio.SocketStream | SecureStream
+SecureStream = trio.SSLStream[trio.abc.Stream]
+Stream = trio.abc.Stream  # of a network, or a SecureStream over one
 
 # Whoever does not believe a certificate ends the connection; the other side hears only that.
 ENDED_EARLY = (
@@ -58,7 +58,7 @@ class GroupTls:
         """Raise ConfigInvalid unless the others would believe that we are each of these."""
         _check_names(self.config, (self._client, self._server), names)
 
-    async def dialled(self, stream: trio.SocketStream, node_id: str) -> SecureStream:
+    async def dialled(self, stream: trio.abc.Stream, node_id: str) -> SecureStream:
         """A connection to a member that has proven to be `node_id`. Raises TlsRefused.
 
         How long that may take is the caller's to say, and `stream` is the caller's to close.
@@ -70,7 +70,7 @@ class GroupTls:
             raise TlsRefused(f"its certificate is that of {_listed(names)}, not of {node_id}")
         return secure
 
-    async def accepted(self, stream: trio.SocketStream) -> SecureStream:
+    async def accepted(self, stream: trio.abc.Stream) -> SecureStream:
         """A connection of somebody who has proven to be of the group. As `dialled`."""
         # Frames say how long they are, so nothing is lost where a stream is cut off without the
         # last message of TLS; and closing waits for nobody.

@@ -8,7 +8,6 @@ the cost of waking up, of a write and of a sync is shared by all entries that ca
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from typing import TypeVar
 
@@ -40,6 +39,7 @@ from dledger.node.sync_schedule import SyncSchedule
 from dledger.node.syncer import Syncer
 from dledger.node.tally import Tally
 from dledger.serving.host_timer import HostTimer
+from dledger.serving.sync_threads import SyncThreads
 from dledger.snapshots.snapshot_transfer import SnapshotTransfer
 from dledger.store.log_store import LogStore, SyncWork
 from dledger.waits.pending_appends import Done, PendingAppends
@@ -62,7 +62,7 @@ class Driver:
         pending: PendingAppends,
         links: Links,
         timer: HostTimer,
-        threads: ThreadPoolExecutor,
+        threads: SyncThreads,
         after_turn: Callable[[Messages, bool], None],
         transfer: SnapshotTransfer,
         flush_interval_s: float | None = None,

@@ -16,10 +16,10 @@ from dledger.network.tls import group_tls
 from dledger.network.tls_config import TlsConfig
 from dledger.node.node import Node
 from dledger.node.recovering import recover
-from dledger.node.syncer import sync_threads
 from dledger.serving.host_parts import HostParts
 from dledger.serving.host_timer import HostTimer
 from dledger.serving.listener import Listener
+from dledger.serving.platform import SYSTEM, Platform
 from dledger.snapshots.restoring import Opened
 from dledger.state_machine import StateMachine
 from dledger.unwrapping_nursery import unwrapping_nursery
@@ -56,12 +56,19 @@ class HostConfig:
 class Host:
     """A running process's share in its groups. Made by `open_host`."""
 
-    def __init__(self, config: HostConfig, nursery: trio.Nursery) -> None:
+    def __init__(
+        self, config: HostConfig, nursery: trio.Nursery, platform: Platform = SYSTEM
+    ) -> None:
         self.config = config
         self._tls = group_tls(config.tls)
-        connections = Connections(nursery, config.listen_address, self._tls)
+        connections = Connections(nursery, config.listen_address, self._tls, platform.network)
         self._parts = HostParts(
-            connections, HostTimer(connections), sync_threads(), {}, self.reload_tls
+            connections,
+            HostTimer(connections),
+            platform.sync_threads(),
+            {},
+            self.reload_tls,
+            platform,
         )
         self._listener = Listener(self._parts.ports, connections)
         self._nursery = nursery
@@ -95,7 +102,7 @@ class Host:
         """
         self._reserve(config)
         try:
-            opened = await recover(config, machine)
+            opened = await recover(config, machine, self._parts.platform)
             async with self.run_node(config, opened, machine) as node:
                 yield node
         finally:
@@ -134,7 +141,7 @@ class Host:
         finally:
             # The last sync waits in a thread: the other groups go on meanwhile.
             with trio.CancelScope(shield=True):
-                await trio.to_thread.run_sync(opened.store.close)
+                await self._parts.platform.run_blocking(opened.store.close)
 
     async def start(self) -> None:
         """Listen. For `open_host` alone. Raises AddressInUse, ConfigInvalid."""
@@ -148,14 +155,17 @@ class Host:
 
 
 @asynccontextmanager
-async def open_host(config: HostConfig) -> AsyncIterator[Host]:
+async def open_host(config: HostConfig, platform: Platform = SYSTEM) -> AsyncIterator[Host]:
     """Listen for any number of groups; `host.open_node` opens their members.
 
     They share one listener, one connection to each other process, one timer and the threads that
-    wait for the disk. Raises AddressInUse, ConfigInvalid.
+    wait for the disk. `platform`: what the process runs on, if not on the system itself; for
+    simulations.
+
+    Raises AddressInUse, ConfigInvalid.
     """
     async with unwrapping_nursery() as nursery:
-        host = Host(config, nursery)
+        host = Host(config, nursery, platform)
         try:
             await host.start()
             yield host

@@ -10,6 +10,7 @@ import trio
 from dledger.errors import DiskFailed
 from dledger.store.scrubber import Scrubber, ScrubStatus
 from dledger.store.segment_store import SegmentStore
+from dledger.waits.blocking_work import IN_A_THREAD, RunBlocking
 
 logger = logging.getLogger(__name__)
 
@@ -33,11 +34,17 @@ class Housekeeper:
         store: the node's store.
         appliable: how far the log is committed and durable here.
         scrub_period_s: a pass over the whole log takes about this long; 0 switches it off.
+        run_blocking: makes spare files.
     """
 
     def __init__(
-        self, store: SegmentStore, appliable: Callable[[], int], scrub_period_s: float
+        self,
+        store: SegmentStore,
+        appliable: Callable[[], int],
+        scrub_period_s: float,
+        run_blocking: RunBlocking = IN_A_THREAD,
     ) -> None:
+        self._run_blocking = run_blocking
         self._store = store
         self._appliable = appliable
         self._scrub_period_s = scrub_period_s
@@ -80,7 +87,7 @@ class Housekeeper:
         if not self._makes_spares or not self._store.spare_wanted:
             return
         try:
-            await trio.to_thread.run_sync(self._store.prepare_spare)
+            await self._run_blocking(self._store.prepare_spare)
         except DiskFailed as error:
             self._makes_spares = False  # segments can be made without them, only slower
             logger.warning("going on without spare segments: %s", error)

@@ -12,6 +12,7 @@ from dledger.client.network_way import NetworkWay
 from dledger.config import NodeConfig
 from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.errors import NotLeader
+from dledger.network.network import TCP, Network
 from dledger.network.tls import GroupTls
 from dledger.sessions.session import Session, open_session
 from dledger.sessions.session_entry import SessionCommand
@@ -74,12 +75,12 @@ class LocalWay:
 
 @asynccontextmanager
 async def local_way(
-    node: Member, gate: SessionGate, tls: GroupTls | None = None
+    node: Member, gate: SessionGate, tls: GroupTls | None = None, network: Network = TCP
 ) -> AsyncIterator[LocalWay]:
     """The way from a member, for the length of a block."""
     members = KnownMembers(node.config.group, node.config.peers)
     async with unwrapping_nursery() as nursery:
-        leader = LeaderConnection(members, tls, nursery)
+        leader = LeaderConnection(members, tls, nursery, network)
         nursery.start_soon(leader.run)
         yield LocalWay(node, gate, members, leader)
         nursery.cancel_scope.cancel()
@@ -92,7 +93,11 @@ async def local_session(
     ttl_s: float,
     timeout_s: float,
     tls: GroupTls | None = None,
+    network: Network = TCP,
 ) -> AsyncIterator[Session]:
     """A session that begins at a member. Raises NotAppendedInTime."""
-    async with local_way(node, gate, tls) as way, open_session(way, ttl_s, timeout_s) as session:
+    async with (
+        local_way(node, gate, tls, network) as way,
+        open_session(way, ttl_s, timeout_s) as session,
+    ):
         yield session

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+from collections.abc import Callable
 from zlib import crc32
 
 import trio
@@ -18,9 +18,16 @@ from dledger.snapshots.restoring import Opened
 
 
 def member_replica(
-    config: NodeConfig, opened: Opened, batches: Batches, snapshots: SnapshotSource
+    config: NodeConfig,
+    opened: Opened,
+    batches: Batches,
+    snapshots: SnapshotSource,
+    chance: Callable[[], float],
 ) -> Replica:
-    """The replica of the member that `config` describes. Raises ConfigurationLost."""
+    """The replica of the member that `config` describes. Raises ConfigurationLost.
+
+    `chance`: as in Platform.
+    """
     store = opened.store
     replica = Replica(
         ReplicaConfig(
@@ -37,7 +44,7 @@ def member_replica(
         store.view(),
         opened.hard_state,
         batches,
-        random.Random().random,
+        chance,
         trio.current_time(),
         recovered_membership(store, config.began_with, opened.configuration),
         snapshots,

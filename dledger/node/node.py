@@ -66,7 +66,7 @@ class Node:
         self._pending = PendingAppends()
         self._batches = Batches(store, config.max_batch_bytes)
         source = NodeSnapshots(store)
-        self._replica = member_replica(config, opened, self._batches, source)
+        self._replica = member_replica(config, opened, self._batches, source, host.platform.chance)
         self._admission_log = AdmissionLog(config.node_id, self._replica)
         self._turned = trio.lowlevel.ParkingLot()
         self._progress = trio.lowlevel.ParkingLot()
@@ -92,6 +92,7 @@ class Node:
             self._links,
             self._pending,
             self._wake_driver,
+            host.platform.run_blocking,
         )
         self._driver = Driver(
             self._replica,
@@ -114,12 +115,16 @@ class Node:
             self._replica, writer.cache, machine, self._pending, self._after_apply, awaited
         )
         self._housekeeper = Housekeeper(
-            store, lambda: self._replica.appliable, config.scrub_period_hours * 3600
+            store,
+            lambda: self._replica.appliable,
+            config.scrub_period_hours * 3600,
+            host.platform.run_blocking,
         )
         self.sessions = SessionGate(self, machine) if isinstance(machine, WithSessions) else None
         self._ports = host.ports
         self._connections = host.connections
         self._reload_tls = host.reload_tls
+        self._platform = host.platform
         self._port = GroupPort(
             identity,
             self._links,
@@ -175,7 +180,10 @@ class Node:
         """
         if self.sessions is None:
             raise SessionsOff
-        return local_session(self, self.sessions, ttl_s, timeout_s, self._connections.tls)
+        connections = self._connections
+        return local_session(
+            self, self.sessions, ttl_s, timeout_s, connections.tls, connections.network
+        )
 
     def _check_open(self) -> None:
         if self._closing:
@@ -382,6 +390,7 @@ class Node:
             self._snapshots,
             self._housekeeper.scrub,
             self.tally,
+            self._platform.disk_space(self.config.data_dir),
             generation=self._generations.generation,
             ready=self.is_ready_leader,
             pending_entries=self._appends.entries,

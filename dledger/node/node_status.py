@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import trio
 
 from dledger.config import NodeConfig
@@ -12,6 +10,7 @@ from dledger.core.replica import Replica
 from dledger.network.links import Links
 from dledger.network.peer_status import peer_status
 from dledger.node.tally import Tally
+from dledger.serving.platform import DiskSpace
 from dledger.snapshots.node_snapshots import Snapshots
 from dledger.status import Status, group_status, role_name
 from dledger.store.scrubber import ScrubStatus
@@ -26,6 +25,7 @@ def node_status(
     snapshots: Snapshots,
     scrub: ScrubStatus,
     tally: Tally,
+    space: DiskSpace,
     *,
     generation: int,
     ready: bool,
@@ -37,7 +37,6 @@ def node_status(
     state, transfer, now = replica.state, replica.handover.transfer, trio.current_time()
     contact_at = replica.elector.last_leader_contact
     leads = state.role is Role.LEADER
-    disk = os.statvfs(config.data_dir)
     return Status(
         group=config.group,
         node_id=config.node_id,
@@ -70,7 +69,7 @@ def node_status(
         syncs=sum(tally.sync_classes),
         sync_seconds=tally.sync_seconds,
         log_bytes=store.end_pos - store.begin_pos,
-        disk_free_bytes=disk.f_bavail * disk.f_frsize,
+        disk_free_bytes=space.free,
         synced=store.synced_index,
-        disk_total_bytes=disk.f_blocks * disk.f_frsize,
+        disk_total_bytes=space.total,
     )

@@ -9,14 +9,14 @@ turns slow holds the loop up once; from then on its syncs run beside the loop.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import trio
 
 from dledger.errors import DLedgerError, InvariantBroken
 from dledger.node.tally import Tally
+from dledger.serving.sync_threads import SyncThreads
 from dledger.store.log_store import SyncWork
 
 SyncDone = Callable[[SyncWork, DLedgerError | None], None]
@@ -29,28 +29,12 @@ QUICK_SYNC_S = 0.002
 NEWEST_WEIGHT = 0.125
 
 
-# Syncs of one process that may wait for the disk at the same time, each for another group. Disks
-# gain little from more; with fewer, a hundred groups on a slow one would wait for each other.
-MAX_SYNC_THREADS = 8
-
-
-def sync_threads() -> ThreadPoolExecutor:
-    """The threads that the groups of a process share. One is started when all others are busy."""
-    return ThreadPoolExecutor(MAX_SYNC_THREADS, thread_name_prefix="dledger-syncer")
-
-
 class Syncer:
     """Runs one SyncWork of its group at a time, and knows how long they take."""
 
-    def __init__(
-        self,
-        done: SyncDone,
-        threads: ThreadPoolExecutor,
-        tally: Tally,
-        clock: Callable[[], float] = time.perf_counter,
-    ) -> None:
+    def __init__(self, done: SyncDone, threads: SyncThreads, tally: Tally) -> None:
         self._done = done
-        self._clock = clock
+        self._clock = threads.clock
         self._tally = tally
         self._average_s = QUICK_SYNC_S  # a disk is slow until it has shown that it is quick
         self._token = trio.lowlevel.current_trio_token()
@@ -80,11 +64,11 @@ class Syncer:
         """Begin a sync in a thread; `done` is called when it ended."""
         self.busy = True
         self._ended.clear()
-        self._threads.submit(self._run_beside, work)
+        self._threads.start(partial(self._run_beside, work))
 
     def close(self) -> None:
         """Wait until the running sync, if any, has ended. Blocks that long."""
-        self._ended.wait()
+        self._threads.wait(self._ended)
 
     def _run_beside(self, work: SyncWork) -> None:
         try:

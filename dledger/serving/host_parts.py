@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from dledger.network.connections import Connections
 from dledger.serving.group_port import GroupPort
 from dledger.serving.host_timer import HostTimer
+from dledger.serving.platform import Platform
+from dledger.serving.sync_threads import SyncThreads
 
 
 class HostParts(NamedTuple):
@@ -20,10 +21,12 @@ class HostParts(NamedTuple):
         threads: wait for the disk.
         ports: where each group's member takes in what is meant for it, by group.
         reload_tls: as in Host.
+        platform: what the process runs on.
     """
 
     connections: Connections
     timer: HostTimer
-    threads: ThreadPoolExecutor
+    threads: SyncThreads
     ports: dict[str, GroupPort]
     reload_tls: Callable[[], None]
+    platform: Platform

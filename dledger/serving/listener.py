@@ -14,6 +14,7 @@ from dledger.network.binding import bind
 from dledger.network.connections import Connections
 from dledger.network.conversation import Conversation
 from dledger.network.host_connection import RECEIVE_BYTES
+from dledger.network.network import Listeners
 from dledger.network.tls import GroupTls, SecureStream, Stream, TlsRefused, names_shown
 from dledger.serving.group_port import GroupPort
 from dledger.serving.peer_conversation import PeerConversation
@@ -62,15 +63,15 @@ class Listener:
         self._connections = 0
         self._handshakes = 0
 
-    async def open(self, address: Address) -> list[trio.SocketListener]:
+    async def open(self, address: Address) -> Listeners:
         """Bind the address. Raises AddressInUse, or ConfigInvalid where it is not ours."""
-        return await bind("peers", address)
+        return await bind("peers", address, self._dialled.network.listen)
 
-    async def serve(self, listeners: list[trio.SocketListener]) -> None:
+    async def serve(self, listeners: Listeners) -> None:
         """Serve every connection, for ever."""
-        await trio.serve_listeners(self._serve_one, listeners)
+        await trio.serve_listeners(self._serve_one, list(listeners))
 
-    async def _serve_one(self, stream: trio.SocketStream) -> None:
+    async def _serve_one(self, stream: Stream) -> None:
         if self._connections >= MAX_CONNECTIONS:
             self._refusals.add("connections", f"a connection: {self._connections} are open")
             await stream.aclose()
@@ -79,7 +80,6 @@ class Listener:
         caller = f"a caller from {_place(stream)}"
         try:
             async with stream:
-                stream.setsockopt(trio.socket.IPPROTO_TCP, trio.socket.TCP_NODELAY, 1)
                 introduced = await self._introduction(stream)
                 if introduced is None:
                     return
@@ -99,12 +99,13 @@ class Listener:
         finally:
             self._connections -= 1
 
-    async def _introduction(self, socket: trio.SocketStream) -> _Caller | None:
+    async def _introduction(self, accepted: Stream) -> _Caller | None:
         with trio.move_on_after(HELLO_TIMEOUT_S):
             names = None
-            stream: Stream = socket
+            stream = accepted
             if (tls := self._dialled.tls) is not None:
-                secure = await self._proven(socket, tls)
+                assert isinstance(accepted, trio.SocketStream), "TLS is spoken over sockets"
+                secure = await self._proven(accepted, tls)
                 if secure is None:
                     return None
                 stream, names = secure, names_shown(secure)
@@ -168,8 +169,10 @@ class Listener:
             peers.end()
 
 
-def _place(stream: trio.SocketStream) -> str:
+def _place(stream: Stream) -> str:
     """Where a caller calls from, as far as that can still be told."""
+    if not isinstance(stream, trio.SocketStream):
+        return "somewhere"
     try:
         host, port, *_ = stream.socket.getpeername()
     except OSError:

@@ -11,13 +11,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-import trio
-
 from dledger.core.replica import Replica
 from dledger.errors import DLedgerError, InvariantBroken, RestoreFailed
 from dledger.state_machine import SnapshottingMachine, StateMachine
 from dledger.store.log_store import LogStore
 from dledger.store.snapshot_folder import Snapshot, SnapshotFolder
+from dledger.waits.blocking_work import IN_A_THREAD, RunBlocking
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +29,7 @@ class AwaitedSnapshot:
         store, replica: know how far the log is, and whether it is the snapshot's.
         machine: what is restored.
         restored: called in the node's thread when it was.
+        run_blocking: restores it.
     """
 
     def __init__(
@@ -39,7 +39,9 @@ class AwaitedSnapshot:
         replica: Replica,
         machine: StateMachine,
         restored: Callable[[Snapshot], None],
+        run_blocking: RunBlocking = IN_A_THREAD,
     ) -> None:
+        self._run_blocking = run_blocking
         self.snapshot: Snapshot | None = None
         self.is_restoring = False
         self._folder = folder
@@ -65,7 +67,7 @@ class AwaitedSnapshot:
         try:
             # Its sums were checked when it came, or when the node started; and again now.
             reader = self._folder.reader(snapshot)
-            await trio.to_thread.run_sync(machine.restore, reader.chunks())
+            await self._run_blocking(machine.restore, reader.chunks())
         except (Exception, DLedgerError) as error:
             raise RestoreFailed(snapshot.path) from error
         finally:

@@ -18,6 +18,7 @@ from dledger.snapshots.snapshotter import Snapshotter
 from dledger.state_machine import StateMachine
 from dledger.status import InstallStatus
 from dledger.store.snapshot_folder import Snapshot
+from dledger.waits.blocking_work import IN_A_THREAD, RunBlocking
 from dledger.waits.pending_appends import PendingAppends
 
 
@@ -31,6 +32,7 @@ class Snapshots:
         source: what can be sent; the replica has it too.
         replica, links, pending: the node's.
         wake: has the driver take a turn.
+        run_blocking: reads and writes files.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class Snapshots:
         links: Links,
         pending: PendingAppends,
         wake: Callable[[], None],
+        run_blocking: RunBlocking = IN_A_THREAD,
     ) -> None:
         self._source = source
         self._replica = replica
@@ -54,13 +57,21 @@ class Snapshots:
             links,
             wake,
             self._log_replaced,
+            run_blocking,
         )
         self.awaited = AwaitedSnapshot(
-            opened.folder, opened.store, replica, machine, self._installed
+            opened.folder, opened.store, replica, machine, self._installed, run_blocking
         )
         self.awaited.snapshot = opened.awaited
         self._snapshotter = Snapshotter(
-            config.group, config.snapshots, machine, opened, replica, wake, source
+            config.group,
+            config.snapshots,
+            machine,
+            opened,
+            replica,
+            wake,
+            source,
+            run_blocking,
         )
 
     def go_by(self, policy: SnapshotPolicy) -> None:

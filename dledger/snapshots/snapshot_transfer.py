@@ -24,6 +24,7 @@ from dledger.network.peer_status import LACKS_SNAPSHOT
 from dledger.snapshots.snapshot_source import Identity, NodeSnapshots
 from dledger.store.incoming_snapshot import IncomingSnapshot, Received, SnapshotUnwanted
 from dledger.store.snapshot_folder import Snapshot, SnapshotFolder
+from dledger.waits.blocking_work import IN_A_THREAD, RunBlocking
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +60,7 @@ class SnapshotTransfer:
         links: the connections to the others.
         wake: has the driver take a turn.
         log_replaced: told in a turn that the log is begun anew for this snapshot's sake.
+        run_blocking: reads and writes pieces.
     """
 
     def __init__(
@@ -69,7 +71,9 @@ class SnapshotTransfer:
         links: Links,
         wake: Callable[[], None],
         log_replaced: Callable[[Snapshot], None],
+        run_blocking: RunBlocking = IN_A_THREAD,
     ) -> None:
+        self._run_blocking = run_blocking
         self._folder = folder
         self._incoming = incoming
         self._source = source
@@ -141,7 +145,7 @@ class SnapshotTransfer:
             return self._folder.read_piece(snapshot, message.offset, message.length)
 
         try:
-            piece = await trio.to_thread.run_sync(read)
+            piece = await self._run_blocking(read)
         except (OSError, SnapshotCorrupt) as error:
             logger.error("a snapshot cannot be sent: %s; taking the one before it", error)
             await self._look_for_another()
@@ -154,7 +158,7 @@ class SnapshotTransfer:
         self._leaving.clear()
         self._checked = None
         try:
-            found = await trio.to_thread.run_sync(self._folder.find_newest, lambda header: None)
+            found = await self._run_blocking(self._folder.find_newest, lambda header: None)
         except OSError:
             self._source.replace(None)
             return
@@ -178,7 +182,7 @@ class SnapshotTransfer:
         try:
             if incoming is None:
                 raise SnapshotUnwanted("the state machine here has no method restore()")
-            received = await trio.to_thread.run_sync(
+            received = await self._run_blocking(
                 incoming.take, offer, message.offset, message.payload
             )
         except (OSError, SnapshotUnwanted) as error:

@@ -26,6 +26,7 @@ from dledger.snapshots.snapshot_source import NodeSnapshots
 from dledger.state_machine import SnapshottingMachine, StateMachine, snapshot_format
 from dledger.store.snapshot_folder import Snapshot
 from dledger.store.snapshot_format import SnapshotHeader
+from dledger.waits.blocking_work import IN_A_THREAD, RunBlocking
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ class Snapshotter:
         replica: knows what is applied, and is told where the log begins.
         log_cut: called when the log has a new beginning, which a sync must record.
         snapshots: is told which there are.
+        run_blocking: writes and removes files.
     """
 
     def __init__(
@@ -60,7 +62,9 @@ class Snapshotter:
         replica: Replica,
         log_cut: Callable[[], None],
         snapshots: NodeSnapshots,
+        run_blocking: RunBlocking = IN_A_THREAD,
     ) -> None:
+        self._run_blocking = run_blocking
         self._group = group
         self._policy = policy
         self._machine = machine if isinstance(machine, SnapshottingMachine) else None
@@ -189,7 +193,7 @@ class Snapshotter:
         try:
             # Between two applies, as this is one turn of the loop: the state is of `applied`.
             chunks = iter(machine.snapshot())
-            return await trio.to_thread.run_sync(
+            return await self._run_blocking(
                 self._folder.write, header, chunks, lambda: self._closed
             )
         except OSError as error:
@@ -217,7 +221,7 @@ class Snapshotter:
             return folder.indexes()
 
         try:
-            indexes = await trio.to_thread.run_sync(tidy)
+            indexes = await self._run_blocking(tidy)
         except OSError as error:
             logger.warning("old snapshots stay: %s", error)
             return
@@ -232,7 +236,7 @@ class Snapshotter:
     async def _find_snapshots(self) -> None:
         """See which there are, as retention may go on with them before a new one is written."""
         try:
-            self._indexes = await trio.to_thread.run_sync(self._folder.indexes)
+            self._indexes = await self._run_blocking(self._folder.indexes)
         except OSError as error:
             logger.warning("the log is kept until the next snapshot: %s", error)
 
@@ -279,7 +283,7 @@ class Snapshotter:
         if not self._cut or (files := self._store.take_discarded()) is None:
             return  # nothing to remove, or its record is not durable yet
         try:
-            await trio.to_thread.run_sync(files.remove)
+            await self._run_blocking(files.remove)
         except DiskFailed as error:
             logger.warning("files of the log's beginning stay until the next start: %s", error)
 

@@ -10,8 +10,9 @@ import trio
 
 from dledger.core.hard_state import HardState
 from dledger.errors import DiskFailed, DLedgerError
-from dledger.node.syncer import QUICK_SYNC_S, Syncer, sync_threads
+from dledger.node.syncer import QUICK_SYNC_S, Syncer
 from dledger.node.tally import Tally
+from dledger.serving.sync_threads import DiskThreads
 from dledger.store.log_store import SyncWork
 
 
@@ -49,6 +50,14 @@ class Reports:
         self.arrived.set()
 
 
+class ThreadsByWork(DiskThreads):
+    """Real threads, on the clock of the works."""
+
+    def clock(self) -> float:
+        """The time that the works took."""
+        return Work.now
+
+
 @pytest.fixture
 async def reports() -> Reports:
     """No reports yet."""
@@ -58,8 +67,8 @@ async def reports() -> Reports:
 @pytest.fixture
 async def syncer(reports: Reports) -> Iterator[Syncer]:  # type: ignore[misc]
     """A syncer on the clock of the works."""
-    threads = sync_threads()
-    made = Syncer(reports.done, threads, Tally(), clock=lambda: Work.now)
+    threads = ThreadsByWork()
+    made = Syncer(reports.done, threads, Tally())
     yield made
     made.close()
     threads.shutdown()

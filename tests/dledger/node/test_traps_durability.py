@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import cast
 
 import pytest
@@ -25,8 +24,8 @@ from dledger.entry import Magic, decode_entries
 from dledger.errors import DiskFailed, LeadershipLost, MessageMalformed
 from dledger.network.links import Links
 from dledger.node.driver import Driver
-from dledger.node.syncer import sync_threads
 from dledger.serving.host_timer import HostTimer
+from dledger.serving.sync_threads import DiskThreads
 from dledger.snapshots.snapshot_source import NodeSnapshots
 from dledger.snapshots.snapshot_transfer import SnapshotTransfer
 from dledger.store.log_store import SyncWork
@@ -163,9 +162,9 @@ class NothingShared:
         self.collecting = False
 
 
-def no_host() -> tuple[HostTimer, ThreadPoolExecutor]:
+def no_host() -> tuple[HostTimer, DiskThreads]:
     """A timer that does not run, and threads for the disk."""
-    return HostTimer(NothingShared()), sync_threads()
+    return HostTimer(NothingShared()), DiskThreads()
 
 
 def no_transfer(member: StoredMember) -> SnapshotTransfer:

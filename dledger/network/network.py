@@ -1,0 +1,47 @@
+"""How a process reaches other processes, and how they reach it: connections as streams of bytes.
+
+`Tcp` is what every process uses. A simulation hands in a network of its own, whose streams are not
+sockets: they take the path that TLS takes, through the stream alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import trio
+
+from dledger.config import Address
+
+Listeners = Sequence[trio.abc.Listener[trio.abc.Stream]]
+
+
+class Network(Protocol):
+    """Dials and listens."""
+
+    async def dial(self, address: Address) -> trio.abc.Stream:
+        """A connection to that address.
+
+        Raises OSError; ConnectionRefusedError, or an OSError caused by a group of them, where the
+        machine is there and nothing listens.
+        """
+        ...
+
+    async def listen(self, address: Address) -> Listeners:
+        """Accept connections at that address. Raises OSError."""
+        ...
+
+
+class Tcp:
+    """The network of the operating system."""
+
+    async def dial(self, address: Address) -> trio.abc.Stream:
+        """As in Network."""
+        return await trio.open_tcp_stream(*address)
+
+    async def listen(self, address: Address) -> list[trio.SocketListener]:
+        """As in Network."""
+        return await trio.open_tcp_listeners(address.port, host=address.host)
+
+
+TCP = Tcp()
