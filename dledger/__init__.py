@@ -100,7 +100,7 @@ from dledger.status import GroupStatus, LearnerStatus, PeerStatus, RoleChange, S
 from dledger.store.snapshot_folder import Snapshot
 from dledger.store.store_config import StoreConfig
 from dledger.waits.pending_appends import Appended
-from dledger.wire.generation import Superseded
+from dledger.wire.group_identity import Superseded
 
 __all__ = [
     "AddLearner",

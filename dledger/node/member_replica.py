@@ -8,6 +8,7 @@ from zlib import crc32
 import trio
 
 from dledger.config import NodeConfig
+from dledger.core.membership.configuration import Configuration
 from dledger.core.membership.configuration_codec import MAX_CONFIGURATION_BYTES
 from dledger.core.replica import Replica, ReplicaConfig
 from dledger.core.snapshot.snapshot_offer import SnapshotSource
@@ -29,10 +30,11 @@ def member_replica(
     `chance`: as in Platform.
     """
     store = opened.store
+    began_with = _began_with(config, opened)
     replica = Replica(
         ReplicaConfig(
             config.node_id,
-            config.began_with,
+            began_with,
             config.election_timeout_ms / 1000,
             config.heartbeat_interval_ms / 1000,
             config.max_clock_drift,
@@ -46,7 +48,7 @@ def member_replica(
         batches,
         chance,
         trio.current_time(),
-        recovered_membership(store, config.began_with, opened.configuration),
+        recovered_membership(store, began_with, opened.configuration),
         snapshots,
         store.standing,
     )
@@ -55,3 +57,9 @@ def member_replica(
     if opened.keeps_nothing:
         replica.applied_to(max(replica.state.applied, replica.state.committed))
     return replica
+
+
+def _began_with(config: NodeConfig, opened: Opened) -> Configuration:
+    """The first voters: those that the folder names, whatever list the member is started with."""
+    recorded = opened.birth.first_voters
+    return config.began_with if config.joining or recorded is None else recorded

@@ -22,13 +22,14 @@ from dledger.node.batches import Batches
 from dledger.node.driver import Driver
 from dledger.node.group_changes import GroupChanges
 from dledger.node.housekeeping import Housekeeper
+from dledger.node.leader_noops import LeaderNoops
 from dledger.node.local_way import local_session
 from dledger.node.log_writer import LogWriter
+from dledger.node.member_identity import MemberIdentity
 from dledger.node.member_replica import member_replica
 from dledger.node.node_status import node_status
 from dledger.node.tally import Tally
 from dledger.serving.client_server import ClientServer
-from dledger.serving.generation_guard import GenerationGuard
 from dledger.serving.group_port import GroupPort
 from dledger.serving.host_parts import HostParts
 from dledger.sessions.session import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, Session
@@ -71,18 +72,21 @@ class Node:
         self._turned = trio.lowlevel.ParkingLot()
         self._progress = trio.lowlevel.ParkingLot()
         self._leadership = LeadershipWatch(config.group, self._replica)
-        self._generations = GenerationGuard(config, opened, self._new_generation, self._fail)
-        identity = self._generations.identity
+        self._identity = MemberIdentity(
+            config, opened, self._replica, self._turned, host, self._fail
+        )
+        guard = self._identity.guard
         self._links = Links(
-            identity,
+            guard.identity,
             host.connections,
             self._link_changed,
             peer_refused=self._peer_refused,
-            refused=self._generations.refused,
+            refused=guard.refused,
         )
         self._group_links = GroupLinks(self._replica, self._links)
         self._group_links.follow()
-        writer = LogWriter(store, self._batches)
+        noops = LeaderNoops(config.node_id, host.platform.wall_clock_ms, host.platform.chance)
+        writer = LogWriter(store, self._batches, noops.body)
         self._snapshots = Snapshots(
             config,
             opened,
@@ -121,18 +125,18 @@ class Node:
             host.platform.run_blocking,
         )
         self.sessions = SessionGate(self, machine) if isinstance(machine, WithSessions) else None
-        self._ports = host.ports
         self._connections = host.connections
         self._reload_tls = host.reload_tls
         self._platform = host.platform
-        self._port = GroupPort(
-            identity,
+        port = GroupPort(
+            guard.identity,
             self._links,
             self._driver,
             lambda: PushCheck(store),
             ClientServer(self).serve,
-            self._generations.refusal,
+            guard.refusal,
         )
+        self._identity.connect(self._links, port)
 
     # --- appending ----------------------------------------------------------------------------
 
@@ -391,7 +395,8 @@ class Node:
             self._housekeeper.scrub,
             self.tally,
             self._platform.disk_space(self.config.data_dir),
-            generation=self._generations.generation,
+            generation=self._identity.guard.generation.number,
+            birth=self._identity.guard.birth,
             ready=self.is_ready_leader,
             pending_entries=self._appends.entries,
             pending_bytes=self._appends.body_bytes,
@@ -402,7 +407,7 @@ class Node:
 
     def start(self, nursery: trio.Nursery) -> None:
         """Start the tasks, and take in what others say. For the host alone."""
-        self._ports[self.config.group] = self._port
+        self._identity.start(nursery)
         nursery.start_soon(self._driver.run)
         nursery.start_soon(self._applier.run)
         nursery.start_soon(self._housekeeper.run)
@@ -413,8 +418,7 @@ class Node:
     def stop(self) -> None:
         """Take nothing more, and answer everybody who waits. For the host alone."""
         self._closing = True
-        self._port.closed = True
-        self._ports.pop(self.config.group, None)
+        self._identity.stop()
         self._links.close()
         self._snapshots.close()
         self._driver.close()
@@ -422,10 +426,6 @@ class Node:
         self._reads.close()
         self._driver.reject_submissions(NodeClosing())
         self._store.note_committed(self._replica.appliable)
-
-    def _new_generation(self) -> None:
-        self._port = self._ports[self.config.group] = self._port.renewed()
-        self._links.introduce_as(self._generations.identity)
 
     def _fail(self, error: Exception) -> None:
         self._driver.fail(error)
@@ -438,7 +438,7 @@ class Node:
 
     def _peer_refused(self, peer: str) -> None:
         # Who holds a channel to this member is alive: something else than its process is gone.
-        if not self._port.is_called_by(peer):
+        if not self._identity.port.is_called_by(peer):
             self._driver.peer_gone(peer)
 
     def _after_turn(self, messages: Messages, applies: bool) -> None:

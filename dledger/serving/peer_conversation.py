@@ -30,7 +30,7 @@ from dledger.wire.codec import (
     decode_shared_responses,
 )
 from dledger.wire.frame import Frame
-from dledger.wire.generation import split_channel_name
+from dledger.wire.group_identity import GroupIdentity
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +48,7 @@ class _Channel:
     number: int
     port: GroupPort
     sender: str
+    of_group: GroupIdentity
     check: PushCheck
 
 
@@ -105,7 +106,7 @@ class PeerConversation:
     def end(self) -> None:
         """The connection is gone."""
         for channel in self._channels.values():
-            channel.port.caller_left(channel.sender)
+            channel.port.caller_left(channel.sender, channel.of_group)
         self._channels.clear()
         self._connections.hurry(self._address)
 
@@ -153,8 +154,9 @@ class PeerConversation:
         if isinstance(call, Closing):
             self._close(call.channel)
             return
-        group, generation = split_channel_name(call.group)
-        port = self._ports.get(group)
+        before = self._channels.get(call.channel)
+        self._close(call.channel)
+        port = self._ports.get(call.group)
         if port is None:
             refusal: str | None = f"there is no member of group {call.group} here"
         elif self._names is not None and call.sender not in self._names:
@@ -164,17 +166,21 @@ class PeerConversation:
         elif len(self._channels) >= MAX_CHANNELS:
             refusal = f"{MAX_CHANNELS} channels are open on this connection"
         else:
-            refusal = port.refusal(call.sender, call.receiver, generation)
+            refusal = port.refusal(call.sender, call.receiver, call.identity)
         if port is None or refusal is not None:
             self._refuse(call.channel, refusal or "")
             return
-        self._close(call.channel)
-        self._channels[call.channel] = _Channel(call.channel, port, call.sender, port.new_check())
-        port.caller_came(call.sender)
+        check = port.new_check()
+        if before is not None and (before.port, before.sender) == (port, call.sender):
+            check = before.check  # pushes that are on their way rest on those that it has seen
+        self._channels[call.channel] = _Channel(
+            call.channel, port, call.sender, call.identity, check
+        )
+        port.caller_came(call.sender, call.identity)
         port.links.heard_of(call.sender, self._address)
         self._answers.append(encode_opened(call.channel))
 
     def _close(self, number: int) -> None:
         channel = self._channels.pop(number, None)
         if channel is not None:
-            channel.port.caller_left(channel.sender)
+            channel.port.caller_left(channel.sender, channel.of_group)

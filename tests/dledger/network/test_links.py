@@ -244,7 +244,10 @@ async def refuses(stream: trio.SocketStream) -> None:
 
 @pytest.mark.parametrize(
     ("answer", "problem"),
-    [(ends_at_once, "older protocol version than 2"), (refuses, "this node speaks 3")],
+    [
+        (ends_at_once, f"older protocol version than {PROTOCOL_VERSION}"),
+        (refuses, "this node speaks 3"),
+    ],
 )
 async def test_a_callee_of_another_version_shows_in_the_links_problem(
     answer: Callable[[trio.SocketStream], Awaitable[None]], problem: str
@@ -330,7 +333,8 @@ async def test_members_of_many_groups_share_a_connection_and_the_frame_of_their_
         groups = [n0.links, n0.join("h"), n0.join("i")]
         for links in groups:
             links.set_members({"n1": address})
-        opened = [["open", number, group, "n0", "n1"] for number, group in enumerate("ghi")]
+        unknown = [0, "", "", ""]
+        opened = [["open", n, group, "n0", "n1", *unknown] for n, group in enumerate("ghi")]
         assert (await other.heard(4))[1:] == opened
         assert [connection.address for connection in n0.connections.open] == [address]
         for number in range(3):

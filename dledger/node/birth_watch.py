@@ -1,0 +1,81 @@
+"""Waits until a member can tell the birth of its group, and writes it into the folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+from dledger.config import NodeConfig
+from dledger.core.member_state import MemberState
+from dledger.errors import DiskFailed
+from dledger.snapshots.restoring import Opened
+from dledger.store.birth_file import BirthFile
+from dledger.store.folder import node_folder
+from dledger.store.folder_birth import committed_birth
+from dledger.waits.blocking_work import RunBlocking
+
+
+class BirthWatch:
+    """One member's, over as soon as the birth is known.
+
+    Entry 0 names the birth. A member whose log begins later has a snapshot in its place: it takes
+    the birth from the leader that sent it.
+
+    Args:
+        config: of the member.
+        opened: its folder.
+        state: what the member knows.
+        appliable: how far the log is committed and durable here.
+        turned: unparked after every turn.
+        named: the births that a peer named as it called; those of all members for None.
+        run_blocking: writes beside the event loop.
+        born: told the birth when the folder says it.
+    """
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        opened: Opened,
+        state: MemberState,
+        appliable: Callable[[], int],
+        turned: trio.lowlevel.ParkingLot,
+        named: Callable[[str | None], set[str]],
+        run_blocking: RunBlocking,
+        born: Callable[[bytes], None],
+    ) -> None:
+        self._record = opened.birth
+        self._disk = opened.folder.disk
+        self._folder = node_folder(str(config.data_dir), config.node_id)
+        self._store = opened.store
+        self._state = state
+        self._appliable = appliable
+        self._turned = turned
+        self._named = named
+        self._run_blocking = run_blocking
+        self._born = born
+
+    async def run(self) -> None:
+        """Wait for the birth, and record it. Raises LogCorrupt, DiskFailed."""
+        if self._record.birth:
+            return
+        while not (birth := self._found()):
+            await self._turned.park()
+        await self._run_blocking(self._write, birth)
+        self._born(birth)
+
+    def _found(self) -> bytes:
+        """The birth, if it can be told now; else nothing."""
+        committed = self._appliable()
+        if committed < 0 or self._store.first_index == 0:
+            return committed_birth(self._store, committed)
+        leader = self._state.leader
+        births = self._named(None if leader == self._state.self_id else leader)
+        return bytes.fromhex(births.pop()) if leader is not None and len(births) == 1 else b""
+
+    def _write(self, birth: bytes) -> None:
+        file = BirthFile(self._disk, self._folder)
+        try:
+            file.write(self._record._replace(birth=birth))
+        except OSError as cause:
+            raise DiskFailed("write", file.path, cause) from cause
