@@ -170,9 +170,10 @@ class PeerConversation:
         if port is None or refusal is not None:
             self._refuse(call.channel, refusal or "")
             return
-        check = port.new_check()
         if before is not None and (before.port, before.sender) == (port, call.sender):
             check = before.check  # pushes that are on their way rest on those that it has seen
+        else:
+            check = port.new_check()
         self._channels[call.channel] = _Channel(
             call.channel, port, call.sender, call.identity, check
         )
