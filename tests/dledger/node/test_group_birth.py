@@ -12,10 +12,14 @@ from pathlib import Path
 import pytest
 
 import dledger
+from dledger.core.membership.configuration import Configuration
+from dledger.core.membership.configuration_codec import encode_configuration
 from dledger.errors import FirstVotersDiffer
 from dledger.store.birth_file import BirthFile
 from dledger.store.disk import OsDisk
 from dledger.store.noop_body import BEFORE_BIRTHS, decode_noop_body
+from dledger.store.open_store import open_store
+from dledger.store.store_config import StoreConfig
 from tests.dledger.node.test_node import Group, Register
 from tests.dledger.node.test_node_members import changing, until
 from tests.dledger.snapshots.test_install_nodes import caught_up
@@ -191,3 +195,27 @@ async def test_a_group_of_an_earlier_version_goes_on_and_takes_members(tmp_path:
         assert await born(leader, joining)
         await group.append(b"two")
         await group.agreed("n0", "n1")
+
+
+async def test_the_list_of_a_start_elects_nobody_beside_a_change_in_the_log(
+    tmp_path: Path,
+) -> None:
+    group = Group(tmp_path, 4)
+    peers = {name: group.peers[name] for name in ("n0", "n1", "n2")}
+    folder = str(tmp_path / "n0" / "dledger-n0")
+    async with some(group, "n0", "n1", "n2", peers=peers):
+        await (await group.leader()).append(b"one")
+        await born(*group.nodes.values())
+    store = open_store(OsDisk(), str(tmp_path / "n0"), StoreConfig(), "g", "n0")
+    added = Configuration(voters=frozenset(group.peers), addresses=group.peers)
+    term = store.last_term
+    store.append(term, dledger.Magic.CONFIGURATION, [encode_configuration(-1, added)])
+    store.begin_sync(store.hard_state._replace(term=term, committed=0)).run()
+    store.close()
+    assert BirthFile(OsDisk(), folder).record is not None
+    async with some(group, "n0", peers={"n0": group.peers["n0"]}):
+        node = group.nodes["n0"]
+        assert node.configuration.configuration.voters == set(peers)
+        with pytest.raises(dledger.ReadUnavailable):
+            await node.read()
+        assert node.status().role != "leader"
