@@ -47,6 +47,7 @@ from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.entry import Entry, Magic, PositionedBody
 from dledger.errors import (
     AddressInUse,
+    BirthUnreadable,
     ConfigInvalid,
     ConfigurationLost,
     DataFolderLocked,
@@ -56,6 +57,7 @@ from dledger.errors import (
     DLedgerError,
     EntryTooLarge,
     Fatal,
+    FirstVotersDiffer,
     InvariantBroken,
     LeaderKept,
     LeadershipLost,
@@ -110,6 +112,7 @@ __all__ = [
     "AnswerOverdue",
     "AnswerUnreadable",
     "Appended",
+    "BirthUnreadable",
     "Change",
     "ChangePending",
     "ChangeRefused",
@@ -128,6 +131,7 @@ __all__ = [
     "Entry",
     "EntryTooLarge",
     "Fatal",
+    "FirstVotersDiffer",
     "GroupClient",
     "GroupStatus",
     "GroupUnreachable",

@@ -64,7 +64,7 @@ class IdentityGuard:
         self._adopted = adopted
         self._contradicted = contradicted
         self._fail = fail
-        self._told: set[str] = set()  # what the log has a line of already
+        self._told: set[tuple[str, str]] = set()  # what the log has a line of already
 
     @property
     def generation(self) -> Generation:
@@ -94,7 +94,7 @@ class IdentityGuard:
         own = self._of_group
         if (problem := self._difference(sender, own, identity)) is not None:
             self._contradicted()
-            self._tell(f"from {sender}", f"refused peer {sender}: {problem}")
+            self._tell(sender, "refused", f"refused peer {sender}: {problem}", "another_group")
             return ANOTHER_GROUP + problem
         if identity.generation == own.generation:
             return None
@@ -106,7 +106,8 @@ class IdentityGuard:
         if newer is not None and newer.number > self.generation.number:
             self._hear_of(newer)
         elif reason.startswith(ANOTHER_GROUP):
-            self._tell(f"by {peer}", f"peer {peer} refuses this member: {reason}")
+            line = f"peer {peer} refuses this member: {reason}"
+            self._tell(peer, "was refused by", line, "another_group")
 
     def _difference(self, sender: str, own: GroupIdentity, other: GroupIdentity) -> str | None:
         """Why the two are not of one group, whatever their generations; None if they may be."""
@@ -129,11 +130,11 @@ class IdentityGuard:
     def _other_generation(self, sender: str, own: Generation, other: Generation) -> str:
         """Why a caller of another generation is refused, this time at least."""
         if other.number < own.number:
-            self._tell(
-                f"from {sender}",
+            line = (
                 f"refused peer {sender}: it belongs to generation {other} of group {self._group}, "
-                f"this is {own}",
+                f"this is {own}"
             )
+            self._tell(sender, "refused", line, "generation")
             return superseded_reason(self._group, own, sender, other)
         if other.number == own.number and self._holds_something:
             problem = (
@@ -141,7 +142,7 @@ class IdentityGuard:
                 f"and {sender} generation {other}; keep one, and run `dledger rejoin` on the "
                 "members of the other"
             )
-            self._tell(f"from {sender}", f"refused peer {sender}: {problem}")
+            self._tell(sender, "refused", f"refused peer {sender}: {problem}", "another_group")
             return ANOTHER_GROUP + problem
         self._hear_of(other)
         return f"{self._node_id} belonged to generation {own}, not {other}: ask again"
@@ -160,11 +161,11 @@ class IdentityGuard:
         except OSError as error:
             self._fail(error)
             return
-        logger.info("%s joins generation %s of group %s", self._node_id, newer, self._group)
+        logger.info("%s joins generation %d of group %s", self._node_id, newer.number, self._group)
         self._adopted()
 
-    def _tell(self, whom: str, line: str) -> None:
-        """A line in the log, once for each peer and direction."""
-        if whom not in self._told and len(self._told) < MAX_TOLD:
-            self._told.add(whom)
-            logger.warning("%s", line)
+    def _tell(self, peer: str, what: str, line: str, event: str) -> None:
+        """A line in the log, once for each peer and for what became of its channel, or ours."""
+        if (peer, what) not in self._told and len(self._told) < MAX_TOLD:
+            self._told.add((peer, what))
+            logger.warning("%s", line, extra={"event": event, "peer": peer})
