@@ -7,26 +7,31 @@ from collections.abc import Callable
 import trio
 
 from dledger.config import NodeConfig
-from dledger.core.member_state import MemberState
+from dledger.core.member_state import Role
+from dledger.core.replica import Replica
 from dledger.errors import DiskFailed
 from dledger.snapshots.restoring import Opened
 from dledger.store.birth_file import BirthFile
 from dledger.store.folder import node_folder
 from dledger.store.folder_birth import committed_birth
+from dledger.store.noop_body import BEFORE_BIRTHS
 from dledger.waits.blocking_work import RunBlocking
+
+# A peer that names the birth as it calls causes no turn.
+LOOK_AGAIN_S = 0.2
 
 
 class BirthWatch:
     """One member's, over as soon as the birth is known.
 
     Entry 0 names the birth. A member whose log begins later has a snapshot in its place: it takes
-    the birth from the leader that sent it.
+    the birth from its leader. A leader that has none takes that of the members who commit with it;
+    where none of them knows any, their logs are of earlier versions.
 
     Args:
         config: of the member.
         opened: its folder.
-        state: what the member knows.
-        appliable: how far the log is committed and durable here.
+        replica: its protocol.
         turned: unparked after every turn.
         named: the births that a peer named as it called; those of all members for None.
         run_blocking: writes beside the event loop.
@@ -37,8 +42,7 @@ class BirthWatch:
         self,
         config: NodeConfig,
         opened: Opened,
-        state: MemberState,
-        appliable: Callable[[], int],
+        replica: Replica,
         turned: trio.lowlevel.ParkingLot,
         named: Callable[[str | None], set[str]],
         run_blocking: RunBlocking,
@@ -48,8 +52,7 @@ class BirthWatch:
         self._disk = opened.folder.disk
         self._folder = node_folder(str(config.data_dir), config.node_id)
         self._store = opened.store
-        self._state = state
-        self._appliable = appliable
+        self._replica = replica
         self._turned = turned
         self._named = named
         self._run_blocking = run_blocking
@@ -60,18 +63,23 @@ class BirthWatch:
         if self._record.birth:
             return
         while not (birth := self._found()):
-            await self._turned.park()
+            with trio.move_on_after(LOOK_AGAIN_S):
+                await self._turned.park()
         await self._run_blocking(self._write, birth)
         self._born(birth)
 
     def _found(self) -> bytes:
         """The birth, if it can be told now; else nothing."""
-        committed = self._appliable()
+        committed, state = self._replica.appliable, self._replica.state
         if committed < 0 or self._store.first_index == 0:
             return committed_birth(self._store, committed)
-        leader = self._state.leader
-        births = self._named(None if leader == self._state.self_id else leader)
-        return bytes.fromhex(births.pop()) if leader is not None and len(births) == 1 else b""
+        if state.role is Role.LEADER:
+            births = self._named(None) or {BEFORE_BIRTHS.hex()}
+            known = self._replica.commits_in_own_term
+        else:
+            births = set() if state.leader is None else self._named(state.leader)
+            known = True
+        return bytes.fromhex(births.pop()) if known and len(births) == 1 else b""
 
     def _write(self, birth: bytes) -> None:
         file = BirthFile(self._disk, self._folder)

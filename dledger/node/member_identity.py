@@ -51,8 +51,7 @@ class MemberIdentity:
         self._birth_watch = BirthWatch(
             config,
             opened,
-            replica.state,
-            lambda: replica.appliable,
+            replica,
             turned,
             self._births,
             host.platform.run_blocking,

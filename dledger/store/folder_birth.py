@@ -41,10 +41,8 @@ def settle_birth(
     before = file.record
     in_log = _readable_birth(store)
     if before is None:
-        # A log of an earlier version whose beginning was dropped: what it began with is gone.
-        birth = in_log or (BEFORE_BIRTHS if store.first_index > 0 else b"")
         first_voters = None if changed or _founder_that_joins(store, began_with) else began_with
-        record = BirthRecord(group, first_voters, birth)
+        record = BirthRecord(group, first_voters, in_log)
     else:
         _check(file, before, group, in_log)
         first_voters = _first_voters(file.path, before, store, began_with, changed)

@@ -230,7 +230,7 @@ def first_frames() -> str:
         (
             encode_opening(Opening(1, "orders", "n0", "n1", _SOME_GROUP)),
             "peer that called",
-            "channel 1 is for group, sender, receiver; generation and its mark, first voters, birth",
+            "channel 1: group, sender, receiver, generation and mark, first voters, birth",
         ),
         (encode_opened(1), "called", "messages may come"),
         (encode_channel_refused(1, "there is no member"), "called", "none may, now or any more"),

@@ -219,3 +219,31 @@ async def test_the_list_of_a_start_elects_nobody_beside_a_change_in_the_log(
         with pytest.raises(dledger.ReadUnavailable):
             await node.read()
         assert node.status().role != "leader"
+
+
+async def test_members_of_an_earlier_version_without_entry_0_agree_that_they_began_before_births(
+    tmp_path: Path,
+) -> None:
+    group = Trio(tmp_path)
+    async with group.running({name: Words() for name in group.peers}) as nodes:
+        await append_until_compacted(nodes)
+        assert min(node.status().first_index for node in nodes) > 0
+    for name in group.peers:
+        (group.config(name).data_dir / f"dledger-{name}" / "birth").unlink()
+    async with group.running({name: Words() for name in group.peers}) as nodes:
+        assert await born(*nodes) == BEFORE_BIRTHS.hex()
+
+
+@pytest.mark.parametrize("without", [("n0",), ("n1",), ("n0", "n2")])
+async def test_a_member_that_lost_the_record_learns_the_birth_from_the_others(
+    tmp_path: Path, without: tuple[str, ...]
+) -> None:
+    group = Trio(tmp_path)
+    async with group.running({name: Words() for name in group.peers}) as nodes:
+        await append_until_compacted(nodes)
+        birth = await born(*nodes)
+        assert min(node.status().first_index for node in nodes) > 0
+    for name in without:
+        (group.config(name).data_dir / f"dledger-{name}" / "birth").unlink()
+    async with group.running({name: Words() for name in group.peers}) as nodes:
+        assert await born(*nodes) == birth
