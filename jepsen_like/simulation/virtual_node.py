@@ -420,6 +420,9 @@ class VirtualNode:
             go_on = work()
         except PowerCut:
             self._crash_inside_disk_call()
+        except DiskFailed:  # as in `_step`: the node stops by itself
+            self._around.coverage.count("failed syncs")
+            self.crash(power=True)
         else:
             self._loop.after(self._timing.wait_s(THREAD_MEAN_S), self._go_on_event, life, go_on)
 
