@@ -98,7 +98,8 @@ FIRST_SEED = {
     "answer-covers-later-reads": 30,
     "install-answer-lost-pins": 85,
     "removal-kept-secret": 45,
-    "lease-from-answer": 575,
+    "lease-from-answer": 755,
+    "wiped-member-votes": 60,
     "pieces-in-any-order": 10,
     "read-without-round": 340,
 }
