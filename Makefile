@@ -8,12 +8,15 @@ LOCK_ARGUMENTS ?=
 LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --custom-compile-command "make lock" $(LOCK_ARGUMENTS)
 PYTEST_ARGUMENTS ?=
+# Tests run in as many processes; those that use Spark share one of them.
+TEST_PROCESSES ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup
 BENCH_ARGUMENTS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-spark test check format lint types docs demo clients interop-java bench \
+.PHONY: help setup setup-spark test test-long check format lint types docs demo clients interop-java bench \
 	bench-failover sim mutants lock clean distclean
 
 help: ## print this list
@@ -24,7 +27,10 @@ setup: .venv/.installed-package ## make .venv with the locked tools and this pro
 setup-spark: setup .venv/.installed-spark ## add Spark, Arrow and a Java run time to .venv
 
 test: setup-spark ## run the default test suite, Spark included
-	$(BIN)/python -m pytest $(PYTEST_ARGUMENTS)
+	$(PYTEST) $(PYTEST_ARGUMENTS)
+
+test-long: setup-spark ## run the tests that the default suite leaves out: long campaigns of many seeds
+	$(PYTEST) -m long $(PYTEST_ARGUMENTS)
 
 # The tests stand last, so that their closing line is the last thing printed.
 check: setup format lint types docs test ## all that a change must pass: format, lint, types, docs, tests

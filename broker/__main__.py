@@ -1,42 +1,39 @@
 """The command: `python -m broker --group broker-a --node n0 --peers ... --listen ... --dir ...`."""
 
-import argparse
 import logging
 import os
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, Final
 
+import click
 import trio
 
 from broker.config import DEFAULT_CLUSTER, BrokerConfig, read_address, read_nameservers
 from broker.errors import BrokerError, SettingInvalid
 from broker.retention import RetentionPolicy, read_hours
 from broker.server import run_broker
-from dledger.config import parse_peers
-from dledger.errors import DLedgerError
-from dledger.node.collector import collect_seldom
+from dledger import DLedgerError, collect_seldom, parse_peers
+from remoting.address import Address
 from remoting.errors import RemotingError
 
 
-class _Parser(argparse.ArgumentParser):
-    """Tells a wrong argument as one line, like every other error."""
-
-    def error(self, message: str) -> NoReturn:
-        """Raises SettingInvalid."""
-        raise SettingInvalid("arguments", f"{message}; see python -m broker --help")
-
-
 def main(arguments: list[str] | None = None) -> int:
-    """Run a broker until a signal ends it; 0 then, 1 after one line about an error."""
+    """Run a broker until a signal ends it; its exit code, after one line about an error."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     try:
-        options = _parser().parse_args(arguments)
-        config = read_config(options)
-        collect_seldom()
-        trio.run(_run, config, options.exit_with_stdin)
+        return broker.main(arguments, prog_name=_PROGRAM, standalone_mode=False) or 0
+    except click.ClickException as error:
+        # As one line, like every other error.
+        problem = " ".join(error.format_message().split())
+        return _fail(
+            SettingInvalid("arguments", f"{problem}; see {_PROGRAM} --help"), error.exit_code
+        )
+    except click.Abort:
+        return _INTERRUPTED
     except (BrokerError, DLedgerError, RemotingError, OSError) as error:
         return _fail(error)
     except BaseExceptionGroup as group:
@@ -44,84 +41,116 @@ def main(arguments: list[str] | None = None) -> int:
         if known is None:
             raise
         return _fail(_first(known))
-    return 0
 
 
-def read_config(options: argparse.Namespace) -> BrokerConfig:
+_PROGRAM: Final = "python -m broker"
+_INTERRUPTED: Final = 130  # what a shell reports for Ctrl-C
+_DEFAULT: Final = RetentionPolicy()
+
+_EPILOG: Final = """Ctrl-C or SIGTERM ends it.
+
+\b
+  python -m broker --group broker-a --node n0 --peers n0=127.0.0.1:20911 \\
+    --listen 127.0.0.1:10911 --nameservers 127.0.0.1:9876 --dir /tmp/n0
+"""
+
+
+@click.command(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--group", required=True, help="Name of the group: what clients see as broker name.")
+@click.option("--node", required=True, help="This member's id, one of --peers.")
+@click.option("--peers", required=True, help="All members: n0=host:port,n1=host:port,...")
+@click.option("--listen", required=True, help="Where clients connect: host:port.")
+@click.option("--advertise", help="How clients reach that, if not by --listen: IPv4:port.")
+@click.option(
+    "--listen-peers",
+    help="Where the other members connect, if not at this member's address in --peers.",
+)
+@click.option("--nameservers", default="", help="Name servers: host:port;host:port.")
+@click.option(
+    "--dir",
+    "directory",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Folder for the log and the consume queues.",
+)
+@click.option("--cluster", default=DEFAULT_CLUSTER, show_default=True, help="Name of the cluster.")
+@click.option(
+    "--auto-create-topics/--no-auto-create-topics",
+    default=True,
+    show_default=True,
+    help="Whether a first message creates its topic.",
+)
+@click.option(
+    "--keep-hours",
+    type=int,
+    default=_DEFAULT.keep_hours,
+    show_default=True,
+    help="Messages are kept for so many hours.",
+)
+@click.option(
+    "--delete-at-hours",
+    default=";".join(map(str, sorted(_DEFAULT.at_hours))),
+    show_default=True,
+    help="Older ones go at these hours of the day, local time, as 4;16.",
+)
+@click.option(
+    "--disk-clean-percent",
+    type=int,
+    default=_DEFAULT.clean_percent,
+    show_default=True,
+    help="Older ones go at any hour when more of the disk is used.",
+)
+@click.option(
+    "--disk-force-percent",
+    type=int,
+    default=_DEFAULT.force_percent,
+    show_default=True,
+    help="The oldest ones go, however old, when more of the disk is used.",
+)
+@click.option(
+    "--disk-refuse-percent",
+    type=int,
+    default=_DEFAULT.refuse_percent,
+    show_default=True,
+    help="No message is taken when more of the disk is used.",
+)
+@click.option(
+    "--exit-with-stdin",
+    is_flag=True,
+    help="End when standard input ends, so that no child outlives its parent.",
+)
+def broker(exit_with_stdin: bool, **options: Any) -> None:
+    """Run one member of a group of brokers: a RocketMQ broker over a replicated log."""
+    config = read_config(options)
+    collect_seldom()
+    trio.run(_run, config, exit_with_stdin)
+
+
+def read_config(options: Mapping[str, Any]) -> BrokerConfig:
     """The settings of the command line. Raises SettingInvalid, ConfigInvalid."""
     return BrokerConfig(
-        group=options.group,
-        node_id=options.node,
-        peers=parse_peers("--peers", options.peers),
-        listen=read_address("--listen", options.listen),
-        advertise=read_address("--advertise", options.advertise) if options.advertise else None,
-        nameservers=read_nameservers(options.nameservers),
-        directory=Path(options.dir),
-        cluster=options.cluster,
-        auto_create_topics=options.auto_create_topics,
+        group=options["group"],
+        node_id=options["node"],
+        peers=parse_peers("--peers", options["peers"]),
+        listen=read_address("--listen", options["listen"]),
+        advertise=_address_or_none("--advertise", options["advertise"]),
+        listen_peers=_address_or_none("--listen-peers", options["listen_peers"]),
+        nameservers=read_nameservers(options["nameservers"]),
+        directory=options["directory"],
+        cluster=options["cluster"],
+        auto_create_topics=options["auto_create_topics"],
         retention=RetentionPolicy(
-            keep_hours=options.keep_hours,
-            at_hours=read_hours(options.delete_at_hours),
-            clean_percent=options.disk_clean_percent,
-            force_percent=options.disk_force_percent,
-            refuse_percent=options.disk_refuse_percent,
+            keep_hours=options["keep_hours"],
+            at_hours=read_hours(options["delete_at_hours"]),
+            clean_percent=options["disk_clean_percent"],
+            force_percent=options["disk_force_percent"],
+            refuse_percent=options["disk_refuse_percent"],
         ),
     )
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
-        prog="python -m broker",
-        description="One member of a group of brokers: a RocketMQ broker over a replicated log.",
-        epilog="Ctrl-C or SIGTERM ends it. Example: python -m broker --group broker-a --node n0 "
-        "--peers n0=127.0.0.1:20911 --listen 127.0.0.1:10911 --nameservers 127.0.0.1:9876 "
-        "--dir /tmp/n0",
-    )
-    add = parser.add_argument
-    add("--group", required=True, help="name of the group, which clients see as the broker name")
-    add("--node", required=True, help="this member's id, one of --peers")
-    add("--peers", required=True, help="all members: n0=host:port,n1=host:port,...")
-    add("--listen", required=True, help="where clients connect: host:port")
-    add("--advertise", default="", help="how clients reach that, if not by --listen: IPv4:port")
-    add("--nameservers", default="", help="name servers: host:port;host:port")
-    add("--dir", required=True, help="folder for the log and the consume queues")
-    add("--cluster", default=DEFAULT_CLUSTER, help="name of the cluster (default: %(default)s)")
-    add(
-        "--auto-create-topics",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="whether a first message creates its topic (default: yes)",
-    )
-    _add_retention(parser)
-    add(
-        "--exit-with-stdin",
-        action="store_true",
-        help="end when standard input ends, so that no child outlives its parent",
-    )
-    return parser
-
-
-def _add_retention(parser: argparse.ArgumentParser) -> None:
-    """The settings that say how long messages are kept."""
-    default, add = RetentionPolicy(), parser.add_argument
-    add(
-        "--keep-hours",
-        type=int,
-        default=default.keep_hours,
-        help="messages are kept for so many hours (default: %(default)s)",
-    )
-    add(
-        "--delete-at-hours",
-        default=";".join(map(str, sorted(default.at_hours))),
-        help="older ones go at these hours of the day, local time, as 4;16 (default: %(default)s)",
-    )
-    for name, percent, what in (
-        ("clean", default.clean_percent, "older ones go at any hour"),
-        ("force", default.force_percent, "the oldest ones go, however old"),
-        ("refuse", default.refuse_percent, "no message is taken"),
-    ):
-        words = f"{what} when more of the disk is used, in percent (default: %(default)s)"
-        add(f"--disk-{name}-percent", type=int, default=percent, help=words)
+def _address_or_none(setting: str, text: str | None) -> Address | None:
+    return read_address(setting, text) if text else None
 
 
 async def _run(config: BrokerConfig, exit_with_stdin: bool) -> None:
@@ -161,9 +190,9 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     return error
 
 
-def _fail(error: BaseException) -> int:
+def _fail(error: BaseException, exit_code: int = 1) -> int:
     print(f"broker: {error}", file=sys.stderr, flush=True)
-    return 1
+    return exit_code
 
 
 if __name__ == "__main__":

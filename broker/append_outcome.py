@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 from broker.errors import RequestRefused
 from broker.fold import EntryRefused
-from dledger.errors import DLedgerError, EntryTooLarge, LogFull, Rejected
-from dledger.waits.pending_appends import Appended
+from dledger import Appended, DLedgerError, EntryTooLarge, LogFull, Rejected
 from remoting.codes import ResponseCode
 
 

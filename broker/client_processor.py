@@ -14,7 +14,7 @@ from broker.origin import Log, Origin
 from broker.state import BrokerState
 from broker.topic_changes import TopicChanges
 from broker.topics import check_group_name, check_topic_name
-from dledger.sessions.session_clock import SessionClock
+from dledger import SessionClock
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
 from remoting.consumer_group_body import (

@@ -8,8 +8,7 @@ from pathlib import Path
 from broker.errors import SettingInvalid
 from broker.limits import BrokerLimits
 from broker.retention import RetentionPolicy
-from dledger.snapshots.snapshot_policy import SnapshotPolicy
-from dledger.store.store_config import StoreConfig
+from dledger import SnapshotPolicy, StoreConfig
 from remoting.address import Address, parse_address
 from remoting.errors import AddressMalformed
 
@@ -31,6 +30,7 @@ class BrokerConfig:
         peers: every member, this one included: id -> host:port of its log traffic.
         listen: where clients connect.
         advertise: how clients reach that, an IPv4 address; `listen` when None.
+        listen_peers: where the other members connect; this member's address in `peers` when None.
         nameservers: "host:port" of each name server.
         directory: where log and consume queues lie.
         cluster: the cluster's name.
@@ -46,6 +46,7 @@ class BrokerConfig:
     peers: Mapping[str, str]
     listen: Address
     advertise: Address | None = None
+    listen_peers: Address | None = None
     nameservers: tuple[str, ...] = ()
     directory: Path
     cluster: str = DEFAULT_CLUSTER

@@ -10,7 +10,7 @@ import trio
 
 from broker.errors import RequestRefused
 from broker.log_changes import Then
-from dledger.errors import DLedgerError
+from dledger import DLedgerError
 from remoting.codes import ResponseCode
 
 

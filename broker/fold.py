@@ -25,7 +25,7 @@ from broker.log_entry import (
 )
 from broker.record_facts import RecordFacts, read_record_facts
 from broker.state import BrokerState
-from dledger.entry import Entry
+from dledger import Entry
 from remoting.topic_config import TopicConfig
 
 # One message in a consume queue: physical offset, size, hash of the tag.
@@ -141,7 +141,7 @@ def _fold_command(state: BrokerState, folded: Folded, entry: Entry) -> EntryRefu
             state.groups.pop(name, None)
             if with_offsets:
                 _drop_offsets(state, [key for key in state.offsets if key[0] == name])
-        case CommitOffsets(offsets):
+        case CommitOffsets(offsets, _):
             for name, topic, queue_id, offset in offsets:
                 state.offsets.setdefault((name, topic), {})[queue_id] = offset
         case KeepLogFrom(first_index, position, _):

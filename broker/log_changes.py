@@ -8,8 +8,7 @@ from broker.append_outcome import refusal_of, refused_append
 from broker.errors import RequestRefused
 from broker.log_entry import CommitOffsets, CommittedOffset, LogCommand, encode_log_command
 from broker.origin import Log
-from dledger.errors import DLedgerError
-from dledger.waits.pending_appends import Appended
+from dledger import Appended, DLedgerError
 
 # Told None when the change is applied here, or why it is not.
 Then: TypeAlias = Callable[[RequestRefused | None], None]
@@ -44,11 +43,13 @@ class OffsetCommits:
     Args:
         log: the log.
         max_waiting: how many requests may wait for their offsets.
+        wall_clock_ms: milliseconds since 1970; each entry carries the time it was made.
     """
 
-    def __init__(self, log: Log, max_waiting: int) -> None:
+    def __init__(self, log: Log, max_waiting: int, wall_clock_ms: Callable[[], int]) -> None:
         self._log = log
         self._max_waiting = max_waiting
+        self._wall_clock_ms = wall_clock_ms
         self._waiting = _Waiting()
         self._is_on_its_way = False
 
@@ -72,8 +73,9 @@ class OffsetCommits:
         self._waiting = _Waiting()
         self._is_on_its_way = True
         offsets = [CommittedOffset(*key, offset) for key, offset in waiting.offsets.items()]
+        now_ms = self._wall_clock_ms()
         commands = [
-            CommitOffsets(offsets[at : at + MAX_OFFSETS_PER_ENTRY])
+            CommitOffsets(offsets[at : at + MAX_OFFSETS_PER_ENTRY], now_ms)
             for at in range(0, len(offsets), MAX_OFFSETS_PER_ENTRY)
         ]
 

@@ -8,13 +8,14 @@ command is eight bytes and a msgpack array `[kind, ...]`:
 ===== ==== =========================================================================
    0    4  length of the whole entry body, big-endian
    4    3  "DLB"
-   7    1  format version, 1
+   7    1  format version: 2 for offsets with their time, 1 for everything else
    8       msgpack
 ===== ==== =========================================================================
 
 So every reader of the log tells the two apart by the bytes 4 to 8. A malformed command changes
 nothing, on every member alike; a command of a newer version stops a member that is too old for it,
-because passing it over would make the members differ.
+because passing it over would make the members differ. So each command is written with the first
+version that can hold it, and an older member can read all that it knows.
 """
 
 import struct
@@ -31,7 +32,9 @@ from broker.topics import is_legal_name
 from remoting.message import MESSAGE_MAGIC
 from remoting.topic_config import TopicConfig
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2  # the newest that is read
+_FIRST_VERSION: Final = 1
+_OFFSETS_WITH_TIME_VERSION: Final = 2
 
 _PREFIX: Final = struct.Struct(">I3sB")
 _MARK: Final = b"DLB"
@@ -102,9 +105,17 @@ class DeleteGroup:
 
 @dataclass(frozen=True, slots=True)
 class CommitOffsets:
-    """Many offsets at once; the last one of a queue counts."""
+    """Many offsets at once; the last one of a queue counts.
+
+    Attributes:
+        offsets: what was committed.
+        at_ms: when the leader wrote them down; its wall clock, milliseconds since 1970. None in an
+            entry of format version 1, which has no time. The fold does not use it: consumer lag
+            over time is told from the log by it.
+    """
 
     offsets: Sequence[CommittedOffset]
+    at_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +170,14 @@ def kind_of(body: bytes) -> EntryKind:
 def encode_log_command(command: LogCommand) -> bytes:
     """The body of the entry that holds `command`."""
     content: bytes = msgpack.packb(_members(command), use_bin_type=True)
-    return _PREFIX.pack(_PREFIX.size + len(content), _MARK, FORMAT_VERSION) + content
+    return _PREFIX.pack(_PREFIX.size + len(content), _MARK, _version_of(command)) + content
+
+
+def _version_of(command: LogCommand) -> int:
+    """The first format version that can hold a command."""
+    if isinstance(command, CommitOffsets) and command.at_ms is not None:
+        return _OFFSETS_WITH_TIME_VERSION
+    return _FIRST_VERSION
 
 
 def decode_log_command(body: bytes) -> LogCommand:
@@ -184,6 +202,8 @@ def decode_log_command(body: bytes) -> LogCommand:
         raise CommandMalformed("its content is not an array that begins with a number")
     kind, rest = members[0], members[1:]
     reader = _READERS.get(kind)
+    if kind == CommandKind.COMMIT_OFFSETS and version < _OFFSETS_WITH_TIME_VERSION:
+        reader = _read_commit_offsets_without_time
     if reader is None:
         raise EntryTooNew(version, kind)
     try:
@@ -203,8 +223,9 @@ def _members(command: LogCommand) -> list[object]:
             return [CommandKind.PUT_GROUP, group.as_dict(), only_if_absent]
         case DeleteGroup(name, with_offsets):
             return [CommandKind.DELETE_GROUP, name, with_offsets]
-        case CommitOffsets(offsets):
-            return [CommandKind.COMMIT_OFFSETS, [list(one) for one in offsets]]
+        case CommitOffsets(offsets, at_ms):
+            members: list[object] = [CommandKind.COMMIT_OFFSETS, [list(one) for one in offsets]]
+            return members if at_ms is None else [*members, at_ms]
         case KeepLogFrom(first_index, position, at_ms):
             return [CommandKind.KEEP_LOG_FROM, first_index, position, at_ms]
         case LockQueues(group, client_id, is_lock, time_ms, queues):
@@ -270,13 +291,19 @@ def _read_delete_group(group: str, with_offsets: bool) -> DeleteGroup:
     return DeleteGroup(_text(group), bool(with_offsets))
 
 
-def _read_commit_offsets(offsets: list[list[Any]]) -> CommitOffsets:
-    return CommitOffsets(
-        [
-            CommittedOffset(_text(group), _text(topic), _number(queue_id), _number(offset))
-            for group, topic, queue_id, offset in offsets
-        ]
-    )
+def _read_commit_offsets(offsets: list[list[Any]], at_ms: int) -> CommitOffsets:
+    return CommitOffsets(_committed_offsets(offsets), _number(at_ms))
+
+
+def _read_commit_offsets_without_time(offsets: list[list[Any]]) -> CommitOffsets:
+    return CommitOffsets(_committed_offsets(offsets), None)
+
+
+def _committed_offsets(offsets: list[list[Any]]) -> list[CommittedOffset]:
+    return [
+        CommittedOffset(_text(group), _text(topic), _number(queue_id), _number(offset))
+        for group, topic, queue_id, offset in offsets
+    ]
 
 
 def _read_keep_log_from(first_index: int, position: int, at_ms: int) -> KeepLogFrom:

@@ -18,9 +18,7 @@ from broker.log_entry import KeepLogFrom
 from broker.machine import BrokerMachine
 from broker.rebuilding import rebuild_queues
 from broker.retention import Drop, RetentionPolicy
-from dledger.errors import DiskFailed, OutsideLog
-from dledger.node.node import Node
-from dledger.store.recovery import SegmentBegin
+from dledger import DiskFailed, Node, OutsideLog, SegmentBegin
 
 _log = logging.getLogger(__name__)
 

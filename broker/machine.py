@@ -7,7 +7,7 @@ from broker.state import BrokerState
 from broker.state_snapshot import STATE_FORMAT, captured, restored
 from broker.store.consume_queues import ConsumeQueues
 from broker.store.queue_sync import QueueSync
-from dledger.entry import Entry
+from dledger import Entry
 
 
 class BrokerMachine:

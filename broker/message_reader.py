@@ -13,8 +13,7 @@ from broker.origin import Log, Queues
 from broker.record_facts import SMALLEST_RECORD_BYTES, STORE_TIMESTAMP_AT, read_record_facts
 from broker.state import BrokerState
 from broker.tag_filter import TagFilter
-from dledger.entry import HEADER_BYTES
-from dledger.errors import OutsideLog
+from dledger import HEADER_BYTES, OutsideLog
 from remoting.message import MESSAGE_MAGIC
 
 _SIZE_MAGIC: Final = struct.Struct(">iI")

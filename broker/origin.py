@@ -4,9 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from broker.fold import Arrivals
-from dledger.entry import Body
-from dledger.errors import DLedgerError
-from dledger.waits.pending_appends import Appended
+from dledger import Appended, Body, DLedgerError
 from remoting.address import Address
 from remoting.command import Command
 

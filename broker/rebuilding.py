@@ -6,7 +6,7 @@ import trio
 
 from broker.machine import BrokerMachine
 from broker.store.queue_rebuild import QueueRebuild
-from dledger.node.node import Node
+from dledger import Node
 
 _log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from broker.errors import RequestRefused
 from broker.limits import MAX_BATCH_MESSAGES
 from broker.topics import SEND_FORBIDDEN, check_topic_name
-from dledger.entry import MAX_BODY_BYTES
+from dledger import MAX_BODY_BYTES
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
 from remoting.message import (

@@ -16,9 +16,7 @@ from broker.errors import RequestRefused
 from broker.limits import BrokerLimits
 from broker.origin import Log, Origin
 from broker.state import BrokerState
-from dledger.entry import HEADER_BYTES, Body, PositionedBody
-from dledger.errors import DLedgerError, LogFull
-from dledger.waits.pending_appends import Appended
+from dledger import HEADER_BYTES, Appended, Body, DLedgerError, LogFull, PositionedBody
 from remoting.address import Address
 from remoting.codes import ResponseCode
 from remoting.command import Command

@@ -27,10 +27,7 @@ from broker.sends import Sends
 from broker.store.consume_queues import ConsumeQueues
 from broker.store.disk_usage import used_percent as disk_used_percent
 from broker.topic_changes import TopicChanges
-from dledger.config import NodeConfig
-from dledger.node.node import Node
-from dledger.node.open_node import open_node
-from dledger.status import RoleChange
+from dledger import Node, NodeConfig, RoleChange, open_node
 from remoting.client import RemotingClient
 from remoting.server import serve
 
@@ -98,7 +95,7 @@ class Broker:
         state, limits = self.machine.state, config.limits
         reader = MessageReader(state, self.machine.queues, node)
         consumers = Consumers()
-        commits = OffsetCommits(node, limits.max_waiting_commits)
+        commits = OffsetCommits(node, limits.max_waiting_commits, wall_clock_ms)
         changes = TopicChanges(
             state,
             node,
@@ -258,6 +255,7 @@ async def run_broker(
         group=config.group,
         node_id=config.node_id,
         peers=config.peers,
+        listen=None if config.listen_peers is None else str(config.listen_peers),
         data_dir=config.directory,
         store=config.store,
         snapshots=config.snapshots,

@@ -17,7 +17,7 @@ from dledger.client.client_errors import (
 )
 from dledger.client.group_client import GroupClient
 from dledger.client.remote_log import RemoteLog, connect
-from dledger.config import NodeConfig
+from dledger.config import NodeConfig, parse_peers
 from dledger.core.membership.change_errors import (
     AlreadyJoint,
     ChangePending,
@@ -44,15 +44,17 @@ from dledger.core.membership.configuration_change import (
     UpdateAddress,
 )
 from dledger.core.membership.configuration_codec import NumberedConfiguration
-from dledger.entry import Entry, Magic, PositionedBody
+from dledger.entry import HEADER_BYTES, MAX_BODY_BYTES, Body, Entry, Magic, PositionedBody
 from dledger.errors import (
     AddressInUse,
+    BodyInvalid,
     ConfigInvalid,
     ConfigurationLost,
     DataFolderLocked,
     DataFolderMismatch,
     Discarded,
     DiskFailed,
+    DiskUnresponsive,
     DLedgerError,
     EntryTooLarge,
     Fatal,
@@ -63,10 +65,14 @@ from dledger.errors import (
     LogCorrupt,
     LogFull,
     MachineFailed,
+    MachineUnusable,
     NodeClosed,
     NodeClosing,
+    NodeFailed,
+    NotInTrio,
     NotLeader,
     OutcomeUnknown,
+    OutsideLog,
     ReadUnavailable,
     Rejected,
     RestoreFailed,
@@ -76,10 +82,12 @@ from dledger.errors import (
 )
 from dledger.metrics.serving_metrics import serve_metrics
 from dledger.network.tls_config import TlsConfig
+from dledger.node.collector import collect_seldom
 from dledger.node.host import Host, HostConfig, open_host
 from dledger.node.node import Node
 from dledger.node.open_node import open_node
 from dledger.sessions.session import NotAppendedInTime, Session, SessionAppended
+from dledger.sessions.session_clock import SessionClock
 from dledger.sessions.session_errors import (
     ResultNotKept,
     SessionExpired,
@@ -97,12 +105,15 @@ from dledger.state_machine import (
     StateMachine,
 )
 from dledger.status import GroupStatus, LearnerStatus, PeerStatus, RoleChange, Status
+from dledger.store.recovered import SegmentBegin
 from dledger.store.snapshot_folder import Snapshot
 from dledger.store.store_config import StoreConfig
 from dledger.waits.pending_appends import Appended
 from dledger.wire.generation import Superseded
 
 __all__ = [
+    "HEADER_BYTES",
+    "MAX_BODY_BYTES",
     "AddLearner",
     "AddVoter",
     "AddressInUse",
@@ -110,6 +121,8 @@ __all__ = [
     "AnswerOverdue",
     "AnswerUnreadable",
     "Appended",
+    "Body",
+    "BodyInvalid",
     "Change",
     "ChangePending",
     "ChangeRefused",
@@ -125,6 +138,7 @@ __all__ = [
     "Demote",
     "Discarded",
     "DiskFailed",
+    "DiskUnresponsive",
     "Entry",
     "EntryTooLarge",
     "Fatal",
@@ -144,6 +158,7 @@ __all__ = [
     "LogFull",
     "LogOnly",
     "MachineFailed",
+    "MachineUnusable",
     "Magic",
     "MemberUnknown",
     "NoVoters",
@@ -151,11 +166,14 @@ __all__ = [
     "NodeClosed",
     "NodeClosing",
     "NodeConfig",
+    "NodeFailed",
     "NotAppendedInTime",
+    "NotInTrio",
     "NotJoint",
     "NotLeader",
     "NumberedConfiguration",
     "OutcomeUnknown",
+    "OutsideLog",
     "PeerStatus",
     "PositionedBody",
     "Promote",
@@ -168,8 +186,10 @@ __all__ = [
     "ResultNotKept",
     "RetainingMachine",
     "RoleChange",
+    "SegmentBegin",
     "Session",
     "SessionAppended",
+    "SessionClock",
     "SessionExpired",
     "SessionFull",
     "SessionLimits",
@@ -193,9 +213,11 @@ __all__ = [
     "VoterInDoubt",
     "VotersSilent",
     "WithSessions",
+    "collect_seldom",
     "connect",
     "open_host",
     "open_node",
+    "parse_peers",
     "serve_metrics",
 ]
 

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 
+from dledger.commands.exit_codes import ExitCode, exit_code_of, single_errors
 from dledger.commands.group_commands import commands
 from dledger.errors import DLedgerError
 
 
 def main() -> None:
-    """Run the command; an error of ours is one line and exit code 1."""
+    """Run the command; an error of ours, or of a file, is one line and an exit code."""
     try:
         commands()
-    except (DLedgerError, BaseExceptionGroup) as error:
-        leaves = list(_leaves(error))
-        if not all(isinstance(leaf, DLedgerError) for leaf in leaves):
+    except OSError as error:
+        if error.filename is None:
             raise
-        for leaf in leaves:
-            print(f"dledger: {leaf}", file=sys.stderr)
-        sys.exit(1)
-
-
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    """The errors inside nested groups."""
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _leaves(inner)
-    else:
-        yield error
+        hint = ": run this as the user that runs the node" * isinstance(error, PermissionError)
+        print(f"dledger: {error.filename}: {error.strerror}{hint}", file=sys.stderr)
+        sys.exit(ExitCode.FAILED)
+    except (DLedgerError, BaseExceptionGroup) as error:
+        ours = [each for each in single_errors(error) if isinstance(each, DLedgerError)]
+        if len(ours) < len(list(single_errors(error))):
+            raise
+        for each in ours:
+            print(f"dledger: {each}", file=sys.stderr)
+        sys.exit(exit_code_of(ours))
 
 
 if __name__ == "__main__":

@@ -27,8 +27,8 @@ from dledger.client.remote_log import RemoteLog
 from dledger.client.remote_log import connect as connect_in_trio
 from dledger.config import NodeConfig
 from dledger.entry import Body, Entry
-from dledger.errors import DLedgerError, Rejected
-from dledger.loop_thread import LoopThread
+from dledger.errors import Rejected
+from dledger.loop_thread import CallCutOff, LoopThread, answer
 from dledger.network.tls import GroupTls
 from dledger.network.tls_config import TlsConfig
 from dledger.node.node import Node
@@ -82,6 +82,14 @@ class BlockingSession:
         """As Session.settle."""
         return self._loop.submit(partial(self._session.settle, timeout_s=timeout_s)).result()
 
+    def do(self, call: Callable[[Session], Awaitable[T]]) -> T:
+        """Make a call that awaits, in the loop's thread, and wait for what it gives.
+
+        For the objects of `dledger.machines`:
+        `session.do(lambda session: visits.through(session).add(1))`.
+        """
+        return self._loop.submit(partial(call, self._session)).result()
+
 
 class BlockingNode:
     """A running member. Made by `open_node`."""
@@ -91,6 +99,8 @@ class BlockingNode:
         self._node = node
         self._handed_over: deque[tuple[Sequence[Body], Future[list[Appended]]]] = deque()
         self._lock = threading.Lock()
+        self._submitted: set[Future[list[Appended]]] = set()  # those that have no answer yet
+        loop.at_end(self._end_all)
 
     # --- appending ------------------------------------------------------------------------------
 
@@ -137,10 +147,24 @@ class BlockingNode:
         for bodies, future in taken:
             if not future.set_running_or_notify_cancel():
                 continue
+            self._submitted.add(future)
             try:
-                self._node.submit(bodies, partial(_resolve, future))
-            except DLedgerError as error:
-                future.set_exception(error)
+                self._node.submit(bodies, partial(self._resolve, future))
+            except Exception as error:  # the loop would end with it
+                self._resolve(future, error)
+
+    def _resolve(self, future: Future[list[Appended]], outcome: Outcome | Exception) -> None:
+        self._submitted.discard(future)
+        if isinstance(outcome, Exception):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
+
+    def _end_all(self) -> None:
+        """There is no loop any more: nothing else would answer what it has not answered."""
+        for future in list(self._submitted):
+            answer(future, CallCutOff())
+        self._refuse_all()
 
     def _refuse_all(self) -> None:
         with self._lock:
@@ -148,6 +172,10 @@ class BlockingNode:
         for _, future in taken:
             if future.set_running_or_notify_cancel():
                 future.set_exception(self._loop.gone())
+
+    def do(self, call: Callable[[Node], Awaitable[T]]) -> T:
+        """Make a call that awaits, in the loop's thread. See BlockingSession.do."""
+        return self._loop.submit(partial(call, self._node)).result()
 
     @contextmanager
     def session(
@@ -290,13 +318,6 @@ def open_node(config: NodeConfig, machine: StateMachine) -> Iterator[BlockingNod
         yield BlockingNode(loop, node)
     finally:
         loop.close()
-
-
-def _resolve(future: Future[list[Appended]], outcome: Outcome) -> None:
-    if isinstance(outcome, DLedgerError):
-        future.set_exception(outcome)
-    else:
-        future.set_result(outcome)
 
 
 def _pass_on_first(one: Future[Appended], many: Future[list[Appended]]) -> None:

@@ -24,18 +24,24 @@ _HIGHEST_PORT = 65_535
 
 
 class Address(NamedTuple):
-    """Where a member listens."""
+    """A host and a port. As text: host:port, or [host]:port for a numeric IPv6 address."""
 
     host: str
     port: int
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def parse_address(setting: str, text: str) -> Address:
-    """`host:port` as an Address. Raises ConfigInvalid that names `setting`."""
+    """`host:port` or `[host]:port` as an Address. Raises ConfigInvalid that names `setting`."""
     host, separator, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ConfigInvalid(
+            setting, f"{text!r}: a numeric IPv6 address stands in brackets, as in [::1]:20911"
+        )
     if not separator or not host or not port.isdecimal() or not 0 < int(port) <= _HIGHEST_PORT:
         raise ConfigInvalid(setting, f"{text!r} is not host:port, as in 127.0.0.1:20911")
     return Address(host, int(port))
@@ -60,14 +66,18 @@ class NodeConfig:
 
     group: str
     node_id: str
-    peers: Mapping[str, str]  # every member, this one included: id -> host:port
+    # Every member, this one included: id -> host:port, as the others and clients reach it.
+    peers: Mapping[str, str]
     data_dir: Path
-    # A node that joins a group which is there knows nobody until a leader tells it; of `peers` it
+    # Where this member listens, where that differs from how others reach it: in a container, or
+    # behind a router that translates addresses. As host:port; 0.0.0.0 is every IPv4 address here.
+    listen: str | None = None
+    # A node that joins a running group knows no member until a leader tells it; of `peers` it
     # needs only itself. Once it was told, its log says who belongs to the group.
     joining: bool = False
     store: StoreConfig = field(default_factory=StoreConfig)
     snapshots: SnapshotPolicy = field(default_factory=SnapshotPolicy)
-    # Without it everybody who reaches the port is believed. All members have it, or none.
+    # Without it every process that reaches the port is believed. All members have it, or none.
     tls: TlsConfig | None = None
 
     # An election starts one to two of these after the last sign of a leader. Five heartbeats: a
@@ -112,6 +122,8 @@ class NodeConfig:
             _check_name("peers", peer)
         if len(set(addresses)) != len(addresses):
             raise ConfigInvalid("peers", "two members have the same address")
+        if self.listen is not None:
+            parse_address("listen", self.listen)
         _ = self.began_with
         if self.heartbeat_interval_ms < 1:
             raise ConfigInvalid("heartbeat_interval_ms", "must be at least 1")
@@ -145,7 +157,7 @@ class NodeConfig:
     def began_with(self) -> Configuration:
         """The configuration that the group begins with: every peer votes.
 
-        Nobody is in it for a node that joins a group.
+        It is empty for a node that joins a group.
         """
         if self.joining:
             return Configuration()
@@ -156,8 +168,13 @@ class NodeConfig:
 
     @property
     def address(self) -> Address:
-        """Where this member listens."""
+        """Where others reach this member."""
         return parse_address("peers", self.peers[self.node_id])
+
+    @property
+    def listen_address(self) -> Address:
+        """Where this member listens."""
+        return self.address if self.listen is None else parse_address("listen", self.listen)
 
 
 # What a running node can take over: see `Node.reconfigure`.

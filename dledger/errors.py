@@ -19,6 +19,14 @@ class DLedgerError(Exception):
     retry_safe: bool = False
 
 
+class NotInTrio(DLedgerError):
+    """A call of trio was made where no trio loop runs. `call` is its name."""
+
+    def __init__(self, call: str, instead: str) -> None:
+        self.call = call
+        super().__init__(f"dledger.{call} runs in a trio loop, and none runs here: {instead}")
+
+
 # --- the operation never happened -------------------------------------------------------------
 
 
@@ -92,6 +100,14 @@ class EntryTooLarge(Rejected):
         self.body_bytes = body_bytes
         self.limit_bytes = limit_bytes
         super().__init__(f"a body of {body_bytes} bytes; the limit is {limit_bytes}: split it")
+
+
+class BodyInvalid(Rejected, TypeError):
+    """What was to be appended is not bytes. Trying the same again is useless."""
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(problem)
 
 
 class NodeClosing(Rejected):
@@ -367,14 +383,56 @@ class HardStateOutdated(Fatal):
 
 
 class MachineFailed(Fatal):
-    """The state machine raised while it applied a committed entry."""
+    """The state machine raised over committed entries, or gave something else than their results.
 
-    def __init__(self, first_index: int, last_index: int) -> None:
+    `problem` is what it did.
+    """
+
+    def __init__(self, first_index: int, last_index: int, problem: str = "raised") -> None:
         self.first_index = first_index
         self.last_index = last_index
+        self.problem = problem
         super().__init__(
-            f"the state machine raised on entries {first_index}..{last_index}; "
+            f"the state machine {problem} on entries {first_index}..{last_index}; "
             "it must be deterministic and total: fix it, then start the node again"
+        )
+
+
+class MachineUnusable(Fatal):
+    """What was given as a state machine is none. `machine` is the name of its class."""
+
+    def __init__(self, machine: str, problem: str) -> None:
+        self.machine = machine
+        self.problem = problem
+        super().__init__(f"the state machine {machine} {problem}")
+
+
+class NodeFailed(Fatal):
+    """An error that nothing foresaw ended the node: a mistake here, or in a callback of `submit`.
+
+    `__cause__` is that error, with its traceback.
+    """
+
+    def __init__(self, cause: BaseException) -> None:
+        super().__init__(
+            f"the node stopped for an error that nothing foresaw: {cause!r}; start it again, and "
+            "report this with the traceback"
+        )
+
+
+class DiskUnresponsive(Fatal):
+    """The node was left while its disk did not end a sync; its folder is still open.
+
+    What was acknowledged is on a quorum's disks. The folder is closed once the disk answers, or
+    with the process.
+    """
+
+    def __init__(self, path: str, waited_s: float) -> None:
+        self.path = path
+        self.waited_s = waited_s
+        super().__init__(
+            f"{path} was not closed: its disk has answered nothing for {waited_s:g} s; mend or "
+            "replace the disk, then start the process again"
         )
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import random
 import socket
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import cache
 from itertools import chain
 
 # Below the ports that systems give to outgoing connections by themselves (Linux from 32768, macOS
@@ -37,8 +41,37 @@ def _endless_walk() -> Iterator[int]:
 _walk = _endless_walk()
 
 
+@cache
+def _claims() -> int | None:
+    """A file of this user's whose byte N is locked by the process that was given port N.
+
+    None when there can be none: then only the ports that are listened on count as taken. It stays
+    open for the life of the process, because closing it would give up every lock.
+    """
+    path = f"{tempfile.gettempdir()}/dledger-ports-{os.getuid()}"
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError:
+        return None
+
+
+def _is_claimed(port: int) -> bool:
+    """Whether another process was given the port and still runs; else it is this process's now."""
+    claims = _claims()
+    if claims is None:
+        return False
+    try:
+        fcntl.lockf(claims, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except OSError:
+        return True
+    return False
+
+
 def free_ports(count: int) -> list[int]:
     """That many ports of loopback, all different, on which no process listens now.
+
+    None of them is given to another process of this user before this one has ended, though a
+    while may pass until a member listens on them.
 
     Raises:
         NoFreePort: the machine has not so many.
@@ -49,6 +82,8 @@ def free_ports(count: int) -> list[int]:
             if len(ports) == count:
                 return ports
             port = next(_walk)
+            if _is_claimed(port):
+                continue
             probe = held.enter_context(socket.socket())
             try:
                 probe.bind(("127.0.0.1", port))

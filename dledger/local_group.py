@@ -21,7 +21,7 @@ STOP_TIMEOUT_S = 10.0
 
 
 class MemberEnded(Fatal):
-    """A member's process ended though nobody asked it to."""
+    """A member's process ended by itself."""
 
     def __init__(self, node_id: str, returncode: int) -> None:
         self.node_id = node_id
@@ -85,7 +85,9 @@ async def run_group(
 
 
 async def _run_member(node_id: str, command: list[str]) -> None:
-    process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE)
+    # A group of processes of its own: Ctrl-C in a terminal is for this process, which then asks
+    # its members to stop.
+    process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, process_group=0)
     try:
         returncode = await process.wait()
     finally:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import trio
 
@@ -39,6 +39,12 @@ class LoopThread(Generic[Opened]):
         self._token: trio.lowlevel.TrioToken | None = None
         self._nursery: trio.Nursery | None = None
         self._stop = trio.CancelScope()
+        self._calls: set[Future[Any]] = set()  # those that have no answer yet
+        self._ends: list[Callable[[], None]] = []
+
+    def at_end(self, told: Callable[[], None]) -> None:
+        """Call that in the loop's thread once there is no loop any more."""
+        self._ends.append(told)
 
     def open(self) -> Opened:
         """Start the thread; what the context manager gave. Raises what it raised."""
@@ -69,8 +75,10 @@ class LoopThread(Generic[Opened]):
     def submit(self, call: Callable[[], Awaitable[T]]) -> Future[T]:
         """Begin a call in the loop."""
         future: Future[T] = Future()
+        self._calls.add(future)
+        future.add_done_callback(self._calls.discard)
         if not self.soon(lambda: self._start(call, future)):
-            future.set_exception(self.gone())
+            answer(future, self.gone())
         return future
 
     @contextmanager
@@ -106,11 +114,15 @@ class LoopThread(Generic[Opened]):
     def _run(self) -> None:
         try:
             trio.run(self._main)
-        except BaseException as error:  # whatever it is, it belongs to whoever opened the loop
+        except BaseException as error:  # raised by `open` or `close` of the thread that opened it
             if self._opening.done():
                 self._ended = error
             else:
                 self._opening.set_exception(error)
+        for future in list(self._calls):
+            answer(future, CallCutOff())
+        for told in self._ends:
+            told()
 
     async def _main(self) -> None:
         with self._stop:
@@ -118,7 +130,10 @@ class LoopThread(Generic[Opened]):
                 self._nursery = nursery
                 self._token = trio.lowlevel.current_trio_token()
                 self._opening.set_result(opened)
-                await trio.sleep_forever()
+                try:
+                    await trio.sleep_forever()
+                finally:
+                    self._nursery = None  # it takes no call any more
 
     def _start(self, call: Callable[[], Awaitable[T]], future: Future[T]) -> None:
         if not future.set_running_or_notify_cancel():
@@ -129,13 +144,21 @@ class LoopThread(Generic[Opened]):
         self._nursery.start_soon(_carry_out, call, future)
 
 
+def answer(future: Future[Any], error: BaseException) -> None:
+    """Have a call end with that error, unless it has its answer, or was cancelled, already."""
+    try:
+        future.set_exception(error)
+    except InvalidStateError:
+        return
+
+
 async def _carry_out(call: Callable[[], Awaitable[T]], future: Future[T]) -> None:
     try:
         result = await call()
     except trio.Cancelled:
-        future.set_exception(CallCutOff())
+        answer(future, CallCutOff())
         raise
     except Exception as error:
-        future.set_exception(error)
+        answer(future, error)
     else:
         future.set_result(result)

@@ -14,6 +14,7 @@ from dledger_mq.background import Background
 from dledger_mq.errors import ClientClosed, GroupInUse, NameServersUnreachable
 from dledger_mq.identity import Identity
 from dledger_mq.routes import Routes
+from dledger_mq.silence_watch import SilenceWatch
 from dledger_mq.this_process import new_identity
 from dledger_mq.topic_route import ClientRoute
 from remoting.client import RemotingClient
@@ -67,6 +68,7 @@ class Client:
         self._stack = AsyncExitStack()
         self._remoting: RemotingClient | None = None
         self._routes: Routes | None = None
+        self._silence: SilenceWatch | None = None
         self._identity: Identity | None = None
         self._producers: dict[str, int] = {}
         self._consumers: dict[str, ConsumerEntry] = {}
@@ -79,7 +81,9 @@ class Client:
         self._remoting = RemotingClient(nursery, self._answer)
         self._routes = Routes(self._remoting, self._nameservers)
         self._routes.watch(self._route_changed)
+        self._silence = SilenceWatch(self._remoting, self._routes)
         nursery.start_soon(self._routes.keep_fresh)
+        nursery.start_soon(self._silence.run)
         nursery.start_soon(self._keep_known)
         return self
 
@@ -116,6 +120,17 @@ class Client:
         if self._routes is None:
             raise ClientClosed("client")
         return self._routes
+
+    @property
+    def silence(self) -> SilenceWatch:
+        """The watch over brokers that hold pulls.
+
+        Raises:
+            ClientClosed: the client was never opened.
+        """
+        if self._silence is None:
+            raise ClientClosed("client")
+        return self._silence
 
     @property
     def identity(self) -> Identity:

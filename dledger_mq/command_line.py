@@ -10,10 +10,15 @@ import click
 import trio
 from rich.console import Console
 
-from dledger_mq.errors import MessagingError
+from dledger_mq.errors import MessagingError, OutcomeUnknown, SomeFailed
 from remoting.errors import RemotingError
 
 DEFAULT_NAMESERVER: Final = "127.0.0.1:9876"
+
+# docs/exit-codes.md has them; those of the `dledger` command are the same.
+FAILED: Final = 1
+OUTCOME_UNKNOWN: Final = 3
+INTERRUPTED: Final = 130
 
 # Progress and problems go to standard error, so that standard output can be piped on.
 errors: Final = Console(stderr=True, highlight=False)
@@ -49,7 +54,10 @@ def say(line: str) -> bool:
 
 
 def run(task: Callable[[], Awaitable[Result]]) -> Result:
-    """Run a command's task; an expected error ends the program with one line and code 1."""
+    """Run a command's task; an expected error ends the program with one line.
+
+    See docs/exit-codes.md.
+    """
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     try:
         return trio.run(task)
@@ -61,8 +69,16 @@ def run(task: Callable[[], Awaitable[Result]]) -> Result:
             raise
         problem = _first(expected)
     except KeyboardInterrupt:
-        sys.exit(130)
-    sys.exit(f"dledger-mq: {problem}")
+        sys.exit(INTERRUPTED)
+    click.echo(f"dledger-mq: {problem}", err=True)
+    sys.exit(OUTCOME_UNKNOWN if _may_be_stored(problem) else FAILED)
+
+
+def _may_be_stored(problem: Exception) -> bool:
+    """Whether a message was sent and it is not known what became of it."""
+    if isinstance(problem, SomeFailed):
+        return any(isinstance(outcome, OutcomeUnknown) for outcome in problem.outcomes)
+    return isinstance(problem, OutcomeUnknown)
 
 
 def _first(group: ExceptionGroup[Exception]) -> Exception:

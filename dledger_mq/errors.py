@@ -98,6 +98,28 @@ class RouteNotFound(MessagingError):
         )
 
 
+class NoBrokerLeads(RouteNotFound):
+    """No name server knows the topic, because no group of brokers has a leader to tell of it.
+
+    Attributes:
+        groups: the groups of brokers that are known all the same.
+    """
+
+    def __init__(self, topic: str, nameservers: tuple[str, ...], groups: tuple[str, ...]) -> None:
+        super().__init__(topic, nameservers)
+        self.groups = groups
+        self.args = (no_broker_leads(nameservers, groups),)
+
+
+def no_broker_leads(nameservers: Sequence[str], groups: Sequence[str] = ()) -> str:
+    """What is the matter where name servers know no leader, and what to do."""
+    who = f"no broker of {', '.join(groups)} leads" if groups else "no broker is registered"
+    return (
+        f"{who} at name servers {', '.join(nameservers)}: wait for an election; without a quorum "
+        "there is none, so start the brokers that are down (and check which name servers they name)"
+    )
+
+
 class NoMaster(MessagingError):
     """The topic's route names no broker that takes requests for the queue now.
 

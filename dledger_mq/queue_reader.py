@@ -141,7 +141,8 @@ class QueueReader:
             most=self._most,
             hold_milliseconds=HOLD_MILLISECONDS,
         )
-        with trio.CancelScope() as self._pull_scope:
+        watch = self._client.silence.held_by(self._address, self.queue)
+        with watch, trio.CancelScope() as self._pull_scope:
             reply = await self._client.remoting.request(
                 self._address, command, PULL_TIMEOUT_SECONDS
             )

@@ -7,13 +7,18 @@ from typing import Final, TypeAlias
 import trio
 
 from dledger_mq import requests
-from dledger_mq.errors import NameServersUnreachable, RequestRefused, RouteNotFound
+from dledger_mq.errors import (
+    NameServersUnreachable,
+    NoBrokerLeads,
+    RequestRefused,
+    RouteNotFound,
+)
 from dledger_mq.topic_route import AUTO_CREATE_TOPIC, ClientRoute, client_route
 from remoting.client import RemotingClient
 from remoting.codes import ResponseCode
 from remoting.command import Command
 from remoting.errors import BodyMalformed, RemotingError
-from remoting.route import TopicRoute, decode_route
+from remoting.route import TopicRoute, decode_cluster_info, decode_route
 
 _log = logging.getLogger(__name__)
 
@@ -77,7 +82,8 @@ class Routes:
                 message is sent to it.
 
         Raises:
-            RouteNotFound: no name server knows the topic.
+            RouteNotFound: no name server knows the topic (NoBrokerLeads: nor any other, for want
+                of a leader).
             NameServersUnreachable: none of them answers.
             RequestRefused: one answered with an unexpected code.
         """
@@ -159,7 +165,18 @@ class Routes:
             template = await self._ask_one(AUTO_CREATE_TOPIC)
             if template is not None:
                 return client_route(topic, template, provisional=True)
-        raise RouteNotFound(topic, self.nameservers)
+        raise await self._why_not_found(topic)
+
+    async def _why_not_found(self, topic: str) -> RouteNotFound:
+        """Whether the topic is unknown, or every topic, since no group of brokers has a leader."""
+        try:
+            reply = await self.ask_nameserver(requests.cluster_info(), "tell the cluster")
+            brokers = decode_cluster_info(reply.body).brokers
+        except (NameServersUnreachable, RequestRefused, BodyMalformed):
+            return RouteNotFound(topic, self.nameservers)  # it says no more
+        if any(broker.master is not None for broker in brokers.values()):
+            return RouteNotFound(topic, self.nameservers)
+        return NoBrokerLeads(topic, self.nameservers, tuple(sorted(brokers)))
 
     async def _ask_one(self, topic: str) -> TopicRoute | None:
         reply = await self.ask_nameserver(requests.route(topic), f"give the route of {topic}")

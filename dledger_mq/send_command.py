@@ -1,5 +1,6 @@
 """`dledger-mq send`: send messages from the command line."""
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -53,7 +54,7 @@ def send(
     """Send each BODY to TOPIC; without one, each line of standard input."""
     messages = (
         Message(topic, body, tags=tags, keys=keys)
-        for body in _bodies([body.encode() for body in bodies], count, size)
+        for body in _bodies([os.fsencode(body) for body in bodies], count, size)
     )
     total = count or (len(bodies) or None)
     selector = None if order_key is None else by_key(order_key)

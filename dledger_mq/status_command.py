@@ -1,6 +1,7 @@
 """`dledger-mq status`: the brokers, their roles and offsets."""
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -12,8 +13,8 @@ from rich.table import Column, Table
 from dledger_mq import requests
 from dledger_mq.admin import FIGURES_TIMEOUT_SECONDS, Admin
 from dledger_mq.client import Client
-from dledger_mq.command_line import nameserver_option, output, run
-from dledger_mq.errors import GroupDirectoryError
+from dledger_mq.command_line import FAILED, nameserver_option, output, run
+from dledger_mq.errors import GroupDirectoryError, no_broker_leads
 from dledger_mq.group_directory import GroupDirectory
 from remoting.command import Command
 from remoting.table_body import decode_table
@@ -40,7 +41,10 @@ _COLUMNS: Final = {
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @nameserver_option
 def status(path: Path | None, as_json: bool, nameservers: Sequence[str]) -> None:
-    """Show the brokers that the name servers know, or the nodes of a directory."""
+    """Show the brokers that the name servers know, or the nodes of a directory.
+
+    Exit code 1 if no broker leads.
+    """
 
     async def task() -> list[dict[str, object]]:
         return await (_of_cluster(nameservers) if path is None else _of_directory(path))
@@ -60,10 +64,17 @@ def status(path: Path | None, as_json: bool, nameservers: Sequence[str]) -> None
             str(row["address"]),
             *(str(shown.get(name, "-")) for name in _COLUMNS.values()),
         )
-    output.print(table)
+    if rows:
+        output.print(table)
     for row in rows:
         if row["problem"]:
             click.echo(f"{row['node']}: {row['problem']}")
+    if not any(row["leads"] for row in rows):
+        plan = None if path is None else GroupDirectory(path).read_plan()
+        asked = nameservers if plan is None else [plan.nameserver]
+        groups = {str(row["node"]).rpartition(":")[0] for row in rows} - {""}
+        click.echo(f"dledger-mq: {no_broker_leads(asked, sorted(groups))}", err=True)
+        sys.exit(FAILED)
 
 
 async def _of_cluster(nameservers: Sequence[str]) -> list[dict[str, object]]:

@@ -7,6 +7,10 @@ import time
 from typing import Final
 
 from dledger_mq.identity import Identity
+from remoting.address import parse_address
+from remoting.errors import AddressMalformed
+
+_UNKNOWN_HOST: Final = "127.0.0.1"
 
 # Tells the clients of one process apart. Two members of a group under one id would share a queue
 # without knowing of each other.
@@ -28,13 +32,16 @@ def now_milliseconds() -> int:
 
 
 def _local_host(nameserver: str) -> str:
-    """This machine's IPv4 address on the way to a name server; nothing is sent to find it."""
-    host, _, port = nameserver.rpartition(":")
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect((host, int(port)))
-        except (OSError, ValueError):
-            # The name does not resolve, or there is no way to it: connecting will say so.
-            return "127.0.0.1"
-        address: str = probe.getsockname()[0]
-        return address
+    """This machine's address on the way to a name server; nothing is sent to find it."""
+    try:
+        address = parse_address(nameserver)
+    except AddressMalformed:
+        return _UNKNOWN_HOST  # connecting will say so
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(tuple(address))
+            return str(probe.getsockname()[0])
+    except OSError:
+        # The name does not resolve, or there is no way to it: connecting will say so.
+        return _UNKNOWN_HOST

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -43,6 +44,10 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except DledgerSparkError as error:
             raise click.ClickException(str(error)) from None
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise  # the reader of a pipe has gone: click ends without a word
+            raise click.ClickException(f"{error}: make room and access, then try again") from None
         except ModuleNotFoundError as error:
             if (error.name or "").split(".")[0] not in _HEAVY:
                 raise
@@ -50,8 +55,15 @@ class _Commands(click.Group):
 
 
 def _log_options(command: _Command) -> _Command:
-    """--path, --from and --to, the same for every command."""
+    """--path, --from, --to and --fail-on-data-loss, the same for every command."""
     for option in (
+        click.option(
+            "--fail-on-data-loss/--no-fail-on-data-loss",
+            default=True,
+            show_default=True,
+            help="What to do when entries are lost (a file of the log is missing, or retention "
+            "was faster than the replay): end with an error, or go on without them.",
+        ),
         click.option(
             "--to",
             "last",
@@ -132,6 +144,7 @@ def replay(
     path: str,
     first: str | None,
     last: str | None,
+    fail_on_data_loss: bool,
     out: str,
     file_format: str,  # one so far, checked by click
     file_bytes: int,
@@ -155,7 +168,15 @@ def replay(
     entries = resolve_range(log, first, last)
     out = os.path.abspath(out)
     with replay_run(out) as run:
-        pieces = plan_replay(log, entries, out, file_bytes)
+        pieces, there, lost = plan_replay(
+            log,
+            entries,
+            out,
+            file_bytes,
+            goes_on=not first,
+            fail_on_data_loss=fail_on_data_loss,
+        )
+        _tell_lost(lost)
         read = messages = 0
         if pieces:
             total = sum(len(piece.entries) for piece in pieces)
@@ -166,9 +187,10 @@ def replay(
             ):
                 read, messages = run_replay(session, log.path, out, run, pieces, on_progress)
     if entries:
+        there = max(0, there - read)
         click.echo(
             f"entries {entries.start}..{entries.stop - 1} are in {out}: "
-            f"{read} read now ({messages} messages), {max(0, len(entries) - read)} were there"
+            f"{read} read now ({messages} messages), {there} were there"
         )
     else:
         click.echo(f"no entry is committed in {log.path}: nothing to replay")
@@ -182,20 +204,28 @@ def count(
     path: str,
     first: str | None,
     last: str | None,
+    fail_on_data_loss: bool,
     as_json: bool,
     cores: int | None,
     java: str,
 ) -> None:
     """Print how many messages each topic has."""
     from dledger_spark.log_folder import open_log  # noqa: PLC0415
-    from dledger_spark.log_range import END, resolve_range  # noqa: PLC0415
+    from dledger_spark.log_range import (  # noqa: PLC0415
+        END,
+        left_out,
+        readable,
+        resolve_range,
+    )
     from dledger_spark.session import local_session  # noqa: PLC0415
     from dledger_spark.topic_count import TopicCount, count_topics  # noqa: PLC0415
 
     log = open_log(path)
     entries = resolve_range(log, first, last)
+    parts = readable(log, entries, fail_on_data_loss=fail_on_data_loss)
+    _tell_lost(left_out(entries, parts))
     topics: list[TopicCount] = []
-    if entries:
+    if parts:
         end = END if last == END else entries.stop - 1
         with (
             _progress(None) as on_progress,
@@ -203,19 +233,21 @@ def count(
             _one_line_errors(),
         ):
             on_progress(0)
-            topics = count_topics(session, log.path, entries.start, end)
+            topics = count_topics(
+                session, log.path, entries.start, end, fail_on_data_loss=fail_on_data_loss
+            )
     if as_json:
         found = {
             "path": log.path,
             "first": entries.start,
             "last": entries.stop - 1,
-            "entries": len(entries),
+            "entries": sum(map(len, parts)),
             "messages": sum(topic.messages for topic in topics),
             "topics": [topic._asdict() for topic in topics],
         }
         click.echo(json.dumps(found, indent=2))
     else:
-        print_rows(f"{log.path}, {len(entries)} entries", TopicCount._fields, topics)
+        print_rows(f"{log.path}, {sum(map(len, parts))} entries", TopicCount._fields, topics)
 
 
 @dledger_spark.command()
@@ -236,6 +268,7 @@ def show(
     path: str,
     first: str | None,
     last: str | None,
+    fail_on_data_loss: bool,
     table: str,
     topic: str | None,
     limit: int,
@@ -246,7 +279,16 @@ def show(
 
     table = "messages" if topic is not None else table
     columns = None if as_json else _SHOWN[table]
-    rows = first_rows(path, first, last, table=table, topic=topic, limit=limit, columns=columns)
+    rows = first_rows(
+        path,
+        first,
+        last,
+        table=table,
+        topic=topic,
+        limit=limit,
+        columns=columns,
+        fail_on_data_loss=fail_on_data_loss,
+    )
     if as_json:
         for row in rows:
             click.echo(json_line(row))
@@ -266,9 +308,15 @@ def _end(number: int, _frame: object) -> NoReturn:
     sys.exit(128 + number)
 
 
+def _tell_lost(gaps: list[range]) -> None:
+    """Say on stderr which entries are left out."""
+    for gap in gaps:
+        click.echo(f"entries {gap.start}..{gap.stop - 1} are lost, and left out", err=True)
+
+
 @contextmanager
 def _one_line_errors() -> Iterator[None]:
-    """An error of ours inside a Spark task comes out as that error's one line."""
+    """An error of ours inside a Spark task, or a full disk, comes out as one line."""
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     try:
@@ -277,6 +325,9 @@ def _one_line_errors() -> Iterator[None]:
         for line in str(error).splitlines():
             if line.startswith(_OWN_ERROR):
                 raise click.ClickException(line.partition(": ")[2]) from None
+        if os.strerror(errno.ENOSPC) in str(error):
+            problem = "the disk is full that Spark has its temporary files on"
+            raise click.ClickException(f"{problem}: free some, or set TMPDIR") from None
         raise
 
 

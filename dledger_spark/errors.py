@@ -52,24 +52,25 @@ class LogDamaged(DledgerSparkError):
         )
 
 
+class DataLost(DledgerSparkError):
+    """Entries that should be read are in no file, and failOnDataLoss is not switched off."""
+
+    def __init__(self, problem: str, first: int, last: int, remedy: str) -> None:
+        self.problem = problem
+        self.first = first
+        self.last = last
+        super().__init__(
+            f"{problem}, so entries {first}..{last} are lost here: {remedy}, or go on without them "
+            "with failOnDataLoss=false (--no-fail-on-data-loss)"
+        )
+
+
 class SegmentGone(DledgerSparkError):
     """A file was removed between planning and reading: retention was faster."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         super().__init__(f"{path} was removed while it was to be read: start the job again")
-
-
-class RecordDamaged(DledgerSparkError):
-    """An entry begins as a message record, and its lengths contradict one another."""
-
-    def __init__(self, index: int, problem: str) -> None:
-        self.index = index
-        self.problem = problem
-        super().__init__(
-            f"entry {index} is no whole message record ({problem}): "
-            'read the range without it, or the table "entries"'
-        )
 
 
 class OptionInvalid(DledgerSparkError):
@@ -89,6 +90,18 @@ class OutputInvalid(DledgerSparkError):
         self.path = path
         self.problem = problem
         super().__init__(f"{path}: {problem}")
+
+
+class OutputFailed(DledgerSparkError):
+    """The output folder cannot be written, for example because the disk is full."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(
+            f"{path} cannot be written ({reason:.200}): make room and access, then start the same "
+            "replay again; it goes on where this one stopped"
+        )
 
 
 class RunReplaced(DledgerSparkError):

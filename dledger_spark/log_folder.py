@@ -21,6 +21,7 @@ _NODE_PREFIX: Final = "dledger-"
 _BLANK: Final = struct.Struct(">ii")
 _BLANK_MAGIC: Final = -1
 HEADER_FIELDS: Final = struct.Struct(">iiqqqiIIi")
+_NO_TERM: Final = -1  # as the hard-state record has it
 _ALL_UNCHECKED: Final = 2**63 - 1
 
 
@@ -31,7 +32,7 @@ class Segment:
     Attributes:
         path: where it is.
         start: position of its first byte in the log.
-        size: its length in bytes.
+        size: its length in bytes, when it is whole.
         first_index: its first entry.
         first_pos: position of that entry (behind a blank in a log whose head was cut).
     """
@@ -55,19 +56,24 @@ class LogFolder:
     Attributes:
         path: the node's folder, `.../dledger-<id>` by convention.
         group: the group of the node; None in a folder of Java's.
-        segments: the files that hold entries, in order.
-        first_index: the first entry kept.
+        segments: the files that hold entries, in order. One that is missing or does not begin
+            with an entry is left out; see `log_range.gaps_in`.
+        segment_bytes: how long a file is when it is whole.
+        first_index: the first entry kept, whether a file holds it or not.
         committed: entries up to here are committed; -1 for none, None if it is not recorded.
         unchecked_through: the sums of entries up to here mean nothing.
-        before_begin_chain: chain sum of the entry before the first one kept; None if unknown.
+        before_begin_term: term of the entry before the first one kept; None if unknown.
+        before_begin_chain: its chain sum; None if unknown, 0 if there is no such entry.
     """
 
     path: str
     group: str | None
     segments: tuple[Segment, ...]
+    segment_bytes: int
     first_index: int
     committed: int | None
     unchecked_through: int
+    before_begin_term: int | None
     before_begin_chain: int | None
 
     @property
@@ -76,10 +82,23 @@ class LogFolder:
         return f"{self.path}/index"
 
     def last_in(self, at: int, last: int) -> int:
-        """The last entry of segment number `at`, if the log ends with entry `last`."""
+        """The last entry before the next segment of number `at`, if the log ends with `last`."""
         if at + 1 < len(self.segments):
             return min(last, self.segments[at + 1].first_index - 1)
         return last
+
+    def is_followed(self, at: int) -> bool:
+        """Whether the file behind segment number `at` is there, or none is expected."""
+        behind = self.segments[at + 1 : at + 2]
+        return not behind or behind[0].start == self.segments[at].start + self.segment_bytes
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether a file is missing before another one, or does not begin with an entry."""
+        return bool(self.segments) and (
+            self.segments[0].first_index > self.first_index
+            or not all(map(self.is_followed, range(len(self.segments))))
+        )
 
 
 def open_log(path: str) -> LogFolder:
@@ -87,18 +106,26 @@ def open_log(path: str) -> LogFolder:
 
     Raises:
         LogFolderInvalid: there is no log, or there are several.
-        LogDamaged: its files do not fit together.
+        LogDamaged: its hard-state record cannot be read.
     """
     folder = _node_folder(os.path.abspath(path))
     while True:
         record = _read_record(folder)
+        # Retention may remove files while they are looked at, maybe not the first ones first.
         try:
-            return _look(folder, record)
-        except (LogDamaged, SegmentGone):
-            # Retention may have removed files while we looked, maybe not the first ones first.
-            now = _read_record(folder)
-            if record is None or now is None or now.begin_pos <= record.begin_pos:
+            log = _look(folder, record)
+        except SegmentGone:
+            if not _begins_later(folder, record):
                 raise
+        else:
+            if not log.has_gaps or not _begins_later(folder, record):
+                return log
+
+
+def _begins_later(folder: str, record: StoreRecord | None) -> bool:
+    """Whether the log begins later by now than `record` says."""
+    now = _read_record(folder)
+    return record is not None and now is not None and now.begin_pos > record.begin_pos
 
 
 def _look(folder: str, record: StoreRecord | None) -> LogFolder:
@@ -109,16 +136,18 @@ def _look(folder: str, record: StoreRecord | None) -> LogFolder:
     segment_bytes = record.segment_bytes if record else max(sizes.values(), default=0)
     begin_pos = record.begin_pos if record else 0
     segments = _segments(data, sizes, segment_bytes, begin_pos)
-    first_index = record.before_begin + 1 if record else 0
-    if segments:
-        first_index = max(first_index, segments[0].first_index)
+    # Java removes files without a note of it: without a record, the log begins with what is there.
+    found = segments[0].first_index if segments else 0
+    first_index = record.before_begin + 1 if record else found
     return LogFolder(
         path=folder,
         group=record.group if record else None,
         segments=segments,
+        segment_bytes=segment_bytes,
         first_index=first_index,
         committed=record.committed if record else None,
         unchecked_through=record.unchecked_through if record else _ALL_UNCHECKED,
+        before_begin_term=_known(record.before_begin_term, _NO_TERM) if record else None,
         before_begin_chain=_chain_before_begin(record, first_index),
     )
 
@@ -126,9 +155,11 @@ def _look(folder: str, record: StoreRecord | None) -> LogFolder:
 def _chain_before_begin(record: StoreRecord | None, first_index: int) -> int | None:
     if first_index == 0:
         return 0
-    if record is None or record.before_begin + 1 != first_index:
-        return None
-    return record.before_begin_chain or None
+    return _known(record.before_begin_chain, 0) if record else None
+
+
+def _known(value: int, unknown: int) -> int | None:
+    return None if value == unknown else value
 
 
 def open_file(path: str) -> OpenFile:
@@ -203,26 +234,15 @@ def _file_sizes(folder: str) -> dict[int, int]:
 def _segments(
     folder: str, sizes: dict[int, int], segment_bytes: int, begin_pos: int
 ) -> tuple[Segment, ...]:
-    """The files with entries, up to the first that holds none."""
+    """The files that begin with an entry."""
     segments: list[Segment] = []
     for start, listed in sizes.items():
-        size = listed
         if start + segment_bytes <= begin_pos:
             continue  # cut off, and about to be removed
         path = f"{folder}/{start:020d}"
-        if segments and start != segments[-1].start + segment_bytes:
-            missing = f"{folder}/{segments[-1].start + segment_bytes:020d}"
-            raise LogDamaged(missing, 0, "the file is missing between two others")
-        segment = _first_entry(path, start, size, max(start, begin_pos), not segments)
-        if segment is None:
-            break
-        if size != segment_bytes:  # it may have been in the making when it was looked at
-            with open_file(path) as file:
-                size = os.fstat(file.fileno()).st_size
-        if size != segment_bytes:
-            problem = f"the file is {size} bytes long, the files of this log have {segment_bytes}"
-            raise LogDamaged(path, min(size, segment_bytes), problem)
-        segments.append(replace(segment, size=size))
+        segment = _first_entry(path, start, listed, max(start, begin_pos), not segments)
+        if segment is not None:
+            segments.append(replace(segment, size=segment_bytes))
     return tuple(segments)
 
 

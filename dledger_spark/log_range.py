@@ -1,14 +1,15 @@
-"""Which entries a reader asks for, and how they are shared out."""
+"""Which entries a reader asks for, which of them are there, and how they are shared out."""
 
 from __future__ import annotations
 
+import os
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from dledger_spark.entry_positions import positions_by_index, whole_entries
-from dledger_spark.errors import CommittedUnknown, LogDamaged, OptionInvalid, RangeUnavailable
+from dledger_spark.errors import CommittedUnknown, DataLost, OptionInvalid, RangeUnavailable
 from dledger_spark.log_folder import LogFolder, Segment
 
 END: Final = "end"  # as an option: all entries, committed or not
@@ -31,7 +32,6 @@ def resolve_range(log: LogFolder, first: str | int | None, last: str | int | Non
         OptionInvalid: not a number.
         CommittedUnknown: no end is given, and the folder does not record one.
         RangeUnavailable: entries are not kept any more, or not committed.
-        LogDamaged: entries are committed, and no file holds them.
     """
     begin = log.first_index if first in (None, "") else _number("from", first)
     if last in (None, ""):
@@ -52,9 +52,77 @@ def resolve_range(log: LogFolder, first: str | int | None, last: str | int | Non
     if begin < log.first_index:
         problem = f"the first entry kept is {log.first_index}; start there"
         raise RangeUnavailable(log.path, begin, end, problem)
-    if not log.segments:
-        raise LogDamaged(f"{log.path}/data", 0, f"no file holds entry {begin}, which is committed")
     return range(begin, end + 1)
+
+
+class Gap(NamedTuple):
+    """Entries that no file holds, though there should be one, and what is the matter with it."""
+
+    first: int
+    last: int
+    problem: str
+
+    def error(self) -> DataLost:
+        """The error that tells so."""
+        return DataLost(self.problem, self.first, self.last, "read another node's copy of the log")
+
+
+def gaps_in(log: LogFolder, entries: range) -> list[Gap]:
+    """The gaps that `entries` touches, as far as the files tell without being read through.
+
+    That the log ends too early shows only when its last file is read.
+    """
+    if not entries:
+        return []
+    found = []
+    if not log.segments:
+        found.append(Gap(entries.start, entries.stop - 1, f"{log.path}/data holds no entry"))
+    elif log.segments[0].first_index > log.first_index:
+        first_kept = log.segments[0]
+        path = f"{log.path}/data/{first_kept.start - log.segment_bytes:020d}"
+        found.append(Gap(log.first_index, first_kept.first_index - 1, _problem(path)))
+    for at, (segment, behind) in enumerate(pairwise(log.segments)):
+        touches = segment.first_index < entries.stop and behind.first_index > entries.start
+        if touches and not log.is_followed(at):
+            path = f"{log.path}/data/{segment.start + log.segment_bytes:020d}"
+            first = segment.first_index + whole_entries(segment)[0]
+            found.append(Gap(first, behind.first_index - 1, _problem(path)))
+    return [gap for gap in found if gap.first < entries.stop and gap.last >= entries.start]
+
+
+def _problem(path: str) -> str:
+    return f"{path} {'does not begin with an entry' if os.path.exists(path) else 'is missing'}"
+
+
+def readable(log: LogFolder, entries: range, *, fail_on_data_loss: bool) -> list[range]:
+    """The parts of `entries` that files hold.
+
+    Args:
+        log: the log.
+        entries: what is asked for, from `resolve_range`.
+        fail_on_data_loss: whether `entries` must be there as a whole.
+
+    Raises:
+        DataLost: a part of them is not there.
+    """
+    gaps = gaps_in(log, entries)
+    if fail_on_data_loss:
+        if gaps:
+            raise gaps[0].error()
+        return [entries] if entries else []
+    stop = min(entries.stop, end_of_log(log) + 1)
+    starts = [entries.start, *(gap.last + 1 for gap in gaps)]
+    stops = [*(gap.first for gap in gaps), stop]
+    parts = (range(*ends) for ends in zip(starts, stops, strict=True))
+    return [part for part in parts if part]
+
+
+def left_out(entries: range, parts: list[range]) -> list[range]:
+    """What `readable` has left out of `entries`."""
+    starts = [entries.start, *(part.stop for part in parts)]
+    stops = [*(part.start for part in parts), entries.stop]
+    gaps = (range(*ends) for ends in zip(starts, stops, strict=True))
+    return [gap for gap in gaps if gap]
 
 
 def end_of_log(log: LogFolder) -> int:

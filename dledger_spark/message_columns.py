@@ -2,7 +2,8 @@
 
 An entry is a message when its body begins like a record of RocketMQ's commit log (remoting.message
 has the layout): its own length, and one of the two magics. Everything else (a broker's commands,
-no-ops, configurations) is passed over.
+no-ops, configurations) is passed over, and so is a record whose lengths contradict one another:
+brokers refuse it.
 
 Records come in eight shapes: IPv4 or IPv6 for each of two hosts, and one or two bytes for the
 length of the topic. In one shape every field up to the body lies at a fixed place, so a batch is
@@ -20,7 +21,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dledger_spark.entry_columns import bounds, fixed_part
-from dledger_spark.errors import RecordDamaged
 from dledger_spark.property_columns import PropertyColumns, slices, texts
 from dledger_spark.schema import MESSAGE_SCHEMA, TIME
 from remoting.host import unpacked_host
@@ -35,6 +35,7 @@ from remoting.properties import KEYS, TAGS, UNIQUE_KEY
 _SMALLEST_RECORD_BYTES: Final = 91
 _START: Final = np.dtype([("size", ">i4"), ("magic", ">u4")])
 _SYSTEM_FLAG_AT: Final = 36
+_BODY_SIZE_BYTES: Final = 4  # the last field before the body
 _SYSTEM_FLAG: Final = np.dtype([("system_flag", ">i4")])
 _PROPERTY_OF: Final = {"unique_key": UNIQUE_KEY, "keys": KEYS, "tags": TAGS}
 _HEX_DIGITS: Final = np.frombuffer(b"0123456789ABCDEF", np.uint8)
@@ -49,9 +50,6 @@ def message_batch(entries: pa.RecordBatch, names: Sequence[str] | None = None) -
     Args:
         entries: a batch of the table of entries.
         names: the columns wanted, which are the only ones made; by default all.
-
-    Raises:
-        RecordDamaged: an entry begins as a record, and is none.
     """
     names = MESSAGE_SCHEMA.names if names is None else names
     schema = pa.schema([MESSAGE_SCHEMA.field(name) for name in names])
@@ -60,6 +58,12 @@ def message_batch(entries: pa.RecordBatch, names: Sequence[str] | None = None) -
     for shape in np.unique(shapes[shapes >= 0]).tolist():
         rows = np.flatnonzero(shapes == shape)
         chosen = entries if len(rows) == len(entries) else entries.take(pa.array(rows))
+        whole = _are_whole(chosen.column("body"), shape)
+        if not whole.all():
+            rows = rows[whole]
+            chosen = chosen.filter(pa.array(whole))
+            if not len(rows):
+                continue
         records = _Records(chosen, shape)
         columns = [records.column(name) for name in names]
         batches.append(pa.RecordBatch.from_arrays(columns, schema=schema))
@@ -118,39 +122,43 @@ def _layout(shape: int) -> np.dtype[Any]:
     )
 
 
+def _are_whole(bodies: Any, shape: int) -> npt.NDArray[np.bool_]:
+    """Whether the lengths in records of one shape fit together."""
+    layout = _layout(shape)
+    begins, ends = bounds(bodies)
+    octets = np.frombuffer(bodies.buffers()[2], np.uint8)
+    rest = (2 if shape & 4 else 1) + 2
+    whole = ends - begins >= layout.itemsize + rest
+    # What does not fit is looked at all the same, at the record's first bytes instead.
+    at = np.where(whole, begins + layout.itemsize - _BODY_SIZE_BYTES, begins)
+    body_ends = begins + layout.itemsize + _number(octets, at)
+    whole &= (body_ends >= begins + layout.itemsize) & (body_ends + rest <= ends)
+    body_ends = np.where(whole, body_ends, begins)
+    topic_ends = body_ends + rest - 2 + _topic_lengths(octets, body_ends, shape)
+    whole &= (topic_ends >= body_ends) & (topic_ends + 2 <= ends)
+    topic_ends = np.where(whole, topic_ends, begins)
+    whole &= topic_ends + 2 + _short(octets, topic_ends) == ends
+    return whole
+
+
 class _Records:
-    """Entries that are all records of one shape."""
+    """Entries that are all whole records of one shape."""
 
     def __init__(self, entries: pa.RecordBatch, shape: int) -> None:
         self._entries = entries
         bodies = entries.column("body")
         layout = _layout(shape)
-        length_bytes = 2 if shape & 4 else 1
         begins, ends = bounds(bodies)
         self._data = bodies.buffers()[2]
         octets = np.frombuffer(self._data, np.uint8)
-        index = entries.column("index").to_numpy()
-        rest = length_bytes + 2
-        _require(index, ends - begins >= layout.itemsize + rest, "it is too short")
-        self._fixed = fixed = fixed_part(bodies, 0, layout)
-
+        self._fixed = fixed_part(bodies, 0, layout)
         body_begins = begins + layout.itemsize
-        body_ends = body_begins + fixed["body_size"]
-        fits = (fixed["body_size"] >= 0) & (body_ends + rest <= ends)
-        _require(index, fits, "the body's length points past its end")
-        topic_length = (
-            octets[body_ends].astype(np.int64) if length_bytes == 1 else _short(octets, body_ends)
-        )
-        topic_begins = body_ends + length_bytes
-        topic_ends = topic_begins + topic_length
-        fits = (topic_length >= 0) & (topic_ends + 2 <= ends)
-        _require(index, fits, "the topic's length points past its end")
-        property_begins = topic_ends + 2
-        property_ends = property_begins + _short(octets, topic_ends)
-        _require(index, property_ends == ends, "the properties do not end where it ends")
+        body_ends = body_begins + self._fixed["body_size"]
+        topic_begins = body_ends + (2 if shape & 4 else 1)
+        topic_ends = topic_begins + _topic_lengths(octets, body_ends, shape)
         self._bodies = body_begins, body_ends
         self._topics = topic_begins, topic_ends
-        self._runs = property_begins, property_ends
+        self._runs = topic_ends + 2, ends
 
     @cached_property
     def _properties(self) -> PropertyColumns:
@@ -180,9 +188,15 @@ class _Records:
                 return pa.array(self._fixed[name].astype(field.type.to_pandas_dtype()))
 
 
-def _require(index: npt.NDArray[np.int64], good: npt.NDArray[np.bool_], problem: str) -> None:
-    if not good.all():
-        raise RecordDamaged(int(index[good.argmin()]), problem)
+def _topic_lengths(
+    octets: npt.NDArray[np.uint8], at: npt.NDArray[np.int64], shape: int
+) -> npt.NDArray[np.int64]:
+    return _short(octets, at) if shape & 4 else octets[at].astype(np.int64)
+
+
+def _number(octets: npt.NDArray[np.uint8], at: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The signed 32-bit numbers at these places."""
+    return (_short(octets, at) << 16) | (_short(octets, at + 2) & 0xFFFF)
 
 
 def _short(octets: npt.NDArray[np.uint8], at: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -24,6 +24,7 @@ def first_rows(
     limit: int,
     topic: str | None = None,
     columns: Sequence[str] | None = None,
+    fail_on_data_loss: bool = True,
 ) -> list[dict[str, Any]]:
     """At most `limit` rows of a range, as dicts.
 
@@ -35,10 +36,17 @@ def first_rows(
         limit: how many rows at most.
         topic: only messages of this topic.
         columns: names of the columns; by default all.
+        fail_on_data_loss: see `scan.arrow_batches`.
     """
     rows: list[dict[str, Any]] = []
     for batch in arrow_batches(
-        path, first, last, table=table, columns=columns, batch_bytes=_BATCH_BYTES
+        path,
+        first,
+        last,
+        table=table,
+        columns=columns,
+        batch_bytes=_BATCH_BYTES,
+        fail_on_data_loss=fail_on_data_loss,
     ):
         found: pa.RecordBatch = batch
         if table == MESSAGES and topic is not None:

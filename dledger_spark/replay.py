@@ -16,18 +16,18 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from dledger_spark.errors import OutputInvalid
+from dledger_spark.acceptance import Acceptance
 from dledger_spark.log_folder import LogFolder, open_log
-from dledger_spark.log_range import end_of_log, share_out
-from dledger_spark.message_columns import message_batch
-from dledger_spark.scan import read_range
-from dledger_spark.schema import ENTRIES, MESSAGES, TABLES
+from dledger_spark.log_range import left_out, readable, share_out
+from dledger_spark.output_history import check_history
+from dledger_spark.scan import Judged, accepted_messages, beginning, judge, read_range
+from dledger_spark.schema import ENTRIES, MESSAGE_SCHEMA, MESSAGES, TABLES
 from dledger_spark.table_folder import (
-    LastEntry,
+    FileNotes,
     Published,
     RangeFiles,
+    file_notes,
     file_path,
-    last_entry,
     missing,
     published,
 )
@@ -47,22 +47,81 @@ class Piece(NamedTuple):
 
     entries: range
     tables: tuple[str, ...]
+    judged: Judged = Judged([], b"")
 
 
-def plan_replay(log: LogFolder, entries: range, out: str, file_bytes: int) -> list[Piece]:
+class Plan(NamedTuple):
+    """What a replay has to do.
+
+    Attributes:
+        pieces: the tasks.
+        entries: how many entries there will be in the output, of those that were asked for.
+        lost: which are left out, because they are in no file any more.
+    """
+
+    pieces: list[Piece]
+    entries: int
+    lost: list[range]
+
+
+def plan_replay(
+    log: LogFolder,
+    entries: range,
+    out: str,
+    file_bytes: int,
+    *,
+    goes_on: bool = True,
+    fail_on_data_loss: bool = True,
+) -> Plan:
     """What is still to be done.
 
+    Args:
+        log: the log.
+        entries: what the output shall have, from `log_range.resolve_range`.
+        out: the output folder.
+        file_bytes: about how much of the log becomes one file of each table.
+        goes_on: whether the replay shall go on where an earlier one ended; else it was asked for a
+            range that begins somewhere, and a gap before it is meant.
+        fail_on_data_loss: whether entries that are lost are an error.
+
     Raises:
-        OutputInvalid: the output was made from another log.
+        OutputInvalid: the output was made from another log, or nothing tells that it was not.
+        DataLost: entries of the range, or between the output and the log's first one, are lost.
     """
+    gaps = check_history(log, out, goes_on=goes_on, fail_on_data_loss=fail_on_data_loss)
+    parts = readable(log, entries, fail_on_data_loss=fail_on_data_loss)
     wanted: dict[tuple[int, int], list[str]] = {}
     for table in TABLES:
         files = published(out, table)
-        _check_history(log, files)
-        for gap in missing(files, entries):
-            for piece in share_out(log, gap, file_bytes):
-                wanted.setdefault((piece.start, piece.stop), []).append(table)
-    return [Piece(range(*ends), tuple(tables)) for ends, tables in sorted(wanted.items())]
+        for part in parts:
+            for gap in missing(files, part):
+                for piece in share_out(log, gap, file_bytes):
+                    wanted.setdefault((piece.start, piece.stop), []).append(table)
+    pieces = [Piece(range(*ends), tuple(tables)) for ends, tables in sorted(wanted.items())]
+    pieces = _judged(log, pieces, published(out, MESSAGES))
+    lost = [range(gap.first, gap.last + 1) for gap in gaps]
+    return Plan(pieces, sum(map(len, parts)), [*lost, *left_out(entries, parts)])
+
+
+def _judged(log: LogFolder, pieces: list[Piece], files: list[Published]) -> list[Piece]:
+    """The pieces with what is refused in each.
+
+    Only whoever has read all that comes before can tell, so this is done before the tasks begin,
+    once for all of them; it goes on from what the file of messages before a piece says.
+    """
+    before = {file.entries.stop: file for file in files}
+
+    def begin(entries: range) -> Acceptance | None:
+        file = before.get(entries.start)
+        note = file_notes(file).acceptance if file else b""
+        return Acceptance.decode(note) if note else beginning(log, entries)
+
+    with_messages = [piece for piece in pieces if MESSAGES in piece.tables]
+    found = judge(log, [piece.entries for piece in with_messages], begin)
+    return [
+        piece._replace(judged=next(found)) if MESSAGES in piece.tables else piece
+        for piece in pieces
+    ]
 
 
 def run_replay(
@@ -124,36 +183,15 @@ def write_piece(log: LogFolder, out: str, run: str, piece: Piece) -> int:
     """Read a range and publish its files; the number of messages in it."""
     messages = 0
     with RangeFiles(out, run, piece.entries, piece.tables) as files:
-        last = LastEntry(-1, -1, 0)
+        notes = FileNotes(log.group, -1, 0)
         for batch in read_range(log, piece.entries):
-            found = message_batch(batch)
-            messages += len(found)
             if ENTRIES in piece.tables:
                 files.write(ENTRIES, batch)
             if MESSAGES in piece.tables:
+                found = accepted_messages(batch, piece.judged.refused, MESSAGE_SCHEMA.names)
+                messages += len(found)
                 files.write(MESSAGES, found)
-            last = _last_of(batch)
-        files.publish(last)
+            term, chain = (batch.column(name)[-1].as_py() for name in ("term", "chain_crc"))
+            notes = FileNotes(log.group, term, chain, piece.judged.after)
+        files.publish(notes)
     return messages
-
-
-def _last_of(batch: pa.RecordBatch) -> LastEntry:
-    index, term, chain = (batch.column(name)[-1].as_py() for name in ("index", "term", "chain_crc"))
-    return LastEntry(index, term, chain)
-
-
-def _check_history(log: LogFolder, files: list[Published]) -> None:
-    """What was written must be this log's: the newest entry that both hold tells.
-
-    Equal chain sums mean equal history up to there; a log of Java's has only the term to compare.
-    """
-    last = end_of_log(log)
-    for file in reversed(files):
-        index = file.entries.stop - 1
-        if index < log.first_index:
-            return  # retention removed what could be compared
-        if index <= last:
-            if _last_of(next(read_range(log, range(index, index + 1)))) != last_entry(file):
-                problem = f"was made from another log: entry {index} of {log.path} is another one"
-                raise OutputInvalid(file.path, f"{problem}; use a new folder")
-            return

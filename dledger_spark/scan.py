@@ -7,12 +7,14 @@ gives a one-line error; and reading from the page cache is many times faster tha
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from dledger_spark.acceptance import COLUMNS, Acceptance, Run, without
 from dledger_spark.entry_columns import (
     HEADER_BYTES,
     MAX_ENTRY_BYTES,
@@ -31,7 +33,7 @@ from dledger_spark.log_folder import (
     open_file,
     open_log,
 )
-from dledger_spark.log_range import resolve_range
+from dledger_spark.log_range import gaps_in, readable, resolve_range
 from dledger_spark.message_columns import message_batch
 from dledger_spark.schema import ENTRIES, MESSAGES, SCHEMAS, TABLES
 
@@ -50,6 +52,7 @@ def arrow_batches(
     columns: Sequence[str] | None = None,
     batch_bytes: int = BATCH_BYTES,
     checksums: bool = True,
+    fail_on_data_loss: bool = True,
 ) -> Iterator[pa.RecordBatch]:
     """The entries first..last, or the messages in them.
 
@@ -62,19 +65,87 @@ def arrow_batches(
         batch_bytes: how much of the log goes into a batch.
         checksums: whether bodies are compared with their CRC-32. Headers always are compared with
             their place and with one another.
+        fail_on_data_loss: whether it is an error that entries of the range are in no file, or a
+            reason to go on behind them.
 
     Raises:
         DledgerSparkError: see `dledger_spark.errors`. What was given out before is right.
     """
     log = path if isinstance(path, LogFolder) else open_log(path)
-    yield from read_range(
-        log,
-        resolve_range(log, first, last),
-        table=table,
-        columns=columns,
-        batch_bytes=batch_bytes,
-        checksums=checksums,
-    )
+    names = check_columns(table, columns)
+    entries = resolve_range(log, first, last)
+    for part in readable(log, entries, fail_on_data_loss=fail_on_data_loss):
+        acceptance = beginning(log, part)
+        for batch in read_range(log, part, batch_bytes=batch_bytes, checksums=checksums):
+            if table != MESSAGES:
+                yield batch.select(names)
+            elif acceptance is None:
+                yield message_batch(batch, names)
+            else:
+                records = message_batch(batch, _with(names, COLUMNS))
+                yield without(records, acceptance.judge(batch, records)).select(names)
+
+
+def beginning(log: LogFolder, entries: range) -> Acceptance | None:
+    """What decides on records from the first entry of a range; None when nothing does.
+
+    Logs of Java's brokers are not judged; one that was begun by Java does not tell its topics.
+    """
+    if log.group is None:
+        return None
+    return Acceptance(is_whole=entries.start == 0 and log.unchecked_through < 0)
+
+
+class Judged(NamedTuple):
+    """A range whose records have been judged.
+
+    Attributes:
+        refused: the records in it that the brokers have passed over.
+        after: what decides behind it, see `Acceptance.encode`; empty when nothing does.
+    """
+
+    refused: list[Run]
+    after: bytes
+
+
+def judge(
+    log: LogFolder, pieces: Sequence[range], begin: Callable[[range], Acceptance | None]
+) -> Iterator[Judged]:
+    """Judge the records of several ranges, in ascending order, for readers of each alone.
+
+    Args:
+        log: the log.
+        pieces: the ranges.
+        begin: what decides from the first entry of a range whose predecessor is not among them.
+
+    Raises:
+        DledgerSparkError: as `arrow_batches`. Sums are not checked: that is the readers' part.
+    """
+    acceptance, stop = None, -1
+    for piece in pieces:
+        if piece.start != stop:
+            acceptance = begin(piece)
+        stop = piece.stop
+        if acceptance is None:
+            yield Judged([], b"")
+            continue
+        refused: list[Run] = []
+        for batch in read_range(log, piece, checksums=False):
+            refused += acceptance.judge(batch, message_batch(batch, COLUMNS))
+        yield Judged(refused, acceptance.encode())
+
+
+def accepted_messages(
+    entries: pa.RecordBatch, refused: Sequence[Run], names: Sequence[str]
+) -> pa.RecordBatch:
+    """The messages among entries, without the refused ones."""
+    if not refused:
+        return message_batch(entries, names)
+    return without(message_batch(entries, _with(names, ("index",))), refused).select(names)
+
+
+def _with(names: Sequence[str], others: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys((*names, *others)))
 
 
 def read_range(
@@ -85,13 +156,20 @@ def read_range(
     columns: Sequence[str] | None = None,
     batch_bytes: int = BATCH_BYTES,
     checksums: bool = True,
+    refused: Sequence[Run] = (),
 ) -> Iterator[pa.RecordBatch]:
-    """`arrow_batches` of a range that `resolve_range` gave, here or in another process."""
+    """`arrow_batches` of a range that `readable` gave, here or in another process.
+
+    Which messages are refused is not judged again: `judge` has told it.
+    """
     names = check_columns(table, columns)
     if not 0 < batch_bytes <= MAX_BATCH_BYTES:
         raise OptionInvalid("batch_bytes", str(batch_bytes), f"use 1 to {MAX_BATCH_BYTES}")
     for batch in _entry_batches(log, entries, batch_bytes, checksums):
-        yield message_batch(batch, names) if table == MESSAGES else batch.select(names)
+        if table == MESSAGES:
+            yield accepted_messages(batch, refused, names)
+        else:
+            yield batch.select(names)
 
 
 def check_columns(table: str, columns: Sequence[str] | None) -> list[str]:
@@ -117,8 +195,10 @@ def _entry_batches(
     if entries and index < log.first_index:
         problem = f"retention has removed all before {log.first_index}; start there"
         raise RangeUnavailable(log.path, index, entries.stop - 1, problem)
+    gaps = gaps_in(log, entries)
+    stop = max(gaps[0].first, index) if gaps else entries.stop
     for at, segment in enumerate(log.segments):
-        last = log.last_in(at, entries.stop - 1)
+        last = log.last_in(at, stop - 1)
         if segment.first_index <= index <= last:
             if index == entries.start:
                 chain = _chain_before(log, at, index)
@@ -126,28 +206,36 @@ def _entry_batches(
             yield from reader.batches(index, last)
             chain = reader.chain
             index = last + 1
+    if gaps:
+        raise gaps[0].error()
     if index < entries.stop:
         raise LogDamaged(f"{log.path}/data", 0, f"no file holds entry {index}")
 
 
 def _chain_before(log: LogFolder, at: int, index: int) -> int | None:
-    """The chain sum of the entry before `index`, which is in segment number `at`."""
+    """The chain sum of the entry before `index`, which is in segment number `at`.
+
+    None when that entry cannot be read: it is not one of those asked for, so it may be damaged.
+    """
     if index == log.first_index:
         return log.before_begin_chain
     segment = log.segments[at]
     if index == segment.first_index:
+        if at == 0 or not log.is_followed(at - 1):
+            return None
         segment = log.segments[at - 1]
-    for places in (
-        positions_by_index(log, segment, index - 1, index - 1),
-        positions_by_hop(segment, index - 1, index - 1),
-    ):
-        for place in places:
-            with open_file(segment.path) as file:
-                raw = os.pread(file.fileno(), HEADER_BYTES, int(place[0]) - segment.start)
-            if len(raw) == HEADER_BYTES:
-                header = HEADER_FIELDS.unpack(raw)
-                if header[2] == index - 1:
-                    return int(header[6])
+    with suppress(LogDamaged):
+        for places in (
+            positions_by_index(log, segment, index - 1, index - 1),
+            positions_by_hop(segment, index - 1, index - 1),
+        ):
+            for place in places:
+                with open_file(segment.path) as file:
+                    raw = os.pread(file.fileno(), HEADER_BYTES, int(place[0]) - segment.start)
+                if len(raw) == HEADER_BYTES:
+                    header = HEADER_FIELDS.unpack(raw)
+                    if header[2] == index - 1:
+                        return int(header[6])
     return None
 
 

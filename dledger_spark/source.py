@@ -4,8 +4,9 @@
     spark.read.format("dledger").option("path", FOLDER).load()
 
 Options: `path`; `table` ("entries", "messages"); `from` and `to` (indexes, inclusive; `to` may be
-"end"); `partitionBytes`, `minPartitions`; `checksums` ("true", "false"). Spark asks a Python source
-for all columns whatever a query needs, so a query that needs few should name them:
+"end"); `partitionBytes`, `minPartitions`; `checksums`, `failOnDataLoss` ("true", "false"). Spark
+asks a Python source for all columns whatever a query needs, so a query that needs few should name
+them:
 `.schema("topic string, offset bigint")`.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -20,25 +22,30 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from dledger_spark.acceptance import Run
 from dledger_spark.errors import OptionInvalid
 from dledger_spark.log_folder import LogFolder, open_log
-from dledger_spark.log_range import MAX_PIECE_BYTES, resolve_range, share_out
-from dledger_spark.scan import check_columns, read_range
-from dledger_spark.schema import ENTRIES, SCHEMAS
+from dledger_spark.log_range import MAX_PIECE_BYTES, readable, resolve_range, share_out
+from dledger_spark.scan import beginning, check_columns, judge, read_range
+from dledger_spark.schema import ENTRIES, MESSAGES, SCHEMAS
 
 NAME: Final = "dledger"
 # Enough to busy the cores of a laptop with a log that is not tiny.
 DEFAULT_MIN_PARTITIONS: Final = 8
-OPTIONS: Final = ("path", "table", "from", "to", "partitionBytes", "minPartitions", "checksums")
+OPTIONS: Final = (
+    *("path", "table", "from", "to", "partitionBytes", "minPartitions"),
+    *("checksums", "failOnDataLoss"),
+)
 _KNOWN: Final = frozenset(name.lower() for name in OPTIONS)
 
 
 @dataclass
 class IndexRange(InputPartition):
-    """The entries one task reads, both ends included."""
+    """The entries one task reads, both ends included, and the records it passes over."""
 
     first: int
     last: int
+    refused: list[Run]
 
 
 class DledgerDataSource(DataSource):
@@ -71,6 +78,7 @@ class DledgerReader(DataSourceReader):
         self._table = _table(self._options)
         self._columns = _columns(schema, self._table)
         self._checksums = _flag(self._options, "checksums", default=True)
+        self._fail_on_data_loss = _flag(self._options, "failOnDataLoss", default=True)
         if not self._options.get("path"):
             raise OptionInvalid("path", "", "give the folder of a node's log")
 
@@ -78,13 +86,21 @@ class DledgerReader(DataSourceReader):
         """Ranges of about equal size; what is committed is decided here, once."""
         log = self._log()
         entries = resolve_range(log, self._options.get("from"), self._options.get("to"))
-        pieces = share_out(
-            log,
-            entries,
-            _count(self._options, "partitionBytes", MAX_PIECE_BYTES),
-            _count(self._options, "minPartitions", DEFAULT_MIN_PARTITIONS),
-        )
-        return [IndexRange(piece.start, piece.stop - 1) for piece in pieces]
+        piece_bytes = _count(self._options, "partitionBytes", MAX_PIECE_BYTES)
+        min_pieces = _count(self._options, "minPartitions", DEFAULT_MIN_PARTITIONS)
+        pieces = [
+            piece
+            for part in readable(log, entries, fail_on_data_loss=self._fail_on_data_loss)
+            for piece in share_out(log, part, piece_bytes, min_pieces)
+        ]
+        if self._table == MESSAGES:
+            refused = [judged.refused for judged in judge(log, pieces, partial(beginning, log))]
+        else:
+            refused = [[] for _ in pieces]
+        return [
+            IndexRange(piece.start, piece.stop - 1, runs)
+            for piece, runs in zip(pieces, refused, strict=True)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The batches of one range."""
@@ -96,6 +112,7 @@ class DledgerReader(DataSourceReader):
             table=self._table,
             columns=self._columns,
             checksums=self._checksums,
+            refused=partition.refused,
         )
 
     def _log(self) -> LogFolder:

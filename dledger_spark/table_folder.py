@@ -24,13 +24,18 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dledger_spark.errors import OutputInvalid, RunReplaced
-from dledger_spark.schema import SCHEMAS, TABLES
+from dledger_spark.errors import OutputFailed, OutputInvalid, RunReplaced
+from dledger_spark.schema import MESSAGES, SCHEMAS, TABLES
 
+# Notes of each file: which log it was made from, and what it ends with.
+GROUP: Final = b"dledger.group"
 LAST_TERM: Final = b"dledger.last_term"
 LAST_CHAIN: Final = b"dledger.last_chain_crc"
+# Only in files of messages: what decides on the records behind (`acceptance.Acceptance.encode`).
+ACCEPTANCE: Final = b"dledger.acceptance"
 _SUFFIX: Final = ".parquet"
 _UNFINISHED: Final = ".unfinished"
 _NAME: Final = re.compile(r"(\d{20})-(\d{20})\.parquet")
@@ -47,12 +52,20 @@ class Published(NamedTuple):
     entries: range
 
 
-class LastEntry(NamedTuple):
-    """The last entry that a file covers, and what identifies its history."""
+class FileNotes(NamedTuple):
+    """What a file says of the log that it was made from.
 
-    index: int  # type: ignore[assignment]  # hides tuple.index
-    term: int
-    chain_crc: int
+    Attributes:
+        group: the log's group; None if it is not known, as in a log of Java's.
+        last_term: term of the last entry that the file covers.
+        last_chain_crc: its chain sum; 0 if Java wrote it.
+        acceptance: what decides on the records behind; empty if nothing does.
+    """
+
+    group: str | None
+    last_term: int
+    last_chain_crc: int
+    acceptance: bytes = b""
 
 
 @contextmanager
@@ -63,25 +76,28 @@ def replay_run(out: str) -> Iterator[str]:
 
     Raises:
         OutputInvalid: another replay writes there, or the folder holds something else.
+        OutputFailed: the folder cannot be written.
     """
     out = os.path.abspath(out)
     if os.path.exists(out) and not os.path.isdir(out):
         raise OutputInvalid(out, "is a file: name a folder")
-    os.makedirs(out, exist_ok=True)
+    with _failures(out):
+        os.makedirs(out, exist_ok=True)
     foreign = sorted(set(os.listdir(out)) - {*TABLES, _RUN, _DRIVER_LOCK, _PUBLISH_LOCK})
     if foreign:
         raise OutputInvalid(out, f"holds {foreign[0]!r}, which no replay wrote: use a new folder")
     with _lock(f"{out}/{_DRIVER_LOCK}", wait=False):
         run = os.urandom(_RUN_NAME_BYTES).hex()
-        publish_lock = _lock(f"{out}/{_PUBLISH_LOCK}", wait=True)
-        with publish_lock, open(f"{out}/{_RUN}", "w", encoding="ascii") as file:
-            file.write(run)
-            file.flush()
-        for table in TABLES:
-            os.makedirs(f"{out}/{table}", exist_ok=True)
-            for name in os.listdir(f"{out}/{table}"):
-                if name.endswith(_UNFINISHED):
-                    os.unlink(f"{out}/{table}/{name}")
+        with _failures(out):
+            publish_lock = _lock(f"{out}/{_PUBLISH_LOCK}", wait=True)
+            with publish_lock, open(f"{out}/{_RUN}", "w", encoding="ascii") as file:
+                file.write(run)
+                file.flush()
+            for table in TABLES:
+                os.makedirs(f"{out}/{table}", exist_ok=True)
+                for name in os.listdir(f"{out}/{table}"):
+                    if name.endswith(_UNFINISHED):
+                        os.unlink(f"{out}/{table}/{name}")
         yield run
 
 
@@ -123,18 +139,53 @@ def file_path(out: str, table: str, entries: range) -> str:
     return f"{out}/{table}/{entries.start:020d}-{entries.stop - 1:020d}{_SUFFIX}"
 
 
-def last_entry(file: Published) -> LastEntry:
-    """What a file says of its last entry.
+def file_notes(file: Published) -> FileNotes:
+    """What a file says of the log it was made from.
 
     Raises:
         OutputInvalid: the file is not one of a replay's.
     """
-    try:
+    with _replay_file(file):
         notes = pq.read_metadata(file.path).metadata or {}
-        return LastEntry(file.entries.stop - 1, int(notes[LAST_TERM]), int(notes[LAST_CHAIN]))
-    except (OSError, KeyError, ValueError, pa.ArrowInvalid) as cause:
+        group = notes.get(GROUP, b"").decode() or None
+        return FileNotes(
+            group, int(notes[LAST_TERM]), int(notes[LAST_CHAIN]), notes.get(ACCEPTANCE, b"")
+        )
+
+
+def row_of(file: Published, index: int) -> dict[str, Any] | None:
+    """The row of one entry in a file of the table of entries; None if the file lacks it.
+
+    Raises:
+        OutputInvalid: the file is not one of a replay's.
+    """
+    with _replay_file(file), pq.ParquetFile(file.path) as parquet:
+        for number in range(parquet.num_row_groups):
+            bounds = parquet.metadata.row_group(number).column(0).statistics
+            if bounds.min <= index <= bounds.max:
+                rows = parquet.read_row_group(number)
+                found: list[dict[str, Any]] = rows.filter(pc.field("index") == index).to_pylist()
+                return found[0] if found else None
+    return None
+
+
+@contextmanager
+def _replay_file(file: Published) -> Iterator[None]:
+    """Whatever fails while a file of the output is read says that it is none."""
+    try:
+        yield
+    except (OSError, KeyError, ValueError, AttributeError, pa.ArrowException) as cause:
         problem = f"is no file of a replay ({cause!r:.80}): remove it, or use a new folder"
         raise OutputInvalid(file.path, problem) from None
+
+
+@contextmanager
+def _failures(out: str) -> Iterator[None]:
+    """What the operating system refuses comes out as one line that names the output."""
+    try:
+        yield
+    except OSError as cause:
+        raise OutputFailed(out, cause.strerror or str(cause)) from None
 
 
 class RangeFiles:
@@ -157,46 +208,62 @@ class RangeFiles:
         self._writers: dict[str, Any] = {}
 
     def __enter__(self) -> RangeFiles:
-        for table, path in self._unfinished.items():
-            self._writers[table] = pq.ParquetWriter(path, SCHEMAS[table], compression="zstd")
+        with _failures(self._out):
+            for table, path in self._unfinished.items():
+                self._writers[table] = pq.ParquetWriter(path, SCHEMAS[table], compression="zstd")
         return self
 
     def write(self, table: str, batch: pa.RecordBatch) -> None:
-        """Add rows to a table's file."""
-        self._writers[table].write_batch(batch)
+        """Add rows to a table's file. Raises OutputFailed."""
+        with _failures(self._out):
+            self._writers[table].write_batch(batch)
 
-    def publish(self, last: LastEntry) -> None:
+    def publish(self, notes: FileNotes) -> None:
         """Finish the files and give them their names.
 
         Raises:
             RunReplaced: another replay has begun meanwhile.
+            OutputFailed: the folder cannot be written.
         """
-        for table, writer in self._writers.items():
-            writer.add_key_value_metadata(
-                {LAST_TERM: str(last.term).encode(), LAST_CHAIN: str(last.chain_crc).encode()}
-            )
-            writer.close()
-            _sync(self._unfinished[table])
-        with _lock(f"{self._out}/{_PUBLISH_LOCK}", wait=True):
-            with open(f"{self._out}/{_RUN}", encoding="ascii") as file:
-                if file.read() != self._run:
-                    raise RunReplaced(self._out)
-            for table, path in self._names.items():
-                os.rename(self._unfinished[table], path)
-        for table in self._names:
-            _sync(f"{self._out}/{table}")
+        with _failures(self._out):
+            for table, writer in self._writers.items():
+                written = {
+                    GROUP: (notes.group or "").encode(),
+                    LAST_TERM: str(notes.last_term).encode(),
+                    LAST_CHAIN: str(notes.last_chain_crc).encode(),
+                }
+                if table == MESSAGES:
+                    written[ACCEPTANCE] = notes.acceptance
+                writer.add_key_value_metadata(written)
+                writer.close()
+                _sync(self._unfinished[table])
+            with _lock(f"{self._out}/{_PUBLISH_LOCK}", wait=True):
+                with open(f"{self._out}/{_RUN}", encoding="ascii") as file:
+                    if file.read() != self._run:
+                        raise RunReplaced(self._out)
+                for table, path in self._names.items():
+                    os.rename(self._unfinished[table], path)
+            for table in self._names:
+                _sync(f"{self._out}/{table}")
 
-    def __exit__(self, *_error: object) -> None:
+    def __exit__(self, *error: object) -> None:
         for table, writer in self._writers.items():
-            writer.close()
-            if os.path.exists(self._unfinished[table]):
-                os.unlink(self._unfinished[table])
+            try:
+                writer.close()
+            except OSError:
+                # A file that could not be written cannot be ended either: one error tells of both.
+                if error[0] is None:
+                    raise
+            finally:
+                if os.path.exists(self._unfinished[table]):
+                    os.unlink(self._unfinished[table])
 
 
 @contextmanager
 def _lock(path: str, *, wait: bool) -> Iterator[None]:
     """Hold a lock that ends with this process."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    with _failures(os.path.dirname(path)):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))

@@ -40,13 +40,20 @@ class TopicCount(NamedTuple):
 
 
 def count_topics(
-    session: Any, path: str, first: int, last: int | str, *, checksums: bool = True
+    session: Any,
+    path: str,
+    first: int,
+    last: int | str,
+    *,
+    checksums: bool = True,
+    fail_on_data_loss: bool = True,
 ) -> list[TopicCount]:
     """The topics among the entries first..last ("end": all, committed or not), by name."""
     messages = (
         session.read.format("dledger")
         .schema(_COLUMNS)
         .options(table="messages", checksums=str(checksums).lower())
+        .options(failOnDataLoss=str(fail_on_data_loss).lower())
         .options(**{"from": str(first), "to": str(last)})
         .load(path)
     )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
+from dledger.commands.exit_codes import InterruptibleCommands
 from jepsen_like.simulate_command import simulate
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=InterruptibleCommands, context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
     """Break a dledger group on purpose, and check what it promised."""
 

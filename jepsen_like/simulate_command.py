@@ -19,8 +19,7 @@ from jepsen_like.simulation.campaign import (
     run_campaign,
     trace_seed,
 )
-from jepsen_like.simulation.coverage import EXPECTED
-from jepsen_like.simulation.seeded_bugs import seeded_bugs
+from jepsen_like.simulation.tiers import TIERS
 
 # Lines of the trace printed with a failure: the last second or so, and one screen.
 PRINTED_TRACE_LINES = 40
@@ -32,7 +31,9 @@ SECONDS_AN_HOUR = 3600.0
 
 
 def _bug_names() -> str:
-    return "\n".join(f"  {bug.name}: {bug.what}" for bug in seeded_bugs().values())
+    return "\n".join(
+        f"  {bug.name}: {bug.what}" for tier in TIERS.values() for bug in tier.bugs.values()
+    )
 
 
 def _list_bugs(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -42,9 +43,18 @@ def _list_bugs(context: click.Context, _: click.Parameter, wanted: bool) -> None
 
 
 @click.command()
+@click.option(
+    "--tier",
+    default="members",
+    show_default=True,
+    type=click.Choice(list(TIERS)),
+    help="What is simulated: bare members of one group, or whole hosts with several groups.",
+)
 @click.option("--seeds", default=300, show_default=True, type=click.IntRange(1), help="How many.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="The first one.")
-@click.option("--nodes", type=click.IntRange(1, 9), help="Members; else as each seed decides.")
+@click.option(
+    "--nodes", type=click.IntRange(1, 9), help="Members, or hosts; else as each seed decides."
+)
 @click.option("--seconds", type=click.FloatRange(0.1), help="Virtual seconds with faults.")
 @click.option("--jobs", type=click.IntRange(1), help="Processes; one a core unless given.")
 @click.option(
@@ -55,7 +65,7 @@ def _list_bugs(context: click.Context, _: click.Parameter, wanted: bool) -> None
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @click.option(
     "--seeded-bug",
-    type=click.Choice(sorted(seeded_bugs())),
+    type=click.Choice(sorted(name for tier in TIERS.values() for name in tier.bugs)),
     metavar="NAME",
     help="Plant a known bug: the run must fail.",
 )
@@ -68,6 +78,7 @@ def _list_bugs(context: click.Context, _: click.Parameter, wanted: bool) -> None
     help="Say which bugs can be planted.",
 )
 def simulate(
+    tier: str,
     seeds: int,
     seed: int,
     nodes: int | None,
@@ -82,7 +93,9 @@ def simulate(
     Each seed decides the size of the group, its load and its faults. Exit status 1 tells that a
     promise was broken; the seed, the promise and the way to see it again are printed.
     """
-    plan = Plan(seed, seeds, nodes, seconds, seeded_bug)
+    if seeded_bug is not None and seeded_bug not in TIERS[tier].bugs:
+        raise click.UsageError(f"{seeded_bug} is a bug of another tier than {tier}: name it")
+    plan = Plan(seed, seeds, nodes, seconds, seeded_bug, tier)
     result = _run(plan, jobs or os.cpu_count() or 1, quiet=as_json)
     failed = result.broken
     if trace is not None:
@@ -134,7 +147,7 @@ def _report(plan: Plan, result: CampaignResult) -> None:
     )
     for name, count in result.coverage.counts().items():
         click.echo(f"  {count:>10}  {name}")
-    missing = result.coverage.missing()
+    missing = result.coverage.missing(TIERS[plan.tier].expected)
     if missing and result.broken is None and result.seeds >= ENOUGH_SEEDS_FOR_COVERAGE:
         click.echo(f"never reached: {', '.join(missing)}")
     broken = result.broken
@@ -152,6 +165,8 @@ def _report(plan: Plan, result: CampaignResult) -> None:
 def rerun_command(plan: Plan, seed: int) -> str:
     """The command that shows one seed of a plan again."""
     words = ["jepsen-like", "simulate", "--seed", str(seed), "--seeds", "1"]
+    if plan.tier != Plan(0, 0).tier:
+        words += ["--tier", plan.tier]
     if plan.nodes is not None:
         words += ["--nodes", str(plan.nodes)]
     if plan.fault_seconds is not None:
@@ -163,13 +178,14 @@ def rerun_command(plan: Plan, seed: int) -> str:
 
 def _as_dict(plan: Plan, result: CampaignResult) -> dict[str, object]:
     broken = result.broken
+    expected = TIERS[plan.tier].expected
     return {
         "first_seed": plan.first_seed,
         "seeds": result.seeds,
         "seeds_per_minute": round(_seeds_a_minute(result), 1),
         "simulated_hours": result.virtual_seconds / SECONDS_AN_HOUR,
         "coverage": result.coverage.counts(),
-        "never_reached": [name for name in EXPECTED if name in result.coverage.missing()],
+        "never_reached": result.coverage.missing(expected),
         "failure": None
         if broken is None
         else {**broken._asdict(), "again": rerun_command(plan, broken.seed)},

@@ -60,7 +60,7 @@ async def _serve(address: Address, exit_with_stdin: bool) -> None:
 
 
 async def _wait_for_stdin(scope: trio.CancelScope) -> None:
-    """Cancel `scope` when nobody holds the other end of standard input any more."""
+    """Cancel `scope` when the other end of standard input is closed."""
     async with trio.lowlevel.FdStream(os.dup(_STDIN)) as stream:
         while await stream.receive_some():
             pass

@@ -203,8 +203,9 @@ class ListenFailed(RemotingError):
         self.host = host
         self.port = port
         self.reason = reason
+        shown = f"[{host}]" if ":" in host else host
         super().__init__(
-            f"cannot listen on {host}:{port} ({reason}): give an address of this machine "
+            f"cannot listen on {shown}:{port} ({reason}): give an address of this machine "
             "and a port you may use"
         )
 

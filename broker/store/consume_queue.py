@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final, NoReturn
 
 from broker.fold import UNIT
-from dledger.errors import DiskFailed
+from dledger import DiskFailed
 
 UNIT_BYTES: Final = 20
 UNITS_PER_FILE: Final = 300_000

@@ -10,7 +10,7 @@ from typing import Final
 from broker.fold import Arrivals
 from broker.store.consume_queue import UNITS_PER_FILE, ConsumeQueue
 from broker.store.queue_sync import QueueSync
-from dledger.errors import DiskFailed
+from dledger import DiskFailed
 
 # Open files at once, of the 1024 that a process may usually have; the rest is for connections and
 # the log.

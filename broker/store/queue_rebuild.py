@@ -12,8 +12,7 @@ from broker.fold import UNIT
 from broker.log_entry import DeleteTopic, EntryKind, decode_log_command, kind_of
 from broker.record_facts import read_record_facts
 from broker.store.consume_queues import ConsumeQueues
-from dledger.entry import Entry, Magic
-from dledger.errors import DiskFailed
+from dledger import DiskFailed, Entry, Magic
 
 # Units of one queue that are gathered before they are written.
 _GATHERED: Final = 4096

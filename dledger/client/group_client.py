@@ -60,25 +60,49 @@ class GroupClient:
         self._members = KnownMembers(group, peers)
         self._tls = checked_tls(self._members, tls)
 
+    @property
+    def members(self) -> dict[str, str]:
+        """Name and address of each member, as the group told last; until then as named at first."""
+        return {known.node_id: str(known.address) for known in self._members.current}
+
+    @property
+    def members_are_told(self) -> bool:
+        """Whether a member has told who belongs to the group; else `members` is what was given."""
+        return self._members.learned
+
+    async def ask_members(self) -> dict[str, str]:
+        """Ask who belongs to the group: name and address of each, as `members`.
+
+        Raises GroupUnreachable if no member answers.
+        """
+        if not await self._ask_all_who_leads():
+            names = ", ".join(str(known) for known in self._members.all)
+            raise GroupUnreachable(f"none of {names} answers")
+        return self.members
+
     async def status(self, node_id: str) -> dict[str, object]:
         """One node's status. Raises GroupUnreachable."""
         return await member_status(self._members, node_id, self._tls)
 
     async def leader_status(self, timeout_s: float) -> dict[str, object]:
-        """The status of whoever leads. Raises GroupUnreachable."""
+        """The leader's status. Raises GroupUnreachable."""
         async with self._log(timeout_s) as log:
             return await log.status()
 
     async def ready_leader(self) -> str | None:
         """The member that leads and may serve, if one does now."""
+        leaders = [known for known in await self._ask_all_who_leads() if known.ready]
+        return max(leaders, key=lambda known: known.term).member if leaders else None
+
+    async def _ask_all_who_leads(self) -> list[Leadership]:
+        """What each member that answers says; the members are learned from it."""
         told: list[Leadership] = []
         async with unwrapping_nursery() as nursery:
             for member in self._members.all:
                 nursery.start_soon(self._ask_who_leads, member, told)
         for known in told:
             self._members.learn(known.index, known.addresses)
-        leaders = [known for known in told if known.ready]
-        return max(leaders, key=lambda known: known.term).member if leaders else None
+        return told
 
     async def _ask_who_leads(self, member: KnownMember, told: list[Leadership]) -> None:
         with trio.move_on_after(ASK_TIMEOUT_S):

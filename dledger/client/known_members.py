@@ -26,7 +26,7 @@ class KnownMember(NamedTuple):
 
 
 class KnownMembers:
-    """Begins with what it is told, and learns the rest from whoever answers.
+    """Begins with the addresses that the caller gives; learns the rest from the members.
 
     So all that it was told at first may leave while a client lives.
 
@@ -42,14 +42,24 @@ class KnownMembers:
         self._first = tuple(_first(peers))
         if not self._first:
             raise ConfigInvalid("peers", "name at least one member's address")
-        self._members = self._first
+        self._members = self._current = self._first
         # The one that the addresses are of. A group that never changed is of BEFORE_FIRST_INDEX.
         self._configuration = BEFORE_FIRST_INDEX - 1
 
     @property
     def all(self) -> Sequence[KnownMember]:
-        """Everybody to ask; those who were named at first come last, they may have left."""
+        """All members to ask. Those given first come last: they may have left the group."""
         return self._members
+
+    @property
+    def current(self) -> Sequence[KnownMember]:
+        """The members by the newest configuration that was told; until then those named first."""
+        return self._current
+
+    @property
+    def learned(self) -> bool:
+        """Whether a member has told who belongs to the group."""
+        return self._configuration >= BEFORE_FIRST_INDEX
 
     def find(self, node_id: str) -> KnownMember | None:
         """The member of that name."""
@@ -66,7 +76,7 @@ class KnownMembers:
             ]
         except ConfigInvalid:
             return  # of a member that we need not believe; those we know stay
-        self._configuration = index
+        self._configuration, self._current = index, tuple(members)
         names = {known.node_id for known in members}
         places = {known.address for known in members}
         others = [

@@ -1,4 +1,4 @@
-"""Keeps a client's connection to whoever leads, and leaves a leader that falls silent."""
+"""Keeps a client's connection to the leader, and leaves a leader that falls silent."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from dledger.wire.client_protocol import Operation
 # are asked whether one of them leads by now. No sooner than the shortest election can end, and
 # longer than a busy leader's slowest sync.
 SILENCE_S = 0.4
-# The connection to it is given up after this, even if nobody else leads: a router may have
+# The connection to it is given up after this, even if no other member leads: a router may have
 # forgotten it. Several elections, so that a leader that is merely slow is not left for nothing.
 ANSWER_TIMEOUT_S = 5.0
 # How often a silent leader is looked at.
 LOOK_S = 0.1
 
-# Who waits for a leader is told after this time why there is none, and may ask again.
+# A caller that waits for a leader gets the reason after this time, and may ask again.
 FIND_LEADER_TIMEOUT_S = 5.0
 
 # A member that says that it leads no more has this time to answer what else is on its way.
@@ -103,7 +103,7 @@ class LeaderConnection:
     # --- keeping it ---------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Find leaders whenever somebody waits for one, for ever."""
+        """Find a leader whenever a call waits for one, for ever."""
         pause_s = FIRST_PAUSE_S
         while True:
             while not self._waiting:
@@ -120,7 +120,7 @@ class LeaderConnection:
             if useful:
                 pause_s = FIRST_PAUSE_S
             else:
-                # It was of no use: somebody accepts connections and ends them at once, say.
+                # The connection answered nothing: some process accepts and closes, say.
                 await trio.sleep(jittered(pause_s))
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 

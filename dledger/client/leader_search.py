@@ -9,7 +9,6 @@ import trio
 from dledger.client.client_errors import GroupUnreachable
 from dledger.client.known_members import KnownMember, KnownMembers
 from dledger.client.node_connection import NodeConnection, dial
-from dledger.config import Address
 from dledger.errors import DLedgerError, Rejected
 from dledger.network.network import TCP, Network
 from dledger.network.tls import GroupTls
@@ -32,10 +31,10 @@ def jittered(pause_s: float) -> float:
 
 
 class LeaderSearch:
-    """Finds a connection to whoever leads.
+    """Finds a connection to the leader.
 
-    A member answers as soon as it is ready to serve, or hears of another leader: nobody has to ask
-    again and again. A member that calls itself the leader is not believed while another one names
+    A member answers as soon as it is ready to serve, or hears of another leader, so the client does
+    not poll. A member that calls itself the leader is not believed while another one names
     a leader of a later term.
 
     Args:
@@ -53,15 +52,15 @@ class LeaderSearch:
         self._members = members
         self._tls = tls
         self._nursery = nursery
-        self._problems: dict[Address, str] = {}
-        self._asked: set[Address] = set()
-        self._newest = -1  # term in which somebody is known to lead
+        self._problems: dict[KnownMember, str] = {}
+        self._asked: set[KnownMember] = set()
+        self._newest = -1  # the newest term whose leader is known
         self._found: tuple[NodeConnection, int] | None = None
 
     @property
     def problem(self) -> str:
         """Why there is no leader yet, as far as the members say."""
-        return "; ".join(self._problems.values()) or "nobody answered yet"
+        return "; ".join(self._problems.values()) or "no member answered yet"
 
     async def run(self, above_term: int) -> tuple[NodeConnection, int]:
         """A connection to the member that leads, in a term above that one; and its term."""
@@ -70,23 +69,27 @@ class LeaderSearch:
         self._found, self._newest = None, -1
         try:
             async with trio.open_nursery() as asking:
-                self._ask_everybody(asking, above_term)
+                self._ask_members(asking, above_term)
         except BaseException:
             if self._found is not None:
                 self._found[0].close()
             raise
-        assert self._found is not None, "nobody stops asking before"
+        assert self._found is not None, "the search ends when a leader is found"
         return self._found
 
-    def _ask_everybody(self, asking: trio.Nursery, above_term: int) -> None:
+    def _ask_members(self, asking: trio.Nursery, above_term: int) -> None:
         for member in self._members.all:
-            if member.address not in self._asked:
-                self._asked.add(member.address)
+            # A new member may listen at the address of one that left: the name counts as well. An
+            # address without a name reaches whichever member listens there.
+            nameless = KnownMember("", member.address)
+            if not self._asked.intersection((member, nameless)):
+                self._asked.add(member)
                 asking.start_soon(self._ask, asking, member, above_term)
 
     async def _ask(self, asking: trio.Nursery, member: KnownMember, above_term: int) -> None:
+        """Ask one member until it is found to lead, or is known as a member no more."""
         pause_s = FIRST_PAUSE_S
-        while True:
+        while member in self._members.all:
             try:
                 connection = await dial(self._members.group, *member, self._tls, self._network)
                 self._nursery.start_soon(connection.run)
@@ -96,13 +99,16 @@ class LeaderSearch:
                     if self._found is None or self._found[0] is not connection:
                         connection.close()
             except GroupUnreachable as error:
-                self._problems[member.address] = error.problem  # who shows it says what to do
+                self._problems[member] = error.problem  # GroupUnreachable adds what to do
             except Rejected as error:
-                self._problems[member.address] = str(error)
+                self._problems[member] = str(error)
             except (DLedgerError, trio.TooSlowError) as error:
-                self._problems[member.address] = f"{member}: {str(error) or 'no answer'}"
+                self._problems[member] = f"{member}: {str(error) or 'no answer'}"
             await trio.sleep(jittered(pause_s))
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+        self._asked.discard(member)
+        self._problems.pop(member, None)
+        self._ask_members(asking, above_term)
 
     async def _ask_on(
         self, connection: NodeConnection, asking: trio.Nursery, member: KnownMember, above_term: int
@@ -113,14 +119,14 @@ class LeaderSearch:
             with trio.fail_after(ANSWER_S):
                 known = await connection.who_leads(told, HOLD_MS)
             self._members.learn(known.index, known.addresses)
-            self._ask_everybody(asking, above_term)
+            self._ask_members(asking, above_term)
             if known.leader is not None:
                 self._newest = max(self._newest, known.term)
             if known.ready and known.term > above_term and known.term >= self._newest:
                 self._found = self._found or (connection, known.term)
                 asking.cancel_scope.cancel()
                 return
-            self._problems[member.address] = _told(known)
+            self._problems[member] = _told(known)
             if known.leader not in (None, known.member) and known.term > told:
                 told = known.term  # heard; now for a newer one
             else:

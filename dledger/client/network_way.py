@@ -14,7 +14,7 @@ from dledger.wire.session_protocol import decode_session_answers, encode_command
 
 
 class AsksLeader(Protocol):
-    """A connection to whoever leads."""
+    """A connection to the leader."""
 
     async def reach(self) -> object:
         """As in LeaderConnection."""

@@ -34,7 +34,7 @@ from dledger.wire.handshake import Caller, Hello, check_welcome, encode_hello
 
 CONNECT_TIMEOUT_S = 2.0
 
-# What one connection has on its way; who wants more waits. Half of what a node works on.
+# Requests on their way over one connection; further ones wait. Half of what a node works on.
 MOST_REQUESTS = MAX_OPEN_REQUESTS // 2
 MOST_BYTES = MAX_OPEN_BYTES // 2
 
@@ -56,7 +56,7 @@ class _Open:
     __slots__ = ("prompt", "size", "task")
 
     def __init__(self, task: trio.lowlevel.Task, size: int, prompt: bool) -> None:
-        self.task: trio.lowlevel.Task | None = task  # None: whoever asked waits no longer
+        self.task: trio.lowlevel.Task | None = task  # None: the caller has given up
         self.size = size
         self.prompt = prompt
 
@@ -215,7 +215,7 @@ class NodeConnection:
                 await trio.aclose_forcefully(self._stream)
 
     def close(self, reason: str = "it was closed here") -> None:
-        """End it: whoever waits for an answer is told so."""
+        """End it; calls that wait for an answer fail."""
         if not self.ended:
             self._reason = reason
             self._end()
@@ -328,7 +328,7 @@ async def dial(
 
 
 async def _introduced(group: str, node_id: str, stream: Stream) -> tuple[str, FrameDecoder]:
-    """Say hello; who answers. Raises MessageMalformed when the node does not want us."""
+    """Say hello; the name of the node that answers. Raises MessageMalformed if it refuses."""
     await stream.send_all(encode_hello(Hello(Caller.CLIENT, group, node_id)))
     decoder = FrameDecoder()
     while True:
@@ -345,8 +345,10 @@ async def _introduced(group: str, node_id: str, stream: Stream) -> tuple[str, Fr
             raise MessageMalformed("a welcome of another shape")
 
 
-def _in_words(error: Exception) -> str:
-    cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
+def _in_words(error: BaseException) -> str:
+    cause: BaseException = error.__cause__ or error
+    while isinstance(cause, BaseExceptionGroup):  # one for each address that the name stands for
+        cause = cause.exceptions[-1]
     if isinstance(cause, OSError) and cause.errno is not None:
         return os.strerror(cause.errno).lower()
     return str(error) or type(error).__name__

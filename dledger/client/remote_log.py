@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import trio
 
+from dledger.body_check import checked_lengths
 from dledger.client.client_errors import (
     AnswerOverdue,
     AnswerUnreadable,
@@ -25,7 +26,12 @@ from dledger.client.leader_connection import LeaderConnection
 from dledger.client.leader_search import FIRST_PAUSE_S, LONGEST_PAUSE_S, jittered
 from dledger.client.network_way import NetworkWay
 from dledger.client.node_connection import NodeConnection, connect_node
-from dledger.client.remote_entries import ReadingConnection, RemoteEntries, entries_in_answer
+from dledger.client.remote_entries import (
+    ReadingConnection,
+    RemoteEntries,
+    entries_in_answer,
+    held_entries,
+)
 from dledger.entry import MAX_BODY_BYTES, Entry
 from dledger.errors import (
     ConfigInvalid,
@@ -48,6 +54,7 @@ from dledger.sessions.session import (
     Session,
     open_session,
 )
+from dledger.trio_only import require_trio
 from dledger.unwrapping_nursery import unwrapping_nursery
 from dledger.waits.pending_appends import Appended
 from dledger.wire.client_protocol import (
@@ -115,7 +122,7 @@ class RemoteLog:
         if not bodies:
             await trio.lowlevel.checkpoint()
             return []
-        sizes = list(map(len, bodies))
+        sizes = checked_lengths(bodies, positioned=False)
         if len(sizes) > MAX_BODIES or (len(sizes) > 1 and sum(sizes) > MAX_BODY_BYTES):
             raise TooManyBodies(len(sizes), sum(sizes), MAX_BODIES, MAX_BODY_BYTES)
         payload = bodies[0] if len(sizes) == 1 else b"".join(bodies)
@@ -146,12 +153,25 @@ class RemoteLog:
     async def read(self, index: int, *, timeout_s: float | None = None) -> Entry:
         """The committed entry at `index`, from the leader.
 
-        Raises OutsideLog if the log does not hold it (yet, or any more), GroupUnreachable.
+        Raises OutsideLog, with the entries that there are, if the log does not hold it (yet, or
+        any more), GroupUnreachable.
         """
-        entries = await self._from_leader(index, 1, timeout_s)
-        if not entries:
-            raise OutsideLog("entry", index, 0, index - 1)
-        return entries[0]
+        while True:
+            try:
+                entries = await self._from_leader(index, 1, timeout_s)
+            except OutsideLog as error:
+                outside = error
+            else:
+                if entries:
+                    return entries[0]
+                outside = OutsideLog("entry", index, 0, index - 1)
+            status, _ = await self.ask_leader(Operation.STATUS, (), b"", timeout_s)
+            held = held_entries(status)
+            if held is None:
+                raise outside  # a member that says nothing of it
+            if not held[0] <= index <= held[1]:
+                raise OutsideLog("entry", index, *held)
+            # It was committed between the two questions.
 
     def tail(self, first: int = 0, *, follow: bool = True) -> RemoteEntries:
         """Every committed entry from `first` on (no-ops too), each once and in order.
@@ -161,8 +181,10 @@ class RemoteLog:
         committed. Nothing but one answer (1 MiB) is fetched ahead. For one task at a time; leaving
         the loop early needs no clean-up.
 
-        Raises OutsideLog where the log begins behind `first`; and without `follow`,
-        GroupUnreachable.
+        Raises OutsideLog where the log begins behind `first`; GroupUnreachable where no member has
+        ever answered within the log's `timeout_s` (a wrong address, a wrong name of the group), and
+        without `follow` whenever no leader answers in time. Once a member has answered, outages are
+        waited for, and logged as a warning.
         """
         return RemoteEntries(first, self._reading.entries if follow else self._from_leader)
 
@@ -252,13 +274,14 @@ async def connect(
 
     Args:
         peers: some members: `{"n0": "host:port"}`, `"n0=host:port,n1=host:port"`, or addresses
-            alone, in a text or a sequence. The others are learned from whoever answers.
+            alone, in a text or a sequence. The members that answer name the others.
         group: the name of the group.
         tls: certificates, for a group that speaks TLS; members need their names then.
         timeout_s: how long each call tries, unless it is told otherwise.
 
-    Nothing is connected before the first call. Raises ConfigInvalid.
+    Nothing is connected before the first call. Raises ConfigInvalid, NotInTrio.
     """
+    require_trio("connect")
     members = KnownMembers(group, peers)
     async with open_log(members, checked_tls(members, tls), timeout_s) as log:
         yield log
@@ -272,7 +295,7 @@ async def open_log(
     async with unwrapping_nursery() as nursery:
         leader = LeaderConnection(members, tls, nursery, network)
         nursery.start_soon(leader.run)
-        reading = ReadingConnection(members, tls, nursery, network)
+        reading = ReadingConnection(members, tls, nursery, timeout_s, network)
         yield RemoteLog(members, tls, leader, reading, timeout_s)
         nursery.cancel_scope.cancel()
 

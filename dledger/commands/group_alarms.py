@@ -56,7 +56,7 @@ def leader_of(statuses: Mapping[str, Said]) -> tuple[str, Said] | None:
 
 
 def _voters(statuses: Mapping[str, Said]) -> list[str]:
-    """The voters by the newest configuration that anybody tells of."""
+    """The voters of the newest configuration that a member knows."""
     told = [said["members"] for said in statuses.values() if isinstance(said.get("members"), dict)]
     newest = max(told, key=lambda members: int(members.get("index", -1)), default=None)
     voters = newest.get("voters") if newest else None

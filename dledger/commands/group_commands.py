@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import click
 import trio
 
 from dledger import __version__
-from dledger.client.group_client import GroupClient, GroupUnreachable
+from dledger.client.group_client import GroupClient
+from dledger.client.remote_log import connect
+from dledger.commands.append_command import append
 from dledger.commands.backup_commands import backup, restore
+from dledger.commands.exit_codes import InterruptibleCommands
 from dledger.commands.group_options import group_options, members_of
 from dledger.commands.members_command import members
 from dledger.commands.offline_commands import dump, verify
@@ -24,16 +27,14 @@ from dledger.commands.serve_command import cancel_on_signal, serve
 from dledger.commands.status_command import status
 from dledger.commands.tls_options import given_tls, tls_arguments, tls_options
 from dledger.entry import Entry, Magic
-from dledger.errors import ConfigInvalid
+from dledger.errors import ConfigInvalid, OutsideLog
 from dledger.local_group import load_or_make_group, run_group
 from dledger.network.tls_config import TlsConfig
 
 _MAGICS = {int(magic): magic.name.lower() for magic in Magic}
 
-# How often a starting group is asked whether it leads, and a lost one whether it is back.
+# How often a starting group is asked whether it leads.
 _POLL_S = 0.2
-# How long one request for new entries waits at the node before `tail` asks again.
-_TAIL_WAIT_MS = 10_000
 
 
 _HELP = """A replicated, durable log.
@@ -51,6 +52,9 @@ Run it, with a process on each machine:
   dledger --config /etc/dledger.toml serve      the same, from a file
 
 Each command has its own --help, with examples.
+
+Exit codes: 0 done; 1 not done, or what was checked is wrong; 2 a wrong call; 3 it is not known
+whether it was done; 130 Ctrl-C.
 """
 
 # In the order in which one meets them.
@@ -62,18 +66,8 @@ _SECTIONS = {
 }
 
 
-INTERRUPTED = 130  # what a shell reports for Ctrl-C
-
-
-class CommandsBySection(click.Group):
+class CommandsBySection(InterruptibleCommands):
     """The list of commands, in the sections of what one wants to do."""
-
-    def invoke(self, ctx: click.Context) -> object:
-        """Run a command; Ctrl-C needs no word of ours, but the code that scripts look for."""
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            ctx.exit(INTERRUPTED)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list."""
@@ -138,36 +132,6 @@ async def _run_group(
 
 @commands.command()
 @group_options
-@click.option("--timeout", default=10.0, show_default=True, help="Seconds to wait for a leader.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object an entry.")
-@click.argument("bodies", nargs=-1)
-def append(
-    folder: Path | None,
-    peers: str | None,
-    group: str,
-    timeout: float,
-    as_json: bool,
-    bodies: tuple[str, ...],
-) -> None:
-    """Append each of BODIES as one entry (or each line of standard input).
-
-    Returns once all are on a quorum's disks, and prints index, term and position of each.
-    """
-    name, known = members_of(folder, peers, group)
-    texts = bodies or tuple(line.rstrip("\n") for line in sys.stdin)
-    if not texts:
-        return
-    client = GroupClient(name, known, given_tls())
-    rows = trio.run(client.append, [text.encode() for text in texts], timeout)
-    for index, term, pos in rows:
-        if as_json:
-            click.echo(json.dumps({"index": index, "term": term, "pos": pos}))
-        else:
-            click.echo(f"{index}\t{term}\t{pos}")
-
-
-@commands.command()
-@group_options
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.argument("index", type=click.IntRange(0))
 def get(folder: Path | None, peers: str | None, group: str, as_json: bool, index: int) -> None:
@@ -189,28 +153,40 @@ def get(folder: Path | None, peers: str | None, group: str, as_json: bool, index
 def tail(
     folder: Path | None, peers: str | None, group: str, first: int, follow: bool, as_json: bool
 ) -> None:
-    """Print the committed entries, one line each: index, term, kind, body."""
+    """Print the committed entries, one line each: index, term, kind, body.
+
+    With --follow, members that go away are waited for, once one has answered; Ctrl-C ends it with
+    exit code 0.
+    """
     name, known = members_of(folder, peers, group)
-    try:
-        trio.run(_tail, GroupClient(name, known, given_tls()), first, follow, as_json)
-    except KeyboardInterrupt:
+    if not follow:
+        trio.run(_tail, GroupClient(name, known, given_tls()), first, as_json)
         return
+    with suppress(KeyboardInterrupt):
+        trio.run(_follow, name, known, given_tls(), first, as_json)
 
 
-async def _tail(client: GroupClient, first: int, follow: bool, as_json: bool) -> None:
-    while True:
-        try:
-            entries = await client.entries(first, wait_ms=_TAIL_WAIT_MS if follow else 0)
-        except GroupUnreachable:
-            if not follow:
-                raise
-            await trio.sleep(_POLL_S)
-            continue
+async def _tail(client: GroupClient, first: int, as_json: bool) -> None:
+    """Print what is there, from whichever member answers: a group without a leader shows it too."""
+    while entries := await client.entries(first):
         for entry in entries:
             _print_entry(entry, as_json)
             first = entry.index + 1
-        if not entries and not follow:
-            return
+
+
+async def _follow(
+    group: str, known: Mapping[str, str], tls: TlsConfig | None, first: int, as_json: bool
+) -> None:
+    async with connect(known, group=group, tls=tls) as log:
+        while True:
+            try:
+                async for entry in log.tail(first):
+                    _print_entry(entry, as_json)
+                    first = entry.index + 1
+            except OutsideLog as error:
+                if error.first <= first:
+                    raise
+                first = error.first  # snapshots stand for what was before
 
 
 def _print_entry(entry: Entry, as_json: bool) -> None:
@@ -242,11 +218,21 @@ def transfer(
     the old leader goes on, and the exit status says so.
     """
     name, known = members_of(folder, peers, group)
-    if target is not None and target not in known:
-        raise ConfigInvalid("--to", f"{target} is not one of {', '.join(known)}")
-    click.echo(
-        f"{trio.run(GroupClient(name, known, given_tls()).transfer, target, timeout)} leads {name}"
-    )
+    leader = trio.run(_transfer, GroupClient(name, known, given_tls()), target, timeout)
+    click.echo(f"{leader} leads {name}")
+
+
+async def _transfer(client: GroupClient, target: str | None, timeout: float) -> str:
+    if target is not None:
+        await _check_member(client, "--to", target)
+    return await client.transfer(target, timeout)
+
+
+async def _check_member(client: GroupClient, option: str, node_id: str) -> None:
+    """Raise ConfigInvalid unless this is a member of the group, as the group itself says."""
+    members = await client.ask_members()
+    if node_id not in members:
+        raise ConfigInvalid(option, f"{node_id} is not one of {', '.join(members)}")
 
 
 @commands.command()
@@ -261,17 +247,21 @@ def snapshot(
     Prints the last entry in it, its size in bytes and its path, once it is on the member's disk.
     """
     name, known = members_of(folder, peers, group)
-    if node_id is not None and node_id not in known:
-        raise ConfigInvalid("--node", f"{node_id} is not one of {', '.join(known)}")
-    client = GroupClient(name, known, given_tls())
-    for member in [node_id] if node_id is not None else known:
-        written = trio.run(client.snapshot, member)
+    trio.run(_snapshot, GroupClient(name, known, given_tls()), node_id, as_json)
+
+
+async def _snapshot(client: GroupClient, node_id: str | None, as_json: bool) -> None:
+    if node_id is not None:
+        await _check_member(client, "--node", node_id)
+    for member in [node_id] if node_id is not None else await client.ask_members():
+        written = await client.snapshot(member)
         if as_json:
             click.echo(json.dumps({"node": member, **written._asdict()}))
         else:
             click.echo(f"{member}\t{written.index}\t{written.size}\t{written.path}")
 
 
+commands.add_command(append)
 commands.add_command(serve)
 commands.add_command(status)
 commands.add_command(members)

@@ -15,6 +15,7 @@ from dledger.snapshots.snapshot_policy import SnapshotPolicy
 from dledger.store.store_config import StoreConfig
 
 _HELP = {
+    "listen": "Where to listen, if not at this member's address in --peers: 0.0.0.0:20911, say.",
     "election_timeout_ms": "An election starts one to two of these after a leader fell silent.",
     "heartbeat_interval_ms": "How often a leader shows that it is there.",
     "max_clock_drift": "Lease reads: the share by which any clock may run wrong. Off without.",
@@ -50,7 +51,7 @@ class NodeOption(NamedTuple):
     Attributes:
         name: of the option, in words joined by underscores.
         kind: of its value.
-        default: its value where nobody gives one; None: none.
+        default: its value where none is given; None: it has none.
         help: one line about it.
         part: the class that has it.
         field: its name there.

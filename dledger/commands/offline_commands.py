@@ -72,6 +72,13 @@ def dump(folder: Path, first: int, as_json: bool) -> None:
     index, term, pos, size, channel, chainCrc, bodyCrc, bodySize, sha256 of the body, magic.
     Entries at the end may not be committed; `dledger verify` says how far it is recorded.
     """
+    try:
+        _dump(folder, first, as_json)
+    except OSError as error:
+        raise click.ClickException(_cannot_read(error, folder)) from error
+
+
+def _dump(folder: Path, first: int, as_json: bool) -> None:
     scan = scan_folder(str(folder))
     with ExitStack() as stack:
         bodies = _Bodies(stack)
@@ -85,6 +92,11 @@ def dump(folder: Path, first: int, as_json: bool) -> None:
                     raise scan.dropped() or FileNotFoundError(place.path) from None
                 _print_line(row, as_json)
     _report_problems(scan)
+
+
+def _cannot_read(error: OSError, folder: Path) -> str:
+    """One line for a file or folder that the operating system does not let us read."""
+    return f"{error.filename or folder} cannot be read: {error.strerror or error}"
 
 
 def _row(place: EntryPlace, bodies: _Bodies) -> dict[str, int | str]:
@@ -128,7 +140,10 @@ def verify(folders: tuple[Path, ...], as_json: bool) -> None:
 
     A folder made by `dledger group` stands for all its members. Several folders are compared
     entry by entry, up to what all of them record as committed: equal chain sums mean equal
-    history. Exit code 1 if anything is wrong.
+    history. Exit code 1 if anything is wrong, or cannot be read.
+
+    The column `known committed` is what the folder records. A running node records it every few
+    seconds, so `dledger status` may say more.
     """
     nodes = _node_folders(folders)
     reports, differing = _verify_all(nodes)
@@ -150,6 +165,7 @@ class _Report:
     last_index: int
     committed: int
     problems: list[str]
+    readable: bool = True
 
 
 def _node_folders(folders: tuple[Path, ...]) -> list[Path]:
@@ -171,7 +187,8 @@ def _verify_all(folders: list[Path]) -> tuple[list[_Report], int | None]:
     while True:
         try:
             reports = [_verify_one(folder) for folder in folders]
-            return reports, _first_difference(folders, reports)
+            readable = [report for report in reports if report.readable]
+            return reports, _first_difference(readable) if len(readable) > 1 else None
         except BeginningDropped:
             if passes == _MAX_PASSES:
                 raise
@@ -179,6 +196,14 @@ def _verify_all(folders: list[Path]) -> tuple[list[_Report], int | None]:
 
 
 def _verify_one(folder: Path) -> _Report:
+    """What is in a folder; one that cannot be read is a problem of its own."""
+    try:
+        return _read_one(folder)
+    except OSError as error:
+        return _Report(str(folder), -1, -1, -1, [_cannot_read(error, folder)], readable=False)
+
+
+def _read_one(folder: Path) -> _Report:
     scan = scan_folder(str(folder))
     first_index = last_index = -1
     for run in scan.runs():
@@ -197,11 +222,11 @@ def _verify_one(folder: Path) -> _Report:
     )
 
 
-def _first_difference(folders: list[Path], reports: list[_Report]) -> int | None:
+def _first_difference(reports: list[_Report]) -> int | None:
     """The first index that all record as committed and where their chain sums differ."""
     first = max(report.first_index for report in reports)
     last = min(report.committed for report in reports)
-    sums = (_sums(folder, first, last) for folder in folders)
+    sums = (_sums(Path(report.folder), first, last) for report in reports)
     for index, found in enumerate(zip(*sums, strict=False), first):
         if len(set(found)) > 1:
             return index
@@ -230,7 +255,7 @@ def _print_reports(reports: list[_Report], differing: int | None) -> None:
     from dledger.commands.tables import table_console
 
     table = Table()
-    for column in ("folder", "first", "last", "committed", "problems"):
+    for column in ("folder", "first", "last", "known committed", "problems"):
         table.add_column(column, justify="left" if column == "folder" else "right", no_wrap=True)
     for report in reports:
         numbers = (report.first_index, report.last_index, report.committed, len(report.problems))
@@ -241,5 +266,5 @@ def _print_reports(reports: list[_Report], differing: int | None) -> None:
             click.echo(problem, err=True)
     if differing is not None:
         click.echo(f"the folders differ from entry {differing} on", err=True)
-    elif len(reports) > 1:
+    elif len(reports) > 1 and all(report.readable for report in reports):
         click.echo("equal, entry by entry, up to what all of them record as committed")

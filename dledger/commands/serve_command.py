@@ -146,9 +146,9 @@ async def _serve(
 
 def _tell_begin(node: Node) -> None:
     status = node.status()
-    progress.info(
-        "%s listens on %s", status.node_id, node.config.address, extra={"event": "listening"}
-    )
+    home, listen = node.config.address, node.config.listen_address
+    place = f"{listen}, reached at {home}" if listen != home else str(home)
+    progress.info("%s listens on %s", status.node_id, place, extra={"event": "listening"})
     text = "the log is empty"
     if status.last_index >= status.first_index:
         text = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ import click
 import trio
 
 from dledger.client.group_client import GroupClient, GroupUnreachable
-from dledger.commands.group_alarms import leader_of
 from dledger.commands.group_options import group_options, members_of
 from dledger.commands.tls_options import given_tls
 from dledger.errors import DLedgerError
@@ -19,6 +18,8 @@ from dledger.unwrapping_nursery import unwrapping_nursery
 
 # One that is frozen must not hold up what the others say.
 _ANSWER_S = 2.0
+# The members that were given, those that they name, and one round for a change meanwhile.
+_MOST_ROUNDS = 3
 
 Statuses = dict[str, dict[str, Any]]
 
@@ -48,7 +49,8 @@ def status(
 
     `lag` is what a member lacks of the leader's log; `sync` the average time of a sync to its disk
     (while watching: since the last look); `contact` since it heard the leader, or, of the leader,
-    since the slowest quorum answered it. Exit code 1 if no member leads.
+    since the slowest quorum answered it. The members are those that the group names; a list that
+    was given is only where to ask. Exit code 1 if no member leads.
     """
     name, known = members_of(folder, peers, group)
     client = GroupClient(name, known, given_tls())
@@ -58,44 +60,82 @@ def status(
         except KeyboardInterrupt:
             return
         return
-    found = trio.run(statuses_of, client, dict(known))
+    found = trio.run(member_statuses, client, known)
+    notes = member_notes(client, known)
     if as_json:
-        click.echo(json.dumps(found))
+        _print_json(found, notes)
     else:
         # Not above: a member that starts draws nothing, and loading what draws takes a while.
         from dledger.commands.status_picture import group_picture
         from dledger.commands.tables import table_console
 
         console = table_console()
-        console.print(group_picture(name, known, found, {}, console))
+        console.print(group_picture(name, client.members, found, {}, console, notes))
     if not as_json and not any(said.get("ready") for said in found.values()):
         raise GroupUnreachable("no member leads")
 
 
-async def statuses_of(client: GroupClient, known: Mapping[str, str]) -> Statuses:
-    """What each of these members says of itself, or why it says nothing; all asked at once."""
-    found: Statuses = {node_id: {} for node_id in known}
+def _print_json(found: Statuses, notes: Sequence[str]) -> None:
+    for note in notes:
+        click.echo(note, err=True)
+    click.echo(json.dumps(found))
 
-    async def ask(node_id: str) -> None:
-        found[node_id] = {"problem": f"no answer within {_ANSWER_S:g} s"}
-        with trio.move_on_after(_ANSWER_S):
-            try:
-                found[node_id] = await client.status(node_id)
-            except GroupUnreachable as error:
-                found[node_id] = {"problem": error.problem}
-            except (DLedgerError, OSError, trio.BrokenResourceError) as error:
-                found[node_id] = {"problem": str(error) or type(error).__name__}
 
-    async with unwrapping_nursery() as nursery:  # Ctrl-C comes out as itself
-        for node_id in known:
-            nursery.start_soon(ask, node_id)
-    return found
+async def member_statuses(client: GroupClient, given: Mapping[str, str]) -> Statuses:
+    """What each member says of itself, or why it says nothing.
+
+    Those that are known are asked at once, and then those that they name: who belongs to the group
+    is the group's to say, and the list that a command is given may be older. Of those in the list
+    that are no members, the ones that answer are shown too: they run, and may not know it yet.
+    """
+    asked: dict[tuple[str, str], dict[str, Any]] = {}
+    for _ in range(_MOST_ROUNDS):
+        wanted = {**given, **client.members}
+        new = [member for member in wanted.items() if member not in asked]
+        if not new:
+            break
+        async with unwrapping_nursery() as nursery:  # Ctrl-C comes out as itself
+            for member in new:
+                asked[member] = {"problem": f"no answer within {_ANSWER_S:g} s"}
+                nursery.start_soon(_ask, client, member, asked)
+    members = client.members
+    found = {each[0]: asked.get(each, {"problem": "not asked"}) for each in members.items()}
+    strangers = {
+        node_id: said
+        for (node_id, _), said in asked.items()
+        if node_id not in members and "problem" not in said
+    }
+    return {**found, **strangers}
+
+
+async def _ask(
+    client: GroupClient, member: tuple[str, str], asked: dict[tuple[str, str], dict[str, Any]]
+) -> None:
+    with trio.move_on_after(_ANSWER_S):
+        try:
+            asked[member] = await client.status(member[0])
+        except GroupUnreachable as error:
+            asked[member] = {"problem": error.problem}
+        except (DLedgerError, OSError, trio.BrokenResourceError) as error:
+            asked[member] = {"problem": str(error) or type(error).__name__}
+
+
+def member_notes(client: GroupClient, given: Mapping[str, str]) -> list[str]:
+    """What a person must know of the members that are shown: where they are from."""
+    if not client.members_are_told:
+        return ["no member answers: these are the members as given, the group may have others"]
+    members = client.members
+    gone = [node_id for node_id in given if node_id not in members]
+    if not gone:
+        return []
+    verb = "are" if len(gone) > 1 else "is"
+    return [f"{', '.join(gone)} {verb} in the list that was given, and no member of the group"]
 
 
 async def _watch(
     name: str,
     client: GroupClient,
-    known: dict[str, str],
+    given: Mapping[str, str],
     interval: float,
     count: int | None,
     as_json: bool,
@@ -112,27 +152,19 @@ async def _watch(
     with Live(console=console, auto_refresh=False, transient=False) as live:
         while count is None or looks < count:
             due = trio.current_time() + interval
-            found = await statuses_of(client, known)
-            _learn(known, found)
+            found = await member_statuses(client, given)
+            notes = member_notes(client, given)
             if as_json:
                 live.stop()
-                click.echo(json.dumps(found))
-            elif console.is_terminal:
-                live.update(group_picture(name, known, found, earlier, console), refresh=True)
+                _print_json(found, notes)
             else:
-                live.stop()
-                console.print(group_picture(name, known, found, earlier, console))
+                picture = group_picture(name, client.members, found, earlier, console, notes)
+                if console.is_terminal:
+                    live.update(picture, refresh=True)
+                else:
+                    live.stop()
+                    console.print(picture)
             earlier = {node: syncs_of(said) for node, said in found.items() if "syncs" in said}
             looks += 1
             if count is None or looks < count:
                 await trio.sleep_until(due)
-
-
-def _learn(known: dict[str, str], found: Statuses) -> None:
-    """Go on with whoever belongs to the group now, as its leader says."""
-    leader = leader_of(found)
-    if leader is not None and isinstance(members := leader[1].get("members"), dict):
-        addresses = members.get("addresses")
-        if isinstance(addresses, dict) and addresses:
-            known.clear()
-            known.update({str(node): str(address) for node, address in addresses.items()})

@@ -6,7 +6,7 @@ table that is squeezed shows nothing.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rich.box import SIMPLE
@@ -41,8 +41,9 @@ def group_picture(
     found: Mapping[str, Said],
     earlier: Mapping[str, Syncs],
     console: Console,
+    notes: Sequence[str] = (),
 ) -> Group:
-    """Alarms first, then the members, with the columns that have room on that console."""
+    """Alarms first, then the members, with the columns that have room on that console; notes."""
     parts: list[Text | Table] = []
     for alarm in group_alarms(found):
         text = f"{alarm.severity.name}  {alarm.text}"
@@ -68,6 +69,7 @@ def group_picture(
     if left_out:
         names = ", ".join(reversed(_DISPENSABLE[:left_out]))
         parts.append(Text(f"  no room for {names}: --json has all", style="dim"))
+    parts += [Text(f"  {note}", style="dim", overflow="fold") for note in notes]
     return Group(*parts)
 
 

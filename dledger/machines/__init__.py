@@ -7,7 +7,7 @@ async with dledger.open_node(config, dledger.WithSessions(machine)) as node:
         await prices.through(session).set("tea", 3)
 """
 
-from dledger.machines.command import CommandRefused
+from dledger.machines.command import AppendNotAwaitable, CommandRefused
 from dledger.machines.lock_calls import LockCalls, LockLost, LockNotAcquired
 from dledger.machines.replicated import Objects, Replicated
 from dledger.machines.replicated_counter import CounterCalls, ReplicatedCounter
@@ -16,6 +16,7 @@ from dledger.machines.replicated_lock import Holding, ReplicatedLocks
 from dledger.machines.replicated_queue import QueueCalls, ReplicatedQueue
 
 __all__ = [
+    "AppendNotAwaitable",
     "CommandRefused",
     "CounterCalls",
     "DictCalls",

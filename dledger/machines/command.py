@@ -6,12 +6,13 @@ OK and the result, or REFUSED and the reason. Pure.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import msgpack
 
-from dledger.errors import Rejected
+from dledger.errors import DLedgerError, Rejected
 
 OK, REFUSED = 0, 1
 
@@ -32,6 +33,17 @@ class CommandRefused(Rejected):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(f"refused: {reason}")
+
+
+class AppendNotAwaitable(DLedgerError):
+    """Calls were made through something whose `append` is a plain call: none would be sent."""
+
+    def __init__(self, appender: str) -> None:
+        self.appender = appender
+        super().__init__(
+            f"`append` of {appender} is no coroutine, and these calls await it: use "
+            "session.do(lambda session: object.through(session).call())"
+        )
 
 
 class Command(NamedTuple):
@@ -60,9 +72,14 @@ class Appender(Protocol):
 
 
 class Calls:
-    """Sends the commands of one object, through a node that leads or through a session."""
+    """Sends the commands of one object, through a node that leads or through a session.
+
+    Raises AppendNotAwaitable for an appender of `dledger.blocking`.
+    """
 
     def __init__(self, appender: Appender, name: str) -> None:
+        if not inspect.iscoroutinefunction(appender.append):
+            raise AppendNotAwaitable(type(appender).__name__)
         self._appender = appender
         self.name = name
 

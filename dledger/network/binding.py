@@ -21,4 +21,7 @@ async def bind(
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise AddressInUse(str(address)) from error
-        raise ConfigInvalid(setting, f"cannot listen on {address}: {error}") from error
+        problem = f"cannot listen on {address}: {error}"
+        if setting == "peers" and error.errno == errno.EADDRNOTAVAIL:
+            problem += "; give `listen` where others reach this machine by another address"
+        raise ConfigInvalid(setting, problem) from error

@@ -114,6 +114,7 @@ class HostConnection:
         self._connected = False
         self._ask_at: dict[int, float] = {}  # when to try again to open a refused channel
         self._waits_s: dict[int, float] = {}  # how long it waited for that
+        self._opened_at: dict[int, float] = {}  # the channels that stand
         self._gathers = gathers
         self._heartbeats: list[int] = []
         self._responses: list[int] = []
@@ -147,7 +148,13 @@ class HostConnection:
         del self._channels[channel.number]
         self._ask_at.pop(channel.number, None)
         self._waits_s.pop(channel.number, None)
+        self._opened_at.pop(channel.number, None)
         return bool(self._channels)
+
+    @property
+    def outbox_bytes(self) -> int:
+        """How much waits to leave."""
+        return self._outbox_bytes
 
     # --- what leaves --------------------------------------------------------------------------
 
@@ -163,10 +170,14 @@ class HostConnection:
         """Let the kept messages leave, one frame for each of the two kinds."""
         heartbeats, self._heartbeats = self._heartbeats, []
         responses, self._responses = self._responses, []
-        if heartbeats and self._connected:
-            self.write(encode_shared(SHARED_HEARTBEATS, heartbeats))
-        if responses and self._connected:
-            self.write(encode_shared(SHARED_RESPONSES, responses))
+        try:
+            if heartbeats and self._connected:
+                self.write(encode_shared(SHARED_HEARTBEATS, heartbeats))
+            if responses and self._connected:
+                self.write(encode_shared(SHARED_RESPONSES, responses))
+        except Exception:
+            # One group's message that cannot be encoded must not end the timer of all groups.
+            logger.exception("peers at %s: heartbeats were dropped", self.address)
 
     def write(self, frame: bytes) -> None:
         """Let a frame leave soon. For connections that are open."""
@@ -210,6 +221,10 @@ class HostConnection:
                         channel.refused()
             except MessageMalformed as error:
                 self._note(error.problem)
+            except Exception as error:
+                # A mistake in one connection must not end the members of all groups.
+                self._note(repr(error))
+                logger.exception("peers at %s: the connection is dialled anew", self.address)
             await self._pause.wait()
 
     async def _converse(self, dialled: Stream) -> None:
@@ -257,6 +272,7 @@ class HostConnection:
         self._outbox_bytes = 0
         self._ask_at.clear()
         self._waits_s.clear()
+        self._opened_at.clear()
         for channel in tuple(self._channels.values()):
             channel.ended(None)
 
@@ -308,13 +324,16 @@ class HostConnection:
             channel = self._channels.get(number)
             if channel is None:
                 continue  # it was closed meanwhile
+            now = trio.current_time()
             if refusal is None:
-                self._waits_s.pop(number, None)
+                self._opened_at[number] = now
                 channel.opened()
             else:
+                if now - self._opened_at.pop(number, now) >= LAST_RETRY_S:
+                    self._waits_s.pop(number, None)  # it stood: what is wrong now is new
                 wait_s = min(2 * self._waits_s.get(number, FIRST_RETRY_S / 2), LAST_RETRY_S)
                 self._waits_s[number] = wait_s
-                self._ask_at[number] = trio.current_time() + wait_s
+                self._ask_at[number] = now + wait_s
                 self._refusals.unpark()
                 channel.ended(refusal)
                 self._dial_again_if_renewed()

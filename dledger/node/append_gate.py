@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from dledger.body_check import checked_body_bytes, checked_lengths
 from dledger.config import NodeConfig
 from dledger.core.replica import Replica
-from dledger.entry import Body, body_bytes, body_lengths
+from dledger.entry import Body
 from dledger.errors import EntryTooLarge, LogFull, Rejected
 from dledger.node.turn import Turn
 from dledger.waits.pending_appends import Done, PendingAppends
@@ -43,7 +44,8 @@ class AppendGate:
     def submit(self, bodies: Sequence[Body], done: Done, at_once: bool = False) -> None:
         """Let these in together, to be appended in the next turn; `at_once`: see Driver.
 
-        Raises NotLeader, LeadershipMoving, EntryTooLarge, LogFull: none of them is let in.
+        Raises NotLeader, LeadershipMoving, BodyInvalid, EntryTooLarge, LogFull: none of them is
+        let in.
         """
         try:
             self._replica.check_proposable()
@@ -55,10 +57,10 @@ class AppendGate:
 
     def _admit(self, bodies: Sequence[Body]) -> int:
         """The bytes of these bodies, if there is room for them now."""
-        if len(bodies) == 1:
-            total = longest = body_bytes(bodies[0])
+        if type(bodies) in (tuple, list) and len(bodies) == 1:
+            total = longest = checked_body_bytes(bodies[0])
         else:
-            lengths = body_lengths(bodies)
+            lengths = checked_lengths(bodies)
             total, longest = sum(lengths), max(lengths, default=0)
         if longest > self._max_body_bytes:
             raise EntryTooLarge(longest, self._max_body_bytes)

@@ -8,7 +8,7 @@ from typing import Protocol
 from dledger.core.replica import Replica
 from dledger.entry import Magic
 from dledger.entry_run import EntryRun
-from dledger.errors import InvariantBroken, MachineFailed
+from dledger.machine_check import applied
 from dledger.node.entry_cache import MAX_RUN_ENTRIES
 from dledger.snapshots.awaited_snapshot import AwaitedSnapshot
 from dledger.state_machine import StateMachine
@@ -88,12 +88,4 @@ class Applier:
         """One result an entry; no-ops and configurations are not the application's."""
         if run.magic != NORMAL:
             return [None] * len(run)
-        try:
-            results = self._machine.apply(run)
-        except Exception as error:
-            raise MachineFailed(run.first, run.last) from error
-        if len(results) != len(run):
-            raise InvariantBroken(
-                f"the state machine gave {len(results)} results for {len(run)} entries"
-            )
-        return results
+        return applied(self._machine.apply, run, run.first, run.last)

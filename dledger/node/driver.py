@@ -9,7 +9,8 @@ driver, so that all tasks that run before it share a turn.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from functools import partial
+from typing import Protocol, TypeVar
 
 import trio
 
@@ -28,6 +29,8 @@ from dledger.store.log_store import SyncWork
 from dledger.unwrapping_nursery import unwrapping_nursery
 from dledger.waits.blocking_work import IN_A_THREAD, RunBlocking
 from dledger.waits.pending_appends import Done
+
+T = TypeVar("T")
 
 _NEVER = float("inf")
 
@@ -193,16 +196,28 @@ class Driver:
     async def _apply_for_ever(self) -> None:
         """Apply what is left of long runs, a run at a time."""
         while True:
-            while self.member.applier.apply_some():
+            while self._do(self.member.applier.apply_some):
                 await trio.lowlevel.checkpoint()
-            self.member.snapshots.awaited.restore_if_due()
+            self._do(self.member.snapshots.awaited.restore_if_due)
             await self._apply.park()
+
+    def _do(self, step: Callable[[], T]) -> T | None:
+        """Take a step of the member, unless it is over; the driver's own task raises what fails,
+        and no other: a node ends with one error.
+        """
+        if self._is_over:
+            return None
+        try:
+            return step()
+        except Exception as error:
+            self.fail(error)
+            return None
 
     async def _look_for_ever(self) -> None:
         while True:
             now = trio.current_time()
             self._look = trio.Event()
-            self.member.look(now)
+            self._do(partial(self.member.look, now))
             with trio.move_on_at(max(now, self.member.next_look_at)):
                 await self._look.wait()
 
@@ -217,13 +232,20 @@ class Driver:
             self._nursery.start_soon(self._run_beside, work)
 
     async def _run_beside(self, work: Callable[[], Continuation]) -> None:
-        go_on = await self._run_blocking(work)
-        go_on()
+        try:
+            go_on = await self._run_blocking(work)
+        except Exception as error:
+            self.fail(error)
+        else:
+            self._do(go_on)
 
     def close(self) -> None:
-        """Turn no more, and wait for the running sync. Blocks that long."""
+        """Turn no more. A sync that runs goes on."""
         self._closed = True
-        self._syncer.close()
+
+    async def closed(self, last: Callable[[], None], patience_s: float) -> bool:
+        """Do `last` beside the loop, behind a sync that still runs. As Syncer.close."""
+        return await self._syncer.close(last, patience_s)
 
     def turn(self) -> None:
         """Take a turn, in any task that has news; the driver's own task raises what fails."""

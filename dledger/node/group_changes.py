@@ -18,7 +18,8 @@ from dledger.core.membership.configuration_change import Change, Transition, cha
 from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.core.replica import Replica
 from dledger.entry import NO_TERM
-from dledger.errors import Discarded, LeadershipLost
+from dledger.errors import Discarded, LeadershipLost, NodeClosed, NodeClosing
+from dledger.waits.progress import Progress
 
 # How long a member that led waits to hear what became of its change, in election timeouts: an
 # election takes one to two of them, a split vote another two.
@@ -31,12 +32,10 @@ class GroupChanges:
     Args:
         replica: proposes, and knows what is in force.
         wake: has the node's driver turn soon.
-        turned: unparked after every turn.
+        turned: made with every turn.
     """
 
-    def __init__(
-        self, replica: Replica, wake: Callable[[], None], turned: trio.lowlevel.ParkingLot
-    ) -> None:
+    def __init__(self, replica: Replica, wake: Callable[[], None], turned: Progress) -> None:
         self._replica = replica
         self._wake = wake
         self._turned = turned
@@ -71,7 +70,7 @@ class GroupChanges:
         """A new leader changes nothing before its own term has committed: wait for that."""
         replica = self._replica
         while replica.state.role is Role.LEADER and not replica.commits_in_own_term:
-            await self._turned.park()
+            await self._turned.wait()
         replica.check_proposable()
 
     async def _learners_first(self, changes: Sequence[Change], expected: int | None) -> int | None:
@@ -102,12 +101,12 @@ class GroupChanges:
                     lag = replica.view.last_index - match_index
                     slow = catch_up.verdict is Verdict.TOO_SLOW
                     raise LearnerBehind(learner, lag) if slow else LearnerStalled(learner, lag)
-                await self._turned.park()
+                await self._turned.wait()
 
     async def _made(self, index: int) -> None:
         """Wait until the change at `index` is in force, its joint phase over, and a quorum knows.
 
-        Raises Discarded, or LeadershipLost where this member cannot tell.
+        Raises Discarded, or where this member cannot tell, LeadershipLost or NodeClosed.
         """
         replica, state = self._replica, self._replica.state
         term = state.term
@@ -118,7 +117,10 @@ class GroupChanges:
                 timeout_s = WAIT_TIMEOUTS * replica.config.election_timeout_s
                 deadline = min(deadline, trio.current_time() + timeout_s)
             with trio.move_on_at(deadline) as scope:
-                await self._turned.park()
+                try:
+                    await self._turned.wait()
+                except NodeClosing as closing:
+                    raise NodeClosed(index) from closing  # the others may commit it yet
             if scope.cancelled_caught:
                 raise LeadershipLost(index, term, state.leader)
 

@@ -18,6 +18,7 @@ from dledger.network.links import Links
 from dledger.node.admission_log import AdmissionLog
 from dledger.node.append_gate import AppendGate
 from dledger.node.driver import Driver
+from dledger.node.fence import fenced, node_ending
 from dledger.node.group_changes import GroupChanges
 from dledger.node.local_way import local_session
 from dledger.node.member import Member
@@ -36,12 +37,14 @@ from dledger.snapshots.restoring import Opened
 from dledger.state_machine import StateMachine
 from dledger.status import RoleChange, Status
 from dledger.store.push_check import PushCheck
-from dledger.store.recovery import SegmentBegin
+from dledger.store.recovered import SegmentBegin
 from dledger.store.snapshot_folder import Snapshot
+from dledger.unwrapping_nursery import unwrapping_nursery
 from dledger.waits.append_wait import wait_appended
 from dledger.waits.iterators import CommittedEntries, RoleChanges
 from dledger.waits.leadership_watch import LeadershipWatch
 from dledger.waits.pending_appends import Appended, Done
+from dledger.waits.progress import Progress
 from dledger.waits.snapshot_wait import wait_snapshot
 from dledger.waits.transfer_wait import wait_transferred
 from dledger.waits.waiting_reads import wait_read
@@ -59,16 +62,16 @@ class Node:
         self.config = config
         self._store = store = opened.store
         self._closing = False
-        self._turned = trio.lowlevel.ParkingLot()
-        self._progress = trio.lowlevel.ParkingLot()
+        self._turned = Progress()
+        self._applied = Progress()
         self._generations = GenerationGuard(config, opened, self._new_generation, self._fail)
         identity = self._generations.identity
         self._links = Links(
             identity,
             host.connections,
-            self._link_changed,
-            peer_refused=self._peer_refused,
-            refused=self._generations.refused,
+            fenced(self._link_changed, self._fail),
+            peer_refused=fenced(self._peer_refused, self._fail),
+            refused=fenced(self._generations.refused, self._fail),
         )
         self._driver = Driver(
             lambda around: Member(
@@ -120,7 +123,7 @@ class Node:
         in this thread, soon after the entries are applied here, and must not raise.
 
         Raises, when nothing was admitted: NotLeader, LeadershipMoving, LogFull, EntryTooLarge,
-        NodeClosing.
+        BodyInvalid, NodeClosing.
         """
         escaped = bodies if self.sessions is None else self.sessions.escaped(bodies)
         self.submit_envelopes(escaped, done)
@@ -207,8 +210,9 @@ class Node:
 
     def entries(self, first: int, max_bytes: int) -> list[Entry]:
         """Committed entries from `first`, as many as fit into `max_bytes` (at least one, if there
-        is one). Raises LogCorrupt or DiskFailed, with which the node then stops.
+        is one). Raises NodeClosing; LogCorrupt or DiskFailed, with which the node then stops.
         """
+        self._check_open()
         last = self._replica.appliable
         first = max(first, self._store.first_index)
         if first > last:
@@ -236,14 +240,14 @@ class Node:
         return self._store.segment_begin(index)
 
     async def wait_applied(self, index: int) -> None:
-        """Wait until the state machine has everything up to `index`."""
+        """Wait until the state machine has everything up to `index`. Raises NodeClosing."""
         while self._replica.state.applied < index:
-            await self._progress.park()
+            await self._applied.wait()
 
     async def wait_appliable(self, index: int) -> None:
-        """Wait until the entry at `index` is committed and durable here."""
+        """Wait until the entry at `index` is committed and durable here. Raises NodeClosing."""
         while self._replica.appliable < index:
-            await self._progress.park()
+            await self._applied.wait()
 
     async def snapshot(self) -> Snapshot:
         """Write a snapshot of the state machine now; its place and what it is of.
@@ -380,19 +384,44 @@ class Node:
     def start(self, nursery: trio.Nursery) -> None:
         """Start the tasks, and take in what others say. For the host alone."""
         self._ports[self.config.group] = self._port
-        nursery.start_soon(self._driver.run)
-        if self.sessions is not None:
-            nursery.start_soon(self.sessions.run)
+        nursery.start_soon(self._run, nursery.cancel_scope)
+
+    async def _run(self, block: trio.CancelScope) -> None:
+        """Run the node's tasks until one fails; end the block then, and every wait outside of it.
+
+        Raises a DLedgerError.
+        """
+        try:
+            async with unwrapping_nursery() as nursery:
+                nursery.start_soon(self._driver.run)
+                if self.sessions is not None:
+                    nursery.start_soon(self.sessions.run)
+        except Exception as error:
+            block.cancel()  # first: waits inside of the block end with it, and raise nothing else
+            self.stop()
+            ending = node_ending(error)
+            raise ending from ending.__cause__
 
     def stop(self) -> None:
-        """Take nothing more, and answer everybody who waits. For the host alone."""
+        """Take nothing more, and answer every waiting call. For the host alone."""
+        if self._closing:
+            return
         self._closing = True
-        self._port.closed = True
+        self._port.close()
         self._ports.pop(self.config.group, None)
+        self._driver.close()
         self._links.close()
         self._member.snapshots.close()
-        self._driver.close()
+        for waiting in (self._turned, self._applied, self._leadership):
+            waiting.close()
         self._member.close()
+
+    async def closed(self, patience_s: float) -> bool:
+        """Close the store, behind a sync that still runs; whether that was done in time.
+
+        For the host alone, after `stop`.
+        """
+        return await self._driver.closed(self._store.close, patience_s)
 
     def _new_generation(self) -> None:
         self._port = self._ports[self.config.group] = self._port.renewed()
@@ -413,8 +442,7 @@ class Node:
 
     def turned(self, messages: Messages) -> None:
         """A turn ended. For the driver alone."""
-        if self._turned:
-            self._turned.unpark_all()
+        self._turned.made()
         self._group_links.follow()
         self._admission_log.after_turn()
         self._leadership.look()
@@ -427,5 +455,5 @@ class Node:
 
     def applied(self) -> None:
         """The state machine has more. For the driver alone."""
-        self._progress.unpark_all()
+        self._applied.made()
         self._leadership.look()

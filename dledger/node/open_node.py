@@ -11,6 +11,7 @@ from dledger.node.node import Node
 from dledger.node.recovering import recover
 from dledger.serving.platform import SYSTEM, Platform
 from dledger.state_machine import StateMachine
+from dledger.trio_only import require_trio
 
 
 @asynccontextmanager
@@ -23,21 +24,24 @@ async def open_node(
     entry behind that.
 
     Raises a Fatal error at once (ConfigInvalid, AddressInUse, DataFolderMismatch,
-    DataFolderLocked, LogCorrupt, SnapshotLost, RestoreFailed, DiskFailed), or out of the block
-    when the node cannot go on (DiskFailed, MachineFailed, InvariantBroken); the block is
-    cancelled then.
+    DataFolderLocked, LogCorrupt, SnapshotLost, RestoreFailed, DiskFailed, MachineUnusable), or out
+    of the block when the node cannot go on (DiskFailed, MachineFailed, InvariantBroken, NodeFailed,
+    DiskUnresponsive); the block is cancelled then. Outside of trio, NotInTrio.
 
     The node has the process's address for itself; `open_host` shares one among many groups.
     `platform`: as in `open_host`.
     """
+    require_trio("open_node")
     opened = await recover(config, machine, platform)
+    handed_over = False
     try:
-        async with (
-            open_host(
-                HostConfig(address=str(config.address), max_groups=1, tls=config.tls), platform
-            ) as host,
-            host.run_node(config, opened, machine) as node,
-        ):
-            yield node
+        host_config = HostConfig(
+            address=str(config.address), listen=config.listen, max_groups=1, tls=config.tls
+        )
+        async with open_host(host_config, platform) as host:
+            handed_over = True  # run_node closes the folder
+            async with host.run_node(config, opened, machine) as node:
+                yield node
     finally:
-        opened.store.close()
+        if not handed_over:
+            opened.store.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from dledger.core.hard_state import HardState
 from dledger.errors import DLedgerError
@@ -10,6 +10,13 @@ from dledger.node.flush_delay import FlushDelay, Written
 from dledger.store.log_store import SyncWork
 
 _NEVER = float("inf")
+
+
+class Ended(NamedTuple):
+    """A sync that is over."""
+
+    work: SyncWork
+    error: DLedgerError | None  # why it failed, if it did
 
 
 class RunsSyncs(Protocol):
@@ -25,8 +32,8 @@ class RunsSyncs(Protocol):
         """Whether the disk has been so quick that `run` is better than `start`."""
         ...
 
-    def run(self, work: SyncWork) -> DLedgerError | None:
-        """Do a sync here and now; the error, if it failed."""
+    def run(self, work: SyncWork) -> Ended | None:
+        """Do a sync here and now; None if it does not end soon, and goes on beside the loop."""
         ...
 
     def start(self, work: SyncWork) -> None:
@@ -92,7 +99,7 @@ class SyncSchedule:
 
     @property
     def here(self) -> bool:
-        """Whether the loop does them itself: the disk is quick, and nothing may wait."""
+        """Whether the loop waits for them: the disk is quick, and nothing may wait."""
         return self._syncer.is_quick and self._delay is None
 
     @property
@@ -123,10 +130,9 @@ class SyncSchedule:
         """Begin one in a thread."""
         self._syncer.start(self._begin(now))
 
-    def run(self, now: float) -> tuple[SyncWork, DLedgerError | None]:
-        """Do one here and now: what it was, and why it failed, if it did."""
-        work = self._begin(now)
-        return work, self._syncer.run(work)
+    def run(self, now: float) -> Ended | None:
+        """Do one here and now; None if it does not end soon and goes on in its thread."""
+        return self._syncer.run(self._begin(now))
 
     def _begin(self, now: float) -> SyncWork:
         hard_state, self.hard_state_due = self.hard_state_due, None

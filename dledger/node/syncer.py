@@ -1,36 +1,44 @@
-"""Makes writes durable, one sync at a time: at once while the disk is quick, else in a thread.
+"""Makes writes durable, one sync at a time. The loop waits for a quick disk, not for a slow one.
 
 While one sync runs the next batch gathers, so the cost of a sync is shared by everything that
-arrived meanwhile (group commit). A sync that takes a fraction of a millisecond is over sooner
-than a thread is woken for it and heard from: then the event loop does it itself. A disk that
-turns slow holds the loop up once; from then on its syncs run beside the loop.
+arrived meanwhile (group commit). Every sync runs in a thread. One that takes a fraction of a
+millisecond is over sooner than the event loop would hear of it, so the loop waits for it, for
+LONGEST_WAIT_S at most. A disk that turns slow or hangs holds the loop up once and no longer than
+that; from then on its syncs run beside the loop until they are quick again.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from functools import partial
 
 import trio
 
 from dledger.errors import DLedgerError, InvariantBroken
+from dledger.node.sync_schedule import Ended
 from dledger.node.tally import Tally
 from dledger.serving.sync_threads import SyncThreads
 from dledger.store.log_store import SyncWork
 
 SyncDone = Callable[[SyncWork, DLedgerError | None], None]
 
-# Handing a sync to the thread costs about 0.2 ms of processor time, and as much of waiting. Up to
-# a few times this it pays to wait, and nobody else in the process notices.
+# To hear of a sync that ran beside the loop costs about 0.2 ms of processor time, and as much of
+# waiting. Up to a few times this it pays to wait, and nothing else in the process suffers.
 QUICK_SYNC_S = 0.002
+
+# The loop stands still for so long at most when a quick disk turns slow: a small part of the
+# shortest election timeout, and ten times what a quick sync takes.
+LONGEST_WAIT_S = 0.02
 
 # Weight of the newest sync in the average: one of 20 ms sends the next ten to the thread.
 NEWEST_WEIGHT = 0.125
 
 
 class Syncer:
-    """Runs one SyncWork of its group at a time, and knows how long they take."""
+    """Runs one SyncWork of its group at a time, and knows how long they take.
+
+    Attributes:
+        busy: whether one runs beside the loop; `done` is called in the loop when it has ended.
+    """
 
     def __init__(self, done: SyncDone, threads: SyncThreads, tally: Tally) -> None:
         self._done = done
@@ -39,48 +47,94 @@ class Syncer:
         self._average_s = QUICK_SYNC_S  # a disk is slow until it has shown that it is quick
         self._token = trio.lowlevel.current_trio_token()
         self._threads = threads
-        self._ended = threading.Event()
-        self._ended.set()
         self.busy = False
+        self._last: Callable[[], None] | None = None
+        self._last_ended = trio.Event()
+        self._last_error: Exception | None = None
 
     @property
     def is_quick(self) -> bool:
         """Whether the disk has been so quick that `run` is better than `start`."""
         return self._average_s < QUICK_SYNC_S
 
-    def run(self, work: SyncWork) -> DLedgerError | None:
-        """Do a sync here and now; the error, if it failed."""
+    @trio.lowlevel.enable_ki_protection  # Ctrl-C must not part the loop from a sync that runs
+    def run(self, work: SyncWork) -> Ended | None:
+        """Do a sync, and wait for its end; None if that does not come soon.
+
+        Then the sync goes on as if it had been begun with `start`.
+        """
+        ended: list[Ended] = []
+
+        def sync() -> None:
+            ended.append(Ended(work, self._error_of(work)))
+
+        if self._threads.run(sync, lambda: self._tell(*ended[0]), LONGEST_WAIT_S):
+            return ended[0]
+        self.busy = True
+        return None
+
+    def start(self, work: SyncWork) -> None:
+        """Begin a sync beside the loop; `done` is called when it has ended."""
+        self.busy = True
+        self._threads.start(lambda: self._tell(work, self._error_of(work)))
+
+    async def close(self, last: Callable[[], None], patience_s: float) -> bool:
+        """Run `last` beside the loop once no sync runs; whether it has ended within `patience_s`.
+
+        Otherwise it still runs when the disk lets it. Raises what `last` raised.
+        """
+        self._last = last
+        if not self.busy:
+            self._start_last()
+        with trio.move_on_after(patience_s):
+            await self._last_ended.wait()
+        if self._last_error is not None:
+            raise self._last_error
+        return self._last_ended.is_set()
+
+    # --- in a thread --------------------------------------------------------------------------
+
+    def _error_of(self, work: SyncWork) -> DLedgerError | None:
+        """Do it; why it failed, if it did."""
         started = self._clock()
         try:
             work.run()
         except DLedgerError as error:
             return error
+        except Exception as cause:  # nothing above this could be told
+            return InvariantBroken(f"a sync raised {cause!r}")
         took_s = self._clock() - started
         self._average_s += NEWEST_WEIGHT * (took_s - self._average_s)
         self._tally.synced(took_s)
         return None
 
-    def start(self, work: SyncWork) -> None:
-        """Begin a sync in a thread; `done` is called when it ended."""
-        self.busy = True
-        self._ended.clear()
-        self._threads.start(partial(self._run_beside, work))
-
-    def close(self) -> None:
-        """Wait until the running sync, if any, has ended. Blocks that long."""
-        self._threads.wait(self._ended)
-
-    def _run_beside(self, work: SyncWork) -> None:
-        try:
-            error = self.run(work)
-        except Exception as cause:  # there is nobody above this who could be told
-            error = InvariantBroken(f"a sync raised {cause!r}")
-        self._ended.set()
+    def _tell(self, work: SyncWork, error: DLedgerError | None) -> None:
         try:
             self._token.run_sync_soon(self._report, work, error)
+        except trio.RunFinishedError:  # the loop ended while the disk was busy
+            if self._last is not None:
+                self._run_last()
+
+    def _run_last(self) -> None:
+        assert self._last is not None
+        try:
+            self._last()
+        except Exception as error:
+            self._last_error = error
+        try:
+            self._token.run_sync_soon(self._last_ended.set)
         except trio.RunFinishedError:
-            return  # the program ended while the disk was busy: nobody waits any more
+            return  # nothing waits any more
+
+    # --- in the loop --------------------------------------------------------------------------
 
     def _report(self, work: SyncWork, error: DLedgerError | None) -> None:
         self.busy = False
-        self._done(work, error)
+        try:
+            self._done(work, error)
+        finally:
+            if self._last is not None:
+                self._start_last()
+
+    def _start_last(self) -> None:
+        self._threads.start(self._run_last)

@@ -351,7 +351,10 @@ class Turn:
             return True
         if not syncs:
             return False
-        work, error = self.syncs.run(now)
+        if (ended := self.syncs.run(now)) is None:
+            # It goes on in its thread. A follower still has to do what it put off.
+            return self._replica.acks is None
+        work, error = ended
         if error is None and work.hard_state is None:
             self.syncs.ended(work)
             replica = self._replica

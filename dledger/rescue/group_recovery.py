@@ -145,6 +145,7 @@ def recover_group(
             when=when,
         )
         _write_durably(copies / DONE, json.dumps(asdict(done), indent=1).encode() + b"\n")
+        disk.sync_folder(str(copies))
     except OSError as cause:
         name = cause.filename if isinstance(cause.filename, str) else survivor.folder
         raise DiskFailed("recover", name, cause) from cause

@@ -35,6 +35,10 @@ class TakesMessages(Protocol):
         """An answer to one arrived, among those of other groups."""
         ...
 
+    def fail(self, error: Exception) -> None:
+        """The member's work in a task of the process raised that: end the member alone."""
+        ...
+
 
 class _Deaf:
     """In the place of a driver that certain callers reach no more."""
@@ -47,6 +51,9 @@ class _Deaf:
 
     def heartbeat_answered(self, sender: str, answer: HeartbeatResponse, now: float) -> None:
         """Nobody hears it."""
+
+    def fail(self, error: Exception) -> None:
+        """There is nothing to end any more."""
 
 
 class GroupPort:
@@ -113,9 +120,13 @@ class GroupPort:
             self.serve_client,
             self.generation_refusal,
         )
+        self.close()
+        return new
+
+    def close(self) -> None:
+        """Take in nothing more: what still comes over open channels is dropped."""
         self.closed = True
         self.driver = _Deaf()
-        return new
 
     def caller_came(self, sender: str) -> None:
         """A channel from it was opened."""

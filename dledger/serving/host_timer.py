@@ -28,6 +28,10 @@ class Timed(Protocol):
         """Do what is due, if anything is, and `move` the alarm."""
         ...
 
+    def fail(self, error: Exception) -> None:
+        """`alarm` raised that: end this group's node alone."""
+        ...
+
 
 class Collects(Protocol):
     """Gathers the heartbeats of all groups that turn in one pass."""
@@ -80,5 +84,8 @@ class HostTimer:
                 due.append(timed)
         self._collector.collecting = True
         for timed in due:
-            timed.alarm(now)
+            try:
+                timed.alarm(now)
+            except Exception as error:
+                timed.fail(error)
         self._collector.flush()

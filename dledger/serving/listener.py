@@ -65,7 +65,8 @@ class Listener:
 
     async def open(self, address: Address) -> Listeners:
         """Bind the address. Raises AddressInUse, or ConfigInvalid where it is not ours."""
-        return await bind("peers", address, self._dialled.network.listen)
+        setting = "peers" if address == self._dialled.home else "listen"
+        return await bind(setting, address, self._dialled.network.listen)
 
     async def serve(self, listeners: Listeners) -> None:
         """Serve every connection, for ever."""
@@ -78,6 +79,7 @@ class Listener:
             return
         self._connections += 1
         caller = f"a caller from {_place(stream)}"
+        port: GroupPort | None = None
         try:
             async with stream:
                 introduced = await self._introduction(stream)
@@ -96,6 +98,12 @@ class Listener:
             logger.warning("closed the connection of %s: %s", caller, error.problem)
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
             logger.debug("the connection of %s broke: %s", caller, error)
+        except Exception as error:
+            # A mistake in what serves one caller must not end the members of all groups.
+            if port is not None:
+                port.driver.fail(error)
+            else:
+                logger.exception("closed the connection of %s", caller)
         finally:
             self._connections -= 1
 
@@ -177,4 +185,4 @@ def _place(stream: Stream) -> str:
         host, port, *_ = stream.socket.getpeername()
     except OSError:
         return "somewhere"
-    return f"{host}:{port}"
+    return str(Address(host, port))

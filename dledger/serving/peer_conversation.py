@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +9,7 @@ import trio
 
 from dledger.config import Address
 from dledger.core.messages import Message, PushRequest
-from dledger.errors import MessageMalformed
+from dledger.errors import BatchInvalid, MessageMalformed
 from dledger.network.connections import Connections
 from dledger.serving.group_port import GroupPort
 from dledger.store.push_check import PushCheck
@@ -32,12 +31,12 @@ from dledger.wire.codec import (
 from dledger.wire.frame import Frame
 from dledger.wire.generation import split_channel_name
 
-logger = logging.getLogger(__name__)
-
 # Channels on one connection. A process has one to each group it shares with this one, at most a
 # thousand; while members move between processes, or their names change, a few more.
 MAX_CHANNELS = 2_000
 
+
+_STOPPED = "the member has stopped"
 
 # Frames of many channels at once.
 _SHARED = (SHARED_HEARTBEATS, SHARED_RESPONSES)
@@ -90,7 +89,7 @@ class PeerConversation:
             if type(number) is int and number not in _SHARED:
                 channel = self._channels.get(number >> CHANNEL_SHIFT)
             if messages and last is not None and channel is not last:
-                last.port.driver.received(last.sender, messages)
+                self._pass_on(last, messages)
                 messages = []
             last = channel
             if channel is None:
@@ -98,7 +97,7 @@ class PeerConversation:
             elif (message := self._message(channel, frame)) is not None:
                 messages.append(message)
         if messages and last is not None:
-            last.port.driver.received(last.sender, messages)
+            self._pass_on(last, messages)
         answers, self._answers = self._answers, []
         return answers
 
@@ -112,18 +111,46 @@ class PeerConversation:
     def _message(self, channel: _Channel, frame: Frame) -> Message | None:
         """The message in a frame, checked; what is wrong with one ends its channel alone."""
         if channel.port.closed:
-            self._refuse(channel.number, "the member has stopped")
+            self._refuse(channel.number, _STOPPED)
             return None
         try:
             message = decode_message(frame)
             return channel.check.check(message) if isinstance(message, PushRequest) else message
         except MessageMalformed as error:
-            logger.warning(
-                "closed the channel of %s in group %s: %s",
-                *(channel.sender, channel.port.identity.group, error.problem),
-            )
-            self._refuse(channel.number, error.problem)
+            self._refuse_message(channel, error)
             return None
+        except Exception as error:  # the member's own log cannot be read, say
+            channel.port.driver.fail(error)
+            self._refuse(channel.number, _STOPPED)
+            return None
+
+    def _refuse_message(self, channel: _Channel, error: MessageMalformed) -> None:
+        """Close the channel; it is opened again, so the log has a line of it once a minute."""
+        identity, problem = channel.port.identity, error.problem
+        if isinstance(error, BatchInvalid):
+            problem = (
+                f"{problem}: the log of {channel.sender} or of {identity.node_id} is damaged; run "
+                "`dledger verify` on both folders, then `dledger repair` on the damaged one"
+            )
+        self._connections.refusals.add(
+            f"messages in group {identity.group}",
+            f"messages of {channel.sender} in group {identity.group}: {problem}",
+        )
+        self._refuse(channel.number, problem)
+
+    def _pass_on(self, channel: _Channel, messages: Sequence[Message]) -> None:
+        try:
+            channel.port.driver.received(channel.sender, messages)
+        except Exception as error:
+            channel.port.driver.fail(error)
+
+    def _open_channel(self, number: int) -> _Channel | None:
+        """The channel, if it is open; a member that has stopped says so to those who still send."""
+        channel = self._channels.get(number)
+        if channel is not None and channel.port.closed:
+            self._refuse(number, _STOPPED)
+            return None
+        return channel
 
     def _refuse(self, number: int, reason: str) -> None:
         self._close(number)
@@ -135,15 +162,21 @@ class PeerConversation:
             beats = decode_shared_heartbeats(frame)
             self._connections.collecting = True
             for number, beat in beats:
-                if (channel := self._channels.get(number)) is not None:
-                    channel.port.driver.heartbeat(channel.sender, beat, now)
+                if (channel := self._open_channel(number)) is not None:
+                    try:
+                        channel.port.driver.heartbeat(channel.sender, beat, now)
+                    except Exception as error:
+                        channel.port.driver.fail(error)
             self._connections.flush()
         elif kind == SHARED_RESPONSES:
             answers = decode_shared_responses(frame)
             self._connections.collecting = True
             for number, answer in answers:
-                if (channel := self._channels.get(number)) is not None:
-                    channel.port.driver.heartbeat_answered(channel.sender, answer, now)
+                if (channel := self._open_channel(number)) is not None:
+                    try:
+                        channel.port.driver.heartbeat_answered(channel.sender, answer, now)
+                    except Exception as error:
+                        channel.port.driver.fail(error)
             self._connections.flush()
         elif type(kind) is not int:
             # A number belongs to a channel that was refused while the message was on its way.
@@ -156,18 +189,30 @@ class PeerConversation:
         group, generation = split_channel_name(call.group)
         port = self._ports.get(group)
         if port is None:
-            refusal: str | None = f"there is no member of group {call.group} here"
-        elif self._names is not None and call.sender not in self._names:
+            self._refuse(call.channel, f"there is no member of group {call.group} here")
+            return
+        try:
+            refusal = self._refusal(port, call, generation)
+            if refusal is None:
+                self._open(port, call)
+        except Exception as error:
+            port.driver.fail(error)
+            refusal = _STOPPED
+        if refusal is not None:
+            self._refuse(call.channel, refusal)
+
+    def _refusal(self, port: GroupPort, call: Opening, generation: int) -> str | None:
+        """Why that channel is not opened; None if it may be."""
+        if self._names is not None and call.sender not in self._names:
             shown = ", ".join(sorted(self._names)[:3]) or "nobody"
             refusal = f"the certificate is that of {shown}, not of {call.sender}"
             self._connections.refusals.add("name", f"the peer at {self._address}: {refusal}")
-        elif len(self._channels) >= MAX_CHANNELS:
-            refusal = f"{MAX_CHANNELS} channels are open on this connection"
-        else:
-            refusal = port.refusal(call.sender, call.receiver, generation)
-        if port is None or refusal is not None:
-            self._refuse(call.channel, refusal or "")
-            return
+            return refusal
+        if len(self._channels) >= MAX_CHANNELS:
+            return f"{MAX_CHANNELS} channels are open on this connection"
+        return port.refusal(call.sender, call.receiver, generation)
+
+    def _open(self, port: GroupPort, call: Opening) -> None:
         self._close(call.channel)
         self._channels[call.channel] = _Channel(call.channel, port, call.sender, port.new_check())
         port.caller_came(call.sender)

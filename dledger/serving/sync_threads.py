@@ -5,52 +5,130 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
-# Syncs of one process that may wait for the disk at the same time, each for another group. Disks
-# gain little from more; with fewer, a hundred groups on a slow one would wait for each other.
-MAX_SYNC_THREADS = 8
+# Threads that are kept for the next sync. One takes the syncs of all groups on quick disks in turn;
+# more of them work only while several syncs run beside the event loop.
+MAX_IDLE_THREADS = 8
 
 
 class SyncThreads(Protocol):
-    """Runs syncs beside the event loop, and tells how long they take."""
+    """Runs syncs of many groups, each in a thread of its own, and tells how long they take.
+
+    A group has one sync at a time, so there are never more threads than groups. A bound on the
+    threads of all groups together would let a few disks that hang stop the groups on all others.
+    """
 
     def clock(self) -> float:
         """Seconds, for measuring how long a sync takes."""
+        ...
+
+    def run(self, sync: Callable[[], None], late: Callable[[], None], patience_s: float) -> bool:
+        """Run that sync and block until it has ended, `patience_s` at most; whether it has.
+
+        Otherwise it goes on beside the event loop, and calls `late` in its thread when it ends.
+        """
         ...
 
     def start(self, sync: Callable[[], None]) -> None:
         """Run that sync beside the event loop."""
         ...
 
-    def wait(self, ended: threading.Event) -> None:
-        """Block until a sync that was started has set this event."""
-        ...
-
     def shutdown(self) -> None:
-        """Take no more of them; returns when all have ended."""
+        """End idle threads now, and busy ones after their sync. Does not wait."""
         ...
 
 
 class DiskThreads:
-    """Real threads. One is started when all others are busy."""
+    """Real threads. They do not keep the process alive: a disk may never answer."""
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(MAX_SYNC_THREADS, thread_name_prefix="dledger-syncer")
+        self._idle: list[_Thread] = []
+        self._closed = False
 
     def clock(self) -> float:
         """As in SyncThreads."""
         return time.perf_counter()
 
+    def run(self, sync: Callable[[], None], late: Callable[[], None], patience_s: float) -> bool:
+        """As in SyncThreads."""
+        ended = threading.Lock()
+        ended.acquire()
+        decided = threading.Lock()  # the side that takes it first says whether the sync is late
+
+        def told() -> None:
+            if decided.acquire(blocking=False):
+                ended.release()
+            else:
+                late()
+
+        self._take().give(sync, told)
+        if ended.acquire(timeout=patience_s):
+            return True
+        if decided.acquire(blocking=False):
+            return False
+        return ended.acquire()  # the thread is about to release it
+
     def start(self, sync: Callable[[], None]) -> None:
         """As in SyncThreads."""
-        self._threads.submit(sync)
-
-    def wait(self, ended: threading.Event) -> None:
-        """As in SyncThreads."""
-        ended.wait()
+        self._take().give(sync, _nothing)
 
     def shutdown(self) -> None:
         """As in SyncThreads."""
-        self._threads.shutdown()
+        self._closed = True
+        self._end_idle()
+
+    def _take(self) -> _Thread:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return _Thread(self._keep)
+
+    def _keep(self, thread: _Thread) -> bool:
+        """Whether a thread shall wait for another sync. Called in that thread."""
+        if self._closed or len(self._idle) >= MAX_IDLE_THREADS:
+            return False
+        self._idle.append(thread)
+        if self._closed:  # since the look at it
+            self._end_idle()
+        return True
+
+    def _end_idle(self) -> None:
+        while self._idle:
+            self._take().give(None, _nothing)
+
+
+class _Thread:
+    """One thread, which runs syncs until it is given None.
+
+    Args:
+        keep: asked after each sync whether to wait for another one.
+    """
+
+    def __init__(self, keep: Callable[[_Thread], bool]) -> None:
+        self._keep = keep
+        self._given = threading.Lock()
+        self._given.acquire()
+        self._work: tuple[Callable[[], None] | None, Callable[[], None]] = (None, _nothing)
+        threading.Thread(target=self._run, name="dledger-syncer", daemon=True).start()
+
+    def give(self, sync: Callable[[], None] | None, told: Callable[[], None]) -> None:
+        """Run `sync`, then `told`. Only for a thread that is new or idle."""
+        self._work = sync, told
+        self._given.release()
+
+    def _run(self) -> None:
+        kept = True
+        while kept:
+            self._given.acquire()
+            sync, told = self._work
+            if sync is None:
+                return
+            sync()
+            # First idle, then told: the loop may give the next sync at once, and to this thread.
+            kept = self._keep(self)
+            told()
+
+
+def _nothing() -> None:
+    """For a sync that tells by itself that it has ended."""

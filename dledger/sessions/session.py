@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 
 import trio
 
+from dledger.body_check import checked_lengths
 from dledger.entry import MAX_BODY_BYTES
 from dledger.errors import (
     Discarded,
@@ -77,6 +78,9 @@ class SessionAppended(NamedTuple):
     repeated: bool  # whether an earlier attempt had been applied
 
 
+Settled = SessionAppended | ResultNotKept
+
+
 class SessionWay(Protocol):
     """How commands get to the leader."""
 
@@ -115,6 +119,7 @@ class Session:
             Rejected: it was not appended and never will be (SessionExpired, SessionFull,
                 EntryTooLarge, or what kept the group from taking it until the time was over).
             SessionOutcomeUnknown: the time was over first. `settle` or the next append find out.
+                What was learned before is in its `settled`.
             ResultNotKept: it was applied; its result is not there.
         """
         return (await self.append_many((body,), timeout_s=timeout_s))[0]
@@ -127,21 +132,22 @@ class Session:
         Cancelling gives up the wait: what may be in the log already is settled by the next call.
         """
         first: int | None = None
+        settled: list[Settled] = []
         with trio.move_on_after(timeout_s):
             async with self._turn:
                 first = self._add(bodies)
                 try:
-                    settled = await self._settle()
+                    await self._settle(settled)
                 except Rejected as error:
                     self._drop_unsent(first)
                     if self._next == first:
                         raise  # so it is true of this call
-                    raise self._unknown(first, str(error)) from error
+                    raise self._unknown(first, str(error), settled) from error
                 finally:
                     self._drop_unsent(first)
                 return _good([each for each in settled if each.sequence >= first])
         if first is not None and self._next > first:
-            raise self._unknown(first, self._problem)
+            raise self._unknown(first, self._problem, settled)
         raise NotAppendedInTime(timeout_s, self._problem)
 
     async def settle(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[SessionAppended]:
@@ -149,14 +155,15 @@ class Session:
 
         Raises as `append`.
         """
+        settled: list[Settled] = []
         with trio.move_on_after(timeout_s):
             async with self._turn:
                 try:
-                    return _good(await self._settle())
+                    await self._settle(settled)
                 except Rejected as error:
-                    raise self._unknown(self._unsettled[0][0], str(error)) from error
-        oldest = self._unsettled[0][0] if self._unsettled else self._next
-        raise self._unknown(oldest, self._problem)
+                    raise self._unknown(0, str(error), settled) from error
+                return _good(settled)
+        raise self._unknown(0, self._problem, settled)
 
     @property
     def unsettled(self) -> int:
@@ -164,11 +171,11 @@ class Session:
         return len(self._unsettled)
 
     def _add(self, bodies: Sequence[bytes]) -> int:
-        """Number new bodies; the sequence of the first."""
+        """Number new bodies; the sequence of the first. Raises BodyInvalid."""
         if self._ended:
             raise SessionExpired(self.id)
+        total = self._unsettled_bytes + sum(checked_lengths(bodies, positioned=False))
         count = len(self._unsettled) + len(bodies)
-        total = self._unsettled_bytes + sum(map(len, bodies))
         if count > MOST_UNSETTLED or total > MOST_UNSETTLED_BYTES:
             raise SessionFull(count, total)
         first = self._next
@@ -187,14 +194,20 @@ class Session:
             self._unsettled_bytes -= len(self._unsettled.pop()[1])
             self._next -= 1
 
-    def _unknown(self, first: int, reason: str) -> SessionOutcomeUnknown:
-        return SessionOutcomeUnknown(self.id, first, ended=self._ended, reason=reason)
+    def _unknown(
+        self, first: int, reason: str, settled: Sequence[Settled]
+    ) -> SessionOutcomeUnknown:
+        """For a call whose bodies begin at `first`: what it has learned, and where that ends."""
+        oldest = self._unsettled[0][0] if self._unsettled else self._next
+        own = [each for each in settled if each.sequence >= first]
+        return SessionOutcomeUnknown(
+            self.id, max(first, oldest), ended=self._ended, reason=reason, settled=own
+        )
 
     # --- sending --------------------------------------------------------------------------------
 
-    async def _settle(self) -> list[SessionAppended | ResultNotKept]:
-        """Send what is not answered, oldest first, until all of it is."""
-        settled: list[SessionAppended | ResultNotKept] = []
+    async def _settle(self, settled: list[Settled]) -> None:
+        """Send what is not answered, oldest first, until all of it is; add what became of it."""
         pause_s = FIRST_PAUSE_S
         while self._unsettled:
             if self._ended:
@@ -224,7 +237,6 @@ class Session:
             settled += self._take(batch, answers)
         if not settled:
             await trio.lowlevel.checkpoint()  # never behind an answer: a deadline would lose it
-        return settled
 
     def _batch(self) -> list[tuple[int, bytes]]:
         batch: list[tuple[int, bytes]] = []
@@ -238,8 +250,8 @@ class Session:
 
     def _take(
         self, batch: Sequence[tuple[int, bytes]], answers: Sequence[SessionAnswer]
-    ) -> list[SessionAppended | ResultNotKept]:
-        settled: list[SessionAppended | ResultNotKept] = []
+    ) -> list[Settled]:
+        settled: list[Settled] = []
         for (sequence, body), (kind, number, packed) in zip(batch, answers, strict=True):
             match kind:
                 case AnswerKind.APPLIED | AnswerKind.REPEATED if packed is not None:
@@ -258,9 +270,7 @@ class Session:
             self._in_log = max(0, self._in_log - 1)
         return settled
 
-    def _appended(
-        self, sequence: int, index: int, packed: bytes, repeated: bool
-    ) -> SessionAppended | ResultNotKept:
+    def _appended(self, sequence: int, index: int, packed: bytes, repeated: bool) -> Settled:
         try:
             return SessionAppended(sequence, index, unpack_result(packed), repeated)
         except (ValueError, TypeError):
@@ -340,6 +350,7 @@ def _good(settled: Sequence[SessionAppended | ResultNotKept]) -> list[SessionApp
     good: list[SessionAppended] = []
     for each in settled:
         if isinstance(each, ResultNotKept):
+            each.settled = tuple(settled)
             raise each
         good.append(each)
     return good

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dledger.errors import DLedgerError, Fatal, OutcomeUnknown, Rejected
 
 
@@ -67,13 +69,25 @@ class SessionOutcomeUnknown(OutcomeUnknown):
 
     `sequence` is the first one concerned. While the session lives, `settle()` and the next append
     find out: they send it again, and it is applied once. After its end (`ended`) no call can.
+
+    `settled` is what this call has learned before, in order: a SessionAppended for each sequence
+    that was applied, or a ResultNotKept in its place.
     """
 
-    def __init__(self, session: int, sequence: int, *, ended: bool, reason: str) -> None:
+    def __init__(
+        self,
+        session: int,
+        sequence: int,
+        *,
+        ended: bool,
+        reason: str,
+        settled: Sequence[object] = (),
+    ) -> None:
         self.session = session
         self.sequence = sequence
         self.ended = ended
         self.reason = reason
+        self.settled = tuple(settled)
         remedy = (
             "the session has ended: read the state to learn what became of it"
             if ended
@@ -81,6 +95,7 @@ class SessionOutcomeUnknown(OutcomeUnknown):
         )
         super().__init__(
             f"sequence {sequence} of session {session} is not answered ({reason}); {remedy}"
+            + (f"; {len(settled)} before it were applied: see `settled`" if settled else "")
         )
 
 
@@ -88,10 +103,14 @@ class ResultNotKept(DLedgerError):
     """The sequence was applied exactly once; its result is not there (any more).
 
     `index` is the entry, if that is still known. The result was dropped for newer ones, was larger
-    than a session keeps, or is not made of what msgpack can hold.
+    than a session keeps, or is not made of what msgpack can hold. Of a call with several bodies,
+    `settled` is what became of each, in order.
     """
 
-    def __init__(self, session: int, sequence: int, index: int | None) -> None:
+    def __init__(
+        self, session: int, sequence: int, index: int | None, settled: Sequence[object] = ()
+    ) -> None:
+        self.settled = tuple(settled)
         self.session = session
         self.sequence = sequence
         self.index = index

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import trio
 
+from dledger.body_check import checked_lengths
 from dledger.entry import Body
 from dledger.errors import DLedgerError, InvariantBroken
 from dledger.sessions.session_clock import SessionClock
@@ -49,7 +50,8 @@ class SessionGate:
         self._clock = SessionClock()
 
     def escaped(self, bodies: Sequence[Body]) -> Sequence[Body]:
-        """Bodies of plain appends as they go into the log. Raises ReservedBody."""
+        """Bodies of plain appends as they go into the log. Raises ReservedBody, BodyInvalid."""
+        checked_lengths(bodies)
         return escaped(bodies)
 
     def submit(self, command: SessionCommand, done: Done) -> None:

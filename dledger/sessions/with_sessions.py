@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgpack
 
 from dledger.entry import Entry
-from dledger.errors import InvariantBroken
+from dledger.machine_check import applied, check_machine
 from dledger.sessions.session_entry import (
     AppendEntry,
     CloseEntry,
@@ -94,6 +94,8 @@ class WithSessions:
         return super().__new__(cls)
 
     def __init__(self, machine: StateMachine, limits: SessionLimits | None = None) -> None:
+        """Raises MachineUnusable."""
+        check_machine(machine)
         self.machine = machine
         self.limits = limits or SessionLimits()
         self.table = SessionTable()
@@ -216,11 +218,7 @@ class _Run:
             return
         entries, places = self._entries, self._places
         self._entries, self._places = [], []
-        results = self._apply(entries)
-        if len(results) != len(entries):
-            raise InvariantBroken(
-                f"the state machine gave {len(results)} results for {len(entries)} entries"
-            )
+        results = applied(self._apply, entries, entries[0].index, entries[-1].index)
         for (at, sequence), entry, result in zip(places, entries, results, strict=True):
             self.answers[at] = result if sequence is None else self._keep(entry, sequence, result)
 

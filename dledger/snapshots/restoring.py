@@ -123,6 +123,7 @@ def find_awaited(
     ).newest
     if newest is None:
         return None
+    folder.make_durable(newest)
     index = newest.header.index
     logger.warning("the log ends before entry %d, of which the snapshot is: it is awaited", index)
     return Snapshot(newest.header, newest.path, newest.size)
@@ -178,6 +179,7 @@ def restore_newest(
         if store.first_index > 0:
             raise SnapshotLost(folder.path, store.first_index, problems)
         return None
+    folder.make_durable(newest)
     try:
         machine.restore(newest.chunks())
     except Exception as error:

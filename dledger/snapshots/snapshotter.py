@@ -182,6 +182,8 @@ class Snapshotter:
         def write() -> Continuation:
             try:
                 snapshot = self._folder.write(header, chunks, lambda: self._closed)
+            except DiskFailed:
+                raise  # its name may not be durable: the node ends
             except OSError as error:
                 path, reason = error.filename or self._folder.path, error.strerror or error
                 failure = _unavailable(f"{path}: {reason}", error)

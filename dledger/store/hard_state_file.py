@@ -28,6 +28,10 @@ never written to, also not when a write without a sync came in between.
 ==== ==== ===================== ==============================================================
 
 All integers are big-endian and signed, but for the two CRCs.
+
+The *synced mark* at byte 8192 says up to which entry the log was synced: b"DLsynced", the index in
+8 bytes, CRC-32 of these 16. Each sync of the log writes it and does not wait for it, so it outlives
+the process, and a power cut if the file was synced since. Without a whole mark nothing is known.
 """
 
 from __future__ import annotations
@@ -45,7 +49,11 @@ FILE_NAME = "hard-state"
 _NEW_NAME = "hard-state.new"
 SLOT_BYTES = 512
 SLOT_DISTANCE_BYTES = 4096
-FILE_BYTES = SLOT_DISTANCE_BYTES + SLOT_BYTES
+# In a physical sector of its own: a write of it must never tear the last durable record.
+MARK_AT = 2 * SLOT_DISTANCE_BYTES
+_MARK = struct.Struct(">8sqI")
+_MARK_MAGIC = b"DLsynced"
+FILE_BYTES = MARK_AT + _MARK.size
 # Three names and their length bytes must fit behind the numbers: 112 + 3 * 128 <= 508.
 MAX_NAME_BYTES = 127
 
@@ -171,13 +179,29 @@ def newest_record(content: bytes) -> tuple[StoreRecord, int, int] | None:
     return found
 
 
+def encode_mark(index: int) -> bytes:
+    """The synced mark for entry `index`."""
+    check = crc32(_MARK_MAGIC + index.to_bytes(8, "big", signed=True))
+    return _MARK.pack(_MARK_MAGIC, index, check)
+
+
+def decode_mark(content: bytes) -> int:
+    """The index in the mark of a file's content; -1 without a whole mark."""
+    found = content[MARK_AT:FILE_BYTES]
+    if len(found) < _MARK.size:
+        return BEFORE_FIRST_INDEX
+    index: int = _MARK.unpack(found)[1]
+    return index if found == encode_mark(index) else BEFORE_FIRST_INDEX
+
+
 class HardStateFile:
     """The open file. Errors of the disk pass through as OSError."""
 
-    def __init__(self, file: DiskFile, durable_slot: int, sequence: int) -> None:
+    def __init__(self, file: DiskFile, durable_slot: int, sequence: int, synced: int) -> None:
         self._file = file
         self._durable_slot = durable_slot
         self._sequence = sequence
+        self._synced = synced
 
     @classmethod
     def open(cls, disk: Disk, folder: str) -> tuple[HardStateFile, StoreRecord] | None:
@@ -193,14 +217,15 @@ class HardStateFile:
         try:
             # What a killed process wrote may be in the page cache only: durable before believed.
             file.sync()
-            newest = newest_record(file.read(FILE_BYTES, 0))
+            content = file.read(FILE_BYTES, 0)
+            newest = newest_record(content)
             if newest is None:
                 raise HardStateLost(path)
         except BaseException:
             file.close()
             raise
         record, sequence, slot = newest
-        return cls(file, slot, sequence), record
+        return cls(file, slot, sequence, decode_mark(content)), record
 
     @classmethod
     def create(cls, disk: Disk, folder: str, record: StoreRecord) -> HardStateFile:
@@ -216,7 +241,7 @@ class HardStateFile:
             file.close()
         disk.rename(f"{folder}/{_NEW_NAME}", f"{folder}/{FILE_NAME}")
         disk.sync_folder(folder)
-        return cls(disk.open(f"{folder}/{FILE_NAME}"), 0, 1)
+        return cls(disk.open(f"{folder}/{FILE_NAME}"), 0, 1, BEFORE_FIRST_INDEX)
 
     @property
     def path(self) -> str:
@@ -236,6 +261,26 @@ class HardStateFile:
         if durable:
             self._file.sync()
             self._durable_slot = slot
+
+    @property
+    def synced(self) -> int:
+        """The entry that the synced mark names; -1 for none."""
+        return self._synced
+
+    def mark_synced(self, index: int) -> None:
+        """Write the synced mark, for entries that are durable up to `index`."""
+        if index != self._synced:
+            self._file.write(encode_mark(index), MARK_AT)
+            self._synced = index
+
+    def lower_mark(self, index: int) -> None:
+        """Have the mark name no entry behind `index`; durable on return.
+
+        Before the log is cut: what is written in place of the entries there is not synced yet.
+        """
+        if index < self._synced:
+            self.mark_synced(index)
+            self._file.sync()
 
     def close(self) -> None:
         """Close the file."""

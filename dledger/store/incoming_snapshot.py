@@ -59,6 +59,7 @@ class IncomingSnapshot:
         self._count = 0
         self._header_checked = False
         self._whole: Snapshot | None = None
+        self._spoilt: set[str] = set()  # parts of which a sync failed, until they are removed
 
     def take(self, offer: SnapshotOffer, offset: int, piece: bytes) -> Received:
         """Take a piece of the offered file, or none; what is here now.
@@ -90,8 +91,11 @@ class IncomingSnapshot:
 
     def _discard(self, offer: SnapshotOffer) -> None:
         self.close()
-        with contextlib.suppress(OSError):
-            self._disk.remove(self._path(offer))  # if it stays, its sums will tell
+        path = self._path(offer)
+        self._spoilt.add(path)
+        with contextlib.suppress(OSError):  # else before it is written to again
+            self._disk.remove(path)
+            self._spoilt.discard(path)
 
     def _path(self, offer: SnapshotOffer) -> str:
         index, term, chain = offer.identity
@@ -104,9 +108,12 @@ class IncomingSnapshot:
         path = self._path(offer)
         names = [n for n in self._disk.list(self._folder.path) if n.endswith(PART_SUFFIX)]
         for name in names:
-            if self._whole is not None or f"{self._folder.path}/{name}" != path:
-                self._disk.remove(f"{self._folder.path}/{name}")
+            part = f"{self._folder.path}/{name}"
+            if self._whole is not None or part != path or part in self._spoilt:
+                self._disk.remove(part)
+                self._spoilt.discard(part)
         if self._whole is None:
+            names = self._disk.list(self._folder.path)
             if path.rpartition("/")[2] in names:
                 self._file = self._disk.open(path)
                 kept = min(self._file.size(), offer.size)
@@ -124,6 +131,7 @@ class IncomingSnapshot:
             if reader.size == offer.size and _identity(reader.header) == offer.identity:
                 self._check_header(reader.header)
                 reader.verify()
+                self._folder.make_durable(reader)
                 return Snapshot(reader.header, path, reader.size)
         except (SnapshotCorrupt, FileNotFoundError, SnapshotUnwanted):
             return None

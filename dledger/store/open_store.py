@@ -25,7 +25,8 @@ from dledger.store.hard_state_file import HardStateFile, StoreRecord, check_name
 from dledger.store.index_unit import UNIT_BYTES
 from dledger.store.java_term_file import FILE_NAME as JAVA_TERM
 from dledger.store.java_term_file import covers, read_java_term, retire_java_term
-from dledger.store.recovery import Recovered, Recovery
+from dledger.store.recovered import Recovered
+from dledger.store.recovery import Recovery
 from dledger.store.segment import SegmentFiles
 from dledger.store.segment_store import SegmentStore
 from dledger.store.spare_segments import SpareSegments
@@ -76,6 +77,8 @@ def _open_locked(
     undo: contextlib.ExitStack,
     lock: DiskLock,
 ) -> SegmentStore:
+    # What a killed process named may be gone after a power cut: durable before believed.
+    disk.sync_folder(path)
     opened = HardStateFile.open(disk, path)
     standing = StandingFile(disk, path)
     data_found = find_files(disk, f"{path}/{DATA}")
@@ -98,7 +101,10 @@ def _open_locked(
     index = open_index(disk, f"{path}/{INDEX}", record.index_segment_bytes, index_found)
     undo.callback(index.close)
     known_begin = None if opened is None and data_found.sizes else record.before_begin + 1
-    recovered = Recovery(data, index, record, known_begin).run()
+    synced = BEFORE_FIRST_INDEX if hard_state_file is None else hard_state_file.synced
+    recovered = Recovery(
+        data, index, record, known_begin, synced, lambda: standing.set(Standing.LOST)
+    ).run()
     _sync_recovered(disk, data, index, recovered)
     complete = _complete_record(record, recovered, is_new=opened is None)
     if hard_state_file is None:
@@ -106,6 +112,8 @@ def _open_locked(
         undo.callback(hard_state_file.close)
     elif complete != record:
         hard_state_file.write(complete, durable=True)
+    hard_state_file.lower_mark(recovered.last_index)
+    hard_state_file.mark_synced(recovered.last_index)
     retire_java_term(disk, path)
     spares = SpareSegments(disk, f"{path}/{SPARE}", record.segment_bytes, config.spare_segments)
     spares.open()

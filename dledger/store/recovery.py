@@ -7,14 +7,20 @@ to the end. See docs/storage-format.md for the rules, `recovery_table` for the t
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
 
-from dledger.core.ledger_view import TermRun
-from dledger.entry import BLANK_BYTES, HEADER_BYTES, Header, Magic, decode_header
+from dledger.entry import (
+    BEFORE_FIRST_INDEX,
+    BLANK_BYTES,
+    HEADER_BYTES,
+    Header,
+    decode_header,
+)
 from dledger.errors import InvariantBroken, LogCorrupt
 from dledger.store.hard_state_file import StoreRecord
 from dledger.store.index_file import read_unit, term_runs
 from dledger.store.index_unit import UNIT, UNIT_BYTES
+from dledger.store.recovered import CONFIGURATION, Cut, Recovered
 from dledger.store.recovery_table import Evidence, Row, Verdict, decide
 from dledger.store.segment import SegmentFiles
 from dledger.store.walk import (
@@ -28,41 +34,6 @@ from dledger.store.walk import (
 )
 from dledger.store.walk_begins import WalkBegin
 
-CONFIGURATION = int(Magic.CONFIGURATION)
-
-
-class SegmentBegin(NamedTuple):
-    """A segment and the index of the first entry in it."""
-
-    pos: int
-    first_index: int
-
-
-class Cut(NamedTuple):
-    """What recovery cut away, and why."""
-
-    pos: int
-    index: int  # type: ignore[assignment]  # hides tuple.index
-    problem: str
-    reason: str
-
-
-class Recovered(NamedTuple):
-    """The log as recovery left it."""
-
-    first_index: int
-    last_index: int
-    begin_pos: int
-    end_pos: int
-    last_chain: int
-    before_begin_term: int
-    before_begin_chain: int
-    runs: list[TermRun]
-    begins: list[WalkBegin]
-    entries_checked: int
-    cut: Cut | None
-    configuration_indexes: list[int]
-
 
 class Recovery:
     """One recovery.
@@ -72,6 +43,9 @@ class Recovery:
         record: what may be relied on. For a log of Java that has no record yet, one with
             `committed` -1 and everything unchecked.
         first_index: the first entry kept, None to take it from the log.
+        synced: the entry that the synced mark names; -1 for none.
+        mark: marks the folder as one that lost entries; durable on return. Called before anything
+            is cut that this member may have acknowledged.
     """
 
     def __init__(
@@ -80,7 +54,11 @@ class Recovery:
         index: SegmentFiles,
         record: StoreRecord,
         first_index: int | None,
+        synced: int,
+        mark: Callable[[], None],
     ) -> None:
+        self._synced = synced
+        self._mark = mark
         self._data = data
         self._index = index
         self._record = record
@@ -111,6 +89,9 @@ class Recovery:
                 f"the log ends with entry {next_index - 1}, "
                 f"but entry {self._record.committed} is recorded as committed",
             )
+        lost = self._synced >= next_index
+        if lost:
+            self._mark()
         self._clean(next_index)
         if not self._begins:
             segment_pos = begin_pos - begin_pos % self._data.segment_bytes
@@ -128,6 +109,7 @@ class Recovery:
             entries_checked=self._checked,
             cut=cut,
             configuration_indexes=self._configurations,
+            lost_through=self._synced if lost else BEFORE_FIRST_INDEX,
         )
 
     # --- where to begin -----------------------------------------------------------------------
@@ -259,12 +241,13 @@ class Recovery:
             Evidence(
                 walker.findings,
                 recorded,
+                next_index <= self._synced,
                 self._unfinished(walker.pos),
                 behind and intact_behind(self._data, walker.pos, next_index, walker.term),
             )
         )
         problem = walker.findings.problem
-        if row.verdict is Verdict.CUT:
+        if row.verdict in {Verdict.CUT, Verdict.CUT_AND_MARK}:
             return Cut(walker.pos, next_index, problem, row.reason)
         raise self._refusal(row, next_index, problem)
 

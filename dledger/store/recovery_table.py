@@ -17,6 +17,7 @@ class Verdict(Enum):
 
     KEEP = auto()  # the entry is part of the log; go on behind it
     CUT = auto()  # the log ends before the record; what follows is zeroed
+    CUT_AND_MARK = auto()  # cut; entries are lost that this member acknowledged, perhaps
     REFUSE = auto()  # the files stay as they are, and the store does not open
 
 
@@ -24,7 +25,8 @@ class Evidence(NamedTuple):
     """What is known of a record."""
 
     findings: Findings
-    recorded: bool  # its index is recorded as committed, or its file as sealed
+    recorded: bool  # its index is recorded as committed
+    synced: bool  # the synced mark says that its entry was durable here
     unfinished: bool  # it looks like a write that a crash did not let finish
     intact_behind: bool  # an intact entry that could follow the log lies behind it
 
@@ -34,6 +36,7 @@ class Row(NamedTuple):
 
     intact: bool | None
     recorded: bool | None
+    synced: bool | None
     unfinished: bool | None
     intact_behind: bool | None
     verdict: Verdict
@@ -44,18 +47,24 @@ class Row(NamedTuple):
         facts = (
             all(evidence.findings),
             evidence.recorded,
+            evidence.synced,
             evidence.unfinished,
             evidence.intact_behind,
         )
-        return all(want is None or want == fact for want, fact in zip(self[:4], facts, strict=True))
+        return all(want is None or want == fact for want, fact in zip(self[:5], facts, strict=True))
 
+
+_COMMITTED = "entries from here on are recorded as committed"
+_SYNCED = "an entry that was synced is broken"
 
 TABLE = (
-    Row(True, None, None, None, Verdict.KEEP, "an intact entry that follows the one before"),
-    Row(False, True, None, None, Verdict.REFUSE, "entries from here on are recorded as committed"),
-    Row(False, False, True, None, Verdict.CUT, "a write that was not synced did not finish"),
-    Row(False, False, False, False, Verdict.CUT, "a torn write at the log's end"),
-    Row(False, False, False, True, Verdict.REFUSE, "intact entries follow the broken one"),
+    Row(True, None, None, None, None, Verdict.KEEP, "an intact entry that follows the one before"),
+    Row(False, True, None, None, None, Verdict.REFUSE, _COMMITTED),
+    Row(False, False, None, False, True, Verdict.REFUSE, "intact entries follow the broken one"),
+    Row(False, False, True, True, None, Verdict.CUT_AND_MARK, _SYNCED),
+    Row(False, False, True, False, False, Verdict.CUT_AND_MARK, _SYNCED),
+    Row(False, False, False, True, None, Verdict.CUT, "a write that was not synced did not finish"),
+    Row(False, False, False, False, False, Verdict.CUT, "a torn write at the log's end"),
 )
 
 

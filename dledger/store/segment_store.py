@@ -1,30 +1,43 @@
-"""The log over segment files, with the hard state beside it.
+"""The log of one node over segment files, with the hard state beside it.
 
-Order of durability. A sync makes the data files durable first, the record of term and vote
-second, so that the record's `committed` may count what the same sync made durable. Neither is
-acknowledged before both are there. A crash between them leaves entries of a term that the record
-does not know yet: `open_store` then raises the term and leaves the vote empty, which is safe,
-for a vote in that term would have been in the record.
+A store is made of parts that own one thing each: where the log begins and ends (`LogExtent`), the
+bytes of its entries (`SegmentLog` writes and cuts, `LogReader` reads), what is durable
+(`LogDurability`), and whether all of that can still be used (`StoreHealth`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dledger.core.admission.standing import Standing
 from dledger.core.hard_state import HardState
+from dledger.core.ledger_view import LedgerView, TermRun
 from dledger.core.snapshot.snapshot_offer import LogBegin
-from dledger.entry import BEFORE_FIRST_INDEX
+from dledger.entry import Body, Header
 from dledger.errors import DiskFailed, InvariantBroken
+from dledger.store.batch import BatchFacts
 from dledger.store.discarded_files import DiscardedFiles
 from dledger.store.hard_state_file import StoreRecord
 from dledger.store.index_unit import UNIT_BYTES
-from dledger.store.log_beginning import LogWithBeginning
-from dledger.store.recovery import Recovered
+from dledger.store.log_durability import LogDurability
+from dledger.store.log_extent import LogExtent
+from dledger.store.log_reader import LogReader
+from dledger.store.log_store import Written
+from dledger.store.recovered import Recovered, SegmentBegin
+from dledger.store.segment_log import SegmentLog
 from dledger.store.store_files import StoreFiles
+from dledger.store.store_health import StoreHealth
 from dledger.store.sync_work import SegmentSyncWork
 
+# A log that is shorter than this part of a segment gets no spare: a small group would hold a whole
+# segment of zeros for years. Files are sparse, so its log takes what was written to it.
+SPARE_FROM_PART = 8
 
-class SegmentStore(LogWithBeginning):
-    """A `LogStore` over files; made by `open_store`.
+
+class SegmentStore:
+    """A `LogStore` over files; made by `open_store`. See `LogStore` for what each method does.
+
+    Any error of the disk is terminal: DiskFailed now and from every later call.
 
     Attributes:
         recovered: what was found when the store was opened.
@@ -38,70 +51,157 @@ class SegmentStore(LogWithBeginning):
         body_limit: int,
         checkpoint_bytes: int,
     ) -> None:
-        super().__init__(files.data, files.index, recovered, body_limit, checkpoint_bytes)
-        self._checkpoint_bytes = checkpoint_bytes
+        data, index = files.data, files.index
         self._files = files
-        self._hard_state_file = files.hard_state
-        self._spares = files.spares
         self.recovered = recovered
-        self._record = record  # the last one that is durable
-        self._committed = record.committed
-        self._unchecked_through = record.unchecked_through
-        self._synced_index = recovered.last_index
-        self._index_synced_through = recovered.last_index
-        self._index_synced_pos = recovered.end_pos  # the log's end when a sync last took the index
-        self._record_wanted = False
-        self._work: SegmentSyncWork | None = None
+        self._health = health = StoreHealth(data.folder)
+        self._extent = extent = LogExtent(
+            recovered, data.segment_bytes, checkpoint_bytes, record.committed
+        )
+        self._reader = LogReader(data, index, extent, health, record.unchecked_through)
+        self._log = SegmentLog(data, index, extent, self._reader, health, body_limit)
+        self._durability = LogDurability(
+            data, index, files.hard_state, extent, health, record, recovered, checkpoint_bytes
+        )
         self._dropped: list[str] = []  # files of a log that was begun anew
 
-    @property
-    def synced_index(self) -> int:
-        """The last entry that is durable, by the syncs that have ended."""
-        work = self._work
-        if work is not None and work.done and work.failure is None and work.epoch == self._epoch:
-            return work.index
-        return self._synced_index
+    # --- what is there ------------------------------------------------------------------------
 
     @property
-    def hard_state(self) -> HardState:
-        """The hard state that is durable now."""
-        self._settle()
-        return self._record.hard_state
+    def first_index(self) -> int:
+        """The first entry kept."""
+        return self._extent.view.before_begin + 1
 
     @property
-    def standing(self) -> Standing:
-        """Whether the folder is known to hold all that was promised from it."""
-        return self._files.standing.standing
+    def last_index(self) -> int:
+        """The last entry, durable or not."""
+        return self._extent.view.last_index
 
-    def set_standing(self, standing: Standing) -> None:
-        """Record that; durable when it returns. Raises DiskFailed."""
-        self._check_usable()
-        with self._disk_work("mark"):
-            self._files.standing.set(standing)
+    @property
+    def last_term(self) -> int:
+        """Term of the last entry."""
+        return self._extent.view.last_term
+
+    @property
+    def begin_pos(self) -> int:
+        """Position of the first entry kept."""
+        return self._extent.begin_pos
+
+    @property
+    def end_pos(self) -> int:
+        """Position of the byte behind the last entry."""
+        return self._extent.end_pos
+
+    @property
+    def epoch(self) -> int:
+        """Grows by one with every truncation and restart."""
+        return self._extent.epoch
+
+    @property
+    def segment_bytes(self) -> int:
+        """Length of the data files: what the files say, whatever was configured."""
+        return self._files.data.segment_bytes
+
+    @property
+    def configuration_indexes(self) -> list[int]:
+        """Entries of magic 3 in ascending order: the last one that was not looked for, and all
+        behind it.
+        """
+        return list(self._extent.configurations)
 
     @property
     def unchecked_through(self) -> int:
         """Entries up to here were written by Java: their CRC fields mean nothing. -1: none."""
-        return self._record.unchecked_through
+        return self._durability.record.unchecked_through
+
+    def term_runs(self) -> list[TermRun]:
+        """The runs of equal terms."""
+        return list(self._extent.view.runs(self.first_index, self.last_index))
+
+    def view(self) -> LedgerView:
+        """A new view for the core."""
+        view = self._extent.view
+        return LedgerView(
+            self.term_runs(),
+            last_index=view.last_index,
+            before_begin=view.before_begin,
+            before_begin_term=view.before_begin_term,
+        )
+
+    def term_at(self, index: int) -> int:
+        """The term of an entry; NO_TERM outside of the log."""
+        return self._extent.view.term_at(index)
+
+    # --- entries ------------------------------------------------------------------------------
+
+    def append(self, term: int, magic: int, bodies: Sequence[Body]) -> Written:
+        """Encode and write entries; see SegmentLog."""
+        return self._log.append(term, magic, bodies)
+
+    def write_batch(self, raw: bytes, facts: BatchFacts) -> None:
+        """Write verified entries at the positions in them; see SegmentLog."""
+        self._log.write_batch(raw, facts)
+
+    def chain_at(self, index: int) -> int:
+        """ChainCrc stored in an entry; of the entry before the first one, what is known of it."""
+        return self._reader.chain_at(index)
+
+    def header_at(self, index: int) -> Header:
+        """The header of an entry."""
+        return self._reader.header_at(index)
+
+    def read(self, first: int, last: int, max_bytes: int) -> bytes:
+        """Whole adjacent entries; see LogReader.read_run."""
+        return self.read_run(first, last, max_bytes)[1]
+
+    def read_run(self, first: int, last: int, max_bytes: int) -> tuple[int, bytes]:
+        """What `read` reads, and the index of the last entry in it."""
+        return self._reader.read_run(first, last, max_bytes)
+
+    def read_unchecked(self, first: int, last: int, max_bytes: int) -> tuple[int, bytes]:
+        """As `read_run`, without a look at the sums."""
+        return self._reader.read_unchecked(first, last, max_bytes)
+
+    def read_bytes(self, pos: int, size: int) -> bytes:
+        """`size` bytes of the log at `pos`, within one segment and before `end_pos`."""
+        return self._reader.read_bytes(pos, size)
+
+    def note_committed(self, index: int) -> None:
+        """Remember how far the log is committed. Also: nothing up to there is ever truncated."""
+        self._extent.committed = max(self._extent.committed, index)
 
     def truncate_after(self, index: int) -> None:
         """Drop every entry behind `index`; durable when it returns. See SegmentLog."""
-        self._settle()  # a sync that ended before the cut counts as of before it
-        super().truncate_after(index)
-        self._synced_index = min(self._synced_index, self.last_index)
-        self._index_synced_through = min(self._index_synced_through, self.last_index)
-        self._index_synced_pos = min(self._index_synced_pos, self._end_pos)
+        self._health.check()
+        if index >= self.last_index:
+            return
+        self._log.check_cut(index)
+        self._durability.before_cut(index)
+        self._log.truncate_after(index)
+        self._durability.after_cut()
+
+    # --- the log's beginning ------------------------------------------------------------------
+
+    def segment_begin(self, index: int) -> SegmentBegin:
+        """The segment that an entry lies in: where it begins, and with which entry."""
+        return self._reader.segment_begin(index)
+
+    def begin_for(self, index: int) -> LogBegin:
+        """Where the log of a member begins that is given the state after entry `index`."""
+        return self._reader.begin_for(index)
 
     def discard_before(self, index: int) -> None:
-        """Drop whole segments at the log's beginning; see LogWithBeginning.
+        """Drop whole segments at the log's beginning; see SegmentLog.
 
         The files go when the record of the new beginning is durable: `take_discarded`. Raises
         InvariantBroken also for an entry that no sync has made durable here.
         """
-        self._settle()
-        if index > self._synced_index:
-            raise InvariantBroken(f"discard before {index}, but {self._synced_index} is durable")
-        super().discard_before(index)
+        self._durability.settle()
+        if index > self._durability.synced_index:
+            raise InvariantBroken(
+                f"discard before {index}, but {self._durability.synced_index} is durable"
+            )
+        self._log.discard_before(index)
 
     def restart(self, begin: LogBegin) -> None:
         """Drop the whole log and begin an empty one; durable when it returns. See LogStore.
@@ -111,32 +211,27 @@ class SegmentStore(LogWithBeginning):
 
         Raises InvariantBroken also while a sync runs: it would write a record of the old log.
         """
-        self._check_usable()
-        self._settle()
-        if self._work is not None:
+        self._health.check()
+        if self._durability.is_syncing:
             raise InvariantBroken("the log is begun anew while a sync runs")
-        dropped = self._begin_anew(begin)
-        before = begin.before_index
-        self._synced_index = self._index_synced_through = self._committed = before
-        record = self._next_record(None, before, True)
-        with self._disk_work("record the new log of"):
-            self._hard_state_file.write(record, durable=True)
-        self._record = record
+        self._log.check_restart(begin)
+        self._durability.before_cut(self._log.kept_by(begin))
+        dropped = self._log.restart(begin)
+        self._durability.after_cut()
+        self._durability.record_restart(begin.before_index)
         self._dropped += dropped
 
     @property
     def record_due(self) -> bool:
         """Whether the record on disk still names an older beginning than the log has."""
-        self._settle()
-        recorded = self._record.begin_pos
-        return recorded < self._begin_pos and self._work is None
+        return self._durability.record_due
 
     def take_discarded(self) -> DiscardedFiles | None:
-        """The files that nobody needs any more, to be removed in any thread; None without."""
-        self._check_usable()
-        self._settle()
-        data = self._data.forget_before(self._record.begin_pos)
-        index = self._index.forget_before((self._record.before_begin + 1) * UNIT_BYTES)
+        """The files that the log does not need any more, to be removed in any thread, or None."""
+        self._health.check()
+        record = self._durability.record
+        data = self._files.data.forget_before(record.begin_pos)
+        index = self._files.index.forget_before((record.before_begin + 1) * UNIT_BYTES)
         dropped, self._dropped = self._dropped, []
         if not data and not index and not dropped:
             return None
@@ -144,68 +239,34 @@ class SegmentStore(LogWithBeginning):
 
     # --- durability ---------------------------------------------------------------------------
 
+    @property
+    def synced_index(self) -> int:
+        """The last entry that is durable, by the syncs that have ended."""
+        return self._durability.synced_index
+
+    @property
+    def hard_state(self) -> HardState:
+        """The hard state that is durable now."""
+        return self._durability.record.hard_state
+
+    @property
+    def standing(self) -> Standing:
+        """Whether the folder is known to hold all that was promised from it."""
+        return self._files.standing.standing
+
+    def set_standing(self, standing: Standing) -> None:
+        """Record that; durable when it returns. Raises DiskFailed."""
+        self._health.check()
+        with self._health.disk_work("mark"):
+            self._files.standing.set(standing)
+
     def begin_sync(self, hard_state: HardState | None) -> SegmentSyncWork:
-        """What is dirty now; see `SyncWork`.
-
-        Raises:
-            InvariantBroken: the work before this one has not run yet, or the hard state breaks
-                a promise that is recorded.
-        """
-        self._check_usable()
-        self._settle()
-        if self._work is not None:
-            raise InvariantBroken("a second sync was begun before the first one ended")
-        if hard_state is not None:
-            self._check_promise(hard_state)
-        end_pos, first_dirty = self._end_pos, self._data.first_dirty
-        covers_index = first_dirty >= 0 and (
-            first_dirty != end_pos - end_pos % self._data.segment_bytes
-            or end_pos - self._index_synced_pos >= self._checkpoint_bytes
-        )
-        dirty = self._data.take_dirty()
-        if covers_index:  # a segment is full, or enough of it: recovery may then begin behind it
-            dirty += self._index.take_dirty()
-            self._index_synced_pos = end_pos
-        record = None
-        if hard_state is not None or self._record_wanted or self.record_due:
-            record = self._next_record(hard_state, self.last_index, covers_index)
-            self._record_wanted = False
-        self._work = SegmentSyncWork(
-            self.last_index,
-            self._epoch,
-            hard_state,
-            dirty,
-            covers_index,
-            record,
-            self._hard_state_file,
-        )
-        return self._work
-
-    def _check_promise(self, hard_state: HardState) -> None:
-        """Terms never go back, and a vote is given once a term (Raft, section 5.2)."""
-        term, vote = self._record.term, self._record.voted_for
-        if hard_state.term < term or (
-            hard_state.term == term and vote is not None and hard_state.voted_for != vote
-        ):
-            raise InvariantBroken(
-                f"term {hard_state.term} with vote {hard_state.voted_for} "
-                f"after term {term} with vote {vote}"
-            )
+        """What is dirty now, and the hard state to record; see LogDurability."""
+        return self._durability.begin_sync(hard_state)
 
     def save_committed(self) -> None:
-        """Write the record with what was noted, without a sync.
-
-        While a sync is under way the next one takes the record with it.
-        """
-        self._check_usable()
-        self._settle()
-        if self._work is not None:
-            self._record_wanted = True
-            return
-        record = self._next_record(None, self._synced_index, False)
-        if record != self._record:
-            with self._disk_work("write the hard state of"):
-                self._hard_state_file.write(record, durable=False)
+        """Write the record with what was noted, without a sync; see LogDurability."""
+        self._durability.save_committed()
 
     def prepare_spare(self) -> None:
         """Write a data file ahead, in any thread; see SpareSegments.
@@ -213,94 +274,27 @@ class SegmentStore(LogWithBeginning):
         Raises DiskFailed when that fails. The store goes on: no entry was concerned.
         """
         try:
-            self._spares.prepare()
+            self._files.spares.prepare()
         except OSError as cause:
-            path = cause.filename if isinstance(cause.filename, str) else self._data.folder
+            folder = self._files.data.folder
+            path = cause.filename if isinstance(cause.filename, str) else folder
             raise DiskFailed("prepare a spare file for", path, cause) from cause
 
     @property
     def spare_wanted(self) -> bool:
-        """Whether `prepare_spare` has something to do."""
-        return self._spares.wanted
+        """Whether a data file should be written ahead: there is none, and the log will need one."""
+        held_bytes = self.end_pos - self.begin_pos
+        return self._files.spares.wanted and held_bytes * SPARE_FROM_PART >= self.segment_bytes
 
     def close(self) -> None:
         """Sync everything, record what is committed, release the folder. Again: nothing.
 
         After a failure files are only closed. The lock is released in any case.
         """
-        if self._closed:
+        if self._health.closed:
             return
-        self._closed = True
+        self._health.closed = True
         try:
-            if self._work is not None and self._work.running:
-                raise InvariantBroken("the store was closed while a sync runs")
-            if self._failure is None:
-                self._settle()
-                self._sync_all()
+            self._durability.sync_all()
         finally:
             self._files.close()
-
-    def _sync_all(self) -> None:
-        with self._disk_work("sync"):
-            if self._work is not None:
-                self._work.run()  # begun, and never run
-                self._settle()
-            for file in [*self._data.take_dirty(), *self._index.take_dirty()]:
-                file.sync()
-            self._index_synced_through = self.last_index
-            record = self._next_record(None, self.last_index, True)
-            self._hard_state_file.write(record, durable=True)
-
-    def _next_record(
-        self, hard_state: HardState | None, synced_index: int, index_synced: bool
-    ) -> StoreRecord:
-        """The record as it may be written once everything up to `synced_index` is durable."""
-        if hard_state is not None:
-            self._committed = max(self._committed, hard_state.committed)
-        committed = max(self._record.committed, min(self._committed, synced_index))
-        index_through = synced_index if index_synced else self._index_synced_through
-        # What lies before a committed entry is fixed, if the index of it is durable.
-        begin = self._begins.settle(min(committed, index_through + 1))
-        changes = self._configurations
-        while len(changes) > 1 and changes[1] < begin.first_index:
-            changes.pop(0)
-        last_change = changes[0] if changes and changes[0] < begin.first_index else None
-        term, vote = self._record.term, self._record.voted_for
-        if hard_state is not None:
-            term, vote = hard_state.term, hard_state.voted_for
-        return self._record._replace(
-            term=term,
-            voted_for=vote,
-            committed=committed,
-            unchecked_through=min(self._record.unchecked_through, self.last_index),
-            before_begin=self._view.before_begin,
-            before_begin_term=self._view.before_begin_term,
-            before_begin_chain=self._before_begin_chain,
-            begin_pos=self._begin_pos,
-            scan_pos=begin.pos,
-            scan_index=begin.first_index,
-            configuration_index=BEFORE_FIRST_INDEX if last_change is None else last_change,
-        )
-
-    def _settle(self) -> None:
-        """Take over the results of a sync that has run."""
-        work = self._work
-        if work is None or not work.done:
-            return
-        self._work = None
-        self._data.settle()
-        self._index.settle()
-        if work.failure is not None:
-            self._fail(work.failure)
-        if work.record is not None:
-            self._record = work.record
-        if work.epoch == self._epoch:
-            self._synced_index = work.index
-            if work.covers_index:
-                self._index_synced_through = work.index
-
-    def _check_usable(self) -> None:
-        work = self._work
-        if work is not None and work.failure is not None:
-            self._failure = work.failure
-        super()._check_usable()

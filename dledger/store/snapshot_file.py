@@ -128,6 +128,14 @@ class SnapshotReader:
         for _ in self.chunks():
             pass
 
+    def sync(self) -> None:
+        """Make the content durable: whoever copied the file may not have done it."""
+        file = self._disk.open(self.path, writable=False)
+        try:
+            file.sync()
+        finally:
+            file.close()
+
     def chunks(self) -> Iterator[bytes]:
         """The chunks as they were given, each one checked before it is handed out.
 

@@ -3,16 +3,20 @@
 A snapshot is written under another name, synced, renamed, and the folder is synced. So a name
 that ends in `.snapshot` stands for a whole file, whatever crashed when; what the disk does to it
 later is found by its sums. Names are the index in 20 digits.
+
+A process may stop between a rename and the sync of the folder. The next one sees the name, and a
+power cut may still take it back. So the folder is synced when it is opened, before anything relies
+on a name, and a sync of the folder that fails ends the node: DiskFailed.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from dledger.core.membership.configuration_codec import NumberedConfiguration, decode_configuration
-from dledger.errors import SnapshotCorrupt
+from dledger.errors import DiskFailed, SnapshotCorrupt
 from dledger.store.disk import Disk
 from dledger.store.segment import NAME_DIGITS, start_of
 from dledger.store.snapshot_file import SnapshotReader, SnapshotWriter
@@ -48,7 +52,10 @@ class Found(NamedTuple):
 
 
 class SnapshotFolder:
-    """One node's snapshots. Made and used by one thread at a time; OSError passes through."""
+    """One node's snapshots. Made and used by one thread at a time; OSError passes through.
+
+    Raises DiskFailed, which is terminal, when the names cannot be made durable.
+    """
 
     def __init__(self, disk: Disk, node_folder: str) -> None:
         self.path = f"{node_folder}/{SNAPSHOTS}"
@@ -58,12 +65,35 @@ class SnapshotFolder:
     def open(self) -> None:
         """Create the folder, and remove what was being written when the process stopped.
 
-        The part of a snapshot that was being received stays: see IncomingSnapshot.
+        The names found from then on are durable. The part of a snapshot that was being received
+        stays: see IncomingSnapshot. Raises DiskFailed.
         """
-        self.disk.make_folder(self.path)
-        for name in self.disk.list(self.path):
-            if name.endswith(_NEW_SUFFIX):
-                self.disk.remove(f"{self.path}/{name}")
+        with self._terminal("open"):
+            self.disk.make_folder(self.path)
+            for name in self.disk.list(self.path):
+                if name.endswith(_NEW_SUFFIX):
+                    self.disk.remove(f"{self.path}/{name}")
+        self._sync_names()
+
+    def _sync_names(self) -> None:
+        with self._terminal("sync the names in"):
+            self.disk.sync_folder(self.path)
+
+    @contextlib.contextmanager
+    def _terminal(self, operation: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as cause:
+            raise DiskFailed(operation, self.path, cause) from cause
+
+    def make_durable(self, reader: SnapshotReader) -> None:
+        """Make the content and the name of a snapshot durable, whoever put it here.
+
+        Raises DiskFailed.
+        """
+        with self._terminal("sync a snapshot in"):
+            reader.sync()
+        self._sync_names()
 
     def indexes(self) -> list[int]:
         """The last index of each snapshot, the newest first; those found useless are left out."""
@@ -138,7 +168,7 @@ class SnapshotFolder:
             with contextlib.suppress(OSError):
                 self.disk.remove(new)  # a full disk needs the space
             raise
-        self.disk.sync_folder(self.path)
+        self._sync_names()
         self._useless.discard(header.index)
         return Snapshot(header, path, size)
 
@@ -146,7 +176,7 @@ class SnapshotFolder:
         """Make a file of this folder, which is whole and synced, a snapshot; durable on return."""
         path = self.file(header.index)
         self.disk.rename(part, path)
-        self.disk.sync_folder(self.path)
+        self._sync_names()
         self._useless.discard(header.index)
         return Snapshot(header, path, size)
 

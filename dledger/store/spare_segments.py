@@ -2,7 +2,7 @@
 
 A sync of a file whose blocks are written already takes about half the time of one that grows.
 `prepare` writes zeros to a file in the folder `spare` (in a thread, ahead of need); a roll then
-only renames it. Without a spare a sparse file does as well.
+only renames it. Without a spare a sparse file does as well; a log begins with one.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from dledger.core.hard_state import HardState
 from dledger.errors import DiskFailed, InvariantBroken
 from dledger.store.disk import DiskFile
 from dledger.store.hard_state_file import HardStateFile, StoreRecord
+from dledger.store.store_health import StoreHealth
 
 
 class SegmentSyncWork:
@@ -20,6 +21,7 @@ class SegmentSyncWork:
         covers_index: bool,
         record: StoreRecord | None,
         hard_state_file: HardStateFile,
+        health: StoreHealth,
     ) -> None:
         self.index = index
         self.epoch = epoch
@@ -31,6 +33,7 @@ class SegmentSyncWork:
         self._started = False
         self._files = files
         self._hard_state_file = hard_state_file
+        self._health = health
 
     @property
     def running(self) -> bool:
@@ -43,7 +46,10 @@ class SegmentSyncWork:
         return not self._files and self.record is None
 
     def run(self) -> None:
-        """Sync the data, then write and sync the record. Raises DiskFailed; runs once."""
+        """Sync the data, mark them as synced, then write and sync the record.
+
+        Raises DiskFailed; runs once.
+        """
         if self._started:
             raise InvariantBroken("a sync ran twice")
         self._started = True
@@ -52,11 +58,12 @@ class SegmentSyncWork:
             for file in self._files:
                 path = file.path
                 file.sync()
+            path = self._hard_state_file.path
+            self._hard_state_file.mark_synced(self.index)
             if self.record is not None:
-                path = self._hard_state_file.path
                 self._hard_state_file.write(self.record, durable=True)
         except OSError as cause:
-            self.failure = DiskFailed("sync", path, cause)
+            self.failure = self._health.failure = DiskFailed("sync", path, cause)
             raise self.failure from cause
         finally:
             self.done = True

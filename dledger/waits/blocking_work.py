@@ -21,5 +21,17 @@ class RunBlocking(Protocol):
         ...
 
 
-# Processes do it in threads; a simulation does it itself, after some virtual time.
-IN_A_THREAD: RunBlocking = trio.to_thread.run_sync
+async def in_a_thread(
+    work: Callable[[Unpack[Arguments]], Result], /, *arguments: *Arguments
+) -> Result:
+    """A RunBlocking for processes; a simulation does the work itself, after some virtual time.
+
+    Each call has a thread of its own, outside of trio's bound for the whole process: groups whose
+    disk hangs would use that up, and the application's calls with them. A group makes a handful of
+    these calls at a time at most, one from each of its tasks.
+    """
+    one = trio.CapacityLimiter(1)
+    return await trio.to_thread.run_sync(work, *arguments, limiter=one)
+
+
+IN_A_THREAD: RunBlocking = in_a_thread

@@ -10,10 +10,14 @@ import trio
 from dledger.entry import Entry
 from dledger.errors import OutsideLog
 from dledger.status import RoleChange
+from dledger.waits.progress import Progress
 
 
 class CommittedEntries:
-    """Every committed entry from one index on, and then each new one, without end."""
+    """Every committed entry from one index on, and then each new one, without end.
+
+    Raises NodeClosing when the node stops.
+    """
 
     def __init__(
         self,
@@ -45,11 +49,12 @@ class CommittedEntries:
 
 
 class RoleChanges:
-    """The present role, and then each change. A slow reader sees the latest, not every one."""
+    """The present role, and then each change. A slow reader sees the latest, not every one.
 
-    def __init__(
-        self, current: Callable[[], RoleChange], changed: trio.lowlevel.ParkingLot
-    ) -> None:
+    Raises NodeClosing when the node stops.
+    """
+
+    def __init__(self, current: Callable[[], RoleChange], changed: Progress) -> None:
         self._current = current
         self._changed = changed
         self._seen: RoleChange | None = None
@@ -60,6 +65,6 @@ class RoleChanges:
     async def __anext__(self) -> RoleChange:
         await trio.lowlevel.checkpoint()
         while self._current() == self._seen:
-            await self._changed.park()
+            await self._changed.wait()
         self._seen = self._current()
         return self._seen

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 
-import trio
-
 from dledger.core.member_state import Role
 from dledger.core.replica import Replica
 from dledger.status import REMOVED, RoleChange, role_name
 from dledger.waits.iterators import RoleChanges
+from dledger.waits.progress import Progress
 
 logger = logging.getLogger(__name__)
 
@@ -20,7 +19,7 @@ class LeadershipWatch:
     def __init__(self, group: str, replica: Replica) -> None:
         self._group = group
         self._replica = replica
-        self._watchers = trio.lowlevel.ParkingLot()
+        self._watchers = Progress()
         self._seen: tuple[object, ...] = ()  # what the role was made of
         self._role = self._role_now()
 
@@ -42,6 +41,10 @@ class LeadershipWatch:
         """The present role, and then each change."""
         return RoleChanges(lambda: self._role, self._watchers)
 
+    def close(self) -> None:
+        """The node stops: tell every watcher."""
+        self._watchers.close()
+
     def look(self) -> None:
         """Tell those who watch, if something has changed."""
         state = self._replica.state
@@ -55,7 +58,7 @@ class LeadershipWatch:
             if role.role == REMOVED and self._role.role != REMOVED:
                 logger.warning("this node belongs to group %s no more", self._group)
             self._role = role
-            self._watchers.unpark_all()
+            self._watchers.made()
 
     def _role_now(self) -> RoleChange:
         state = self._replica.state

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
 from typing import NamedTuple
 
@@ -28,6 +28,18 @@ class Appended(NamedTuple):
 
 Outcome = list[Appended] | DLedgerError
 Done = Callable[[Outcome], None]
+
+
+def answer_each(answers: Iterable[tuple[Done, Outcome]]) -> None:
+    """Give each its answer. What one of them raises is raised when all have theirs."""
+    raised: Exception | None = None
+    for done, answer in answers:
+        try:
+            done(answer)
+        except Exception as error:
+            raised = raised or error
+    if raised is not None:
+        raise raised
 
 
 class _Submission:
@@ -130,13 +142,15 @@ class PendingAppends:
     def _answer_all(self, verdict: Callable[[_Submission], DLedgerError | None]) -> None:
         """Answer each submission that `verdict` has an error for; keep the others."""
         submissions, self._submissions = self._submissions, deque()
+        answers: list[tuple[Done, Outcome]] = []
         for submission in submissions:
             error = verdict(submission)
             if error is None:
                 self._submissions.append(submission)
             else:
                 self._forget(submission)
-                submission.done(error)
+                answers.append((submission.done, error))
+        answer_each(answers)
 
     def _forget(self, submission: _Submission) -> None:
         self.entries -= submission.last - submission.first + 1

@@ -8,18 +8,17 @@ from dledger.core.member_state import Role
 from dledger.core.replica import Replica
 from dledger.core.transfer.leader_transfer import LeaderTransfer
 from dledger.errors import TransferFailed
+from dledger.waits.progress import Progress
 
 # How long nobody may lead after the old leader stepped down, in election timeouts, before the
 # outcome counts as unknown: the target's election takes a round trip, a failed one up to two.
 WAIT_TIMEOUTS = 4.0
 
 
-async def wait_transferred(
-    replica: Replica, transfer: LeaderTransfer, turned: trio.lowlevel.ParkingLot
-) -> str:
-    """The new leader, once it is known here. `turned` is unparked after every turn.
+async def wait_transferred(replica: Replica, transfer: LeaderTransfer, turned: Progress) -> str:
+    """The new leader, once it is known here. `turned`: made with every turn.
 
-    Raises TransferFailed.
+    Raises TransferFailed, NodeClosing.
     """
     state = replica.state
     term = state.term
@@ -27,9 +26,9 @@ async def wait_transferred(
         while state.term == term and state.role is Role.LEADER:
             if replica.handover.transfer is not transfer:
                 raise TransferFailed(transfer.target, transfer.end or "it was given up")
-            await turned.park()
+            await turned.wait()
         while state.leader is None:
-            await turned.park()
+            await turned.wait()
         if state.leader == transfer.target:
             return transfer.target
         raise TransferFailed(transfer.target, f"{state.leader} leads now")

@@ -14,13 +14,14 @@ def recovery() -> str:
         (
             "an intact entry that follows",
             "up to `committed`",
+            "up to the synced mark",
             "looks unfinished",
             "intact entries behind",
             "",
             "because",
         ),
         [
-            (*(_WORDS[fact] for fact in row[:4]), row.verdict.name.lower(), row.reason)
+            (*(_WORDS[fact] for fact in row[:5]), row.verdict.name.lower(), row.reason)
             for row in TABLE
         ],
     )

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import NamedTuple
 
 from jepsen_like.simulation.coverage import Coverage
-from jepsen_like.simulation.seeded_bugs import planted
-from jepsen_like.simulation.simulation import Failure, Simulation
-from jepsen_like.simulation.swarm import swarm_of
+from jepsen_like.simulation.seeded_bug import planted
+from jepsen_like.simulation.simulation import Failure
+from jepsen_like.simulation.tiers import TIERS
 from jepsen_like.simulation.trace import LineSink, Trace
 
 # Members of a simulated group say nothing to whoever runs it.
@@ -24,13 +25,14 @@ SEEDS_AT_ONCE = 5
 
 
 class Plan(NamedTuple):
-    """What to run. None: as the seed decides."""
+    """What to run: `nodes` members, or hosts. None: as the seed decides."""
 
     first_seed: int
     seeds: int
     nodes: int | None = None
     fault_seconds: float | None = None
     seeded_bug: str | None = None
+    tier: str = "members"
 
 
 class Broken(NamedTuple):
@@ -63,9 +65,10 @@ class CampaignResult(NamedTuple):
 
 def run_seed(plan: Plan, seed: int, trace: Trace | None = None) -> SeedResult:
     """Run one seed of a plan, in this process."""
-    simulation = Simulation(swarm_of(seed, plan.nodes, plan.fault_seconds), trace)
+    tier = TIERS[plan.tier]
+    simulation = tier.make(seed, plan.nodes, plan.fault_seconds, trace)
     broken = None
-    with planted(plan.seeded_bug) if plan.seeded_bug is not None else nullcontext():
+    with planted(tier.bugs[plan.seeded_bug]) if plan.seeded_bug is not None else nullcontext():
         try:
             simulation.run()
         except Failure as failure:
@@ -95,7 +98,14 @@ def _results(plan: Plan, jobs: int) -> Iterator[SeedResult]:
     if jobs == 1 or plan.seeds == 1:
         yield from map(_run, tasks)
         return
-    with multiprocessing.get_context("spawn").Pool(min(jobs, plan.seeds)) as pool:
+    # Ctrl-C in a terminal reaches the workers as well, and is for this process alone to answer.
+    # They inherit the mask; here it waits until they are started.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        workers = multiprocessing.get_context("spawn").Pool(min(jobs, plan.seeds))
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    with workers as pool:
         # In the order of the seeds: the first failure told is that of the lowest seed.
         yield from pool.imap(_run, tasks, chunksize=SEEDS_AT_ONCE)
 

@@ -301,10 +301,8 @@ class Invariants:
             witness.term = state.term
         if state.role is not witness.role:
             witness.role = state.role
-            if state.role is Role.LEADER:
-                self._elected(witness, state.term, state.committed)
         if state.role is Role.LEADER and self._leaders.get(state.term) != name:
-            self._elected(witness, state.term, state.committed)
+            self.elected(name, state.term, state.committed)
         last = len(witness.chains) - 1
         if replica.view.last_index != last:
             raise InvariantViolated(
@@ -325,13 +323,6 @@ class Invariants:
                 "durable is on disk",
                 f"{name} counts {state.durable}, its disk has {witness.synced_index}",
             )
-        if replica.view.before_begin < state.durable:
-            term, promise = replica.view.term_at(state.durable), witness.synced_promise
-            if term > promise.term:
-                raise InvariantViolated(
-                    "entries follow their term to the disk",
-                    f"{name} counts entry {state.durable} of term {term}, its disk says {promise}",
-                )
         self.check_committed(name, state.committed)
         # A snapshot tells who belongs to the group at its last entry, before the log is there.
         known, log = max(state.committed, witness.told), witness.chains
@@ -348,13 +339,17 @@ class Invariants:
         self._leases[name] = (term, until_s)
         self._now_s = now_s
 
-    def _elected(self, witness: Witness, term: int, committed: int) -> None:
+    def elected(self, name: str, term: int, committed: int) -> None:
+        """A leader begins its term, with this much committed. In the same turn it may commit more,
+        and by other voters.
+        """
+        witness = self.witnesses[name]
         # Nor does a leader of an older term harm a lease: it commits nothing.
-        for name, (lease_term, until_s) in self._leases.items():
-            if name != witness.name and lease_term < term and until_s > self._now_s:
+        for holder, (lease_term, until_s) in self._leases.items():
+            if holder != witness.name and lease_term < term and until_s > self._now_s:
                 raise InvariantViolated(
                     "leases exclude leaders",
-                    f"{witness.name} leads term {term}, the lease of {name} lasts another "
+                    f"{witness.name} leads term {term}, the lease of {holder} lasts another "
                     f"{until_s - self._now_s:.6f} s",
                 )
         before = self._leaders.setdefault(term, witness.name)

@@ -163,6 +163,7 @@ class NodeProcess:
                     self.syncs,
                     swarm.segment_bytes,
                     self._awaited_index,
+                    lambda: self.replica.state.committed,
                     around.invariants,
                     around.coverage,
                 ),
@@ -210,6 +211,11 @@ class NodeProcess:
             turn.submit(asked, 0, call.done)
         turn.turn(now)
         check_reads_end(self.name, self._reads.values(), now, self.replica.config.read_wait_s)
+
+    def go_on_applying(self) -> None:
+        """What the applier's task does when it is woken."""
+        self.member.snapshots.awaited.restore_if_due()
+        self.member.applier.apply_some()
 
     def has_moved(self, now: float) -> None:
         """A step of any kind is over: look at what it did."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 
@@ -20,3 +21,17 @@ class SeededBug(NamedTuple):
     name: str
     what: str
     replacements: Callable[[], list[Replacement]]
+
+
+@contextmanager
+def planted(bug: SeededBug) -> Iterator[None]:
+    """Plant one bug in this process, for the length of a block."""
+    replacements = bug.replacements()
+    before = [getattr(owner, attribute) for owner, attribute, _ in replacements]
+    for owner, attribute, value in replacements:
+        setattr(owner, attribute, value)
+    try:
+        yield
+    finally:
+        for (owner, attribute, _), value in zip(replacements, before, strict=True):
+            setattr(owner, attribute, value)

@@ -7,8 +7,8 @@ bug is planted in this process only, and only while a run lasts: nothing in the 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from dledger.core.elections import Elections
@@ -71,20 +71,6 @@ def _bug(name: str, what: str) -> Callable[[Callable[[], list[Replacement]]], No
 def seeded_bugs() -> dict[str, SeededBug]:
     """All bugs, by name."""
     return dict(_BUGS)
-
-
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    """Plant one bug in this process. Raises KeyError for a name that is none."""
-    replacements = _BUGS[name].replacements()
-    before = [getattr(owner, attribute) for owner, attribute, _ in replacements]
-    for owner, attribute, value in replacements:
-        setattr(owner, attribute, value)
-    try:
-        yield
-    finally:
-        for (owner, attribute, _), value in zip(replacements, before, strict=True):
-            setattr(owner, attribute, value)
 
 
 # --- elections ----------------------------------------------------------------------------------

@@ -6,11 +6,11 @@ from typing import Any
 
 from dledger.core.messages import InstallSnapshot
 from dledger.core.replica import Replica
-from dledger.core.snapshot.snapshot_offer import SnapshotOffer
+from dledger.core.snapshot.snapshot_offer import LogBegin, SnapshotOffer
 from dledger.core.snapshot.snapshot_receiver import SnapshotReceiver
 from dledger.core.snapshot.snapshot_sender import SnapshotSender
 from dledger.store.incoming_snapshot import IncomingSnapshot, Received
-from dledger.store.log_beginning import LogWithBeginning
+from dledger.store.segment_log import SegmentLog
 from dledger.store.segment_store import SegmentStore
 from dledger.store.snapshot_file import SnapshotReader
 from jepsen_like.simulation.seeded_bug import Replacement, SeededBug
@@ -20,19 +20,12 @@ def _install_drops_what_agrees() -> list[Replacement]:
     def agrees(self: SnapshotReceiver, offer: SnapshotOffer) -> bool:
         return offer.begin.before_index < self._view.before_begin
 
-    def begin_anew(self: LogWithBeginning, *arguments: Any) -> list[str]:
-        self._committed = -1
-        term_at = self.term_at
-        self.term_at = lambda index: -1  # type: ignore[method-assign]
-        try:
-            return began(self, *arguments)
-        finally:
-            self.term_at = term_at  # type: ignore[method-assign]
+    def check_restart(self: SegmentLog, begin: LogBegin) -> None:
+        self._extent.committed = -1
 
-    began = LogWithBeginning._begin_anew
     return [
         Replacement(SnapshotReceiver, "_agrees", agrees),
-        Replacement(LogWithBeginning, "_begin_anew", begin_anew),
+        Replacement(SegmentLog, "check_restart", check_restart),
     ]
 
 
@@ -88,7 +81,7 @@ def _log_cut_before_the_snapshot() -> list[Replacement]:
     discarded = SegmentStore.discard_before
 
     def discard_before(self: SegmentStore, index: int) -> None:
-        discarded(self, min(self._committed, self._synced_index, index + 20))
+        discarded(self, min(self._extent.committed, self.synced_index, index + 20))
 
     return [Replacement(SegmentStore, "discard_before", discard_before)]
 

@@ -5,43 +5,21 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import Any
 
-from dledger.node.flush_delay import FlushDelay, Written
 from dledger.node.sync_schedule import SyncSchedule
-from dledger.store.segment_store import SegmentStore
+from dledger.store.log_durability import LogDurability
 from dledger.store.snapshot_folder import Snapshot, SnapshotFolder
 from dledger.store.snapshot_format import SnapshotHeader
+from dledger.waits.pending_reads import PendingReads
 from jepsen_like.simulation.seeded_bug import Replacement, SeededBug
 
 
-def _entries_overtake_their_term() -> list[Replacement]:
-    def counts(self: FlushDelay, written: Written, now: float) -> bool:
-        before, self._promises = self._promises, False
-        try:
-            return counted(self, written, now)
-        finally:
-            self._promises = before
-
-    def written_that_counts(self: SyncSchedule, now: float) -> Written | None:
-        before, self.hard_state_due = self.hard_state_due, None
-        try:
-            return counting(self, now)
-        finally:
-            self.hard_state_due = before
-
-    counted, counting = FlushDelay.counts, SyncSchedule.written_that_counts
-    return [
-        Replacement(FlushDelay, "counts", counts),
-        Replacement(SyncSchedule, "written_that_counts", written_that_counts),
-    ]
-
-
 def _commit_recorded_ahead_of_the_disk() -> list[Replacement]:
-    def next_record(self: SegmentStore, hard_state: Any, synced_index: int, covers: bool) -> Any:
+    def next_record(self: LogDurability, hard_state: Any, synced_index: int, covers: bool) -> Any:
         record = made(self, hard_state, synced_index, covers)
-        return record._replace(committed=max(record.committed, self.last_index))
+        return record._replace(committed=max(record.committed, self._extent.last_index))
 
-    made = SegmentStore._next_record
-    return [Replacement(SegmentStore, "_next_record", next_record)]
+    made = LogDurability._next_record
+    return [Replacement(LogDurability, "_next_record", next_record)]
 
 
 def _snapshot_named_before_its_folder_is_synced() -> list[Replacement]:
@@ -70,11 +48,31 @@ def _snapshot_named_before_its_folder_is_synced() -> list[Replacement]:
     ]
 
 
+def _flush_due_for_ever() -> list[Replacement]:
+    def next_deadline(self: SyncSchedule) -> float:
+        return float("inf") if self._delay is None else self._delay.due_at
+
+    return [Replacement(SyncSchedule, "next_deadline", property(next_deadline))]
+
+
+def _read_served_before_it_is_applied() -> list[Replacement]:
+    def applied_to(self: PendingReads, index: int) -> None:
+        applied(self, index + 10)
+
+    applied = PendingReads.applied_to
+    return [Replacement(PendingReads, "applied_to", applied_to)]
+
+
 TURN_BUGS = (
     SeededBug(
-        "entries-overtake-their-term",
-        "a late flush lets entries count while their term is on its way to the disk",
-        _entries_overtake_their_term,
+        "flush-due-for-ever",
+        "a late flush asks for turns while its sync runs, or when everything is synced",
+        _flush_due_for_ever,
+    ),
+    SeededBug(
+        "read-served-before-it-is-applied",
+        "a read is answered though the state machine lacks some of what it must see",
+        _read_served_before_it_is_applied,
     ),
     SeededBug(
         "commit-recorded-ahead-of-the-disk",

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
-from dledger.config import NodeConfig
 from dledger.core.entry_dispatcher import BatchSizer
 from dledger.core.membership.configuration import Configuration
 from dledger.core.messages import Message
-from dledger.core.replica import Replica, ReplicaConfig
+from dledger.core.replica import Replica
 from dledger.core.snapshot.snapshot_offer import SnapshotSource
-from dledger.entry import BLANK_BYTES, HEADER_BYTES, Body
+from dledger.entry import Body
 from dledger.errors import DiskFailed, DLedgerError
-from dledger.node.member import MemberSettings
 from dledger.node.recovered_membership import recovered_membership
 from dledger.snapshots.beside import Continuation
 from dledger.snapshots.restoring import Opened, open_and_restore
-from dledger.snapshots.snapshot_policy import SnapshotPolicy
 from dledger.store.log_store import SyncWork
-from dledger.store.store_config import StoreConfig
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.invariants import InvariantViolated
 from jepsen_like.simulation.node_process import (
@@ -29,23 +24,18 @@ from jepsen_like.simulation.node_process import (
     SessionCall,
     Surroundings,
 )
+from jepsen_like.simulation.node_settings import member_settings, node_config, replica_config
+from jepsen_like.simulation.node_trace import arrival_lines, state_line
 from jepsen_like.simulation.virtual_clock import VirtualClock
 from jepsen_like.simulation.virtual_disk import PowerCut, VirtualDisk
 from jepsen_like.simulation.watched_machine import WatchedMachine
 from jepsen_like.simulation.written_log import log_chains, log_changes
 
-GROUP = "simulation"
-FOLDER = Path("/data")
-NUMBER_BYTES = 8  # what the body of every append begins with
-# The largest entry of a session: its header and a token.
-SESSION_BODY_BYTES = 64
 # A slow sync takes up to so many election timeouts: others are elected and truncate meanwhile.
 SLOW_SYNC_TIMEOUTS = 6.0
 # Where a monotonic clock may stand when a run begins: the machine has run for some time.
 LONGEST_UPTIME_S = 1_000.0
 NEVER = float("-inf")  # the end of a lease that is none
-# Pieces of a snapshot are so small that a power cut meets every one of them.
-SNAPSHOT_SYNC_BYTES = 512
 # What a thread takes to be started or heard from, on the average.
 THREAD_MEAN_S = 0.000_1
 # Calls until the power goes, when it goes inside the disk: a recovery makes a few dozen.
@@ -67,52 +57,13 @@ class VirtualNode:
         self._timing = Chance(swarm.seed, f"timing of {name}")
         self._elections = Chance(swarm.seed, f"elections of {name}")
         leadership = swarm.leadership
-        self._config = ReplicaConfig(
-            name,
-            began_with,
-            swarm.election_timeout_s,
-            swarm.heartbeat_interval_s,
-            leadership.max_clock_drift,
-            leadership.preferred_leader,
-            swarm.segment_bytes - HEADER_BYTES - BLANK_BYTES,
-        )
+        self._config = replica_config(name, began_with, swarm)
         clocks = Chance(swarm.seed, f"clock of {name}")
         # The ends of what is allowed, more often than not.
         rate = 1.0 + leadership.clock_spread * clocks.choice((-1, -1, 1, 1, clocks.uniform(-1, 1)))
         self.clock = VirtualClock(rate, clocks.uniform(0.0, LONGEST_UPTIME_S))
-        snapshots = swarm.snapshots
-        policy = SnapshotPolicy(
-            every_entries=snapshots.every_entries,
-            kept=snapshots.kept,
-            trailing_entries=snapshots.trailing_entries,
-        )
-        self._node_config = NodeConfig(
-            group=GROUP,
-            node_id=name,
-            peers=dict(began_with.addresses) or {name: f"{name}:1"},
-            joining=not began_with.voters,
-            data_dir=FOLDER,
-            store=StoreConfig(
-                segment_bytes=swarm.segment_bytes,
-                index_segment_bytes=swarm.index_segment_bytes,
-                max_body_bytes=max(
-                    swarm.load.largest_body_bytes + NUMBER_BYTES, SESSION_BODY_BYTES
-                ),
-                spare_segments=swarm.spare_segments,
-                checkpoint_bytes=swarm.segment_bytes // 3,  # so that power cuts meet them
-            ),
-            snapshots=policy,
-        )
-        self._settings = MemberSettings(
-            GROUP,
-            swarm.batch_bytes,
-            swarm.flush_interval_s,
-            policy,
-            swarm.scrub_period_s,
-            snapshots.piece_bytes,
-            SNAPSHOT_SYNC_BYTES,
-            swarm.apply_at_once,
-        )
+        self._node_config = node_config(name, began_with, swarm)
+        self._settings = member_settings(swarm)
         self._arrivals = Arrivals()
         self._life = 0  # grows with every start and end: events of an older life are void
         self._turn_due = False
@@ -387,7 +338,7 @@ class VirtualNode:
         process.has_moved(self.clock_reads())
         self._set_timer(process)
         if around.trace is not None:
-            self._trace_state(process)
+            self.note(state_line(process.replica))
         return True
 
     def _is_over(self, life: int) -> bool:
@@ -402,7 +353,8 @@ class VirtualNode:
             return
         arrivals, self._arrivals = self._arrivals, Arrivals()
         if self._around.trace is not None:
-            self._trace_arrivals(arrivals)
+            for line in arrival_lines(arrivals):
+                self.note(line)
         if not self._step(lambda: process.turn(arrivals, self.clock_reads())):
             return
         if process.member.turn.next_deadline <= self.clock_reads() and not self._turn_due:
@@ -417,12 +369,8 @@ class VirtualNode:
         self._apply_due = False
         if self.is_paused:
             return
-        member = process.member
-        if not self._step(member.snapshots.awaited.restore_if_due):
-            return
         before = process.replica.state.applied
-        lives = self._step(lambda: _drop(member.applier.apply_some()))
-        if lives and process.replica.state.applied > before:
+        if self._step(process.go_on_applying) and process.replica.state.applied > before:
             self.wake_applier()
 
     def _look_event(self, life: int, at: float) -> None:
@@ -499,38 +447,3 @@ class VirtualNode:
             self.wake()
         else:
             self._set_timer(process)
-
-    # --- the trace ------------------------------------------------------------------------------
-
-    def _trace_arrivals(self, arrivals: Arrivals) -> None:
-        for sender, message in arrivals.messages:
-            self.note(f"<- {sender} {describe(message)}")
-        for target in arrivals.transfers:
-            self.note(f"asked to hand over to {target or 'anybody'}")
-        for call in arrivals.changes:
-            self.note(f"asked to change {call}")
-        if arrivals.forgets:
-            self.note("asked to forget its leader")
-
-    def _trace_state(self, process: NodeProcess) -> None:
-        state, view = process.replica.state, process.replica.view
-        self.note(
-            f"{state.role.name} t{state.term} vote={state.voted_for} end={view.last_index} "
-            f"dur={state.durable} com={state.committed} app={state.applied} "
-            f"group={state.membership.index}"
-            f"{'' if state.proven else ' unproven'}"
-        )
-
-
-def _drop(_: object) -> None:
-    """For a step whose result says nothing new."""
-
-
-def describe(message: Message) -> str:
-    """One line for a message, without the bytes it carries."""
-    fields = [
-        f"{name}={value.name if hasattr(value, 'name') else value}"
-        for name, value in message._asdict().items()
-        if name not in ("payload", "facts", "changes")
-    ]
-    return f"{type(message).__name__}({' '.join(fields)})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dledger.errors import DLedgerError
+from dledger.node.sync_schedule import Ended
 from dledger.store.log_store import SyncWork
 from jepsen_like.simulation.coverage import Coverage
 from jepsen_like.simulation.invariants import Invariants
@@ -48,11 +49,11 @@ class VirtualSyncs:
         """Whether one runs beside the loop."""
         return self._work is not None
 
-    def run(self, work: SyncWork) -> DLedgerError | None:
-        """Do a sync here and now; the error, if it failed."""
+    def run(self, work: SyncWork) -> Ended | None:
+        """Do a sync here and now."""
         self.limit = work.index
         self._coverage.count("quick syncs")
-        return self._carry_out(work)
+        return Ended(work, self._carry_out(work))
 
     def start(self, work: SyncWork) -> None:
         """Begin one beside the loop."""

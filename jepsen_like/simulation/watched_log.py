@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dledger.core.entry_handler import Accepted, Restart, Truncation, Write
+from dledger.core.entry_handler import Accepted, NoopEntry, Restart, Truncation, Write
 from dledger.entry import Body, Magic
 from dledger.node.turn import WritesLog
 from dledger.store.segment_store import SegmentStore
@@ -23,6 +23,7 @@ class WatchedLog:
         store: what it writes to.
         syncs: those of the store.
         segment_bytes: of one segment.
+        committed: the member's commit index.
         awaited: the entry of the snapshot for whose sake the log is begun anew.
         invariants, coverage: of the run.
     """
@@ -35,6 +36,7 @@ class WatchedLog:
         syncs: VirtualSyncs,
         segment_bytes: int,
         awaited: Callable[[], int],
+        committed: Callable[[], int],
         invariants: Invariants,
         coverage: Coverage,
     ) -> None:
@@ -44,6 +46,7 @@ class WatchedLog:
         self._syncs = syncs
         self._segment_bytes = segment_bytes
         self._awaited = awaited
+        self._committed = committed
         self._invariants = invariants
         self._coverage = coverage
 
@@ -62,6 +65,8 @@ class WatchedLog:
         elif isinstance(write, Accepted):
             self._coverage.count("resent pushes cut", write.first > write.push.prev_index + 1)
         else:
+            if isinstance(write, NoopEntry):  # what a leader's term begins with
+                self._invariants.elected(self._name, write.term, self._committed())
             self._invariants.created(self._name, write.term, write.index)
         self._log.carry_out(write)
         if isinstance(write, Restart):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 import sys
@@ -66,10 +67,11 @@ def arguments(directory: Path, listen: int, log: int) -> list[str]:
         ("--node=n9", "node_id: n9 is not one of"),
         ("--peers=n0", "--peers: 'n0' is not id=host:port"),
         ("--listen=here", "--listen: 'here' is not an address"),
-        ("--nonsense", "arguments: unrecognized arguments: --nonsense"),
+        ("--listen=::1:10911", "--listen: '::1:10911' is not an address"),
+        ("--listen-peers=here", "--listen-peers: 'here' is not an address"),
     ],
 )
-def test_a_wrong_argument_is_one_line_and_exit_code_1(
+def test_a_wrong_value_is_one_line_and_exit_code_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], change: str, words: str
 ) -> None:
     assert main([*arguments(tmp_path, 1, 2), change]) == 1
@@ -77,6 +79,35 @@ def test_a_wrong_argument_is_one_line_and_exit_code_1(
     assert captured.out == ""
     assert words in captured.err
     assert captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("--nonsense", "arguments: No such option"),
+        ("--keep-hours=many", "arguments: Invalid value for '--keep-hours': 'many' is not"),
+        ("more", "arguments: Got unexpected extra argument (more)"),
+    ],
+)
+def test_a_wrong_call_is_one_line_and_exit_code_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], change: str, words: str
+) -> None:
+    assert main([*arguments(tmp_path, 1, 2), change]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert words in captured.err
+    assert captured.err.endswith("; see python -m broker --help\n")
+    assert captured.err.count("\n") == 1
+
+
+def test_the_help_names_every_option_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    page = (Path(__file__).parents[2] / "docs" / "broker.md").read_text(encoding="utf-8")
+    table = page.partition("| argument |")[2].partition("\n\n")[0]
+    named = set(re.findall(r"`(--[a-z-]+)`", table))
+    assert {"--group", "--no-auto-create-topics", "--listen-peers"} <= named
+    assert named <= set(re.findall(r"--[a-z-]+", shown))
 
 
 @pytest.mark.parametrize("which", ["listen", "log"])

@@ -87,7 +87,7 @@ def build(script: Sequence[tuple[str, str, int]]) -> Log:
             ends = {key: end for key, end in ends.items() if key[0] != name}
         elif what == "offset":
             offset_of = CommittedOffset("g", name, 0, number)
-            log.append(encode_log_command(CommitOffsets([offset_of])))
+            log.append(encode_log_command(CommitOffsets([offset_of], 1)))
         elif what == "group":
             command = DeleteGroup(name, True) if number else PutGroup(ConsumerGroup(name))
             log.append(encode_log_command(command))
@@ -196,7 +196,7 @@ def test_a_topic_made_again_begins_at_zero_and_has_no_old_offsets() -> None:
     log, state = Log(), BrokerState()
     with_topic(log)
     log.append_record("A", 0, 0)
-    log.append(encode_log_command(CommitOffsets([CommittedOffset("g", "A", 0, 1)])))
+    log.append(encode_log_command(CommitOffsets([CommittedOffset("g", "A", 0, 1)], 1)))
     log.append(encode_log_command(DeleteTopic("A", 9)))
     with_topic(log)
     log.append_record("A", 0, 0)
@@ -219,15 +219,23 @@ def test_a_topic_made_only_if_absent_does_not_change_the_one_that_is_there() -> 
 def test_the_last_offset_counts_even_if_it_is_smaller() -> None:
     log, state = Log(), BrokerState()
     for offset in (7, 3):
-        log.append(encode_log_command(CommitOffsets([CommittedOffset("g", "A", 0, offset)])))
+        log.append(encode_log_command(CommitOffsets([CommittedOffset("g", "A", 0, offset)], 1)))
     fold(state, log.entries)
     assert state.committed_offset("g", "A", 0) == 3
     assert state.committed_offset("g", "A", 1) is None
     assert state.committed_offset("g", "B", 0) is None
 
 
+def test_offsets_are_folded_alike_with_their_time_and_without() -> None:
+    for at_ms in (None, 1_700_000_000_123):
+        log, state = Log(), BrokerState()
+        log.append(encode_log_command(CommitOffsets([CommittedOffset("g", "A", 0, 7)], at_ms)))
+        assert fold(state, log.entries).results == [None]
+        assert state.committed_offset("g", "A", 0) == 7
+
+
 def test_a_command_of_a_newer_broker_stops_the_fold() -> None:
     log, state = Log(), BrokerState()
-    log.append(b"\0\0\0\x09DLB\x02\x90")
+    log.append(b"\0\0\0\x09DLB\x03\x90")
     with pytest.raises(EntryTooNew):
         fold(state, log.entries)

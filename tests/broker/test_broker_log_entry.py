@@ -48,7 +48,7 @@ commands: st.SearchStrategy[LogCommand] = st.one_of(
     st.builds(DeleteTopic, names, numbers),
     st.builds(PutGroup, st.builds(ConsumerGroup, names, st.booleans()), st.booleans()),
     st.builds(DeleteGroup, names, st.booleans()),
-    st.builds(CommitOffsets, st.lists(offsets, max_size=5)),
+    st.builds(CommitOffsets, st.lists(offsets, max_size=5), st.none() | numbers),
     st.builds(KeepLogFrom, numbers, numbers, numbers),
     st.builds(
         LockQueues,
@@ -106,3 +106,40 @@ def test_an_unknown_kind_stops_the_member_instead_of_being_passed_over() -> None
 def test_a_topic_name_that_is_no_folder_name_is_refused_by_the_fold_too(topic: str) -> None:
     with pytest.raises(CommandMalformed):
         decode_log_command(encode_log_command(PutTopic(TopicConfig(topic), 1)))
+
+
+# Bytes that a broker of the first format version has written, and must be readable for ever.
+OFFSETS_WITHOUT_TIME = bytes.fromhex(
+    "0000002d444c420192059294a167a154032994ac6f72646572732d67726f7570a66f726465727300ce00011170"
+)
+OFFSETS_WITH_TIME = bytes.fromhex(
+    "00000036444c420293059294a167a154032994ac6f72646572732d67726f7570a66f726465727300ce00011170"
+    "cf0000018bcfe5687b"
+)
+THEIR_OFFSETS = [
+    CommittedOffset("g", "T", 3, 41),
+    CommittedOffset("orders-group", "orders", 0, 70_000),
+]
+
+
+@pytest.mark.parametrize(
+    ("body", "at_ms"), [(OFFSETS_WITHOUT_TIME, None), (OFFSETS_WITH_TIME, 1_700_000_000_123)]
+)
+def test_offsets_with_and_without_a_time_keep_their_bytes(body: bytes, at_ms: int | None) -> None:
+    command = CommitOffsets(THEIR_OFFSETS, at_ms)
+    assert decode_log_command(body) == command
+    assert encode_log_command(command) == body
+
+
+def test_a_time_counts_as_no_member_of_the_first_format_version() -> None:
+    # A member that knows no second version refuses the first entry, so every member must.
+    with pytest.raises(CommandMalformed):
+        decode_log_command(framed(OFFSETS_WITH_TIME[8:], 1))
+    with pytest.raises(CommandMalformed):
+        decode_log_command(framed(OFFSETS_WITHOUT_TIME[8:], 2))
+
+
+@given(commands)
+def test_a_command_is_written_in_the_first_version_that_holds_it(command: LogCommand) -> None:
+    is_timed = isinstance(command, CommitOffsets) and command.at_ms is not None
+    assert encode_log_command(command)[7] == (2 if is_timed else 1)

@@ -53,7 +53,9 @@ def test_large_states_are_cut_into_chunks() -> None:
     for number in range(1200):
         name = f"topic-{number}"
         log.append(encode_log_command(PutTopic(TopicConfig(name, attributes={"a": "b"}), number)))
-        log.append(encode_log_command(CommitOffsets([CommittedOffset("g", name, 7, number)])))
+        log.append(
+            encode_log_command(CommitOffsets([CommittedOffset("g", name, 7, number)], number))
+        )
     fold(state, log.entries)
     chunks = list(captured(state))
     assert len(chunks) > 5

@@ -300,7 +300,8 @@ def test_a_message_that_cannot_be_encoded_does_not_stop_its_neighbours() -> None
 
 def test_offsets_gather_while_an_entry_is_on_its_way() -> None:
     log = FakeLog()
-    commits = OffsetCommits(log, 10)
+    times_ms = iter((1000, 2000))
+    commits = OffsetCommits(log, 10, lambda: next(times_ms))
     told: list[RequestRefused | None] = []
     commits.add(CommittedOffset("g", "T", 0, 1), told.append)
     commits.flush()
@@ -314,14 +315,14 @@ def test_offsets_gather_while_an_entry_is_on_its_way() -> None:
     (body,), _done = log.taken[0]
     assert isinstance(body, bytes)
     command = decode_log_command(body)
-    assert command == CommitOffsets([CommittedOffset("g", "T", 0, 3)])
+    assert command == CommitOffsets([CommittedOffset("g", "T", 0, 3)], 2000)
     log.finish()
     assert told == [None, None, None]
 
 
 def test_offsets_that_cannot_be_stored_are_refused_and_later_ones_are_not() -> None:
     log = FakeLog()
-    commits = OffsetCommits(log, 1)
+    commits = OffsetCommits(log, 1, lambda: 1)
     told: list[RequestRefused | None] = []
     log.refusal = NotLeader(None, 1)
     commits.add(CommittedOffset("g", "T", 0, 1), told.append)

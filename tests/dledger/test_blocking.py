@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ import dledger
 from dledger import blocking
 from dledger.entry import Entry
 from dledger.free_ports import free_ports
+from dledger.machines import AppendNotAwaitable, Objects, ReplicatedCounter
 
 # One election of a group of one, with room for a busy machine.
 TIMEOUT_S = 30
@@ -181,6 +183,18 @@ def test_a_node_that_cannot_open_raises_at_once(tmp_path: Path) -> None:
         pytest.fail("it opened")
 
 
+def test_objects_are_called_through_a_session_or_are_refused_at_once(tmp_path: Path) -> None:
+    counter = ReplicatedCounter()
+    machine = dledger.WithSessions(Objects(counter=counter))
+    with blocking.open_node(config(tmp_path), machine) as node, node.session() as session:
+        for plain in (session, node):
+            with pytest.raises(AppendNotAwaitable, match=r"session\.do"):
+                counter.through(plain)  # type: ignore[arg-type]  # what a type checker refuses
+        assert session.do(lambda session: counter.through(session).add(2)) == 2
+        assert node.do(lambda node: counter.through(node).add(3)) == 5
+        assert node.read(lambda: counter.value) == 5
+
+
 # --- over the network -----------------------------------------------------------------------------
 
 
@@ -213,3 +227,43 @@ def test_threads_append_to_a_group_over_the_network_and_follow_it(
 def test_addresses_that_cannot_be_are_refused_where_they_are_given() -> None:
     with pytest.raises(dledger.ConfigInvalid), blocking.connect("nowhere", group="sum"):
         raise AssertionError("connected")
+
+
+@pytest.mark.parametrize("bodies", [["text"], [b"1", "b"], [{"a": 1}], 5, iter([b"1"])])
+def test_an_odd_body_is_told_to_its_caller_and_the_node_lives_on(
+    node: blocking.BlockingNode, bodies: list[bytes]
+) -> None:
+    with pytest.raises(dledger.BodyInvalid):
+        node.append_many(bodies, timeout_s=TIMEOUT_S)
+    assert node.append(b"2", timeout_s=TIMEOUT_S).result == 2
+
+
+def test_no_call_outlives_the_node_whatever_ends_it(tmp_path: Path) -> None:
+    with pytest.raises(dledger.MachineFailed):
+        break_while_calls_wait(config(tmp_path))
+
+
+def break_while_calls_wait(settings: dledger.NodeConfig) -> None:
+    with (
+        ThreadPoolExecutor(1) as caller,
+        blocking.open_node(settings, Sum()) as node,
+    ):
+        node.read(lambda: None, timeout_s=TIMEOUT_S)
+        waiting: list[Future[Any]] = [caller.submit(next, node.committed(1_000))]
+        waiting += [node.append_soon(body) for body in (b"1", b"break", b"2", b"3")]
+        for future in waiting:
+            future.exception(TIMEOUT_S)  # raises TimeoutError if nothing answers it
+        for future in (*waiting[2:], node.append_soon(b"4"), node.read_soon(lambda: None)):
+            with pytest.raises(dledger.DLedgerError):
+                future.result(TIMEOUT_S)
+
+
+def test_what_is_handed_over_while_the_loop_ends_is_answered(tmp_path: Path) -> None:
+    for _ in range(20):
+        with blocking.open_node(config(tmp_path), Sum()) as node:
+            node.read(lambda: None, timeout_s=TIMEOUT_S)
+            node._loop.soon(node._loop._stop.cancel)
+            waiting: list[Future[Any]] = [node.append_soon(b"1") for _ in range(5)]
+            waiting += [node.read_soon(lambda: None) for _ in range(5)]
+        for future in waiting:
+            future.exception(TIMEOUT_S)

@@ -105,3 +105,24 @@ def test_tasks_of_asyncio_use_a_log_over_the_network(tmp_path: Path) -> None:
             assert await counter.through(log).add(4) == 8
 
     run(tmp_path, use)
+
+
+def test_the_calls_of_trio_say_that_they_are_not_for_asyncio(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    config = dledger.NodeConfig(
+        group="bridge", node_id="n0", peers={"n0": address}, data_dir=tmp_path
+    )
+
+    async def open_node() -> None:
+        async with dledger.open_node(config, dledger.LogOnly()):
+            pytest.fail("it opened")
+
+    async def open_host() -> None:
+        async with dledger.open_host(dledger.HostConfig(address=address)):
+            pytest.fail("it opened")
+
+    with pytest.raises(dledger.NotInTrio, match=r"dledger\.for_asyncio\.open_node"):
+        asyncio.run(open_node())
+    with pytest.raises(dledger.NotInTrio, match=r"trio\.run"):
+        asyncio.run(open_host())
+    assert not list(tmp_path.iterdir()), "nothing was done"

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import itertools
 import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
@@ -47,3 +52,40 @@ def test_no_port_is_one_that_the_system_gives_to_outgoing_connections() -> None:
         pytest.skip("only Linux says which ports those are")
     first = int(setting.read_text().split()[0])
     assert first >= END_PORT or first <= 1024, "a machine with a range of its own"
+
+
+@pytest.fixture
+def claims_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Claims of ports that no process outside of this test looks at."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    ports._claims.cache_clear()
+    yield tmp_path
+    ports._claims.cache_clear()
+
+
+@pytest.mark.usefixtures("claims_folder")
+def test_two_processes_are_never_given_the_same_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = (
+        "from dledger.free_ports import free_ports\n"
+        "print(*free_ports(5), flush=True)\n"
+        "input()\n"  # it runs, and no process listens on its ports yet
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=PIPE, stdout=PIPE, text=True
+    ) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        theirs = list(map(int, other.stdout.readline().split()))
+        monkeypatch.setattr(ports, "_walk", iter([*theirs, *range(END_PORT - 1000, END_PORT)]))
+        assert set(free_ports(20)).isdisjoint(theirs)
+        other.stdin.write("\n")
+    assert not any(map(ports._is_claimed, theirs))  # its claims have ended with it
+
+
+def test_without_a_place_for_claims_there_are_ports_all_the_same(
+    claims_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(claims_folder / "nowhere"))
+    assert len(set(free_ports(3))) == 3
+    assert ports._claims() is None

@@ -15,7 +15,14 @@ from remoting.heartbeat import decode_heartbeat
 from remoting.message import MessageRecord, encode_record
 from remoting.message_batch import decode_batch_body
 from remoting.properties import edit_properties, properties_bytes
-from remoting.route import BrokerData, QueueData, TopicRoute, encode_route
+from remoting.route import (
+    BrokerData,
+    ClusterInfo,
+    QueueData,
+    TopicRoute,
+    encode_cluster_info,
+    encode_route,
+)
 from remoting.server import serve
 
 Answer = Callable[[Connection, Command], Command | None]
@@ -69,6 +76,12 @@ class ScriptedNames(Peer):
         self.routes[topic] = TopicRoute(
             [QueueData(GROUP_NAME, queues, queues, perm)],
             [BrokerData("DefaultCluster", GROUP_NAME, {} if master is None else {0: master})],
+        )
+
+    def set_cluster(self, info: ClusterInfo) -> None:
+        """Let the name server know these brokers."""
+        self.answers[RequestCode.GET_BROKER_CLUSTER_INFO] = lambda _, command: command.reply(
+            body=encode_cluster_info(info)
         )
 
     def _route(self, _connection: Connection, command: Command) -> Command:

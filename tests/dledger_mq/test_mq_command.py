@@ -1,12 +1,19 @@
 import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+import trio
+from click.testing import CliRunner, Result
 
 from dledger_mq.__main__ import main
 from dledger_mq.errors import GroupDirectoryError
 from dledger_mq.group_directory import GroupDirectory, GroupPlan, NodePlan
+from remoting.codes import RequestCode
+from remoting.route import BrokerData, ClusterInfo
+from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, start
 
 PLAN = GroupPlan(
     "DefaultCluster",
@@ -85,6 +92,69 @@ def test_a_consumer_that_gets_too_little_says_how_much(caplog: pytest.LogCapture
     assert result.exit_code == 2
     assert "0 of 2 messages came" in result.output
     assert "check that one runs" in caplog.text
+
+
+@pytest.mark.parametrize("known", [[], ["broker-a"]])
+async def test_without_a_leader_commands_say_so_and_not_that_the_topic_is_unknown(
+    known: list[str],
+) -> None:
+    async with scripted_names() as names:
+        brokers = {name: BrokerData("C", name, {1: "127.0.0.1:1"}) for name in known}
+        names.set_cluster(ClusterInfo(brokers))
+        for arguments in (["send", "T", "hello", "--timeout", "0.3"], ["topic", "status", "T"]):
+            ended = await invoked(names, *arguments)
+            assert ended.exit_code == 1
+            assert "quorum" in ended.stderr
+            assert ("broker-a leads" in ended.stderr) == bool(known)
+            assert "know no topic" not in ended.stderr
+        ended = await invoked(names, "status")
+        assert ended.exit_code == 1
+        assert "quorum" in ended.stderr
+
+
+async def test_with_a_leader_a_topic_that_is_not_there_is_said_to_be_unknown() -> None:
+    async with scripted_names() as names:
+        names.set_cluster(ClusterInfo({"a": BrokerData("C", "a", {0: "127.0.0.1:1"})}))
+        ended = await invoked(names, "topic", "status", "T")
+        assert ended.exit_code == 1
+        assert "know no topic 'T'" in ended.stderr
+
+
+async def test_bytes_that_are_no_text_are_sent_as_they_are() -> None:
+    async with scripted_names() as names, trio.open_nursery() as nursery:
+        broker = ScriptedBroker()
+        await start(nursery, broker)
+        names.set_route("T", broker.address, queues=1)
+        ended = await invoked(names, "send", "T", os.fsdecode(b"caf\xe9"))
+        assert ended.exit_code == 0, ended.output
+        assert [record.body for record in broker.store.queues["T", 0]] == [b"caf\xe9"]
+        nursery.cancel_scope.cancel()
+
+
+async def test_an_answer_that_is_lost_has_an_exit_code_of_its_own() -> None:
+    async with scripted_names() as names, trio.open_nursery() as nursery:
+        broker = ScriptedBroker()
+        broker.answers[RequestCode.SEND_MESSAGE_V2] = lambda _connection, _command: None
+        await start(nursery, broker)
+        names.set_route("T", broker.address)
+        ended = await invoked(names, "send", "T", "hello", "--timeout", "0.3")
+        assert ended.exit_code == 3
+        assert "may be stored" in ended.stderr
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def scripted_names() -> AsyncIterator[ScriptedNames]:
+    async with trio.open_nursery() as nursery:
+        names = ScriptedNames()
+        await start(nursery, names)
+        yield names
+        nursery.cancel_scope.cancel()
+
+
+async def invoked(names: ScriptedNames, *arguments: str) -> Result:
+    command = [*arguments, "--nameserver", names.address]
+    return await trio.to_thread.run_sync(CliRunner().invoke, main, command)
 
 
 def test_a_topic_with_an_illegal_name_is_refused_before_anything_is_sent() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from dledger_mq import (
     Client,
@@ -24,6 +24,11 @@ from remoting.properties import encode_properties
 from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, Store, start, until
 
 GROUP = "readers"
+
+
+@pytest.fixture
+def clock() -> MockClock:
+    return MockClock(autojump_threshold=0.02)
 
 
 class Inbox:
@@ -220,6 +225,42 @@ async def test_consumption_goes_on_at_the_new_leader_when_the_old_one_dies() -> 
         assert share(consumer) == [0, 1]
     assert inbox.bodies == [b"a", b"b"]
     assert cluster.store.offsets[(GROUP, "T", 0)] == 2
+
+
+async def test_a_leader_that_freezes_while_it_holds_pulls_is_left_for_the_new_one(
+    clock: MockClock,
+) -> None:
+    inbox = Inbox()
+    async with running() as cluster, cluster.consumer(inbox) as consumer:
+        await consumer.ready()
+        await trio.sleep(2)
+        freeze(cluster.first)
+        frozen_at = trio.current_time()
+        await trio.sleep(1.5)  # an election
+        cluster.names.set_route("T", cluster.second.address)
+        cluster.second.put("T", 0, b"after the freeze")
+        await inbox.wait(1)
+        assert trio.current_time() - frozen_at < 2.5
+
+
+async def test_a_leader_that_holds_pulls_and_answers_is_not_left(clock: MockClock) -> None:
+    inbox = Inbox()
+    async with running() as cluster, cluster.consumer(inbox) as consumer:
+        await consumer.ready()
+        asked_before = len(cluster.names.asked(RequestCode.GET_ROUTEINFO_BY_TOPIC))
+        await trio.sleep(8)
+        assert len(cluster.names.asked(RequestCode.GET_ROUTEINFO_BY_TOPIC)) == asked_before
+        questions = cluster.first.asked(RequestCode.GET_MAX_OFFSET)
+        assert 5 <= len(questions) <= 10, "once a second for all queues together"
+        cluster.first.put("T", 1, b"still read")
+        await inbox.wait(1)
+
+
+def freeze(broker: ScriptedBroker) -> None:
+    """Let a broker answer nothing any more, and close no connection."""
+    for code in broker.answers:
+        broker.answers[code] = lambda _connection, _command: None
+    broker.held.clear()
 
 
 async def test_a_refused_pull_is_repeated_at_the_new_leader() -> None:

@@ -27,6 +27,7 @@ def write_log(tmp_path: Path) -> Callable[..., Path]:
         magic: int = 1,
         committed: int | None = None,
         base: Path = tmp_path / "log",
+        group: str = "g",
     ) -> Path:
         config = StoreConfig(
             segment_bytes=segment_bytes,
@@ -34,7 +35,7 @@ def write_log(tmp_path: Path) -> Callable[..., Path]:
             max_body_bytes=segment_bytes - 56,
             spare_segments=0,
         )
-        store = open_store(OsDisk(), str(base), config, "g", "n0")
+        store = open_store(OsDisk(), str(base), config, group, "n0")
         try:
             if bodies:
                 store.append(term, magic, bodies)

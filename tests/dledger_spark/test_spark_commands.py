@@ -9,21 +9,24 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dledger.entry import PositionedBody
+from dledger.entry import Body
 from dledger_spark.commands import dledger_spark
 from dledger_spark.rows import json_line
-from remoting.message import MessageRecord, encode_record_parts
+from remoting.message import MessageRecord
+from tests.dledger_spark.broker_bodies import BrokerBodies
 
 LogWriter = Callable[..., Path]
 ROOT = Path(__file__).parents[2]
 
 
-def orders(count: int) -> list[PositionedBody]:
-    records = (
-        MessageRecord(topic="orders" if at % 2 else "bills", body=b"%d" % at, queue_offset=at)
-        for at in range(count)
-    )
-    return [PositionedBody(*encode_record_parts(record)) for record in records]
+def orders(count: int) -> list[Body]:
+    """Two topics, then messages."""
+    found = BrokerBodies()
+    for topic in ("bills", "orders"):
+        found.put_topic(topic)
+    for at in range(2, count):
+        found.message(MessageRecord(topic="orders" if at % 2 else "bills", body=b"%d" % at))
+    return found.bodies
 
 
 def run(*arguments: object) -> tuple[int, str]:
@@ -87,19 +90,19 @@ def test_show_prints_json_with_all_columns(write_log: LogWriter) -> None:
     code, text = run("show", "--path", write_log(orders(6)), "--table", "messages", "--json")
     rows = [json.loads(line) for line in text.splitlines()]
     assert code == 0
-    assert [row["topic"] for row in rows] == ["bills", "orders"] * 3
-    assert rows[3]["body"] == "Mw=="
-    assert rows[3]["properties"] == {}
-    assert rows[3]["store_time"] == "1970-01-01T00:00:00.000Z"
+    assert [row["topic"] for row in rows] == ["bills", "orders"] * 2
+    assert rows[1]["body"] == "Mw=="
+    assert rows[1]["properties"] == {}
+    assert rows[1]["store_time"] == "1970-01-01T00:00:00.000Z"
 
 
 def test_show_picks_a_topic_and_stops_at_the_limit(write_log: LogWriter) -> None:
     code, text = run("show", "--path", write_log(orders(30)), "--topic", "orders", "--limit", "3")
     assert code == 0
     assert [line.split("\t")[:2] for line in text.splitlines()[1:]] == [
-        ["1", "orders"],
         ["3", "orders"],
         ["5", "orders"],
+        ["7", "orders"],
     ]
 
 

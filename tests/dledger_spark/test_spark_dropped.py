@@ -12,8 +12,9 @@ from dledger.store.open_store import open_store
 from dledger.store.segment import file_name
 from dledger.store.store_config import StoreConfig
 from dledger_spark import log_folder
-from dledger_spark.errors import LogDamaged
+from dledger_spark.errors import DataLost
 from dledger_spark.log_folder import open_log
+from dledger_spark.scan import arrow_batches
 
 LogWriter = Callable[..., Path]
 
@@ -39,11 +40,11 @@ def test_files_that_go_while_they_are_looked_at_are_no_gap(
     store.close()
 
 
-def test_a_gap_in_a_log_that_nothing_was_dropped_from_is_damage(write_log: LogWriter) -> None:
+def test_a_gap_in_a_log_that_nothing_was_dropped_from_is_a_loss(write_log: LogWriter) -> None:
     folder = write_log([b"x" * 100] * 100)
     (folder / "data" / file_name(4096)).unlink()
-    with pytest.raises(LogDamaged, match="missing between"):
-        open_log(str(folder))
+    with pytest.raises(DataLost, match="is missing"):
+        list(arrow_batches(open_log(str(folder))))
 
 
 def test_a_file_that_got_its_length_meanwhile_is_not_short(

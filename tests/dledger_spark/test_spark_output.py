@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -10,25 +12,30 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dledger.entry import Body, PositionedBody
-from dledger_spark.errors import LogDamaged, OutputInvalid, RunReplaced
+from dledger.entry import Body
+from dledger_spark.errors import LogDamaged, OutputFailed, OutputInvalid, RunReplaced
 from dledger_spark.log_folder import open_log
 from dledger_spark.log_range import resolve_range
 from dledger_spark.replay import Piece, is_published, plan_replay, write_piece
 from dledger_spark.table_folder import Published, missing, published, replay_run
-from remoting.message import MessageRecord, encode_record_parts
+from remoting.message import MessageRecord
+from tests.dledger_spark.broker_bodies import BrokerBodies
 
 LogWriter = Callable[..., Path]
 FILE_BYTES = 2000
 
 
 def bodies(count: int) -> list[Body]:
-    """Every second one a message."""
-    found: list[Body] = []
+    """Three topics, and from entry 3 on every second one a message."""
+    found = BrokerBodies()
     for at in range(count):
-        parts = encode_record_parts(MessageRecord(topic=f"t{at % 3}", body=bytes([at % 251]) * 20))
-        found.append(PositionedBody(*parts) if at % 2 == 0 else b"command %d" % at)
-    return found
+        if at < 3:
+            found.put_topic(f"t{at}")
+        elif at % 2 == 0:
+            found.message(MessageRecord(topic=f"t{at % 3}", body=bytes([at % 251]) * 20))
+        else:
+            found.command()
+    return found.bodies
 
 
 def replay(
@@ -37,7 +44,7 @@ def replay(
     """A replay without Spark; `stop_after` pieces it is as good as killed."""
     log = open_log(str(folder))
     with replay_run(str(out)) as run:
-        pieces = plan_replay(log, resolve_range(log, None, last), str(out), FILE_BYTES)
+        pieces = plan_replay(log, resolve_range(log, None, last), str(out), FILE_BYTES).pieces
         for piece in pieces[:stop_after]:
             write_piece(log, str(out), run, piece)
     return pieces
@@ -53,7 +60,7 @@ def test_a_replay_writes_every_entry_and_message_once(write_log: LogWriter, tmp_
     pieces = replay(folder, tmp_path / "out")
     assert len(pieces) > 3
     assert indexes(tmp_path / "out", "entries") == list(range(100))
-    assert indexes(tmp_path / "out", "messages") == list(range(0, 100, 2))
+    assert indexes(tmp_path / "out", "messages") == list(range(4, 100, 2))
 
 
 def test_a_second_replay_has_nothing_to_do(write_log: LogWriter, tmp_path: Path) -> None:
@@ -83,7 +90,7 @@ def test_a_replay_that_stopped_goes_on(
         len(piece.entries) for piece in whole[:stop_after]
     )
     assert indexes(tmp_path / "out", "entries") == list(range(100))
-    assert indexes(tmp_path / "out", "messages") == list(range(0, 100, 2))
+    assert indexes(tmp_path / "out", "messages") == list(range(4, 100, 2))
 
 
 def test_a_table_that_lacks_a_file_gets_only_that_one(write_log: LogWriter, tmp_path: Path) -> None:
@@ -96,7 +103,7 @@ def test_a_table_that_lacks_a_file_gets_only_that_one(write_log: LogWriter, tmp_
     assert [(piece.entries, piece.tables) for piece in pieces] == [(lost.entries, ("messages",))]
     assert all(is_published(str(out), piece) for piece in pieces)
     assert {path: path.stat().st_mtime_ns for path in untouched} == untouched
-    assert indexes(out, "messages") == list(range(0, 100, 2))
+    assert indexes(out, "messages") == list(range(4, 100, 2))
 
 
 def test_a_failed_piece_leaves_no_file(write_log: LogWriter, tmp_path: Path) -> None:
@@ -108,6 +115,32 @@ def test_a_failed_piece_leaves_no_file(write_log: LogWriter, tmp_path: Path) -> 
     names = [path.name for path in out.rglob("*") if path.is_file()]
     assert not [name for name in names if "unfinished" in name]
     assert indexes(out, "entries") == list(range(len(indexes(out, "entries"))))
+
+
+@contextmanager
+def file_size_limit(size: int) -> Iterator[None]:
+    """As good as a full disk: no write of this process goes beyond `size` bytes of a file."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("size", [0, 1000, 5000])
+def test_a_full_disk_is_one_line_and_the_replay_goes_on_later(
+    size: int, write_log: LogWriter, tmp_path: Path
+) -> None:
+    folder, out = write_log([os.urandom(500) for _ in range(100)]), tmp_path / "out"
+    with file_size_limit(size), pytest.raises(OutputFailed) as caught:
+        replay(folder, out)
+    assert "\n" not in str(caught.value)
+    assert "File too large" in str(caught.value)
+    assert [path for path in out.rglob("*") if "parquet" in path.name] == []
+    assert [path for path in out.rglob("*") if "unfinished" in path.name] == []
+    replay(folder, out)
+    assert indexes(out, "entries") == list(range(100))
 
 
 def test_files_left_unfinished_are_removed(write_log: LogWriter, tmp_path: Path) -> None:
@@ -123,7 +156,7 @@ def test_a_worker_of_a_killed_replay_cannot_publish(write_log: LogWriter, tmp_pa
     folder, out = write_log(bodies(10)), str(tmp_path / "out")
     log = open_log(str(folder))
     with replay_run(out) as old:
-        pieces = plan_replay(log, range(10), out, FILE_BYTES)
+        pieces = plan_replay(log, range(10), out, FILE_BYTES).pieces
     with replay_run(out) as new:
         with pytest.raises(RunReplaced):
             write_piece(log, out, old, pieces[0])

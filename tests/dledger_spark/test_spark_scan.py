@@ -20,6 +20,7 @@ from dledger.store.scan import scan_folder
 from dledger.store.store_config import StoreConfig
 from dledger_spark.errors import (
     CommittedUnknown,
+    DataLost,
     DledgerSparkError,
     LogDamaged,
     LogFolderInvalid,
@@ -198,14 +199,15 @@ def test_a_term_that_falls_is_damage(write_log: LogWriter) -> None:
 def test_a_truncated_file_is_an_error_and_not_a_crash(write_log: LogWriter) -> None:
     folder = write_log(some_bodies(60), segment_bytes=1024)
     files = sorted((folder / "data").iterdir())
-    for cut in (0, 40, 500, 1023):
-        for file in (files[0], files[3], files[-1]):
+    for cut in (0, 40, 500):
+        for file in (files[0], files[3], files[-2]):
             whole = file.read_bytes()
             file.write_bytes(whole[:cut])
             with pytest.raises(DledgerSparkError) as caught:
                 indexes(folder)
             assert "\n" not in str(caught.value)
             file.write_bytes(whole)
+    files[3].write_bytes(files[3].read_bytes()[:1023])  # nothing was in the byte that is gone
     assert indexes(folder) == list(range(60))
 
 
@@ -218,19 +220,76 @@ def test_a_file_cut_short_after_the_plan_is_an_error(write_log: LogWriter) -> No
         list(batches)
 
 
-def test_a_missing_file_in_between_is_named(write_log: LogWriter) -> None:
+def holding(folder: Path, start: int) -> list[int]:
+    """The entries that lie in the file that begins at `start`; segments have 1024 bytes."""
+    rows = table(folder, columns=["index", "pos"]).to_pylist()
+    return [row["index"] for row in rows if start <= row["pos"] < start + 1024]
+
+
+@pytest.mark.parametrize("damage", ["removed", "overwritten"])
+@pytest.mark.parametrize("start", [0, 2048])
+def test_entries_that_no_file_holds_are_an_error_that_can_be_passed_over(
+    start: int, damage: str, write_log: LogWriter
+) -> None:
     folder = write_log(some_bodies(60), segment_bytes=1024)
-    (folder / "data" / f"{2048:020d}").unlink()
-    with pytest.raises(LogDamaged, match=f"{2048:020d}"):
+    lost = holding(folder, start)
+    file = folder / "data" / f"{start:020d}"
+    if damage == "removed":
+        file.unlink()
+    else:
+        patch(file, 0, b"\xff" * 48)
+    with pytest.raises(DataLost, match=f"{start:020d}") as caught:
         indexes(folder)
+    assert (caught.value.first, caught.value.last) == (lost[0], lost[-1])
+    assert "\n" not in str(caught.value)
+    kept = [index for index in range(60) if index not in lost]
+    assert indexes(folder, fail_on_data_loss=False) == kept
 
 
-def test_a_removed_front_moves_the_beginning(write_log: LogWriter) -> None:
+@pytest.mark.parametrize("damage", ["removed", "overwritten", "cut short", "too long"])
+def test_a_damaged_file_blocks_no_range_that_does_not_touch_it(
+    damage: str, write_log: LogWriter
+) -> None:
     folder = write_log(some_bodies(60), segment_bytes=1024)
+    lost = holding(folder, 2048)
+    file = folder / "data" / f"{2048:020d}"
+    if damage == "removed":
+        file.unlink()
+    elif damage == "overwritten":
+        patch(file, 0, b"\xff" * 48)
+    elif damage == "cut short":
+        file.write_bytes(file.read_bytes()[:100])
+    else:
+        file.write_bytes(file.read_bytes() + bytes(5))
+    assert indexes(folder, 0, lost[0] - 1) == list(range(lost[0]))
+    assert indexes(folder, lost[-1] + 1) == list(range(lost[-1] + 1, 60))
+    if damage == "too long":
+        assert indexes(folder) == list(range(60))
+    else:
+        with pytest.raises(DledgerSparkError, match=f"{2048:020d}"):
+            indexes(folder, lost[-1])
+
+
+def test_a_log_whose_end_is_lost_is_read_up_to_there_when_that_is_allowed(
+    write_log: LogWriter,
+) -> None:
+    folder = write_log(some_bodies(60), segment_bytes=1024)
+    last_file = max((folder / "data").iterdir())
+    lost = holding(folder, int(last_file.name))
+    last_file.unlink()
+    with pytest.raises(DledgerSparkError, match=f"entry {lost[0]}"):
+        indexes(folder)
+    assert indexes(folder, fail_on_data_loss=False) == list(range(lost[0]))
+
+
+def test_a_front_that_java_removed_moves_the_beginning(write_log: LogWriter) -> None:
+    folder = write_log(some_bodies(60), segment_bytes=1024)
+    lost = holding(folder, 0)
     (folder / "data" / f"{0:020d}").unlink()
+    (folder / "hard-state").unlink()
     log = open_log(str(folder))
-    assert log.first_index > 0
-    assert indexes(folder) == list(range(log.first_index, 60))
+    assert log.first_index == lost[-1] + 1
+    assert indexes(folder, None, "end") == list(range(log.first_index, 60))
     with pytest.raises(RangeUnavailable, match=f"first entry kept is {log.first_index}"):
         indexes(folder, 0, 59)
 

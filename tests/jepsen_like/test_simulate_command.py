@@ -1,4 +1,9 @@
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 from click.testing import CliRunner
@@ -63,3 +68,58 @@ def test_an_unknown_seeded_bug_is_refused() -> None:
     result = CliRunner().invoke(main, ["simulate", "--seeded-bug", "none-such"])
     assert result.exit_code == 2
     assert "none-such" in result.output
+
+
+def test_hosts_are_another_tier_of_the_same_command() -> None:
+    words = ["simulate", "--tier", "hosts", "--seeds", "1", "--seconds", "1", "--jobs", "1"]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 0, result.output
+    assert "hosts opened" in result.output
+    assert "no promise was broken" in result.output
+
+
+def test_a_failing_seed_of_hosts_names_its_tier_in_the_way_to_see_it_again() -> None:
+    words = ["simulate", "--tier", "hosts", "--seeds", "6", "--jobs", "1"]
+    result = CliRunner().invoke(main, [*words, "--seeded-bug", "tail-skips-an-entry"])
+    assert result.exit_code == 1
+    assert "followers see every entry" in result.output
+    again = next(line for line in result.output.splitlines() if line.startswith("again: "))
+    assert "--tier hosts" in again
+
+
+def test_a_bug_of_another_tier_is_refused() -> None:
+    words = ["simulate", "--tier", "hosts", "--seeded-bug", "vote-twice"]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 2
+    assert "vote-twice is a bug of another tier" in result.output
+
+
+def test_ctrl_c_ends_the_command_and_its_workers_without_a_word() -> None:
+    # As in a terminal, where Ctrl-C goes to the workers as well.
+    with subprocess.Popen(
+        [sys.executable, "-c", _SIMULATE],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    ) as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        deadline = time.monotonic() + 60
+        while len(children.read_text().split()) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGINT)
+        said, _ = process.communicate(timeout=60)
+    assert (process.returncode, said) == (130, b"")
+
+
+# Also where the tests themselves were started in the background, which ignores Ctrl-C.
+_SIMULATE = """
+import signal, sys
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    from jepsen_like.__main__ import main
+
+    sys.argv = ["jepsen-like", "simulate", "--seeds", "100000", "--jobs", "2"]
+    main()
+"""

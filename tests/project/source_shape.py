@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 from tests.project.source_tree import SourceFile
 
-# What we aim for, and what fails. Between the two, a file or function is listed, not refused:
-# a cut made only for the count's sake reads worse than ten lines more.
+# What we aim for, and what fails. Between the two, a file or function is listed, not refused: a
+# file is cut along its nouns, and half a noun in each of two files reads worse than a long one.
 FILE_LINES_WISHED = 400
-FILE_LINES_MAX = 450
+FILE_LINES_MAX = 800
 FUNCTION_LINES_WISHED = 60
 FUNCTION_LINES_MAX = 80
 

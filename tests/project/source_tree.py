@@ -7,7 +7,7 @@ checked and importing has no side effects.
 import ast
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,8 @@ class Rules:
     packages: dict[str, list[str]]
     layers: dict[str, list[str]]
     third_party: dict[str, list[str]]
+    kinds: tuple[str, ...]
+    denied_kinds: dict[int, tuple[str, ...]]
     denied: dict[int, tuple[str, ...]]
     rings: dict[str, int]
     reasons: dict[str, str]
@@ -91,6 +93,8 @@ def read_rules(tables: dict[str, Any]) -> Rules:
         packages=tables["packages"],
         layers=tables["layers"],
         third_party=tables["third_party"],
+        kinds=tuple(kinds),
+        denied_kinds={int(ring): tuple(denied) for ring, denied in tables["denied"].items()},
         denied={
             int(ring): tuple(name for kind in denied for name in kinds[kind])
             for ring, denied in tables["denied"].items()
@@ -164,6 +168,41 @@ def _dotted(node: ast.expr) -> str | None:
     return None
 
 
+# In a table of packages: what the package hands on by name, and nothing inside of it.
+EXPORTS = ".__all__"
+
+
+def exports(files: dict[str, SourceFile], package: str) -> dict[str, str]:
+    """What a package hands on in `__all__`, as the dotted names of its users and of its own."""
+    found = files.get(f"{package}/__init__.py")
+    if found is None:
+        return {}
+    public: set[str] = set()
+    for node in found.tree.body:
+        if isinstance(node, ast.Assign) and any(
+            isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets
+        ):
+            public = set(ast.literal_eval(node.value))
+    return {
+        f"{package}.{alias.asname or alias.name}": f"{node.module}.{alias.name}"
+        for node in found.tree.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if (alias.asname or alias.name) in public
+    }
+
+
+def is_allowed(name: str, allowed: list[str], files: dict[str, SourceFile]) -> bool:
+    """Whether a package with that line in the table may import this name of the project."""
+    for part in allowed:
+        if part.endswith(EXPORTS):
+            if name in exports(files, part.removesuffix(EXPORTS)):
+                return True
+        elif is_within(name, part):
+            return True
+    return False
+
+
 def forbidden_imports(files: dict[str, SourceFile], rules: Rules) -> list[str]:
     """Imports that the tables of packages do not allow."""
     found: list[str] = []
@@ -180,7 +219,7 @@ def forbidden_imports(files: dict[str, SourceFile], rules: Rules) -> list[str]:
                 continue
             if top in rules.packages:
                 allowed = rules.packages[file.package]
-                if not any(is_within(name, part) for part in allowed):
+                if not is_allowed(name, allowed, files):
                     found.append(f"{where}: {file.package} may not import {name}")
             elif top not in rules.third_party[file.package]:
                 found.append(f"{where}: {file.package} may not import {name} from outside")
@@ -211,24 +250,43 @@ def ring_breaches(files: dict[str, SourceFile], rules: Rules) -> list[str]:
     A thing that a file may not use is told once, at its first line.
     """
     by_module = {file.module: file.path for file in files.values()}
+    handed_on = _handed_on(files, rules)
+    return [
+        line
+        for file in files.values()
+        for line in _ring_breaches_of(file, rules, by_module, handed_on)
+    ]
+
+
+def _handed_on(files: dict[str, SourceFile], rules: Rules) -> dict[str, str]:
+    """A name that a package hands on belongs to the ring of the file that it is from."""
+    return {
+        name: origin
+        for package in rules.packages
+        for name, origin in exports(files, package).items()
+    }
+
+
+def _ring_breaches_of(
+    file: SourceFile, rules: Rules, by_module: dict[str, str], handed_on: dict[str, str]
+) -> list[str]:
     found: list[str] = []
-    for file in files.values():
-        ring = rules.ring_of(file.path)
-        names = set(imported_names(file.tree)) | set(used_names(file.tree))
-        told: set[str] = set()
-        for line, name in sorted(names):
-            for entry in rules.denied[ring]:
-                if not is_within(name, entry) or entry in told or rules.opens(file.path, name):
-                    continue
-                told.add(entry)
-                found.append(f"{file.path}:{line}: ring {ring} may not use {name}")
-                break
-        for line, name in imported_names(file.tree):
-            target = _resolve(name, by_module)
-            if target is not None and target not in told and rules.ring_of(target) > ring:
-                told.add(target)
-                above = rules.ring_of(target)
-                found.append(f"{file.path}:{line}: ring {ring} imports {target} of ring {above}")
+    ring = rules.ring_of(file.path)
+    names = set(imported_names(file.tree)) | set(used_names(file.tree))
+    told: set[str] = set()
+    for line, name in sorted(names):
+        for entry in rules.denied[ring]:
+            if not is_within(name, entry) or entry in told or rules.opens(file.path, name):
+                continue
+            told.add(entry)
+            found.append(f"{file.path}:{line}: ring {ring} may not use {name}")
+            break
+    for line, name in imported_names(file.tree):
+        target = _resolve(handed_on.get(name, name), by_module)
+        if target is not None and target not in told and rules.ring_of(target) > ring:
+            told.add(target)
+            above = rules.ring_of(target)
+            found.append(f"{file.path}:{line}: ring {ring} imports {target} of ring {above}")
     return found
 
 
@@ -264,4 +322,53 @@ def stale_entries(files: dict[str, SourceFile], rules: Rules) -> list[str]:
             for opened in opening.names
             if not any(is_within(name, opened) for name in names)
         )
+    return found
+
+
+def needless_entries(files: dict[str, SourceFile], rules: Rules) -> list[str]:
+    """Entries of rings.toml that no file needs: without one of them, every check would still pass.
+
+    A line that puts a file into a ring is needless when the file could be in the ring below. What
+    the packages may import of one another is left out: that is a decision, not a list of uses.
+    """
+    by_module = {file.module: file.path for file in files.values()}
+    handed_on = _handed_on(files, rules)
+    found: list[str] = []
+    for path, ring in rules.rings.items():
+        lower = replace(rules, rings={**rules.rings, path: ring - 1})
+        if path not in files or ring - 1 not in rules.denied:
+            continue  # that is told by `stale_entries`
+        if not _ring_breaches_of(files[path], lower, by_module, handed_on):
+            found.append(f"{path} is in ring {ring}, and could be in ring {ring - 1}")
+    for path, opening in rules.openings.items():
+        for name in opening.names if path in files else ():
+            rest = tuple(other for other in opening.names if other != name)
+            openings = {**rules.openings, path: replace(opening, names=rest)}
+            closed = replace(rules, openings=openings)
+            file = {path: files[path]}
+            if not forbidden_imports(file, closed) and not _ring_breaches_of(
+                files[path], closed, by_module, handed_on
+            ):
+                found.append(f"{path} has an opening for {name}, which it may use anyhow")
+    for package, allowed in rules.third_party.items():
+        names = {
+            name
+            for file in files.values()
+            if file.package == package
+            for _line, name in imported_names(file.tree)
+        }
+        found.extend(
+            f"third_party: {package} may import {part}, and does not"
+            for part in allowed
+            if not any(is_within(name, part) for name in names)
+        )
+    parts = {(file.package, file.part) for file in files.values()}
+    for package, layers in rules.layers.items():
+        found.extend(
+            f"layers: {package} has no part {part}"
+            for part in layers
+            if (package, part) not in parts
+        )
+    used = {kind for kinds in rules.denied_kinds.values() for kind in kinds}
+    found.extend(f"kinds: no ring is denied {kind}" for kind in rules.kinds if kind not in used)
     return found

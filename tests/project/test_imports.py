@@ -11,6 +11,7 @@ from tests.project.source_tree import (
     SourceFile,
     forbidden_imports,
     layer_breaches,
+    needless_entries,
     read_rules,
     read_tree,
     ring_breaches,
@@ -56,6 +57,11 @@ def test_each_file_keeps_to_its_ring(files: dict[str, SourceFile], rules: Rules)
 
 def test_each_line_of_the_ring_lists_is_needed(files: dict[str, SourceFile], rules: Rules) -> None:
     found = stale_entries(files, rules)
+    assert not found, "\n".join(found)
+
+
+def test_each_entry_of_the_lists_is_needed(files: dict[str, SourceFile], rules: Rules) -> None:
+    found = needless_entries(files, rules)
     assert not found, "\n".join(found)
 
 
@@ -111,7 +117,7 @@ def test_a_forbidden_import_is_found(tmp_path: Path, path: str, source: str, exp
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("broker/a.py", "import dledger.node\nfrom remoting import frame\nimport struct\n"),
+        ("jepsen_like/a.py", "import dledger.node\nfrom remoting import frame\nimport struct\n"),
         ("broker/a.py", "from broker.b import c\nimport trio\n"),
         ("dledger_spark/a.py", "from dledger import store\nimport dledger.store.segment\n"),
         ("jepsen_like/a.py", "import broker, nameserver, dledger_mq, dledger_spark\n"),
@@ -119,6 +125,34 @@ def test_a_forbidden_import_is_found(tmp_path: Path, path: str, source: str, exp
 )
 def test_an_allowed_import_is_not_reported(tmp_path: Path, path: str, source: str) -> None:
     assert forbidden_imports(small_tree(tmp_path, {path: source}), rules_with()) == []
+
+
+EXPORTING = {
+    "dledger/__init__.py": "from dledger.node import run\nfrom dledger.entry import Entry, hidden\n"
+    "__all__ = ['Entry', 'run']\n",
+    "dledger/entry.py": "",
+    "dledger/node.py": "",
+}
+
+
+def test_what_a_package_exports_may_be_imported_and_nothing_inside_of_it(tmp_path: Path) -> None:
+    rules = rules_with()
+    for name, fine in (
+        ("from dledger import Entry, run", True),
+        ("from dledger import hidden", False),
+        ("from dledger.entry import Entry", False),
+        ("import dledger.entry", False),
+    ):
+        sources = {**EXPORTING, "broker/a.py": name + "\n"}
+        assert (forbidden_imports(small_tree(tmp_path, sources), rules) == []) == fine, name
+
+
+def test_a_name_that_is_handed_on_is_of_the_ring_it_is_from(tmp_path: Path) -> None:
+    rings = '[rings.2]\n"dledger/__init__.py" = "why"\n"dledger/node.py" = "why"\n'
+    for name, fine in (("Entry", True), ("run", False)):
+        sources = {**EXPORTING, "broker/a.py": f"from dledger import {name}\n"}
+        found = ring_breaches(small_tree(tmp_path, sources), rules_with(rings=rings))
+        assert (found == []) == fine, found
 
 
 @pytest.mark.parametrize(
@@ -266,6 +300,62 @@ def test_a_line_that_says_nothing_is_found(
     found = stale_entries(tree, rules_with(rings, openings))
     assert len(found) == 1
     assert expected in found[0]
+
+
+def small_rules(**tables: object) -> Rules:
+    """Rules of two packages that name nothing, but for the tables that are given."""
+    empty: dict[str, object] = {
+        "packages": {"a": [], "b": []},
+        "layers": {},
+        "third_party": {"a": [], "b": []},
+    }
+    kinds = {"kinds": {"clock": ["time"]}, "denied": {"0": ["clock"], "1": ["clock"], "2": []}}
+    return read_rules({**empty, **kinds, **tables})
+
+
+@pytest.mark.parametrize(
+    ("source", "tables", "expected"),
+    [
+        (
+            "import os",
+            {"rings": {"2": {"a/c.py": "a trial"}}},
+            "a/c.py is in ring 2, and could be in ring 1",
+        ),
+        (
+            "import b.d",
+            {"rings": {"2": {"a/c.py": "a trial", "b/d.py": "it is needed"}}},
+            None,
+        ),
+        (
+            "import b.d",
+            {"rings": {"1": {"a/c.py": "a trial"}}},
+            "a/c.py is in ring 1, and could be in ring 0",
+        ),
+        (
+            "import zlib",
+            {"openings": {"a/c.py": {"names": ["zlib"], "reason": "a trial"}}},
+            "a/c.py has an opening for zlib, which it may use anyhow",
+        ),
+        ("import time", {"openings": {"a/c.py": {"names": ["time"], "reason": "needed"}}}, None),
+        ("import b.d", {"openings": {"a/c.py": {"names": ["b"], "reason": "needed"}}}, None),
+        (
+            "import trio",
+            {"third_party": {"a": ["trio", "rich"], "b": ["rich"]}},
+            "third_party: a may import rich, and does not",
+        ),
+        ("import e", {"layers": {"a": ["f"]}}, "layers: a has no part f"),
+        (
+            "import e",
+            {"kinds": {"clock": ["time"], "chance": ["random"]}},
+            "kinds: no ring is denied chance",
+        ),
+    ],
+)
+def test_an_entry_that_no_file_needs_is_found(
+    tmp_path: Path, source: str, tables: dict[str, object], expected: str | None
+) -> None:
+    tree = small_tree(tmp_path, {"a/c.py": source, "b/d.py": "import time, rich\n"})
+    assert needless_entries(tree, small_rules(**tables)) == ([expected] if expected else [])
 
 
 def test_a_package_that_does_not_exist_yet_is_no_error(tmp_path: Path) -> None:

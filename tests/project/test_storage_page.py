@@ -11,10 +11,12 @@ from dledger.core.admission.standing import Standing
 from dledger.entry import HEADER_BYTES, Header, Magic, encode
 from dledger.store.disk import OsDisk
 from dledger.store.hard_state_file import (
+    MARK_AT,
     SLOT_BYTES,
     SLOT_DISTANCE_BYTES,
     StoreRecord,
     decode_record,
+    encode_mark,
     encode_record,
 )
 from dledger.store.index_unit import UNIT, UNIT_BYTES, IndexUnit
@@ -174,6 +176,12 @@ def test_a_snapshot_file_lies_as_the_page_says() -> None:
         number.to_bytes(width, "big") for number, width in ((1, 8), (5, 8), (77, 4))
     )
     assert end[24:] == crc32(end[:24]).to_bytes(4, "big")
+
+
+def test_the_synced_mark_lies_where_the_page_says() -> None:
+    text = section("hard-state")
+    assert f"At offset {MARK_AT} lies the *synced mark*, {len(encode_mark(7))} bytes" in text
+    assert encode_mark(7).startswith(b"DLsynced" + (7).to_bytes(8, "big"))
 
 
 def test_the_mark_of_a_folder_in_doubt_is_the_one_on_the_page(tmp_path: Path) -> None:

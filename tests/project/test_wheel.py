@@ -15,7 +15,7 @@ PACKAGES: list[str] = PYPROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["p
 SCRIPTS: dict[str, str] = PYPROJECT["project"]["scripts"]
 # Modules that people type, and the servers' own entry points that our processes start.
 RUNNABLE = sorted(
-    {target.partition(":")[0].removesuffix(".__main__") for target in SCRIPTS.values()}
+    {target.partition(":")[2] for target in SCRIPTS.values()}  # each is named like its package
     | {"broker", "nameserver"}
 )
 # Generous for a busy machine with two cores; each step takes one to three seconds alone.

@@ -21,7 +21,7 @@ from dledger.wire.client_protocol import (
     encode_error,
     encode_leadership,
 )
-from dledger.wire.handshake import decode_hello, encode_welcome
+from dledger.wire.handshake import decode_hello, encode_refused, encode_welcome
 
 GROUP = "g"
 
@@ -72,7 +72,10 @@ class FakeMember:
     async def serve(self, plain: trio.SocketStream, tls: GroupTls | None = None) -> None:
         self.opened += 1
         async with plain:
-            stream: Stream = plain if tls is None else await tls.accepted(plain)
+            try:
+                stream: Stream = plain if tls is None else await tls.accepted(plain)
+            except trio.BrokenResourceError:
+                return  # a client that found the leader elsewhere leaves in its handshake
             self.open.append(stream)
             try:
                 async with trio.open_nursery() as nursery:
@@ -85,29 +88,37 @@ class FakeMember:
 
     async def _converse(self, stream: Stream, nursery: trio.Nursery) -> None:
         conversation = Conversation(stream)
+        sending = trio.Lock()  # a large answer may take several pieces
         hello = await conversation.first_frame()
         if self.frozen:
             await trio.sleep_forever()
-        if hello is None or decode_hello(hello).group != GROUP:
+        if hello is None:
+            return
+        if decode_hello(hello).group != GROUP:
+            await stream.send_all(encode_refused(f"there is no group {decode_hello(hello).group}"))
+            return
+        if decode_hello(hello).receiver not in ("", self.node_id):
+            await stream.send_all(encode_refused(f"this is node {self.node_id}"))
             return
         await stream.send_all(encode_welcome(self.node_id))
         while frames := await conversation.frames():
             for request in map(decode_request, frames):
                 if request.operation is Operation.LEADER:
                     self.asked_who_leads += 1
-                    nursery.start_soon(self._tell, request, stream)
+                    nursery.start_soon(self._tell, request, stream, sending)
                     continue
                 self.asked.append(request)
                 answer = self._answer(request)
                 if isinstance(answer, DLedgerError):
                     answer = encode_error(request.request_id, answer)
                 if answer is not None:
-                    await stream.send_all(answer)
+                    async with sending:
+                        await stream.send_all(answer)
 
     def _answer(self, request: Request) -> Answer:
         return None if self.frozen else self.script(request)
 
-    async def _tell(self, request: Request, stream: Stream) -> None:
+    async def _tell(self, request: Request, stream: Stream, sending: trio.Lock) -> None:
         least_term, wait_ms = request.numbers
         with trio.move_on_after(wait_ms / 1000):
             while not self._knows(least_term):
@@ -115,7 +126,8 @@ class FakeMember:
         if self.frozen:
             return
         answer = Leadership(self.node_id, self.leader, self.term, self.ready, *self.configuration)
-        await stream.send_all(encode_leadership(request.request_id, answer))
+        async with sending:
+            await stream.send_all(encode_leadership(request.request_id, answer))
 
     def _knows(self, least_term: int) -> bool:
         leads = self.ready if self.leader == self.node_id else self.leader is not None

@@ -79,6 +79,33 @@ async def test_one_member_s_address_is_enough(shape: str, clock: trio.testing.Mo
             assert asked(group) == [0, 0, 1]
 
 
+async def test_a_leader_at_the_address_of_a_member_that_left_is_found(
+    clock: trio.testing.MockClock,
+) -> None:
+    async with fake_group(3) as group:
+        before = {"n0": group[0].address, "n1": group[1].address, "gone": group[2].address}
+        for member in group.members:
+            member.configuration = (5, group.peers)
+        group.elect(2, term=1)
+        async with following(before) as leader:
+            await append(leader)
+        assert asked(group) == [0, 0, 1]
+
+
+async def test_a_member_that_left_is_asked_no_more(clock: trio.testing.MockClock) -> None:
+    async with fake_group(2) as group:
+        before = {"n0": group[0].address, "gone": group[1].address}
+        async with following(before) as leader, trio.open_nursery() as nursery:
+            nursery.start_soon(append, leader)
+            await trio.sleep(1.0)
+            assert group[1].opened >= 2
+            for member in group.members:
+                member.configuration = (5, group.peers)
+            await trio.sleep(2.5)  # what is asked already is answered after a second
+            assert "gone" not in leader.problem
+            group.elect(0, term=1)
+
+
 async def test_a_member_that_calls_itself_leader_is_not_believed_against_a_later_term(
     clock: trio.testing.MockClock,
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -176,6 +177,11 @@ class Log:
 
     def serve(self, member: FakeMember) -> None:
         def script(request: Request) -> Answer:
+            last = len(self.entries) - 1
+            if request.operation is Operation.STATUS:
+                begin = self.begins.get(member.node_id, 0)
+                status = {"first_index": begin, "committed": last, "durable": last}
+                return encode_answer(request.request_id, status)
             assert request.operation is Operation.ENTRIES
             first = max(request.numbers[0], self.begins.get(member.node_id, 0))
             found = self.entries[first : first + self.most]
@@ -260,8 +266,66 @@ async def test_where_one_member_s_log_begins_later_another_is_asked(
                 assert [(await anext(tail)).index for _ in range(6)] == [2, 3, 4, 5, 6, 7]
         log.begins = {"n0": 4, "n1": 5}
         async with dledger.connect(group.peers, group=GROUP) as remote:
-            with pytest.raises(OutsideLog):
+            with pytest.raises(OutsideLog) as behind:
                 await anext(aiter(remote.tail(2)))
+            assert behind.value.first in (4, 5)
+            assert behind.value.last == 7, "the log's end, not that of one answer"
+            with pytest.raises(OutsideLog) as behind:
+                await remote.read(2)
+            assert (behind.value.first, behind.value.last) == (4, 7)
+            with pytest.raises(OutsideLog) as beyond:
+                await remote.read(8)
+            assert (beyond.value.first, beyond.value.last) == (4, 7)
+
+
+async def test_a_tail_of_a_group_that_is_not_there_ends_with_the_reason(
+    clock: trio.testing.MockClock,
+) -> None:
+    async with fake_group(1) as group:
+        (nobody,) = free_ports(1)
+        for peers, name, reason in (
+            (group.peers, "other", "there is no group other"),
+            ([f"127.0.0.1:{nobody}"], GROUP, "connection refused"),
+        ):
+            async with dledger.connect(peers, group=name, timeout_s=3.0) as remote:
+                began = trio.current_time()
+                with pytest.raises(dledger.GroupUnreachable, match=reason):
+                    await anext(aiter(remote.tail()))
+                assert 3.0 <= trio.current_time() - began < 4.0
+
+
+async def test_a_tail_that_was_answered_once_outlives_an_outage_and_says_so(
+    clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = Log()
+    log.grow(1)
+    async with fake_group(1) as group:
+        log.serve(group.elect(0, term=1))
+        async with dledger.connect(group.peers, group=GROUP, timeout_s=3.0) as remote:
+            tail = aiter(remote.tail())
+            assert (await anext(tail)).index == 0
+            group[0].frozen = True
+            await group[0].cut()
+            log.grow(1)
+            async with trio.open_nursery() as nursery:
+
+                async def thaw() -> None:
+                    await trio.sleep(60.0)
+                    group[0].frozen = False
+                    await group[0].cut()
+
+                nursery.start_soon(thaw)
+                assert (await anext(tail)).index == 1
+            assert caplog.text.count("no member of group g answers") == 1
+
+
+def test_a_call_outside_of_trio_names_the_bridge() -> None:
+    async def connecting() -> None:
+        with pytest.raises(dledger.NotInTrio, match=r"dledger\.for_asyncio\.connect"):
+            async with dledger.connect("127.0.0.1:1", group=GROUP):
+                pytest.fail("connected")
+
+    asyncio.run(connecting())
 
 
 @pytest.mark.parametrize("rows", [[[7, 1, 0, 1, 0]], [[9, 1, 0, 1, 0], [11, 1, 0, 1, 0]], "x"])
@@ -291,8 +355,10 @@ class Members:
         self.peers = {f"n{i}": f"127.0.0.1:{port}" for i, port in enumerate(free_ports(3))}
         self.nodes: dict[str, dledger.Node] = {}
         self._scopes: dict[str, trio.CancelScope] = {}
+        self._closed: dict[str, trio.Event] = {}
 
     async def start(self, node_id: str) -> None:
+        self._closed[node_id] = trio.Event()
         await self.nursery.start(self._run, node_id)
 
     async def _run(self, node_id: str, task_status: trio.TaskStatus[None]) -> None:
@@ -310,11 +376,13 @@ class Members:
                 self.nodes[node_id] = node
                 task_status.started()
                 await trio.sleep_forever()
+        self._closed[node_id].set()
 
     async def stop(self, node_id: str) -> None:
+        """Stop a node; its folder is free afterwards."""
         self._scopes.pop(node_id).cancel()
         del self.nodes[node_id]
-        await trio.lowlevel.checkpoint()
+        await self._closed[node_id].wait()
 
     def leader(self) -> str | None:
         return next((name for name, node in self.nodes.items() if node.is_ready_leader), None)
@@ -346,8 +414,9 @@ async def test_a_program_appends_reads_and_follows_over_the_network(tmp_path: Pa
                 two, three = await log.append_many([b"two", b"three"])
                 assert [two.index, three.index] == [first.index + 1, first.index + 2]
                 assert (await log.read(two.index)).body == b"two"
-                with pytest.raises(OutsideLog):
+                with pytest.raises(OutsideLog) as beyond:
                     await log.read(three.index + 1000)
+                assert (beyond.value.first, beyond.value.last) == (0, three.index)
                 so_far = [entry.body async for entry in log.tail(first.index, follow=False)]
                 assert so_far == [b"one", b"two", b"three"]
                 status = await log.status()

@@ -262,3 +262,48 @@ def test_a_killed_member_that_was_to_sync_later_loses_nothing(tmp_path: Path, ad
     process.communicate(timeout=10)
     bodies = [line.split("\t")[3] for line in lines]
     assert [body for body in bodies if body] == ["one", "two"]
+
+
+def test_a_file_that_cannot_be_read_is_named_in_one_line(tmp_path: Path, address: str) -> None:
+    serve_until_ready(tmp_path, address, "one")
+    segment = next(tmp_path.glob("dledger-n0/data/*"))
+    segment.unlink()
+    segment.mkdir()  # as unreadable as one without permission, also for root
+    for command in ("verify", "dump"):
+        ended = dledger(command, tmp_path, ok=False)
+        assert ended.returncode == 1
+        assert ended.stderr == f"dledger: {segment}: Is a directory\n"
+
+
+# As in a terminal; also where the tests were started in the background, which ignores Ctrl-C.
+_GROUP = """
+import signal, sys
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from dledger.__main__ import main
+
+sys.argv = ["dledger", "group", "--nodes", "3", "--dir", sys.argv[1]]
+main()
+"""
+
+
+def test_ctrl_c_while_the_members_of_a_group_still_load_ends_all_without_a_word(
+    tmp_path: Path,
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", _GROUP, str(tmp_path / "group")],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        tasks = Path(f"/proc/{process.pid}/task")  # a child is listed with the thread that made it
+        deadline = time.monotonic() + 60
+        while sum(len(each.read_text().split()) for each in tasks.glob("*/children")) < 3:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGINT)
+        said, _ = process.communicate(timeout=60)
+    assert said == ""
+    assert process.returncode == 0

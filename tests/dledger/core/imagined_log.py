@@ -12,9 +12,9 @@ from dledger.core.membership.configuration_codec import NumberedConfiguration, d
 from dledger.core.messages import InstallSnapshot, Message, PushRequest
 from dledger.core.replica import Messages, Replica
 from dledger.entry import Body, Magic
-from dledger.errors import DLedgerError, PeerFault
+from dledger.errors import PeerFault
 from dledger.network.ways import Way
-from dledger.node.sync_schedule import SyncSchedule
+from dledger.node.sync_schedule import Ended, SyncSchedule
 from dledger.node.tally import Tally
 from dledger.node.turn import MovesSnapshots, Turn
 from dledger.store.log_store import SyncWork
@@ -125,7 +125,7 @@ class _StartedSyncs:
     def __init__(self, begun: Callable[[SyncWork], None]) -> None:
         self._begun = begun
 
-    def run(self, work: SyncWork) -> DLedgerError | None:
+    def run(self, work: SyncWork) -> Ended | None:
         raise AssertionError("a disk that is slow is not waited for")
 
     def start(self, work: SyncWork) -> None:

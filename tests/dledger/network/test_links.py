@@ -71,6 +71,9 @@ class Member:
     def heartbeat_answered(self, sender: str, answer: HeartbeatResponse, now: float) -> None:
         self.received(sender, [answer])
 
+    def fail(self, error: Exception) -> None:
+        raise error
+
     def _changed(self, peer: str, connected: bool) -> None:
         self.changes.append((peer, connected))
         self._news.unpark_all()

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from dledger.core.admission.standing import Standing
 from dledger.core.entry_dispatcher import BatchSizer
 from dledger.core.messages import Message, PushRequest
 from dledger.core.replica import Outgoing, Replica, ReplicaConfig
 from dledger.core.snapshot.snapshot_offer import SnapshotSource
 from dledger.entry import Entry
-from dledger.errors import DLedgerError, PeerFault
+from dledger.errors import PeerFault
 from dledger.node.batches import Batches
 from dledger.node.member import Member, MemberSettings, Runtime
+from dledger.node.sync_schedule import Ended
 from dledger.node.tally import Tally
 from dledger.snapshots.restoring import Opened
 from dledger.snapshots.snapshot_policy import SnapshotPolicy
@@ -86,7 +88,7 @@ class HeldSyncs:
     def busy(self) -> bool:
         return self.work is not None
 
-    def run(self, work: SyncWork) -> DLedgerError | None:
+    def run(self, work: SyncWork) -> Ended | None:
         raise AssertionError("this disk is slow: its syncs are started")
 
     def start(self, work: SyncWork) -> None:
@@ -143,6 +145,8 @@ class StoredMember:
         folder.open()
         self.machine = self._new_machine()
 
+        lost = store.standing is Standing.LOST
+
         def make(batches: BatchSizer, source: SnapshotSource) -> Replica:
             if self._replica is None:
                 self._replica = Replica(
@@ -153,6 +157,8 @@ class StoredMember:
                     lambda: 0.5,
                     self._now,
                     snapshots=source,
+                    # A new folder is taken for one whose group is new: no test begins with that.
+                    standing=Standing.LOST if lost else Standing.PROVEN,
                 )
             return self._replica
 

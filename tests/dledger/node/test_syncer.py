@@ -1,18 +1,21 @@
-"""Where a sync runs: beside the event loop, unless the disk is quick."""
+"""Where a sync runs: while the loop waits for it, unless the disk is slow or hangs."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from dledger.core.hard_state import HardState
-from dledger.errors import DiskFailed, DLedgerError
+from dledger.errors import DiskFailed, DLedgerError, InvariantBroken
 from dledger.node.syncer import QUICK_SYNC_S, Syncer
 from dledger.node.tally import Tally
-from dledger.serving.sync_threads import DiskThreads
+from dledger.serving.sync_threads import MAX_IDLE_THREADS, DiskThreads
 from dledger.store.log_store import SyncWork
 
 
@@ -24,7 +27,7 @@ class Work:
     hard_state: HardState | None = None
     now = 0.0
 
-    def __init__(self, seconds: float, error: DLedgerError | None = None) -> None:
+    def __init__(self, seconds: float, error: Exception | None = None) -> None:
         self._seconds = seconds
         self._error = error
         self.thread = ""
@@ -35,6 +38,19 @@ class Work:
         self.thread = threading.current_thread().name
         if self._error is not None:
             raise self._error
+
+
+class HungWork(Work):
+    """A sync that does not end before it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(1.0)
+        self.may_end = threading.Event()
+
+    def run(self) -> None:
+        """Hang."""
+        self.may_end.wait()
+        super().run()
 
 
 class Reports:
@@ -68,10 +84,14 @@ async def reports() -> Reports:
 async def syncer(reports: Reports) -> Iterator[Syncer]:  # type: ignore[misc]
     """A syncer on the clock of the works."""
     threads = ThreadsByWork()
-    made = Syncer(reports.done, threads, Tally())
-    yield made
-    made.close()
+    yield Syncer(reports.done, threads, Tally())
     threads.shutdown()
+
+
+def quick(syncer: Syncer) -> Syncer:
+    while not syncer.is_quick:
+        syncer.run(Work(QUICK_SYNC_S / 10))
+    return syncer
 
 
 async def test_a_disk_is_slow_until_it_has_shown_that_it_is_quick(
@@ -87,9 +107,23 @@ async def test_a_disk_is_slow_until_it_has_shown_that_it_is_quick(
 
 
 async def test_a_disk_that_turns_slow_holds_the_loop_up_once(syncer: Syncer) -> None:
-    while not syncer.is_quick:
-        syncer.run(Work(QUICK_SYNC_S / 10))
-    assert syncer.run(Work(1.0)) is None
+    work = Work(1.0)
+    assert quick(syncer).run(work) == (work, None)
+    assert not syncer.is_quick
+
+
+async def test_a_sync_that_hangs_lets_the_loop_go_on_and_is_reported_when_it_ends(
+    syncer: Syncer, reports: Reports
+) -> None:
+    work = HungWork()
+    assert quick(syncer).run(work) is None  # with the sync on the loop this would hang for ever
+    assert syncer.busy
+    await trio.lowlevel.checkpoint()
+    assert not reports.ended
+    work.may_end.set()
+    await reports.arrived.wait()
+    assert reports.ended == [(work, None)]
+    assert not syncer.busy
     assert not syncer.is_quick
 
 
@@ -102,12 +136,83 @@ async def test_a_disk_that_recovers_is_quick_again(syncer: Syncer) -> None:
     assert 10 < syncs < 100
 
 
-async def test_a_failed_sync_is_told_wherever_it_ran(syncer: Syncer, reports: Reports) -> None:
-    error = DiskFailed("sync", "data", OSError(5, "no disk"))
-    assert syncer.run(Work(0.0, error)) is error
-    work = Work(0.0, error)
+@pytest.mark.parametrize("raised", [DiskFailed("sync", "data", OSError(5, "no")), KeyError("x")])
+async def test_a_failed_sync_is_told_wherever_it_ran(
+    syncer: Syncer, reports: Reports, raised: Exception
+) -> None:
+    work = Work(0.0, raised)
+    ended = syncer.run(work)
+    assert ended is not None
+    assert ended.error is raised or isinstance(ended.error, InvariantBroken)
     syncer.start(work)
     assert syncer.busy
     await reports.arrived.wait()
-    assert reports.ended == [(work, error)]
+    ((reported, error),) = reports.ended
+    assert reported is work
+    assert type(error) is type(ended.error)
     assert not syncer.busy
+
+
+async def test_what_closes_the_store_waits_for_a_sync_that_hangs_and_the_loop_does_not(
+    syncer: Syncer, autojump_clock: MockClock
+) -> None:
+    work, closed = HungWork(), threading.Event()
+    assert quick(syncer).run(work) is None
+    assert not await syncer.close(closed.set, 30.0)
+    assert not closed.is_set()
+    work.may_end.set()
+    await trio.to_thread.run_sync(closed.wait)
+
+
+async def test_what_closing_the_store_raises_is_told(syncer: Syncer) -> None:
+    def fails() -> None:
+        raise DiskFailed("sync", "data", OSError(5, "no disk"))
+
+    with pytest.raises(DiskFailed):
+        await syncer.close(fails, 30.0)
+
+
+def test_syncs_that_hang_leave_threads_for_all_others() -> None:
+    threads, hold, ended = DiskThreads(), threading.Event(), threading.Event()
+    for _ in range(3 * MAX_IDLE_THREADS):
+        threads.start(hold.wait)  # type: ignore[arg-type]
+    threads.start(ended.set)
+    assert ended.wait(30.0)
+    hold.set()
+    threads.shutdown()
+
+
+def test_one_thread_takes_all_syncs_that_the_loop_waits_for() -> None:
+    threads, names = DiskThreads(), set()
+    for _ in range(100):
+        assert threads.run(lambda: names.add(threading.current_thread().ident), lambda: None, 30.0)
+    assert len(names) == 1
+    threads.shutdown()
+
+
+def test_threads_end_with_their_host() -> None:
+    threads, hold = DiskThreads(), threading.Event()
+    started: list[threading.Thread] = []
+
+    def sync() -> None:
+        started.append(threading.current_thread())
+        hold.wait()
+
+    assert threads.run(lambda: started.append(threading.current_thread()), lambda: None, 30.0)
+    threads.start(sync)
+    threads.shutdown()
+    hold.set()
+    while len(started) < 2:
+        threading.Event().wait(0.001)
+    for thread in started:
+        thread.join(30.0)
+        assert not thread.is_alive()
+
+
+def test_a_process_can_end_while_a_sync_hangs() -> None:
+    program = (
+        "import threading\n"
+        "from dledger.serving.sync_threads import DiskThreads\n"
+        "DiskThreads().start(threading.Event().wait)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=30.0)

@@ -37,6 +37,7 @@ class Group:
         self.turned_at: list[float] = []
         self.looked = 0
         self.then: Callable[[], None] = lambda: None
+        self.failed: Exception | None = None
 
     def due(self, deadline: float) -> None:
         self.deadline = deadline
@@ -50,6 +51,9 @@ class Group:
             self.turned_at.append(now)
             self.then()
         self.timer.move(self, self.deadline)
+
+    def fail(self, error: Exception) -> None:
+        self.failed = error
 
 
 class Running:
@@ -158,3 +162,25 @@ async def test_what_is_due_soon_is_looked_at_on_the_way_and_turned_at_its_time(
         assert host.flushes.passes == 1
         await trio.sleep(1.0)
         assert soon.turned_at == [host.began + 1.9]
+
+
+async def test_what_one_group_raises_ends_that_one_and_the_others_turn(
+    autojump_clock: MockClock,
+) -> None:
+    async with running() as host:
+        broken, other = host.group(), host.group()
+        error = KeyError("n1")
+
+        def raises() -> None:
+            raise error
+
+        broken.then = raises
+        broken.due(host.began + 1.0)
+        other.due(host.began + 1.01)
+        await trio.sleep(2.0)
+        assert broken.failed is error
+        assert other.turned_at == [host.began + 1.01] or other.looked
+        other.due(host.began + 3.0)
+        await trio.sleep(2.0)
+        assert other.turned_at[-1] == host.began + 3.0
+        assert not host.flushes.collecting

@@ -13,7 +13,7 @@ import dledger
 from dledger.entry import Entry, Magic
 from dledger.errors import Discarded, LeadershipLost, LogFull
 from dledger.free_ports import free_ports
-from dledger.sessions.session import MOST_UNSETTLED, Session, open_session
+from dledger.sessions.session import MOST_BODIES_AT_ONCE, MOST_UNSETTLED, Session, open_session
 from dledger.sessions.session_entry import (
     MARK,
     AppendInSession,
@@ -286,7 +286,7 @@ async def test_a_call_of_which_a_part_was_applied_stays_to_be_settled(
     async with scripted(None, *[REFUSED] * 99) as (way, session):
         with pytest.raises(dledger.SessionOutcomeUnknown) as caught:
             await session.append_many(bodies, timeout_s=2.0)
-        assert caught.value.sequence == 1
+        assert caught.value.sequence == 129
         assert session.unsettled == 72
         way.script = []
         await session.settle()
@@ -520,3 +520,43 @@ async def test_a_leader_ends_sessions_by_its_own_time_and_through_the_log(
         await trio.sleep(3.0)
         assert opened.number not in table
         nursery.cancel_scope.cancel()
+
+
+async def test_a_call_whose_time_is_over_tells_what_became_of_its_first_bodies(
+    autojump_clock: object,
+) -> None:
+    bodies = [b"%d" % number for number in range(MOST_BODIES_AT_ONCE + 10)]
+    async with scripted(None, *[FAILED] * 50) as (way, session):
+        with pytest.raises(dledger.SessionOutcomeUnknown) as caught:
+            await session.append_many(bodies, timeout_s=1.0)
+        settled = caught.value.settled
+        applied = [each for each in settled if isinstance(each, dledger.SessionAppended)]
+        assert [each.sequence for each in applied] == list(range(1, MOST_BODIES_AT_ONCE + 1))
+        assert caught.value.sequence == MOST_BODIES_AT_ONCE + 1
+        way.script = []
+        assert len(await session.settle()) == 10
+        assert way.register.bodies == bodies
+
+
+async def test_settle_tells_what_it_learned_before_its_time_was_over(
+    autojump_clock: object,
+) -> None:
+    bodies = [b"%d" % number for number in range(MOST_BODIES_AT_ONCE + 10)]
+    async with scripted(*[FAILED] * 500) as (way, session):
+        with pytest.raises(dledger.SessionOutcomeUnknown) as caught:
+            await session.append_many(bodies, timeout_s=1.0)
+        assert caught.value.settled == ()
+        way.script = [None, *[FAILED] * 50]
+        with pytest.raises(dledger.SessionOutcomeUnknown) as caught:
+            await session.settle(timeout_s=1.0)
+        assert len(caught.value.settled) == MOST_BODIES_AT_ONCE
+
+
+@pytest.mark.parametrize("bodies", [["text"], [b"a", "b"], [bytearray(b"a")], b"abc", [None]])
+async def test_a_session_takes_no_body_that_is_not_bytes(
+    autojump_clock: object, bodies: list[bytes]
+) -> None:
+    async with scripted() as (_, session):
+        with pytest.raises(dledger.BodyInvalid):
+            await session.append_many(bodies)
+        assert (await session.append(b"one")).sequence == 1

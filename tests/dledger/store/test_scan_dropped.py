@@ -242,10 +242,10 @@ def test_verify_compares_two_logs_of_which_one_loses_its_beginning(
     nodes = [Running(tmp_path / "a"), Running(tmp_path / "b")]
     compare = offline_commands._first_difference
 
-    def compare_late(folders: list[Path], reports: list[offline_commands._Report]) -> int | None:
+    def compare_late(reports: list[offline_commands._Report]) -> int | None:
         if nodes[1].store.first_index == 0:
             nodes[1].drop()
-        return compare(folders, reports)
+        return compare(reports)
 
     monkeypatch.setattr(offline_commands, "_first_difference", compare_late)
     result = CliRunner().invoke(

@@ -288,6 +288,7 @@ def test_an_error_of_the_disk_names_the_file(tmp_path: Path) -> None:
 def test_spare_files_are_used_for_new_segments(tmp_path: Path) -> None:
     store = open_one(OsDisk(), tmp_path)
     spare = tmp_path / "dledger-n0" / "spare"
+    store.append(1, Magic.NORMAL, bodies(3))
     assert store.spare_wanted
     store.prepare_spare()
     assert not store.spare_wanted
@@ -295,8 +296,8 @@ def test_spare_files_are_used_for_new_segments(tmp_path: Path) -> None:
     (prepared,) = spare.iterdir()
     assert prepared.read_bytes() == bytes(1024)
     number = prepared.stat().st_ino
-    store.append(1, Magic.NORMAL, bodies(30))
-    assert (tmp_path / "dledger-n0" / "data" / file_name(0)).stat().st_ino == number
+    store.append(1, Magic.NORMAL, bodies(27))
+    assert (tmp_path / "dledger-n0" / "data" / file_name(1024)).stat().st_ino == number
     assert store.spare_wanted
     store.prepare_spare()
     store.close()
@@ -310,12 +311,37 @@ def test_spare_files_are_used_for_new_segments(tmp_path: Path) -> None:
 def test_a_spare_that_cannot_be_written_is_done_without(tmp_path: Path, kind: str) -> None:
     disk = FailingDisk()
     store = open_one(disk, tmp_path)
+    store.append(1, Magic.NORMAL, bodies(3))
     disk.fail(kind, number=errno.ENOSPC)
     with pytest.raises(DiskFailed):
         store.prepare_spare()
     assert list((tmp_path / "dledger-n0" / "spare").iterdir()) == []
     assert store.spare_wanted
-    assert store.append(1, Magic.NORMAL, bodies(30))[:2] == (0, 29)
+    assert store.append(1, Magic.NORMAL, bodies(27))[:2] == (3, 29)
+    store.close()
+
+
+def test_a_small_log_takes_the_room_of_what_was_written_to_it(tmp_path: Path) -> None:
+    """Its files have full length all the same: Java demands that."""
+    config = StoreConfig()
+    store = open_store(OsDisk(), str(tmp_path), config, "g", "n0")
+    store.append(1, Magic.NORMAL, [b"key = value"] * 500)
+    store.begin_sync(HardState(1, None)).run()
+    assert not store.spare_wanted
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_blocks * 512 for path in files) < 256 * 1024
+    lengths = {path.parent.name: path.stat().st_size for path in files if path.name.isdigit()}
+    assert lengths == {"data": config.segment_bytes, "index": config.index_segment_bytes}
+    store.close()
+
+
+def test_a_log_gets_a_spare_file_once_it_fills_an_eighth_of_a_segment(tmp_path: Path) -> None:
+    store = open_one(OsDisk(), tmp_path)
+    assert not store.spare_wanted
+    store.append(1, Magic.NORMAL, [bytes(40)])
+    assert not store.spare_wanted
+    store.append(1, Magic.NORMAL, [bytes(40)])
+    assert (store.end_pos, store.spare_wanted) == (2 * 88, True)
     store.close()
 
 

@@ -68,9 +68,9 @@ def flip(base: Path, pos: int, size: int = 4096) -> None:
 
 
 def test_every_combination_of_evidence_has_exactly_one_verdict() -> None:
-    for intact, recorded, unfinished, behind in itertools.product((True, False), repeat=4):
+    for intact, recorded, synced, unfinished, behind in itertools.product((True, False), repeat=5):
         findings = Findings(*[intact] * 5)
-        evidence = Evidence(findings, recorded, unfinished, behind)
+        evidence = Evidence(findings, recorded, synced, unfinished, behind)
         assert sum(row.agrees(evidence) for row in TABLE) == 1
         verdict = decide(evidence).verdict
         assert (verdict is Verdict.KEEP) == intact
@@ -78,12 +78,16 @@ def test_every_combination_of_evidence_has_exactly_one_verdict() -> None:
             assert verdict is Verdict.REFUSE
         if not intact and behind and not unfinished:
             assert verdict is Verdict.REFUSE
+        if not intact and synced:
+            assert verdict in {Verdict.REFUSE, Verdict.CUT_AND_MARK}
+        else:
+            assert verdict is not Verdict.CUT_AND_MARK
 
 
 def test_each_failed_check_is_a_broken_record() -> None:
     for failed in range(5):
         findings = Findings(*[at != failed for at in range(5)])
-        assert decide(Evidence(findings, False, False, True)).verdict is Verdict.REFUSE
+        assert decide(Evidence(findings, False, False, False, True)).verdict is Verdict.REFUSE
         assert findings.problem
 
 

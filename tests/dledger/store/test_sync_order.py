@@ -11,6 +11,7 @@ from dledger.core.hard_state import HardState
 from dledger.entry import Magic
 from dledger.store.disk import DiskFile
 from dledger.store.hard_state_file import HardStateFile, StoreRecord, newest_record
+from dledger.store.store_health import StoreHealth
 from dledger.store.sync_work import SegmentSyncWork
 from dledger.waits.leadership_watch import LeadershipWatch
 from tests.dledger.node.stored_member import StoredMember
@@ -32,15 +33,21 @@ class Noted:
         assert durable
         self.sync()
 
+    def mark_synced(self, index: int) -> None:
+        self._done.append(f"mark {index}")
+
 
 def test_the_data_are_durable_before_the_record_that_counts_on_them() -> None:
     done: list[str] = []
     files = cast("Sequence[DiskFile]", [Noted("data", done), Noted("more data", done)])
     record = StoreRecord("g", "n0", 4096, 320, 3, "n1", 7)
     hard_state_file = cast("HardStateFile", Noted("record", done))
-    work = SegmentSyncWork(7, 0, HardState(3, "n1"), [*files], False, record, hard_state_file)
+    health = StoreHealth("data")
+    work = SegmentSyncWork(
+        7, 0, HardState(3, "n1"), [*files], False, record, hard_state_file, health
+    )
     work.run()
-    assert done == ["data", "more data", "record"]
+    assert done == ["data", "more data", "mark 7", "record"]
 
 
 def test_a_sync_from_before_a_cut_says_nothing_of_what_was_written_since() -> None:

@@ -1,0 +1,50 @@
+"""Checks what callers give as bodies before any of it is let in: an odd one would end the node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+from dledger.entry import Body, PositionedBody, body_bytes
+from dledger.errors import BodyInvalid
+
+_REMEDIES: dict[type, str] = {
+    str: "encode the text: text.encode()",
+    bytearray: "it may change after the call: give bytes(body)",
+    memoryview: "it may change after the call: give bytes(body)",
+}
+
+
+def checked_body_bytes(body: Body) -> int:
+    """The length of one body. Raises BodyInvalid."""
+    if type(body) is bytes:
+        return len(body)
+    _check({type(body)}, (body,), positioned=True)
+    return body_bytes(body)
+
+
+def checked_lengths(bodies: Sequence[Body], *, positioned: bool = True) -> list[int]:
+    """The lengths of many; `positioned`: whether a PositionedBody may be among them.
+
+    Raises BodyInvalid, as for what is no sequence at all.
+    """
+    try:
+        kinds = set(map(type, bodies))
+        len(bodies)
+    except TypeError:
+        kind = type(bodies).__name__
+        raise BodyInvalid(f"bodies are a sequence, not {kind}: give a list of them") from None
+    if kinds <= {bytes}:
+        return list(map(len, bodies))
+    _check(kinds, bodies, positioned)
+    return list(map(body_bytes, bodies))
+
+
+def _check(kinds: set[type], bodies: Sequence[Body], positioned: bool) -> None:
+    for kind in kinds:
+        if issubclass(kind, PositionedBody) and positioned:
+            placed = [body for body in bodies if isinstance(body, PositionedBody)]
+            _check(set(map(type, chain.from_iterable(placed))), (), positioned=False)
+        elif not issubclass(kind, bytes):
+            remedy = _REMEDIES.get(kind, "encode it")
+            raise BodyInvalid(f"a body is bytes, not {kind.__name__}: {remedy}")

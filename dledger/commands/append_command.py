@@ -1,0 +1,146 @@
+"""`dledger append`: arguments, or the lines of standard input as they come."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from functools import partial
+from pathlib import Path
+
+import click
+import trio
+
+from dledger.client.remote_log import RemoteLog, connect
+from dledger.commands.group_options import group_options, members_of
+from dledger.commands.tls_options import given_tls
+from dledger.entry import MAX_BODY_BYTES
+from dledger.errors import DLedgerError, EntryTooLarge
+from dledger.network.tls_config import TlsConfig
+from dledger.wire.client_protocol import MAX_BODIES
+
+# Read at once from a pipe: enough lines for a batch that keeps the disks busy, and little memory.
+_READ_BYTES = 256 * 1024
+
+
+@click.command()
+@group_options
+@click.option(
+    "--timeout", default=10.0, show_default=True, help="Seconds to wait for each batch of bodies."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object an entry.")
+@click.argument("bodies", nargs=-1)
+def append(
+    folder: Path | None,
+    peers: str | None,
+    group: str,
+    timeout: float,
+    as_json: bool,
+    bodies: tuple[str, ...],
+) -> None:
+    """Append each of BODIES as one entry (or each line of standard input, as it comes).
+
+    Prints index, term and position of each once it is on a quorum's disks. Bodies are bytes, in
+    whatever encoding: of a line, all of them before the newline.
+
+    Exit code 1: an entry was not appended, nor any after it. Exit code 3: it is not known whether
+    the last batch was appended; read the log before you append it again.
+    """
+    name, known = members_of(folder, peers, group)
+    # What the shell passed on, byte for byte, also where it is no UTF-8.
+    given = [os.fsencode(body) for body in bodies]
+    trio.run(_append, name, known, given_tls(), given, timeout, as_json)
+
+
+async def _append(
+    group: str,
+    known: Mapping[str, str],
+    tls: TlsConfig | None,
+    given: Sequence[bytes],
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    async with connect(known, group=group, tls=tls, timeout_s=timeout_s) as log:
+        found = _given(given) if given else lines(_read_input)
+        await append_batches(log, found, partial(_print, as_json))
+
+
+async def _read_input() -> bytes:
+    # A read cannot be cancelled: Ctrl-C leaves the thread behind.
+    return await trio.to_thread.run_sync(
+        os.read, sys.stdin.fileno(), _READ_BYTES, abandon_on_cancel=True
+    )
+
+
+def _print(as_json: bool, index: int, term: int, pos: int) -> None:
+    if as_json:
+        click.echo(json.dumps({"index": index, "term": term, "pos": pos}))
+    else:
+        click.echo(f"{index}\t{term}\t{pos}")
+
+
+async def _given(bodies: Sequence[bytes]) -> AsyncGenerator[list[bytes], None]:
+    for batch in batches(bodies):
+        yield batch
+
+
+async def append_batches(
+    log: RemoteLog,
+    batches: AsyncGenerator[list[bytes], None],
+    tell: Callable[[int, int, int], None],
+) -> None:
+    """Append one batch after the other, and tell of every entry once it is there.
+
+    Raises as RemoteLog.append_many; what was told of stays appended.
+    """
+    done = 0
+    async with aclosing(batches):
+        async for bodies in batches:
+            try:
+                appended = await log.append_many(bodies)
+            except DLedgerError:
+                if done:
+                    click.echo(f"{done} bodies were appended before this:", err=True)
+                raise
+            for each in appended:
+                tell(each.index, each.term, each.pos)
+            done += len(appended)
+
+
+async def lines(read: Callable[[], Awaitable[bytes]]) -> AsyncGenerator[list[bytes], None]:
+    """The lines of an input, without their newlines, in batches, as soon as they are read.
+
+    `read` gives some bytes, none at the end. Holds no more than a piece of the input and one line.
+    Raises EntryTooLarge for a line that is longer than any entry.
+    """
+    begun: list[bytes] = []  # of a line whose newline was not read yet
+    begun_bytes = 0
+    while piece := await read():
+        first, *others = piece.split(b"\n")
+        begun.append(first)
+        begun_bytes += len(first)
+        if begun_bytes > MAX_BODY_BYTES:
+            raise EntryTooLarge(begun_bytes, MAX_BODY_BYTES)
+        if others:
+            whole = [b"".join(begun), *others]
+            begun = [whole.pop()]
+            begun_bytes = len(begun[0])
+            for batch in batches(whole):
+                yield batch
+    if begun_bytes:
+        yield [b"".join(begun)]
+
+
+def batches(bodies: Sequence[bytes]) -> list[list[bytes]]:
+    """The same in order, in pieces that one request carries."""
+    found: list[list[bytes]] = []
+    size = 0
+    for body in bodies:
+        if not found or len(found[-1]) == MAX_BODIES or size + len(body) > MAX_BODY_BYTES:
+            found.append([])
+            size = 0
+        found[-1].append(body)
+        size += len(body)
+    return found

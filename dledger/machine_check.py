@@ -1,0 +1,52 @@
+"""Checks a state machine when its node opens, and what its `apply` gives when it is called."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+
+from dledger.entry import Entry
+from dledger.errors import MachineFailed, MachineUnusable
+from dledger.state_machine import StateMachine
+
+Apply = Callable[[Sequence[Entry]], Sequence[object]]
+
+
+def check_machine(machine: StateMachine) -> None:
+    """Raise MachineUnusable for what can be seen to be no state machine."""
+    name = type(machine).__name__
+    if isinstance(machine, type):
+        raise MachineUnusable(machine.__name__, f"is a class: give an object, {machine.__name__}()")
+    apply = getattr(machine, "apply", None)
+    if not callable(apply):
+        raise MachineUnusable(name, "has no method apply(entries)")
+    if inspect.iscoroutinefunction(apply) or inspect.isasyncgenfunction(apply):
+        raise MachineUnusable(name, "has an async apply(): make it a plain method")
+    if inspect.isgeneratorfunction(apply):
+        raise MachineUnusable(name, "has an apply() that yields: return a list of results")
+    try:
+        inspect.signature(apply).bind(())
+    except TypeError:
+        raise MachineUnusable(name, "has an apply() that does not take the entries alone") from None
+    except ValueError:
+        return  # written in C, and says nothing of its arguments
+
+
+def applied(apply: Apply, entries: Sequence[Entry], first: int, last: int) -> Sequence[object]:
+    """What `apply` made of the entries `first`..`last`: one result for each.
+
+    Raises MachineFailed.
+    """
+    try:
+        results = apply(entries)
+    except MachineFailed:
+        raise  # of a machine inside of this one
+    except Exception as error:
+        raise MachineFailed(first, last) from error
+    if type(results) is not list and not isinstance(results, Sequence):
+        kind = "None" if results is None else type(results).__name__
+        raise MachineFailed(first, last, f"returned {kind}, not a list of results, from apply()")
+    if len(results) != len(entries):
+        count = f"{len(results)} results for {len(entries)} entries"
+        raise MachineFailed(first, last, f"returned {count} from apply()")
+    return results

@@ -1,0 +1,45 @@
+"""Keeps what one group's code raises in a shared task from the other groups of the process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeVarTuple
+
+from dledger.errors import DLedgerError, NodeFailed
+
+Arguments = TypeVarTuple("Arguments")
+
+
+def fenced(
+    call: Callable[[*Arguments], None], fail: Callable[[Exception], None]
+) -> Callable[[*Arguments], None]:
+    """That call, with what it raises given to `fail`, which ends its group's node."""
+
+    def call_fenced(*arguments: *Arguments) -> None:
+        try:
+            call(*arguments)
+        except Exception as error:
+            fail(error)
+
+    return call_fenced
+
+
+def node_ending(error: Exception) -> DLedgerError:
+    """What ends a node, as one error of the library's tree, out of what its tasks raised."""
+    raised = list(_alone(error))
+    ending = next((each for each in raised if isinstance(each, DLedgerError)), None)
+    if ending is None:
+        ending = NodeFailed(raised[0])
+        ending.__cause__ = raised[0]
+    for other in raised:
+        if other not in (ending, ending.__cause__):
+            ending.add_note(f"another task of the node raised {other!r}")
+    return ending
+
+
+def _alone(error: Exception) -> Iterator[Exception]:
+    if isinstance(error, ExceptionGroup):
+        for each in error.exceptions:
+            yield from _alone(each)
+    else:
+        yield error

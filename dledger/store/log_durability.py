@@ -1,0 +1,259 @@
+"""What of a store is durable, and how more of it becomes so.
+
+Order of durability. A sync makes the data files durable first, the record of term and vote
+second, so that the record's `committed` may count what the same sync made durable. Neither is
+acknowledged before both are there. A crash between them leaves entries of a term that the record
+does not know yet: `open_store` then raises the term and leaves the vote empty, which is safe,
+for a vote in that term would have been in the record.
+"""
+
+from __future__ import annotations
+
+from dledger.core.hard_state import HardState
+from dledger.entry import BEFORE_FIRST_INDEX
+from dledger.errors import InvariantBroken
+from dledger.store.hard_state_file import HardStateFile, StoreRecord
+from dledger.store.log_extent import LogExtent
+from dledger.store.recovered import Recovered
+from dledger.store.segment import SegmentFiles
+from dledger.store.store_health import StoreHealth
+from dledger.store.sync_work import SegmentSyncWork
+
+
+class LogDurability:
+    """The syncs of one store, one at a time, and the record that they write.
+
+    Args:
+        data, index: the files of the log.
+        hard_state_file: holds the record, and the synced mark.
+        extent: where the log begins and ends.
+        health: ended by any error of the disk.
+        record: the one that is durable.
+        recovered: the log as it is durable at the start.
+        checkpoint_bytes: the index is synced whenever the log has grown by so much.
+    """
+
+    def __init__(
+        self,
+        data: SegmentFiles,
+        index: SegmentFiles,
+        hard_state_file: HardStateFile,
+        extent: LogExtent,
+        health: StoreHealth,
+        record: StoreRecord,
+        recovered: Recovered,
+        checkpoint_bytes: int,
+    ) -> None:
+        self._data = data
+        self._index = index
+        self._hard_state_file = hard_state_file
+        self._extent = extent
+        self._health = health
+        self._record = record
+        self._checkpoint_bytes = checkpoint_bytes
+        self._synced_index = recovered.last_index
+        self._index_synced_through = recovered.last_index
+        self._index_synced_pos = recovered.end_pos  # the log's end when a sync last took the index
+        self._record_wanted = False
+        self._work: SegmentSyncWork | None = None
+
+    @property
+    def record(self) -> StoreRecord:
+        """The record that is durable now."""
+        self.settle()
+        return self._record
+
+    @property
+    def synced_index(self) -> int:
+        """The last entry that is durable, by the syncs that have ended."""
+        work = self._work
+        if (
+            work is not None
+            and work.done
+            and work.failure is None
+            and work.epoch == self._extent.epoch
+        ):
+            return work.index
+        return self._synced_index
+
+    @property
+    def is_syncing(self) -> bool:
+        """Whether a sync was begun that has not ended."""
+        self.settle()
+        return self._work is not None
+
+    @property
+    def record_due(self) -> bool:
+        """Whether the record on disk still names an older beginning than the log has."""
+        self.settle()
+        return self._record.begin_pos < self._extent.begin_pos and self._work is None
+
+    # --- syncs --------------------------------------------------------------------------------
+
+    def begin_sync(self, hard_state: HardState | None) -> SegmentSyncWork:
+        """What is dirty now; see `SyncWork`.
+
+        Raises:
+            InvariantBroken: the work before this one has not run yet, or the hard state breaks
+                a promise that is recorded.
+        """
+        self._health.check()
+        self.settle()
+        if self._work is not None:
+            raise InvariantBroken("a second sync was begun before the first one ended")
+        if hard_state is not None:
+            self._check_promise(hard_state)
+        extent, data = self._extent, self._data
+        end_pos, first_dirty = extent.end_pos, data.first_dirty
+        covers_index = first_dirty >= 0 and (
+            first_dirty != end_pos - end_pos % data.segment_bytes
+            or end_pos - self._index_synced_pos >= self._checkpoint_bytes
+        )
+        dirty = data.take_dirty()
+        if covers_index:  # a segment is full, or enough of it: recovery may then begin behind it
+            dirty += self._index.take_dirty()
+            self._index_synced_pos = end_pos
+        record = None
+        if hard_state is not None or self._record_wanted or self.record_due:
+            record = self._next_record(hard_state, extent.last_index, covers_index)
+            self._record_wanted = False
+        self._work = SegmentSyncWork(
+            extent.last_index,
+            extent.epoch,
+            hard_state,
+            dirty,
+            covers_index,
+            record,
+            self._hard_state_file,
+            self._health,
+        )
+        return self._work
+
+    def _check_promise(self, hard_state: HardState) -> None:
+        """Terms never go back, and a vote is given once a term (Raft, section 5.2)."""
+        term, vote = self._record.term, self._record.voted_for
+        if hard_state.term < term or (
+            hard_state.term == term and vote is not None and hard_state.voted_for != vote
+        ):
+            raise InvariantBroken(
+                f"term {hard_state.term} with vote {hard_state.voted_for} "
+                f"after term {term} with vote {vote}"
+            )
+
+    def settle(self) -> None:
+        """Take over the results of a sync that has run. Raises DiskFailed if it failed."""
+        work = self._work
+        if work is None or not work.done:
+            return
+        self._work = None
+        self._data.settle()
+        self._index.settle()
+        if work.failure is not None:
+            self._health.fail(work.failure)
+        if work.record is not None:
+            self._record = work.record
+        if work.epoch == self._extent.epoch:
+            self._synced_index = work.index
+            if work.covers_index:
+                self._index_synced_through = work.index
+        else:  # it marked what was cut meanwhile
+            with self._health.disk_work("write the synced mark of"):
+                self._hard_state_file.mark_synced(self._synced_index)
+
+    # --- around changes of the log ------------------------------------------------------------
+
+    def before_cut(self, index: int) -> None:
+        """The log is about to be cut behind `index`: those entries count as synced no more."""
+        self.settle()  # a sync that ended before the cut counts as of before it
+        with self._health.disk_work("lower the synced mark of"):
+            self._hard_state_file.lower_mark(index)
+
+    def after_cut(self) -> None:
+        """The log was cut, and its new end is durable."""
+        extent = self._extent
+        self._synced_index = min(self._synced_index, extent.last_index)
+        self._index_synced_through = min(self._index_synced_through, extent.last_index)
+        self._index_synced_pos = min(self._index_synced_pos, extent.end_pos)
+
+    def record_restart(self, before: int) -> None:
+        """Record that an empty log begins behind entry `before`; durable when it returns."""
+        self._synced_index = self._index_synced_through = before
+        record = self._next_record(None, before, True)
+        with self._health.disk_work("record the new log of"):
+            self._hard_state_file.write(record, durable=True)
+            self._hard_state_file.mark_synced(before)
+        self._record = record
+
+    # --- the record ---------------------------------------------------------------------------
+
+    def save_committed(self) -> None:
+        """Write the record with what was noted, without a sync. The next sync makes it durable.
+
+        While a sync is under way the record is only written with the next one.
+        """
+        self._health.check()
+        self.settle()
+        if self._work is not None:
+            self._record_wanted = True
+            return
+        record = self._next_record(None, self._synced_index, False)
+        if record != self._record:
+            self._record_wanted = True  # durable with the next sync, and the synced mark with it
+            with self._health.disk_work("write the hard state of"):
+                self._hard_state_file.write(record, durable=False)
+
+    def _next_record(
+        self, hard_state: HardState | None, synced_index: int, index_synced: bool
+    ) -> StoreRecord:
+        """The record as it may be written once everything up to `synced_index` is durable."""
+        extent = self._extent
+        if hard_state is not None:
+            extent.committed = max(extent.committed, hard_state.committed)
+        committed = max(self._record.committed, min(extent.committed, synced_index))
+        index_through = synced_index if index_synced else self._index_synced_through
+        # What lies before a committed entry is fixed, if the index of it is durable.
+        begin = extent.begins.settle(min(committed, index_through + 1))
+        changes = extent.configurations
+        while len(changes) > 1 and changes[1] < begin.first_index:
+            changes.pop(0)
+        last_change = changes[0] if changes and changes[0] < begin.first_index else None
+        term, vote = self._record.term, self._record.voted_for
+        if hard_state is not None:
+            term, vote = hard_state.term, hard_state.voted_for
+        return self._record._replace(
+            term=term,
+            voted_for=vote,
+            committed=committed,
+            unchecked_through=min(self._record.unchecked_through, extent.last_index),
+            before_begin=extent.view.before_begin,
+            before_begin_term=extent.view.before_begin_term,
+            before_begin_chain=extent.before_begin_chain,
+            begin_pos=extent.begin_pos,
+            scan_pos=begin.pos,
+            scan_index=begin.first_index,
+            configuration_index=BEFORE_FIRST_INDEX if last_change is None else last_change,
+        )
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def sync_all(self) -> None:
+        """Sync everything and record what is committed, here and now.
+
+        Raises DiskFailed, and InvariantBroken while a sync runs.
+        """
+        if self._work is not None and self._work.running:
+            raise InvariantBroken("the store was closed while a sync runs")
+        if self._health.failure is not None:
+            return
+        self.settle()
+        with self._health.disk_work("sync"):
+            if self._work is not None:
+                self._work.run()  # begun, and never run
+                self.settle()
+            for file in [*self._data.take_dirty(), *self._index.take_dirty()]:
+                file.sync()
+            last_index = self._extent.last_index
+            self._index_synced_through = last_index
+            self._hard_state_file.mark_synced(last_index)
+            record = self._next_record(None, last_index, True)
+            self._hard_state_file.write(record, durable=True)

@@ -1,0 +1,185 @@
+"""Reads entries of a log back from its files, and checks them."""
+
+from __future__ import annotations
+
+from dledger.core.snapshot.snapshot_offer import LogBegin
+from dledger.entry import BEFORE_FIRST_INDEX, HEADER_BYTES, Header, decode_header
+from dledger.errors import BatchInvalid, LogCorrupt, OutsideLog
+from dledger.store.batch import check_run
+from dledger.store.index_file import read_unit
+from dledger.store.index_unit import UNIT_BYTES, IndexUnit
+from dledger.store.log_extent import LogExtent
+from dledger.store.placement import segment_end
+from dledger.store.recovered import SegmentBegin
+from dledger.store.segment import SegmentFiles
+from dledger.store.store_health import StoreHealth
+
+
+class LogReader:
+    """The entries of one store, by index and by position.
+
+    Args:
+        data, index: the files.
+        extent: where the log begins and ends.
+        health: ended by an error of the disk, and by bytes that are not what was written.
+        unchecked_through: the sums of entries up to here mean nothing.
+    """
+
+    __slots__ = ("_checked", "_data", "_extent", "_health", "_index", "_unchecked_through")
+
+    def __init__(
+        self,
+        data: SegmentFiles,
+        index: SegmentFiles,
+        extent: LogExtent,
+        health: StoreHealth,
+        unchecked_through: int,
+    ) -> None:
+        self._data = data
+        self._index = index
+        self._extent = extent
+        self._health = health
+        self._unchecked_through = unchecked_through
+        # The last entry that was read back, and its chain: what is read next rests on it.
+        self._checked = (BEFORE_FIRST_INDEX, 0)
+
+    def forget(self) -> None:
+        """The log was cut: what was read last may be another entry now."""
+        self._checked = (BEFORE_FIRST_INDEX, 0)
+
+    # --- one entry ----------------------------------------------------------------------------
+
+    def unit(self, index: int) -> IndexUnit:
+        """The index unit of an entry. Raises OutsideLog, LogCorrupt, DiskFailed."""
+        extent = self._extent
+        if not extent.first_index <= index <= extent.last_index:
+            raise OutsideLog("entry", index, extent.first_index, extent.last_index)
+        with self._health.disk_work("read"):
+            unit = read_unit(self._index, index)
+        if unit is None:
+            problem = f"the index unit of entry {index} is broken"
+            self._health.fail(
+                LogCorrupt(self._index.path(index * UNIT_BYTES), index * UNIT_BYTES, problem)
+            )
+        return unit
+
+    def chain_at(self, index: int) -> int:
+        """ChainCrc stored in an entry; of the entry before the first one, what is known of it."""
+        extent = self._extent
+        if index == extent.first_index - 1:
+            return extent.before_begin_chain
+        if index == extent.last_index:
+            return extent.last_chain
+        return self.header_at(index).chain_crc
+
+    def header_at(self, index: int) -> Header:
+        """The header of an entry."""
+        self._health.check()
+        unit = self.unit(index)
+        with self._health.disk_work("read"):
+            header = decode_header(self._data.read(HEADER_BYTES, unit.pos))
+        if header.index != index or header.pos != unit.pos:
+            at = unit.pos % self._data.segment_bytes
+            problem = f"no header of entry {index} where the index says"
+            self._health.fail(LogCorrupt(self._data.path(unit.pos), at, problem))
+        return header
+
+    # --- runs of entries ----------------------------------------------------------------------
+
+    def read_run(self, first: int, last: int, max_bytes: int) -> tuple[int, bytes]:
+        """Whole adjacent entries from `first`, not beyond `last`, of one segment, and the last one.
+
+        At least one entry, then as many as fit into `max_bytes`. Every sum is checked: what the
+        disk gives back is neither applied, nor sent, nor handed out unless it is what was written.
+
+        Raises:
+            OutsideLog: there is no entry `first`.
+            LogCorrupt: terminal: the disk gave back something else.
+            DiskFailed: terminal.
+        """
+        last, raw = self.read_unchecked(first, last, max_bytes)
+        before, chain = self._checked
+        if before != first - 1:
+            chain = self.chain_at(first - 1)
+        unknown = not chain and first == self._extent.first_index > 0
+        try:
+            self._checked = (
+                last,
+                check_run(raw, first, None if unknown else chain, self._unchecked_through),
+            )
+        except BatchInvalid as error:
+            pos = self.unit(first).pos
+            offset = pos % self._data.segment_bytes
+            self._health.fail(
+                LogCorrupt(self._data.path(pos), offset, f"read back: {error.problem}")
+            )
+        return last, raw
+
+    def read_unchecked(self, first: int, last: int, max_bytes: int) -> tuple[int, bytes]:
+        """As `read_run`, but the bytes are as the disk gives them, for callers that check them."""
+        self._health.check()
+        unit = self.unit(first)
+        last = min(last, self._extent.last_index)
+        limit = min(unit.pos + max_bytes, segment_end(unit.pos, self._data.segment_bytes))
+        end = unit.end
+        low, high = first, last + 1
+        if last > first:
+            final = self.unit(last)
+            if final.end <= limit:
+                low, end = last, final.end
+        while high - low > 1:
+            middle = (low + high) // 2
+            probe = self.unit(middle)
+            if probe.end <= limit:
+                low, end = middle, probe.end
+            else:
+                high = middle
+        with self._health.disk_work("read"):
+            return low, self._data.read(end - unit.pos, unit.pos)
+
+    def read_bytes(self, pos: int, size: int) -> bytes:
+        """`size` bytes of the log at `pos`, within one segment and before its end.
+
+        Raises:
+            OutsideLog: some of them are not in the log, or in another segment.
+        """
+        self._health.check()
+        extent, end = self._extent, pos + size
+        last = min(extent.end_pos, segment_end(pos, self._data.segment_bytes)) - 1
+        if pos < extent.begin_pos or end - 1 > last or size < 0:
+            raise OutsideLog("byte", max(pos, end - 1), extent.begin_pos, last)
+        with self._health.disk_work("read"):
+            return self._data.read(size, pos)
+
+    # --- segments -----------------------------------------------------------------------------
+
+    def segment_begin(self, index: int) -> SegmentBegin:
+        """The segment that an entry lies in: where it begins, and with which entry.
+
+        Raises OutsideLog, DiskFailed.
+        """
+        self._health.check()
+        extent, pos = self._extent, self.unit(index).pos
+        pos -= pos % self._data.segment_bytes
+        if pos <= extent.begin_pos:
+            return SegmentBegin(extent.begin_pos, extent.first_index)
+        return SegmentBegin(pos, self.last_before(pos, index) + 1)
+
+    def last_before(self, pos: int, index: int) -> int:
+        """The last entry that ends at `pos` or before; `index` is one that does not."""
+        low, high = self._extent.first_index - 1, index
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.unit(middle).end <= pos:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    def begin_for(self, index: int) -> LogBegin:
+        """Where the log of a member begins that is given the state after entry `index`."""
+        extent = self._extent
+        pos, first = extent.begin_pos, extent.first_index
+        if index != first - 1:
+            pos, first = self.segment_begin(index)
+        return LogBegin(first - 1, extent.view.term_at(first - 1), self.chain_at(first - 1), pos)

@@ -1,0 +1,47 @@
+"""Whether a store can be used: not after an error of the disk, and not after it was closed."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import NoReturn
+
+from dledger.errors import DiskFailed, Fatal, InvariantBroken
+
+
+class StoreHealth:
+    """Shared by the parts of one store. The first failure is terminal for all of them.
+
+    Attributes:
+        failure: what ended the store. A sync may set it in its own thread.
+        closed: whether `close` was called.
+    """
+
+    __slots__ = ("_folder", "closed", "failure")
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self.failure: Fatal | None = None
+        self.closed = False
+
+    def check(self) -> None:
+        """Raise what ended the store, or InvariantBroken once it is closed."""
+        if self.failure is not None:
+            raise self.failure
+        if self.closed:
+            raise InvariantBroken("the store is closed")
+
+    def fail(self, failure: Fatal) -> NoReturn:
+        """End the store with this."""
+        self.failure = failure
+        raise failure
+
+    @contextlib.contextmanager
+    def disk_work(self, operation: str) -> Iterator[None]:
+        """An error of the disk ends the store: DiskFailed now and from every later call."""
+        try:
+            yield
+        except OSError as cause:
+            path = cause.filename if isinstance(cause.filename, str) else self._folder
+            self.failure = DiskFailed(operation, path, cause)
+            raise self.failure from cause

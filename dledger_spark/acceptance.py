@@ -1,0 +1,241 @@
+"""Which message records the brokers have taken, and which they have passed over. Pure.
+
+A broker's members refuse a record that cannot be read, that does not carry its own position, whose
+topic does not exist, or whose queue offset is not the next one of its queue; its sender was told so
+(see "What the log holds" in docs/broker.md). A topic that is deleted while messages are on their
+way is the usual cause. Such a record is no message.
+
+The rule needs what came before: the topics that exist and where their queues end. A log that is
+read from its first entry tells all of it. In one whose beginning is gone, nothing is known of a
+topic until it is deleted; its records count until then.
+
+Logs of Java's brokers are not judged: their topics are not in the log.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import msgpack
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dledger_spark.entry_columns import HEADER_BYTES
+from remoting.message import BORN_HOST_V6_FLAG, MESSAGE_MAGIC, STORE_HOST_V6_FLAG
+
+# What `judge` looks at, of the table of messages.
+COLUMNS: Final = ("index", "topic", "queue", "offset", "physical_offset", "system_flag")
+_RECORD_MARK: Final = MESSAGE_MAGIC.to_bytes(4, "big")
+_V6: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
+
+# The broker's commands (docs/broker.md): length, mark and version, then a msgpack array.
+_PREFIX_BYTES: Final = 8
+_COMMAND_MARK: Final = b"DLB"
+_MAX_COMMAND_VERSION: Final = 2
+_PUT_TOPIC: Final = 1
+_DELETE_TOPIC: Final = 2
+_TOPIC_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
+# What the members of a topic's configuration are, the attributes excepted.
+_TOPIC_MEMBERS: Final = (str, int, int, int, str, int)
+
+Numbers = npt.NDArray[np.int64]
+# First and last index of records that are refused, with every record in between.
+Run = tuple[int, int]
+
+
+class _TopicChange(NamedTuple):
+    """A command that makes or deletes a topic."""
+
+    index: int  # type: ignore[assignment]  # hides tuple.index
+    topic: str
+    exists: bool
+
+
+class Acceptance:
+    """The state that decides on records, at one place of the log.
+
+    Args:
+        is_whole: whether all entries of the log before are known, so that a topic that was never
+            heard of does not exist.
+    """
+
+    def __init__(self, *, is_whole: bool) -> None:
+        self._is_whole = is_whole
+        # The next offset of each queue, by topic; None for a topic that is known not to exist.
+        self._ends: dict[str, dict[int, int] | None] = {}
+
+    def judge(self, entries: pa.RecordBatch, records: pa.RecordBatch) -> list[Run]:
+        """Take in the entries that come next.
+
+        Args:
+            entries: a batch of the table of entries.
+            records: all records in it, `COLUMNS` of the table of messages or more.
+
+        Returns:
+            The records among them that the brokers have passed over.
+        """
+        index = records.column("index").to_numpy()
+        refused = []
+        start = 0
+        for change in _topic_changes(entries):
+            stop = int(np.searchsorted(index, change.index))
+            refused.append(self._judge_records(records.slice(start, stop - start), entries))
+            self._change(change)
+            start = stop
+        refused.append(self._judge_records(records.slice(start), entries))
+        return _runs(index, np.sort(np.concatenate(refused)))
+
+    def encode(self) -> bytes:
+        """The state as JSON, for `decode`."""
+        ends = {
+            topic: None if queues is None else [[queue, end] for queue, end in queues.items()]
+            for topic, queues in self._ends.items()
+        }
+        return json.dumps([self._is_whole, ends], separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, content: bytes) -> Acceptance:
+        """The state that `encode` wrote. Raises ValueError, TypeError."""
+        is_whole, ends = json.loads(content)
+        state = cls(is_whole=bool(is_whole))
+        state._ends = {
+            topic: None if queues is None else {int(queue): int(end) for queue, end in queues}
+            for topic, queues in ends.items()
+        }
+        return state
+
+    def _change(self, change: _TopicChange) -> None:
+        if not change.exists:
+            self._ends[change.topic] = None
+        elif self._ends.get(change.topic, None if self._is_whole else {}) is None:
+            self._ends[change.topic] = {}
+
+    def _judge_records(self, records: pa.RecordBatch, entries: pa.RecordBatch) -> Numbers:
+        """The indexes of those that are refused."""
+        if not len(records):
+            return np.empty(0, np.int64)
+        index, queues, offsets, places, flags = (
+            records.column(name).to_numpy().astype(np.int64)
+            for name in ("index", "queue", "offset", "physical_offset", "system_flag")
+        )
+        rows_of = index - entries.column("index")[0].as_py()
+        positions = entries.column("pos").to_numpy()[rows_of]
+        marks = pc.binary_slice(entries.column("body").take(pa.array(rows_of)), 4, 8)
+        fits = (
+            (places == positions + HEADER_BYTES)
+            & (queues >= 0)
+            & (flags & _V6 == 0)
+            & pc.equal(marks, _RECORD_MARK).to_numpy(zero_copy_only=False)
+        )
+        coded = records.column("topic").dictionary_encode()
+        topics = coded.indices.to_numpy()
+        # Rows of one queue next to one another, each queue's in the order of the log.
+        rows = np.lexsort((queues, topics))
+        rows = rows[fits[rows]]
+        refused = [np.flatnonzero(~fits)]
+        if len(rows):
+            keys = np.stack((topics[rows], queues[rows]))
+            borders = np.flatnonzero((np.diff(keys) != 0).any(axis=0)) + 1
+            names = coded.dictionary.to_pylist()
+            for queue_rows in np.split(rows, borders):
+                at = queue_rows[0]
+                refused.append(
+                    self._judge_queue(names[topics[at]], int(queues[at]), queue_rows, offsets)
+                )
+        found: Numbers = index[np.concatenate(refused)]
+        return found
+
+    def _judge_queue(self, topic: str, queue: int, rows: Numbers, offsets: Numbers) -> Numbers:
+        """The rows of one queue that are refused."""
+        ends = self._ends.get(topic)
+        if ends is None:
+            is_unknown = topic not in self._ends and not self._is_whole
+            return rows[:0] if is_unknown else rows
+        first = ends.get(queue, 0)
+        found = offsets[rows]
+        if (found == np.arange(first, first + len(rows))).all():
+            ends[queue] = first + len(rows)
+            return rows[:0]
+        refused = []
+        for row, offset in zip(rows.tolist(), found.tolist(), strict=True):
+            if offset == first:
+                first += 1
+            else:
+                refused.append(row)
+        ends[queue] = first
+        return np.array(refused, np.int64)
+
+
+def without(records: pa.RecordBatch, refused: Sequence[Run]) -> pa.RecordBatch:
+    """A batch of the table of messages, which has the column "index", without refused records."""
+    if not refused or not len(records):
+        return records
+    index = records.column("index").to_numpy()
+    firsts, lasts = np.array(refused, np.int64).T
+    run = np.searchsorted(firsts, index, side="right") - 1
+    kept = (run < 0) | (index > lasts[run])
+    return records if kept.all() else records.filter(pa.array(kept))
+
+
+def _runs(candidates: Numbers, refused: Numbers) -> list[Run]:
+    """The refused ones among the candidates, joined where no other candidate is in between."""
+    if not len(refused):
+        return []
+    places = np.searchsorted(candidates, refused)
+    borders = np.flatnonzero(np.diff(places) != 1)
+    firsts = refused[np.append(0, borders + 1)]
+    lasts = refused[np.append(borders, len(refused) - 1)]
+    return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
+
+
+def _topic_changes(entries: pa.RecordBatch) -> list[_TopicChange]:
+    """The commands among entries that make or delete a topic, in order."""
+    bodies = entries.column("body")
+    marks = pc.binary_slice(bodies, 4, 7)
+    rows = np.flatnonzero(pc.equal(marks, _COMMAND_MARK).to_numpy(zero_copy_only=False))
+    changes = []
+    for row in rows.tolist():
+        change = _topic_change(entries.column("index")[row].as_py(), bodies[row].as_py())
+        if change is not None:
+            changes.append(change)
+    return changes
+
+
+def _topic_change(index: int, body: bytes) -> _TopicChange | None:
+    """What a command does to a topic; None for another command, and for one that is malformed."""
+    if len(body) < _PREFIX_BYTES or int.from_bytes(body[:4]) != len(body):
+        return None
+    if body[7] > _MAX_COMMAND_VERSION:
+        return None
+    try:
+        content: Any = msgpack.unpackb(body[_PREFIX_BYTES:], raw=False)
+    except (ValueError, msgpack.exceptions.UnpackException):
+        return None
+    match content:
+        case [int(kind), [*members], int(), _] if kind == _PUT_TOPIC:
+            return _TopicChange(index, members[0], True) if _is_topic(members) else None
+        case [int(kind), str(topic), int()] if kind == _DELETE_TOPIC:
+            return _TopicChange(index, topic, False)
+    return None
+
+
+def _is_topic(members: list[Any]) -> bool:
+    """Whether they are the configuration of a topic, as the broker's fold checks it."""
+    if len(members) != len(_TOPIC_MEMBERS) + 2:
+        return False
+    fits = all(map(isinstance, members, _TOPIC_MEMBERS))
+    try:
+        attributes = dict(members[-1])
+    except (TypeError, ValueError):
+        return False
+    texts = (*attributes, *attributes.values())
+    return (
+        fits
+        and _TOPIC_NAME.fullmatch(members[0]) is not None
+        and all(isinstance(text, str) for text in texts)
+    )

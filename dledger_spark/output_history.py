@@ -1,0 +1,121 @@
+"""Whether an output was made from the log that is replayed into it, and goes on without a gap.
+
+Equal rows of one entry mean equal history up to there: the chain sum covers all entries before. A
+log of Java's has no sums; there the term and the body must do. So the newest entry that output and
+log share is compared, and the groups' names. A replay into an output that shares no entry with its
+log is refused, since nothing would show that another group's rows get into the same table.
+"""
+
+from __future__ import annotations
+
+from dledger_spark.errors import LogDamaged, OutputInvalid
+from dledger_spark.log_folder import LogFolder
+from dledger_spark.log_range import Gap, end_of_log, gaps_in
+from dledger_spark.scan import read_range
+from dledger_spark.schema import ENTRIES, TABLES
+from dledger_spark.table_folder import Published, file_notes, missing, published, row_of
+
+_REMEDY = "use a new folder"
+
+
+def check_history(log: LogFolder, out: str, *, goes_on: bool, fail_on_data_loss: bool) -> list[Gap]:
+    """Refuse an output that was made from another log, or that this log does not go on from.
+
+    Args:
+        log: the log to replay.
+        out: the output folder.
+        goes_on: whether the replay shall go on where an earlier one ended.
+        fail_on_data_loss: whether a gap between output and log is an error, and whether an output
+            is refused that has no entry in common with the log.
+
+    Returns:
+        The gaps, when they are no error.
+
+    Raises:
+        OutputInvalid: the output was made from another log, or nothing shows that it was not.
+        DataLost: entries between the output's first and the log's first are in neither.
+        LogDamaged: what should be compared cannot be read.
+    """
+    files = {table: published(out, table) for table in TABLES}
+    newest = [found[-1] for found in files.values() if found]
+    for file in newest:
+        group = file_notes(file).group
+        if None not in (group, log.group) and group != log.group:
+            problem = f"holds group {group!r}, and {log.path} is a log of group {log.group!r}"
+            raise OutputInvalid(file.path, f"{problem}: {_REMEDY}")
+    if not newest:
+        return []
+    end = end_of_log(log) if log.committed is None else log.committed
+    # Either table will do, but a file that was copied to one of them shows only there.
+    compared = [_compare(log, table, found, end) for table, found in files.items()]
+    gaps = _gaps_before(log, out, files) if goes_on else []
+    if fail_on_data_loss and gaps:
+        raise gaps[0].error()
+    if fail_on_data_loss and not any(compared):
+        file = max(newest, key=lambda one: one.entries.stop)
+        has = f"entries {log.first_index}..{end}" if end >= log.first_index else "no entry"
+        problem = (
+            f"covers entries up to {file.entries.stop - 1}, and {log.path} has {has}: "
+            "nothing shows that both are the same log"
+        )
+        remedy = f"{_REMEDY}, or replay a log that has more entries in common with this output"
+        raise OutputInvalid(file.path, f"{problem}; {remedy}")
+    return gaps
+
+
+def _compare(log: LogFolder, table: str, files: list[Published], end: int) -> bool:
+    """Compare the newest entry that a table and the log share; whether there is one."""
+    damage: LogDamaged | None = None
+    for file in reversed(files):
+        index = min(file.entries.stop - 1, end)
+        if index < max(file.entries.start, log.first_index - 1):
+            continue
+        try:
+            equal = _is_equal(log, table, file, index)
+        except LogDamaged as error:  # an older entry will do
+            damage = damage or error
+            continue
+        if equal is None:
+            continue
+        if not equal:
+            problem = f"was made from another log: entry {index} of {log.path} is another one"
+            raise OutputInvalid(file.path, f"{problem}; {_REMEDY}")
+        return True
+    if damage is not None:
+        raise damage
+    return False
+
+
+def _is_equal(log: LogFolder, table: str, file: Published, index: int) -> bool | None:
+    """Whether file and log have the same entry `index`; None when it cannot be told."""
+    is_last = index == file.entries.stop - 1
+    if index == log.first_index - 1:
+        if not is_last or log.before_begin_term is None or not log.before_begin_chain:
+            return None
+        notes = file_notes(file)
+        return (notes.last_term, notes.last_chain_crc) == (
+            log.before_begin_term,
+            log.before_begin_chain,
+        )
+    one = range(index, index + 1)
+    if gaps_in(log, one):
+        return None
+    row = next(read_range(log, one)).to_pylist()[0]
+    if table == ENTRIES:
+        same: bool = row == row_of(file, index)
+        return same
+    if not is_last:
+        return None
+    notes = file_notes(file)
+    return (notes.last_term, notes.last_chain_crc) == (row["term"], row["chain_crc"])
+
+
+def _gaps_before(log: LogFolder, out: str, files: dict[str, list[Published]]) -> list[Gap]:
+    """The entries behind an output's first one that neither it nor the log holds any more."""
+    first = min(found[0].entries.start for found in files.values() if found)
+    before = range(first, log.first_index)
+    gaps = {gap for found in files.values() for gap in missing(found, before)}
+    problem = (
+        f"{log.path} begins with entry {log.first_index} by now, and {out} lacks some before it"
+    )
+    return sorted(Gap(gap.start, gap.stop - 1, problem) for gap in gaps)

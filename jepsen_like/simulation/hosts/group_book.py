@@ -1,0 +1,130 @@
+"""What is known of one group: the order of its entries, what was acknowledged, what was read.
+
+Entries are learned when a member applies them, which it does only when they are committed. So the
+first member to apply an entry says what the others have to apply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+# Told which promise does not hold, and how. The first one ends the run.
+Broken = Callable[[str, str], None]
+
+
+class _Applied(NamedTuple):
+    body: bytes
+    digest: int  # of this entry and of all before it
+
+
+class GroupBook:
+    """One group's.
+
+    Attributes:
+        acknowledged: how many appends were answered to their clients.
+        newest: the last entry of which somebody was told that it is in the log.
+    """
+
+    def __init__(self, group: str, broken: Broken) -> None:
+        self.group = group
+        self._broken = broken
+        self._refused: dict[bytes, str] = {}
+        self.acknowledged = 0
+        self.newest = -1
+        self._applied: dict[int, _Applied] = {}
+        self._index_of: dict[bytes, int] = {}
+        self._raw: dict[int, tuple[int, int, bytes]] = {}
+
+    @property
+    def applied(self) -> int:
+        """The last entry with a body that any member has applied."""
+        return max(self._applied, default=-1)
+
+    def apply(self, member: str, index: int, body: bytes, digest: int) -> None:
+        """A member applies an entry."""
+        known = self._applied.get(index)
+        if known is None:
+            self._applied[index] = _Applied(body, digest)
+            if body in self._refused:
+                self._say_refused(body)
+            before = self._index_of.setdefault(body, index)
+            if before != index:
+                self._broken(
+                    "each append happens once",
+                    f"{self.group}: {body!r} is entry {before} and entry {index}",
+                )
+        elif known != (body, digest):
+            self._broken(
+                "all members apply the same",
+                f"{self.group}: {member} applies {body!r} as entry {index}, another applied "
+                f"{known.body!r}",
+            )
+
+    def restored(self, member: str, index: int, digest: int) -> None:
+        """A member was given a snapshot whose last body is that of this entry."""
+        known = self._applied.get(index)
+        if index >= 0 and (known is None or known.digest != digest):
+            self._broken(
+                "a snapshot is of the log",
+                f"{self.group}: {member} restored another state of entry {index}",
+            )
+
+    def refuse(self, body: bytes, error: Exception) -> None:
+        """A client was told that its body is certainly not in the log, and never will be."""
+        self._refused[body] = type(error).__name__
+        if body in self._index_of:
+            self._say_refused(body)
+
+    def _say_refused(self, body: bytes) -> None:
+        self._broken(
+            "what is refused never happens",
+            f"{self.group}: {body!r} was refused ({self._refused[body]}), and is in the log",
+        )
+
+    def acknowledge(self, body: bytes, index: int) -> None:
+        """A client was told that its body is this entry."""
+        known = self._applied.get(index)
+        if known is None or known.body != body:
+            self._broken(
+                "what is acknowledged is applied",
+                f"{self.group}: {body!r} was acknowledged as entry {index}, which is "
+                f"{known.body if known else None!r}",
+            )
+        self.acknowledged += 1
+        self.newest = max(self.newest, index)
+
+    def was_read(self, member: str, floor: int, index: int, state: int) -> None:
+        """A member answered a linearizable read that began when `floor` was the newest entry.
+
+        Args:
+            member: which one.
+            floor: `newest` when the read began.
+            index: what the read says that the state includes.
+            state: the last entry that is in the state machine.
+        """
+        if index < floor or state < floor:
+            self._broken(
+                "reads see what was acknowledged",
+                f"{self.group}: {member} read entry {index} (state {state}) after entry {floor} "
+                "was acknowledged",
+            )
+
+    def saw(self, reader: str, index: int, term: int, magic: int, body: bytes) -> None:
+        """Somebody was given an entry as committed."""
+        entry = (term, magic, body)
+        known = self._raw.setdefault(index, entry)
+        if known != entry:
+            self._broken(
+                "committed entries do not change",
+                f"{self.group}: {reader} saw entry {index} as {entry}, another saw {known}",
+            )
+
+    def check_nothing_lost(self, member: str, index: int, digest: int) -> None:
+        """A member at the end of a run has applied up to there."""
+        last = self.applied
+        if index != last or (index >= 0 and self._applied[index].digest != digest):
+            self._broken(
+                "members agree in the end",
+                f"{self.group}: {member} ends with entry {index}, the group with {last}",
+            )

@@ -1,0 +1,87 @@
+"""Runs trio in virtual time, with every choice of its scheduler a function of a seed.
+
+Time stands still while any task can run, and leaps to the next deadline when none can. trio leaves
+the order of tasks that become ready together to chance; two private knobs of it, which its own
+tests use as well, make that order a function of the seed.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import trio
+from trio._core import _run
+
+Result = TypeVar("Result")
+
+# Real seconds for trio to hear its own wake-up call, when it ends and no task has a deadline.
+WAKE_UP_S = 0.001
+
+
+# What a look at the clock takes. Without it, a task that waits for a rest of time which is too
+# small to be added to the clock would wait for ever.
+LOOK_S = 1e-9
+
+
+class LeapingClock(trio.abc.Clock):
+    """A clock that is moved to the next deadline instead of waiting for it.
+
+    As trio.testing.MockClock with an autojump threshold of 0, without its second round of the loop
+    for each leap. Everything that a task waits for must come from another task: a thread or a
+    socket would be overtaken.
+    """
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def start_clock(self) -> None:
+        """Nothing to start."""
+
+    def current_time(self) -> float:
+        """Virtual seconds since the beginning."""
+        self.now += LOOK_S
+        return self.now
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        """No task can run: leap to that deadline, and sleep no real time."""
+        if deadline == math.inf:
+            return WAKE_UP_S
+        self.now = max(self.now, deadline)
+        return 0.0
+
+
+def _allow(deterministic: bool) -> None:
+    vars(_run)["_ALLOW_DETERMINISTIC_SCHEDULING"] = deterministic
+
+
+@contextmanager
+def _decided_by(seed: int) -> Iterator[None]:
+    """Let the seed decide what trio and the random module leave to chance."""
+    scheduling = _run._ALLOW_DETERMINISTIC_SCHEDULING
+    tasks, other = _run._r.getstate(), random.getstate()
+    _allow(True)
+    _run._r.seed(f"{seed}/order of tasks")
+    random.seed(f"{seed}/random")
+    collects = gc.isenabled()
+    gc.disable()  # what it ends, and when, depends on what ran in this process before
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+        random.setstate(other)
+        _run._r.setstate(tasks)
+        _allow(scheduling)
+
+
+def run_in_virtual_time(
+    seed: int, clock: LeapingClock, main: Callable[[], Awaitable[Result]]
+) -> Result:
+    """What `trio.run(main)` returns; the same seed makes the same run."""
+    with _decided_by(seed):
+        return trio.run(main, clock=clock)

@@ -1,0 +1,48 @@
+"""Calls that somebody waits for: each has to end, with an answer or with an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import trio
+
+
+class OpenCall(NamedTuple):
+    """One call."""
+
+    what: str
+    on: object  # the node it waits for; None: a whole group
+    began_at: float
+
+    def __str__(self) -> str:
+        return f"{self.what}, waiting since {self.began_at:.3f} s"
+
+
+class OpenCalls:
+    """Those of one run."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, OpenCall] = {}
+        self._number = 0
+
+    @contextmanager
+    def waits(self, what: str, on: object = None) -> Iterator[None]:
+        """A call that lasts as long as the block."""
+        self._number += 1
+        number = self._number
+        self._open[number] = OpenCall(what, on, trio.current_time())
+        try:
+            yield
+        finally:
+            del self._open[number]
+
+    def of(self, node: object) -> list[OpenCall]:
+        """Those that wait for a node."""
+        return [call for call in self._open.values() if call.on is node]
+
+    @property
+    def all(self) -> list[OpenCall]:
+        """Those that have not ended."""
+        return list(self._open.values())

@@ -1,0 +1,107 @@
+"""What one seed decides: how many hosts and groups, how busy, what breaks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from jepsen_like.simulation.chance import Chance
+
+# Mean times between two of a kind of fault, while that kind is on.
+FAULT_EVERY_S = (1.0, 6.0)
+# Every kind of fault; each seed leaves some out, as a run in which everything breaks at once
+# rarely comes to the end of anything.
+FAULT_KINDS = (
+    "broken machines",
+    "closed groups",
+    "closed hosts",
+    "hanging disks",
+    "kills",
+    "one-way cuts",
+    "partitions",
+    "power cuts",
+    "refused connections",
+    "resets",
+    "slow lines",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LineStyle:
+    """How long bytes take: at least so long, and the rest drawn with this mean."""
+
+    least_s: float
+    mean_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class DiskStyle:
+    """How long work on a disk takes, in seconds on the average."""
+
+    sync_s: float
+    work_s: float  # reading or writing a whole file beside the loop
+
+
+class GroupPlan(NamedTuple):
+    """One group: where its members begin, and its settings."""
+
+    name: str
+    hosts: tuple[int, ...]
+    max_clock_drift: float | None
+    snapshot_every: int
+    segment_bytes: int
+    is_idle: bool  # nobody uses it: its members say nothing but heartbeats
+
+
+class HostsPlan(NamedTuple):
+    """One run."""
+
+    seed: int
+    hosts: int
+    groups: tuple[GroupPlan, ...]
+    fault_seconds: float
+    line: LineStyle
+    disk: DiskStyle
+    fault_every_s: dict[str, float]
+    clients: int
+    pause_s: float  # between two calls of a client, on the average
+    changes: bool  # whether members are replaced
+
+
+def plan_of(seed: int, hosts: int | None = None, seconds: float | None = None) -> HostsPlan:
+    """The run of that seed, with some choices made by hand."""
+    chance = Chance(seed, "plan")
+    drawn_hosts = chance.choice((3, 3, 3, 4, 5))
+    hosts = hosts or drawn_hosts
+    groups = tuple(
+        _group(chance, number, hosts) for number in range(chance.choice((1, 2, 2, 3, 4)))
+    )
+    kinds = [kind for kind in FAULT_KINDS if chance.happens(0.5)]
+    drawn_seconds = chance.uniform(6.0, 14.0)
+    slow = chance.happens(0.5)
+    return HostsPlan(
+        seed,
+        hosts,
+        groups,
+        seconds or drawn_seconds,
+        LineStyle(0.000_05, chance.choice((0.000_1, 0.000_5, 0.003, 0.02))),
+        DiskStyle(chance.choice((0.004, 0.015)) if slow else 0.000_3, 0.003),
+        {kind: chance.uniform(*FAULT_EVERY_S) for kind in kinds},
+        chance.randint(1, 4),
+        chance.choice((0.02, 0.1, 0.3)),
+        chance.happens(0.6),
+    )
+
+
+def _group(chance: Chance, number: int, hosts: int) -> GroupPlan:
+    size = min(hosts, chance.choice((3, 3, 3, 5)))
+    members = tuple(sorted(chance.sample(range(hosts), size)))
+    snapshots = chance.happens(0.6)
+    return GroupPlan(
+        f"g{number}",
+        members,
+        chance.choice((None, None, 0.01)),
+        chance.choice((30, 80)) if snapshots else 0,
+        chance.choice((4_096, 16_384, 65_536)),
+        number > 0 and chance.happens(0.3),
+    )

@@ -1,0 +1,280 @@
+"""One process of a virtual machine: what it has of disk and network ends with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar, TypeVarTuple, Unpack
+
+import trio
+
+from dledger.serving.platform import DiskSpace, Platform
+from dledger.store.disk import DiskFile, DiskLock
+from jepsen_like.simulation.chance import Chance
+from jepsen_like.simulation.hosts.plan import DiskStyle
+from jepsen_like.simulation.hosts.virtual_internet import MachineNetwork
+from jepsen_like.simulation.virtual_disk import VirtualDisk
+
+Arguments = TypeVarTuple("Arguments")
+Result = TypeVar("Result")
+
+_SPACE = DiskSpace(free=1 << 40, total=1 << 40)
+
+# Rounds of the loop until what a thread reports to it has been heard.
+ROUNDS_TO_REPORT = 3
+
+
+class ProcessEnded(OSError):
+    """The process was killed. What is left of its code on this loop finds no disk any more.
+
+    An OSError, so that this code takes the paths that it has: what it decides reaches nobody.
+    """
+
+
+class Life:
+    """Whether a process lives, and what waits for its end."""
+
+    def __init__(self) -> None:
+        self.is_alive = True
+        self._ended = trio.Event()
+
+    def end(self) -> None:
+        """It is killed now."""
+        self.is_alive = False
+        self._ended.set()
+
+    def check(self) -> None:
+        """Raise ProcessEnded where it has ended."""
+        if not self.is_alive:
+            raise ProcessEnded
+
+    async def wait(self, seconds: float) -> None:
+        """Let time pass. Raises ProcessEnded as soon as the process has ended."""
+        with trio.move_on_after(seconds):
+            await self._ended.wait()
+        self.check()
+
+
+class ProcessDisk:
+    """The disk of a machine, for one process: of no use once that has ended.
+
+    Attributes:
+        spent_s: how long the syncs of this process would have taken on a real disk.
+        hangs: whether syncs do not end now.
+    """
+
+    def __init__(self, disk: VirtualDisk, life: Life, style: DiskStyle, chance: Chance) -> None:
+        self._disk = disk
+        self._life = life
+        self._style = style
+        self._chance = chance
+        self.spent_s = 0.0
+
+    def synced(self) -> None:
+        """A sync was done: it took its time."""
+        self._life.check()
+        self.spent_s += self._chance.wait_s(self._style.sync_s)
+
+    @property
+    def work_s(self) -> float:
+        """How long the next piece of work beside the loop takes."""
+        return self._chance.wait_s(self._style.work_s)
+
+    @property
+    def sync_s(self) -> float:
+        """How long the next sync beside the loop takes."""
+        return self._chance.wait_s(self._style.sync_s)
+
+    def make_folder(self, path: str) -> None:
+        """As in Disk."""
+        self._life.check()
+        self._disk.make_folder(path)
+
+    def list(self, path: str) -> list[str]:
+        """As in Disk."""
+        self._life.check()
+        return self._disk.list(path)
+
+    def open(self, path: str, *, writable: bool = True) -> DiskFile:
+        """As in Disk."""
+        self._life.check()
+        return ProcessFile(self._disk.open(path, writable=writable), self, self._life)
+
+    def create(self, path: str) -> DiskFile:
+        """As in Disk."""
+        self._life.check()
+        return ProcessFile(self._disk.create(path), self, self._life)
+
+    def rename(self, old: str, new: str) -> None:
+        """As in Disk."""
+        self._life.check()
+        self._disk.rename(old, new)
+
+    def remove(self, path: str) -> None:
+        """As in Disk."""
+        self._life.check()
+        self._disk.remove(path)
+
+    def sync_folder(self, path: str) -> None:
+        """As in Disk."""
+        self._life.check()
+        self._disk.sync_folder(path)
+
+    def lock(self, path: str) -> DiskLock:
+        """As in Disk."""
+        self._life.check()
+        return _ProcessLock(self._disk.lock(path), self._life)
+
+
+class ProcessFile:
+    """One open file of a process."""
+
+    __slots__ = ("_disk", "_file", "_life")
+
+    def __init__(self, file: DiskFile, disk: ProcessDisk, life: Life) -> None:
+        self._file = file
+        self._disk = disk
+        self._life = life
+
+    @property
+    def path(self) -> str:
+        """As in DiskFile."""
+        return self._file.path
+
+    def size(self) -> int:
+        """As in DiskFile."""
+        return self._file.size()
+
+    def read(self, size: int, at: int) -> bytes:
+        """As in DiskFile."""
+        self._life.check()
+        return self._file.read(size, at)
+
+    def write(self, data: bytes, at: int) -> None:
+        """As in DiskFile."""
+        self._life.check()
+        self._file.write(data, at)
+
+    def grow(self, size: int) -> None:
+        """As in DiskFile."""
+        self._life.check()
+        self._file.grow(size)
+
+    def sync(self) -> None:
+        """As in DiskFile."""
+        self._disk.synced()
+        self._file.sync()
+
+    def close(self) -> None:
+        """As in DiskFile; of one that has ended, its system has closed it."""
+        if self._life.is_alive:
+            self._file.close()
+
+
+class _ProcessLock:
+    __slots__ = ("_life", "_lock")
+
+    def __init__(self, lock: DiskLock, life: Life) -> None:
+        self._lock = lock
+        self._life = life
+
+    def close(self) -> None:
+        if self._life.is_alive:  # else the next process may hold it by now
+            self._lock.close()
+
+
+class VirtualThreads:
+    """Runs syncs after some virtual time: `SyncThreads` of dledger.
+
+    Args:
+        nursery: of the world; the syncs of a killed process fail.
+        process: whose disk they are for.
+    """
+
+    def __init__(self, nursery: trio.Nursery, process: Process) -> None:
+        self._nursery = nursery
+        self._process = process
+
+    def clock(self) -> float:
+        """As in SyncThreads: virtual time, and what syncs that the loop waited for would take."""
+        return trio.current_time() + self._process.disk.spent_s
+
+    def run(self, sync: Callable[[], None], late: Callable[[], None], patience_s: float) -> bool:
+        """As in SyncThreads: at once, unless the disk hangs or takes longer than that now."""
+        if self._process.machine_hangs() or self._process.disk.sync_s > patience_s:
+            self._nursery.start_soon(self._run, sync, late)
+            return False
+        sync()
+        return True
+
+    def start(self, sync: Callable[[], None]) -> None:
+        """As in SyncThreads."""
+        self._nursery.start_soon(self._run, sync, None)
+
+    def shutdown(self) -> None:
+        """As in SyncThreads."""
+
+    async def _run(self, sync: Callable[[], None], told: Callable[[], None] | None) -> None:
+        process = self._process
+        with trio.CancelScope(shield=True):  # as a thread, it ends by itself
+            try:
+                await process.life.wait(process.disk.sync_s)
+                while process.machine_hangs():
+                    await process.life.wait(HANG_STEP_S)
+            except ProcessEnded:
+                pass  # it fails then, so that what is left of the process waits for it no longer
+            sync()
+            if told is not None:
+                told()
+            for _ in range(ROUNDS_TO_REPORT):
+                await trio.lowlevel.checkpoint()
+
+
+# How often a sync that hangs looks whether the disk goes on.
+HANG_STEP_S = 0.05
+
+
+class Process:
+    """One life of a process.
+
+    Attributes:
+        life: ends with it.
+        disk: its view of the machine's disk.
+        platform: for `open_host`.
+    """
+
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        disk: VirtualDisk,
+        style: DiskStyle,
+        new_network: Callable[[Callable[[], bool]], MachineNetwork],
+        machine_hangs: Callable[[], bool],
+        chance: Chance,
+    ) -> None:
+        self.life = Life()
+        self.disk = ProcessDisk(disk, self.life, style, chance)
+        self.machine_hangs = machine_hangs
+        self.network = new_network(lambda: self.life.is_alive)
+        self.platform = Platform(
+            disk=self.disk,
+            network=self.network,
+            run_blocking=self.run_blocking,
+            sync_threads=lambda: VirtualThreads(nursery, self),
+            chance=Chance(chance.getrandbits(62), "elections").random,
+            disk_space=_space,
+        )
+
+    async def run_blocking(
+        self, work: Callable[[Unpack[Arguments]], Result], /, *arguments: *Arguments
+    ) -> Result:
+        """As in RunBlocking: the work is done at once, after the time that it takes."""
+        with trio.CancelScope(shield=True):
+            await self.life.wait(self.disk.work_s)
+            while self.machine_hangs():
+                await self.life.wait(HANG_STEP_S)
+        return work(*arguments)
+
+
+def _space(folder: Path) -> DiskSpace:
+    return _SPACE

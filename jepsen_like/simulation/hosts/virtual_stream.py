@@ -1,0 +1,196 @@
+"""A connection in memory: two streams, and the two pipes between them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+from zlib import crc32
+
+import trio
+
+_NEVER = float("inf")
+
+# What a pipe holds before its writer has to wait: a socket's send and receive buffers.
+PIPE_BYTES = 512 * 1024
+
+
+class Line(Protocol):
+    """The way from one machine to another."""
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether nothing gets through now; it arrives later then, as TCP sends it again."""
+        ...
+
+    def arrives_at(self, size: int) -> float:
+        """When so many bytes arrive that leave now."""
+        ...
+
+
+class Pipe:
+    """One direction of a connection. Bytes arrive in order, some time after they left.
+
+    Attributes:
+        line: the way that it takes.
+        waits: tasks that wait for something to change here.
+    """
+
+    __slots__ = ("_end_at", "_last_at", "_parts", "_reset_at", "_size", "line", "waits")
+
+    def __init__(self, line: Line) -> None:
+        self.line = line
+        self.waits = trio.lowlevel.ParkingLot()
+        self._parts: deque[tuple[float, bytes]] = deque()
+        self._size = 0
+        self._last_at = 0.0
+        self._end_at = _NEVER
+        self._reset_at = _NEVER
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the writer has to wait."""
+        return self._size >= PIPE_BYTES
+
+    @property
+    def size(self) -> int:
+        """How many bytes are on their way, or not taken yet."""
+        return self._size
+
+    def put(self, data: bytes) -> None:
+        """These bytes leave now."""
+        self._last_at = max(self._last_at, self.line.arrives_at(len(data)))
+        self._parts.append((self._last_at, data))
+        self._size += len(data)
+        self.waits.unpark_all()
+
+    def end(self) -> None:
+        """Nothing follows: the reader sees the end of the stream behind what is on its way."""
+        self._end_at = max(self._last_at, self.line.arrives_at(0))
+        self.waits.unpark_all()
+
+    def reset(self) -> None:
+        """The connection breaks for the reader, as soon as it can hear of it."""
+        self._reset_at = min(self._reset_at, self.line.arrives_at(0))
+        self.waits.unpark_all()
+
+    def taken(self, max_bytes: int, now: float) -> bytes | None:
+        """What has arrived; b"" at the end of the stream, None if the reader has to wait.
+
+        Raises trio.BrokenResourceError.
+        """
+        if self.line.is_cut:
+            return None
+        if now >= self._reset_at:
+            raise trio.BrokenResourceError("the connection was reset")
+        parts, found, size = self._parts, [], 0
+        while parts and parts[0][0] <= now and size < max_bytes:
+            at, data = parts.popleft()
+            if len(data) > max_bytes - size:
+                parts.appendleft((at, data[max_bytes - size :]))
+                data = data[: max_bytes - size]
+            found.append(data)
+            size += len(data)
+        if found:
+            self._size -= size
+            self.waits.unpark_all()
+            return b"".join(found)
+        return b"" if not parts and now >= self._end_at else None
+
+    @property
+    def next_at(self) -> float:
+        """When something arrives, as far as is known now."""
+        if self.line.is_cut:
+            return _NEVER
+        first = self._parts[0][0] if self._parts else self._end_at
+        return min(first, self._reset_at)
+
+
+class VirtualStream(trio.abc.Stream):
+    """One end of a connection.
+
+    Args:
+        name: of this end, for the trace.
+        inward, outward: the two pipes.
+        sent: told of everything that leaves here: this stream's name, how much, its sum.
+        closed: told once, when it is closed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        inward: Pipe,
+        outward: Pipe,
+        sent: Callable[[str, int, int], None],
+        closed: Callable[[VirtualStream], None],
+    ) -> None:
+        self.name = name
+        self.inward = inward
+        self.outward = outward
+        self._sent = sent
+        self._closed = closed
+        self.is_closed = False
+        self.peer_is_gone = False  # it is closed: what is sent from now on is answered by a reset
+        self.peer_is_silent = False  # its machine has no power: nothing is answered
+
+    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
+        """As in trio. Raises trio.BrokenResourceError, trio.ClosedResourceError."""
+        await trio.lowlevel.checkpoint()
+        while True:
+            self._check(trio.current_time())
+            if not self.outward.is_full:
+                break
+            await self._park(self.outward)
+        content = bytes(data)
+        self._sent(self.name, len(content), crc32(content))
+        self.outward.put(content)
+        if self.peer_is_gone and not self.peer_is_silent:
+            self.inward.reset()
+
+    async def wait_send_all_might_not_block(self) -> None:
+        """As in trio."""
+        await trio.lowlevel.checkpoint()
+        while self.outward.is_full:
+            self._check(trio.current_time())
+            await self._park(self.outward)
+
+    async def receive_some(self, max_bytes: int | None = None) -> bytes:
+        """As in trio. Raises trio.BrokenResourceError, trio.ClosedResourceError."""
+        await trio.lowlevel.checkpoint()
+        while True:
+            if self.is_closed:
+                raise trio.ClosedResourceError("this stream was closed here")
+            taken = self.inward.taken(max_bytes or PIPE_BYTES, trio.current_time())
+            if taken is not None:
+                return taken
+            await self._park(self.inward)
+
+    async def aclose(self) -> None:
+        """As in trio."""
+        self.close()
+        await trio.lowlevel.checkpoint()
+
+    def close(self) -> None:
+        """The same at once: the other side sees the end of the stream."""
+        if not self.is_closed:
+            self.is_closed = True
+            self.outward.end()
+            self.inward.waits.unpark_all()
+            self._closed(self)
+
+    def vanish(self) -> None:
+        """The machine of this end lost its power: the other side hears nothing of it."""
+        self.is_closed = True
+        self.inward.waits.unpark_all()
+        self.outward.waits.unpark_all()
+
+    def _check(self, now: float) -> None:
+        if self.is_closed:
+            raise trio.ClosedResourceError("this stream was closed here")
+        if not self.inward.line.is_cut and now >= self.inward._reset_at:
+            raise trio.BrokenResourceError("the connection was reset")
+
+    async def _park(self, pipe: Pipe) -> None:
+        """Wait until something changes on the pipe, or arrives."""
+        with trio.move_on_at(self.inward.next_at):
+            await pipe.waits.park()

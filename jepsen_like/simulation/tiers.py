@@ -1,0 +1,70 @@
+"""The two tiers of the simulation: groups of bare members, and whole hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from jepsen_like.simulation.coverage import EXPECTED, Coverage
+from jepsen_like.simulation.hosts.host_bugs import HOST_BUGS
+from jepsen_like.simulation.hosts.host_simulation import EXPECTED_OF_HOSTS, HostSimulation
+from jepsen_like.simulation.hosts.plan import plan_of
+from jepsen_like.simulation.seeded_bug import SeededBug
+from jepsen_like.simulation.seeded_bugs import seeded_bugs
+from jepsen_like.simulation.simulation import Simulation
+from jepsen_like.simulation.swarm import swarm_of
+from jepsen_like.simulation.trace import Trace
+
+
+class SeededRun(Protocol):
+    """One run of one seed."""
+
+    @property
+    def coverage(self) -> Coverage:
+        """What was reached."""
+        ...
+
+    @property
+    def virtual_seconds(self) -> float:
+        """How much time passed in it."""
+        ...
+
+    def run(self) -> None:
+        """Run to the end. Raises Failure."""
+        ...
+
+
+# Makes a run of a seed, with so many members or hosts and seconds with faults, or as it decides.
+MakeRun = Callable[[int, int | None, float | None, Trace | None], SeededRun]
+
+
+class Tier(NamedTuple):
+    """What is simulated.
+
+    Attributes:
+        make: a run.
+        bugs: that can be planted, by name.
+        expected: what many seeds must have reached.
+    """
+
+    make: MakeRun
+    bugs: Mapping[str, SeededBug]
+    expected: Sequence[str]
+
+
+def _members(
+    seed: int, nodes: int | None, seconds: float | None, trace: Trace | None
+) -> Simulation:
+    return Simulation(swarm_of(seed, nodes, seconds), trace)
+
+
+def _hosts(
+    seed: int, nodes: int | None, seconds: float | None, trace: Trace | None
+) -> HostSimulation:
+    return HostSimulation(plan_of(seed, nodes, seconds), trace)
+
+
+TIERS = {
+    "members": Tier(_members, seeded_bugs(), EXPECTED),
+    "hosts": Tier(_hosts, HOST_BUGS, EXPECTED_OF_HOSTS),
+}

@@ -1,0 +1,62 @@
+"""`dledger verify` and `dump` say what they cannot read, in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dledger.commands.offline_commands import dump, verify
+from dledger.core.hard_state import HardState
+from dledger.entry import Magic
+from dledger.store.disk import OsDisk
+from dledger.store.open_store import open_store
+from dledger.store.store_config import StoreConfig
+
+CONFIG = StoreConfig(segment_bytes=4096, index_segment_bytes=320, max_body_bytes=500)
+
+
+def folder_of(base: Path, name: str, count: int = 4) -> Path:
+    store = open_store(OsDisk(), str(base), CONFIG, "g", name)
+    store.append(1, Magic.NORMAL, [b"entry"] * count)
+    store.begin_sync(HardState(1, name, 1)).run()
+    store.close()
+    return base / f"dledger-{name}"
+
+
+def cannot_be_read(path: Path) -> None:
+    """Not even by root, for whom permissions do not count."""
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize("file", ["hard-state", "data/00000000000000000000"])
+def test_a_file_that_cannot_be_read_is_named_and_the_others_are_compared(
+    tmp_path: Path, file: str
+) -> None:
+    folders = [folder_of(tmp_path, name) for name in ("n0", "n1", "n2")]
+    cannot_be_read(folders[1] / file)
+    found = CliRunner().invoke(verify, [str(folder) for folder in folders])
+    assert found.exit_code == 1
+    assert isinstance(found.exception, SystemExit)
+    assert f"{folders[1]}/{file} cannot be read: Is a directory" in found.output
+    assert "equal" not in found.output
+
+
+def test_a_dump_of_what_cannot_be_read_ends_with_one_line(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, "n0")
+    cannot_be_read(folder / "hard-state")
+    found: Result = CliRunner().invoke(dump, [str(folder)])
+    assert found.exit_code == 1
+    assert found.output.strip().endswith("hard-state cannot be read: Is a directory")
+    assert isinstance(found.exception, SystemExit)
+
+
+def test_verify_says_that_its_commit_index_is_what_the_folder_knows(tmp_path: Path) -> None:
+    found = CliRunner().invoke(verify, [str(folder_of(tmp_path, "n0"))])
+    assert found.exit_code == 0
+    assert "known committed" in found.output
+    assert "`dledger status` may say more" in CliRunner().invoke(verify, ["--help"]).output.replace(
+        "\n  ", " "
+    )

@@ -1,0 +1,141 @@
+"""What is no state machine is told when the node opens, and what is no result when it is given."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import trio
+
+import dledger
+from dledger.entry import Entry
+from dledger.free_ports import free_ports
+
+
+class NoApply:
+    """Forgot it."""
+
+
+class AsyncApply:
+    """Is written as if it could wait."""
+
+    async def apply(self, entries: Sequence[Entry]) -> list[None]:
+        return [None] * len(entries)
+
+
+class AsyncYields:
+    """Is an asynchronous generator."""
+
+    async def apply(self, entries: Sequence[Entry]) -> AsyncIterator[None]:
+        yield None
+
+
+class Yields:
+    """Gives results one by one."""
+
+    def apply(self, entries: Sequence[Entry]) -> Iterator[None]:
+        yield from [None] * len(entries)
+
+
+class TakesNothing:
+    """Forgot its argument."""
+
+    def apply(self) -> list[None]:
+        return []
+
+
+class Gives:
+    """Gives what it was told to."""
+
+    def __init__(self, give: Callable[[Sequence[Entry]], object]) -> None:
+        self._give = give
+
+    def apply(self, entries: Sequence[Entry]) -> object:
+        return self._give(entries)
+
+
+def config(folder: Path) -> dledger.NodeConfig:
+    return dledger.NodeConfig(
+        group="g",
+        node_id="n0",
+        peers={"n0": f"127.0.0.1:{free_ports(1)[0]}"},
+        data_dir=folder,
+        election_timeout_ms=100,
+        heartbeat_interval_ms=20,
+    )
+
+
+@pytest.mark.parametrize(
+    ("machine", "problem"),
+    [
+        (NoApply(), r"NoApply has no method apply\(entries\)"),
+        (dledger.LogOnly, r"LogOnly is a class: give an object, LogOnly\(\)"),
+        (AsyncApply(), "AsyncApply has an async apply"),
+        (AsyncYields(), "AsyncYields has an async apply"),
+        (Yields(), "Yields has an apply.. that yields"),
+        (TakesNothing(), "TakesNothing has an apply.. that does not take the entries"),
+        (None, "NoneType has no method"),
+    ],
+)
+async def test_what_is_no_state_machine_is_told_when_the_node_opens(
+    tmp_path: Path, machine: dledger.StateMachine, problem: str
+) -> None:
+    with pytest.raises(dledger.MachineUnusable, match=problem) as caught:
+        async with dledger.open_node(config(tmp_path), machine):
+            raise AssertionError("it was opened")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(dledger.MachineUnusable, match=problem):
+        dledger.WithSessions(machine)
+
+
+@pytest.mark.parametrize(
+    ("give", "problem"),
+    [
+        (lambda entries: None, r"returned None, not a list of results, from apply\(\)"),
+        (lambda entries: {entry.index for entry in entries}, "returned set, not a list"),
+        (lambda entries: [], r"returned 0 results for 1 entries from apply\(\)"),
+        (lambda entries: 1 / 0, "raised on entries"),
+    ],
+)
+@pytest.mark.parametrize("wrapped", [False, True])
+async def test_what_apply_gives_is_named_when_it_is_no_list_of_results(
+    tmp_path: Path,
+    give: Callable[[Sequence[Entry]], object],
+    problem: str,
+    wrapped: bool,
+) -> None:
+    machine: dledger.StateMachine = Gives(give)  # type: ignore[assignment]
+    with trio.fail_after(20), pytest.raises(dledger.MachineFailed, match=problem):
+        await append_in_a_session(
+            config(tmp_path), dledger.WithSessions(machine) if wrapped else machine
+        )
+
+
+async def append_in_a_session(settings: dledger.NodeConfig, machine: dledger.StateMachine) -> None:
+    async with dledger.open_node(settings, machine) as node:
+        async for change in node.role_changes():
+            if change.ready:
+                break
+        if isinstance(machine, dledger.WithSessions):
+            async with node.session() as session:
+                await session.append(b"one")
+        await node.append(b"one")
+
+
+async def test_odd_bodies_are_refused_and_the_node_lives_on(tmp_path: Path) -> None:
+    for machine in (dledger.LogOnly(), dledger.WithSessions(dledger.LogOnly())):
+        folder = tmp_path / type(machine).__name__
+        async with dledger.open_node(config(folder), machine) as node:
+            async for change in node.role_changes():
+                if change.ready:
+                    break
+            odd: list[object] = [["text"], [{"a": 1}], [b"a", "b"], [bytearray(b"a")], b"abc", 5]
+            for bodies in odd:
+                with pytest.raises(dledger.BodyInvalid):
+                    await node.append_many(bodies)  # type: ignore[arg-type]
+                with pytest.raises(dledger.BodyInvalid):
+                    node.submit(bodies, lambda outcome: None)  # type: ignore[arg-type]
+            with pytest.raises(TypeError):
+                await node.append("text")  # type: ignore[arg-type]
+            assert (await node.append(b"bytes")).index >= 1

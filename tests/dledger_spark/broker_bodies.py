@@ -1,0 +1,41 @@
+"""Bodies of entries as a broker appends them, for logs that tests write."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from broker.log_entry import DeleteTopic, PutTopic, encode_log_command
+from dledger.entry import Body, PositionedBody
+from remoting.message import MessageRecord, encode_record_parts
+from remoting.topic_config import TopicConfig
+
+
+class BrokerBodies:
+    """Appends bodies to a list; gives each message the next offset of its queue."""
+
+    def __init__(self) -> None:
+        self.bodies: list[Body] = []
+        self._ends: Counter[tuple[str, int]] = Counter()
+
+    def put_topic(self, topic: str) -> None:
+        self.bodies.append(encode_log_command(PutTopic(TopicConfig(topic), 1)))
+
+    def delete_topic(self, topic: str) -> None:
+        self.bodies.append(encode_log_command(DeleteTopic(topic, 1)))
+        for key in [key for key in self._ends if key[0] == topic]:
+            del self._ends[key]
+
+    def message(self, record: MessageRecord) -> None:
+        """A message with the offset that it must have."""
+        key = (record.topic, record.queue_id)
+        record.queue_offset = self._ends[key]
+        self._ends[key] += 1
+        self.record(record)
+
+    def record(self, record: MessageRecord) -> None:
+        """A record with the offset that it has."""
+        self.bodies.append(PositionedBody(*encode_record_parts(record)))
+
+    def command(self) -> None:
+        """Something that is no message."""
+        self.bodies.append(b"command %d" % len(self.bodies))

@@ -1,0 +1,90 @@
+"""Whole hosts in virtual time: no seed breaks a promise, planted bugs are found, runs repeat."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from jepsen_like.simulation.campaign import Plan, run_campaign
+from jepsen_like.simulation.hosts.host_bugs import HOST_BUGS
+from jepsen_like.simulation.hosts.host_simulation import HostSimulation
+from jepsen_like.simulation.hosts.plan import plan_of
+from jepsen_like.simulation.trace import Trace
+
+# Seeds within which each bug must be found: at least three times what it takes today.
+FOUND_WITHIN = {
+    "appends-outlive-their-node": 15,
+    "asked-by-address": 36,
+    "calls-outlive-their-node": 3,
+    "closed-port-hears": 3,
+    "dialled-without-a-pause": 3,
+    "heartbeats-to-another-group": 3,
+    "links-keep-to-first-members": 9,
+    "lost-answer-is-certain": 21,
+    "one-group-ends-the-host": 3,
+    "refused-once-given-up": 3,
+    "session-renumbered": 3,
+    "stream-left-open": 3,
+    "tail-skips-an-entry": 3,
+}
+
+PRINT_DIGEST = """
+from jepsen_like.simulation.hosts.host_simulation import HostSimulation
+from jepsen_like.simulation.hosts.plan import plan_of
+run = HostSimulation(plan_of(3, hosts=3, seconds=3.0))
+run.run()
+print(run.digest)
+"""
+
+
+def digest_of(seed: int) -> str:
+    run = HostSimulation(plan_of(seed, hosts=3, seconds=3.0))
+    run.run()
+    return run.digest
+
+
+def test_no_seed_breaks_a_promise_of_a_host() -> None:
+    result = run_campaign(Plan(first_seed=0, seeds=8, fault_seconds=6.0, tier="hosts"), jobs=2)
+    assert result.broken is None
+    counts = result.coverage.counts()
+    for reached in ("acknowledged by members", "acknowledged to clients", "members replaced"):
+        assert counts[reached] > 0
+    assert counts["kills"] + counts["power cuts"] > 0
+
+
+def test_the_same_seed_makes_the_same_run_of_hosts() -> None:
+    first = digest_of(3)
+    assert digest_of(4) != first
+    assert digest_of(3) == first
+
+
+@pytest.mark.parametrize("hash_seed", ["1", "random"])
+def test_a_run_of_hosts_is_the_same_in_another_process(hash_seed: str) -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", PRINT_DIGEST],
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout.strip() == digest_of(3)
+
+
+def test_a_trace_tells_what_happened_and_changes_nothing() -> None:
+    trace = Trace()
+    run = HostSimulation(plan_of(3, hosts=3, seconds=3.0), trace)
+    run.run()
+    assert run.digest == digest_of(3)
+    assert any("hosts opened" in line for line in trace.last(2_000))
+
+
+def test_the_table_names_every_bug_of_hosts() -> None:
+    assert sorted(FOUND_WITHIN) == sorted(HOST_BUGS)
+
+
+@pytest.mark.parametrize("name", sorted(FOUND_WITHIN))
+def test_a_bug_planted_in_hosts_is_found(name: str) -> None:
+    seeds = FOUND_WITHIN[name]
+    plan = Plan(first_seed=0, seeds=seeds, seeded_bug=name, tier="hosts")
+    assert run_campaign(plan, jobs=1).broken is not None
