@@ -65,9 +65,10 @@ class Group:
 
 
 async def _when_ready(node: dledger.Node, send: trio.MemorySendChannel[dledger.Node]) -> None:
-    async for change in node.role_changes():
-        if change.ready:
-            await send.send(node)
+    with suppress(dledger.NodeClosing):  # stopped while this waits: another node leads
+        async for change in node.role_changes():
+            if change.ready:
+                await send.send(node)
 
 
 @asynccontextmanager
