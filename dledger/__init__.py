@@ -47,6 +47,7 @@ from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.entry import HEADER_BYTES, MAX_BODY_BYTES, Body, Entry, Magic, PositionedBody
 from dledger.errors import (
     AddressInUse,
+    BirthUnreadable,
     BodyInvalid,
     ConfigInvalid,
     ConfigurationLost,
@@ -58,6 +59,7 @@ from dledger.errors import (
     DLedgerError,
     EntryTooLarge,
     Fatal,
+    FirstVotersDiffer,
     InvariantBroken,
     LeaderKept,
     LeadershipLost,
@@ -109,7 +111,7 @@ from dledger.store.recovered import SegmentBegin
 from dledger.store.snapshot_folder import Snapshot
 from dledger.store.store_config import StoreConfig
 from dledger.waits.pending_appends import Appended
-from dledger.wire.generation import Superseded
+from dledger.wire.group_identity import Superseded
 
 __all__ = [
     "HEADER_BYTES",
@@ -121,6 +123,7 @@ __all__ = [
     "AnswerOverdue",
     "AnswerUnreadable",
     "Appended",
+    "BirthUnreadable",
     "Body",
     "BodyInvalid",
     "Change",
@@ -142,6 +145,7 @@ __all__ = [
     "Entry",
     "EntryTooLarge",
     "Fatal",
+    "FirstVotersDiffer",
     "GroupClient",
     "GroupStatus",
     "GroupUnreachable",

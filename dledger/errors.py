@@ -251,6 +251,44 @@ class DataFolderMismatch(Fatal):
         )
 
 
+class FirstVotersDiffer(Fatal):
+    """The member is started with another list of voters than its group began with.
+
+    `began_with` is empty for a member that joined its group. Two members that go by different
+    lists would elect two leaders.
+    """
+
+    def __init__(
+        self, path: str, group: str, began_with: Sequence[str], started_with: Sequence[str]
+    ) -> None:
+        self.path = path
+        self.group = group
+        self.began_with = tuple(began_with)
+        self.started_with = tuple(started_with)
+        began = f"began with the voters {', '.join(began_with)}"
+        start = "start it with these, and change members by `dledger members --add` and `--remove`"
+        if not began_with:
+            began = "was joined by this member"
+            start = (
+                "start it with --join (joining=True); `dledger members` adds and removes members"
+            )
+        super().__init__(
+            f"group {group} {began}, says {path}, and peers names "
+            f"{', '.join(started_with)}: {start}"
+        )
+
+
+class BirthUnreadable(Fatal):
+    """The file that says how the group began does not say it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        super().__init__(
+            f"{path} does not say how the group began: copy this file from the folder of another "
+            "member that the group began with, or have the member begin anew in an empty folder"
+        )
+
+
 class DataFolderLocked(Fatal):
     """Another process has the data folder open."""
 

@@ -112,6 +112,7 @@ class Status:
     installing: InstallStatus | None = None  # the leader's snapshot that this node receives
     refused_callers: int = 0  # sent away by this node's process, see docs/security.md
     generation: int = 0  # how often the group was begun again from one member: `dledger recover`
+    birth: str = ""  # of the group, 32 hexadecimal digits; empty until the member knows it
     leader_contact_s: float | None = None  # since it heard one; None: never, or it leads
     syncs: int = 0  # to disk, since the node was opened
     sync_seconds: float = 0.0  # what they took together

@@ -9,7 +9,12 @@ from pathlib import Path
 
 import click
 
-from dledger.commands.recover_command import check_nobody_runs, known_members, print_done
+from dledger.commands.recover_command import (
+    check_nobody_runs,
+    drawn_mark,
+    known_members,
+    print_done,
+)
 from dledger.config import parse_address
 from dledger.errors import ConfigInvalid
 from dledger.rescue.backup import back_up
@@ -81,4 +86,5 @@ def restore(
     check_nobody_runs(survivor, {**members, name: own})
     made = back_up(str(copy), str(target), node_id)
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    print_done(recover_group(made.folder, made.last_index, own, when=now), as_json)
+    done = recover_group(made.folder, made.last_index, own, mark=drawn_mark(), when=now)
+    print_done(done, as_json)

@@ -82,6 +82,12 @@ def _leadership(statuses: Mapping[str, Said]) -> Iterator[Alarm]:
         yield Alarm(
             Severity.CRITICAL, "members of two generations of the group run: stop the older"
         )
+    if len({said["birth"] for said in statuses.values() if said.get("birth")}) > 1:
+        yield Alarm(
+            Severity.CRITICAL,
+            "members of groups of one name run that began separately: see `birth` in --json, and "
+            "stop those of the wrong one",
+        )
 
 
 def _reachability(statuses: Mapping[str, Said]) -> Iterator[Alarm]:

@@ -30,6 +30,7 @@ from dledger.entry import Entry, Magic
 from dledger.errors import ConfigInvalid, OutsideLog
 from dledger.local_group import load_or_make_group, run_group
 from dledger.network.tls_config import TlsConfig
+from dledger.store.noop_body import decode_noop_body
 
 _MAGICS = {int(magic): magic.name.lower() for magic in Magic}
 
@@ -190,7 +191,8 @@ async def _follow(
 
 
 def _print_entry(entry: Entry, as_json: bool) -> None:
-    text = entry.body.decode("utf-8", "backslashreplace")
+    noop = entry.magic == Magic.NOOP
+    text = "" if noop else entry.body.decode("utf-8", "backslashreplace")
     kind = _MAGICS.get(entry.magic, str(entry.magic))
     if as_json:
         row = {
@@ -200,6 +202,8 @@ def _print_entry(entry: Entry, as_json: bool) -> None:
             "kind": kind,
             "body": text,
         }
+        if noop and (said := decode_noop_body(entry.body)) is not None:
+            row |= {"leader": said.leader, "time_ms": said.time_ms}
         click.echo(json.dumps(row))
     else:
         click.echo(f"{entry.index}\t{entry.term}\t{kind}\t{text}")

@@ -26,7 +26,7 @@ _MAX_KINDS = 500
 _EVENTS = {
     "dledger.node.admission_log": "member_in_doubt",
     "dledger.snapshots.awaited_snapshot": "snapshot_installed",
-    "dledger.serving.generation_guard": "generation",
+    "dledger.serving.identity_guard": "generation",
     "dledger.network.host_connection": "peer_connection",
     "dledger.node.housekeeping": "disk",
     "dledger.waits.leadership_watch": "members",
@@ -34,6 +34,7 @@ _EVENTS = {
     "dledger.serving.peer_conversation": "peer_refused",
     "dledger.node.recovering": "recovery",
     "dledger.snapshots.restoring": "recovery",
+    "dledger.store.folder_birth": "recovery",
     "dledger.snapshots.snapshot_transfer": "snapshot_transfer",
     "dledger.snapshots.snapshotter": "snapshot",
 }

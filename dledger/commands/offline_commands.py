@@ -15,7 +15,8 @@ from typing import BinaryIO
 import click
 
 from dledger.entry import HEADER_BYTES
-from dledger.errors import BeginningDropped
+from dledger.errors import BeginningDropped, BirthUnreadable
+from dledger.store.birth_file import BirthFile
 from dledger.store.disk import OsDisk
 from dledger.store.scan import EntryPlace, StoreScan, scan_folder
 from dledger.store.snapshot_folder import SnapshotFolder
@@ -164,6 +165,7 @@ class _Report:
     first_index: int
     last_index: int
     committed: int
+    birth: str  # of the group, in hexadecimal digits; empty where the folder does not say
     problems: list[str]
     readable: bool = True
 
@@ -200,7 +202,7 @@ def _verify_one(folder: Path) -> _Report:
     try:
         return _read_one(folder)
     except OSError as error:
-        return _Report(str(folder), -1, -1, -1, [_cannot_read(error, folder)], readable=False)
+        return _Report(str(folder), -1, -1, -1, "", [_cannot_read(error, folder)], readable=False)
 
 
 def _read_one(folder: Path) -> _Report:
@@ -210,16 +212,28 @@ def _read_one(folder: Path) -> _Report:
         first_index = run.headers[0][2] if first_index < 0 else first_index
         last_index = run.headers[-1][2]
     problems = scan.verify()
+    birth, birth_problems = _birth(scan.folder)
     return _Report(
         folder=str(folder),
         first_index=first_index,
         last_index=last_index,
         committed=scan.committed,
+        birth=birth,
         problems=[
             *(f"{p.path} at byte {p.offset}: {p.text}" for p in problems),
             *SnapshotFolder(OsDisk(), scan.folder).problems(),
+            *birth_problems,
         ],
     )
+
+
+def _birth(folder: str) -> tuple[str, list[str]]:
+    """The birth of the folder's group, and what is wrong with the record of it."""
+    try:
+        record = BirthFile(OsDisk(), folder).record
+    except BirthUnreadable as error:
+        return "", [str(error)]
+    return ("" if record is None else record.birth.hex()), []
 
 
 def _first_difference(reports: list[_Report]) -> int | None:

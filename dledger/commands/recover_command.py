@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import secrets
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -97,8 +98,15 @@ def recover(
         accepted = _ask(survivor)
     learners = parse_peers("--learner", ",".join(learner))
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    done = recover_group(survivor.folder, accepted, own, learners=learners, when=now)
+    done = recover_group(
+        survivor.folder, accepted, own, mark=drawn_mark(), learners=learners, when=now
+    )
     print_done(done, as_json)
+
+
+def drawn_mark() -> str:
+    """What tells this recovery from any other."""
+    return secrets.token_hex(8)
 
 
 def known_members(survivor: Survivor, peers: str | None) -> Mapping[str, str]:

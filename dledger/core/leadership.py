@@ -266,6 +266,8 @@ class Leadership:
         """When `tick` or `pump` has something to do though nothing arrives."""
         committed = self._state.committed
         deadline = self.heartbeat_at
+        if self._heard_at != NEVER:
+            deadline = min(deadline, self._heard_at + self._config.election_timeout_s)
         for dispatcher in self._followers.dispatchers.values():
             deadline = min(deadline, dispatcher.next_deadline(committed))
         return deadline

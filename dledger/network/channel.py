@@ -10,7 +10,7 @@ from dledger.core.messages import Heartbeat, HeartbeatResponse, Message
 from dledger.network.connections import Connections
 from dledger.wire.channel_protocol import Opening, encode_closing, encode_opening
 from dledger.wire.codec import encode_message
-from dledger.wire.generation import channel_name
+from dledger.wire.group_identity import UNKNOWN_GROUP, GroupIdentity
 
 # What leaves together with that of other groups, when many have something to say at once.
 _SHARED = (Heartbeat, HeartbeatResponse)
@@ -27,7 +27,7 @@ class Identity:
     group: str
     node_id: str
     address: Address
-    generation: int = 0  # which life of the group this is, see `dledger.wire.generation`
+    of_group: GroupIdentity = UNKNOWN_GROUP
 
 
 class Channel:
@@ -77,8 +77,12 @@ class Channel:
         self._connections = connections
         self._connection = connections.to(address, peer)
         self.number = self._connection.new_number()
-        name = channel_name(identity.group, identity.generation)
-        self.opening = encode_opening(Opening(self.number, name, identity.node_id, peer))
+        self.introduce(identity)
+
+    def introduce(self, identity: Identity) -> None:
+        """Open the channel, or say anew on an open one who this member is."""
+        names = (identity.group, identity.node_id, self.peer, identity.of_group)
+        self.opening = encode_opening(Opening(self.number, *names))
         self._connection.add(self)
 
     @property

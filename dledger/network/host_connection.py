@@ -138,7 +138,7 @@ class HostConnection:
         return self._last_number
 
     def add(self, channel: ChannelEnd) -> None:
-        """Open that channel as soon as there is a connection."""
+        """Open that channel as soon as there is a connection; or once more, on one that is open."""
         self._channels[channel.number] = channel
         if self._connected:
             self.write(channel.opening)
@@ -229,9 +229,8 @@ class HostConnection:
 
     async def _converse(self, dialled: Stream) -> None:
         stream = await self._proven(dialled)
-        asked = dict(self._channels)
-        openings = [channel.opening for channel in asked.values()]
-        await stream.send_all(b"".join((self._hello, *openings)))
+        sent = {number: channel.opening for number, channel in self._channels.items()}
+        await stream.send_all(b"".join((self._hello, *sent.values())))
         decoder = FrameDecoder()
         with trio.fail_after(CONNECT_TIMEOUT_S):
             while not (frames := decoder.feed(await _received(stream))):
@@ -239,8 +238,9 @@ class HostConnection:
         check_welcome(frames[0])
         self._begin(stream)
         try:
-            for channel in self._channels.keys() - asked.keys():
-                self.write(self._channels[channel].opening)
+            for number, channel in self._channels.items():
+                if sent.get(number) != channel.opening:
+                    self.write(channel.opening)
             self._take_answers(frames[1:])
             with trio.CancelScope() as self._scope:
                 await self._all_ways(stream, decoder)

@@ -92,6 +92,12 @@ class Links:
                 known = None
             self._members[peer] = known or self._open(peer, address)
 
+    def say_anew(self, identity: Identity) -> None:
+        """This member has learnt more about its group: tell it on every link, which stays open."""
+        self._identity = identity
+        for link in (*self._members.values(), *self._strangers.values()):
+            link.introduce(identity)
+
     def introduce_as(self, identity: Identity) -> None:
         """Open every link anew, under another identity of the same member."""
         self._identity = identity

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from dledger.core.entry_handler import (
     Accepted,
@@ -21,15 +21,29 @@ from dledger.store.batch import BatchFacts, verify_batch
 from dledger.store.index_unit import UNIT, UNIT_BYTES
 from dledger.store.log_store import LogStore
 
+# The body of a leader's no-op at an index.
+NoopBodies = Callable[[int], bytes]
+
+
+def empty_noop(_index: int) -> bytes:
+    """The body of a no-op that tells nothing."""
+    return b""
+
 
 class LogWriter:
-    """The one writer of a store. Shared by the node and by the simulation of it."""
+    """The one writer of a store. Shared by the node and by the simulation of it.
 
-    __slots__ = ("_batches", "_store", "cache")
+    `noop_body`: the body of a leader's no-op at an index, see `dledger.store.noop_body`.
+    """
 
-    def __init__(self, store: LogStore, batches: Batches) -> None:
+    __slots__ = ("_batches", "_noop_body", "_store", "cache")
+
+    def __init__(
+        self, store: LogStore, batches: Batches, noop_body: NoopBodies = empty_noop
+    ) -> None:
         self._store = store
         self._batches = batches
+        self._noop_body = noop_body
         self.cache = EntryCache(store)
 
     def carry_out(self, write: Write) -> None:
@@ -44,7 +58,7 @@ class LogWriter:
             else:
                 self._store.restart(write.begin)
         elif isinstance(write, NoopEntry):
-            self.append(write.term, Magic.NOOP, (b"",), write.index)
+            self.append(write.term, Magic.NOOP, (self._noop_body(write.index),), write.index)
         elif isinstance(write, ConfigurationEntry):
             self.append(write.term, Magic.CONFIGURATION, (write.body,), write.index)
 

@@ -19,7 +19,7 @@ from dledger.node.applier import Applier
 from dledger.node.batches import Batches
 from dledger.node.entry_cache import MAX_RUN_ENTRIES
 from dledger.node.housekeeping import Housekeeper
-from dledger.node.log_writer import LogWriter
+from dledger.node.log_writer import LogWriter, NoopBodies, empty_noop
 from dledger.node.sync_schedule import RunsSyncs, SyncSchedule
 from dledger.node.tally import Tally
 from dledger.node.turn import Turn, WritesLog
@@ -105,6 +105,8 @@ class Member:
         applier: feeds the state machine.
         snapshots: those that are written, sent, received and restored.
         housekeeper: the slow work.
+
+    `noop_body`: as in LogWriter.
     """
 
     def __init__(
@@ -114,6 +116,7 @@ class Member:
         machine: StateMachine,
         make_replica: MakeReplica,
         around: Runtime,
+        noop_body: NoopBodies = empty_noop,
     ) -> None:
         self._store = store = opened.store
         self._around = around
@@ -136,7 +139,7 @@ class Member:
             around.wake_look,
             self._restored,
         )
-        self.writer = LogWriter(store, self.batches)
+        self.writer = LogWriter(store, self.batches, noop_body)
         patience_s = replica.config.election_timeout_s
         self.turn = Turn(
             replica,

@@ -9,6 +9,7 @@ import trio
 
 from dledger.config import NodeConfig
 from dledger.core.entry_dispatcher import BatchSizer
+from dledger.core.membership.configuration import Configuration
 from dledger.core.membership.configuration_codec import MAX_CONFIGURATION_BYTES
 from dledger.core.replica import Replica, ReplicaConfig
 from dledger.core.snapshot.snapshot_offer import SnapshotSource
@@ -42,10 +43,11 @@ def member_replica(
     `chance`: as in Platform.
     """
     store = opened.store
+    began_with = _began_with(config, opened)
     replica = Replica(
         ReplicaConfig(
             config.node_id,
-            config.began_with,
+            began_with,
             config.election_timeout_ms / 1000,
             config.heartbeat_interval_ms / 1000,
             config.max_clock_drift,
@@ -59,7 +61,7 @@ def member_replica(
         batches,
         chance,
         trio.current_time(),
-        recovered_membership(store, config.began_with, opened.configuration),
+        recovered_membership(store, began_with, opened.configuration),
         snapshots,
         store.standing,
     )
@@ -68,3 +70,9 @@ def member_replica(
     if opened.keeps_nothing:
         replica.applied_to(max(replica.state.applied, replica.state.committed))
     return replica
+
+
+def _began_with(config: NodeConfig, opened: Opened) -> Configuration:
+    """The first voters: those that the folder names, whatever list the member is started with."""
+    recorded = opened.birth.first_voters
+    return config.began_with if config.joining or recorded is None else recorded

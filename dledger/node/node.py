@@ -20,13 +20,14 @@ from dledger.node.append_gate import AppendGate
 from dledger.node.driver import Driver
 from dledger.node.fence import fenced, node_ending
 from dledger.node.group_changes import GroupChanges
+from dledger.node.leader_noops import LeaderNoops
 from dledger.node.local_way import local_session
 from dledger.node.member import Member
+from dledger.node.member_identity import MemberIdentity
 from dledger.node.member_replica import member_replica, member_settings
 from dledger.node.node_status import node_status
 from dledger.node.tally import Tally
 from dledger.serving.client_server import ClientServer
-from dledger.serving.generation_guard import GenerationGuard
 from dledger.serving.group_port import GroupPort
 from dledger.serving.host_parts import HostParts
 from dledger.sessions.session import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, Session
@@ -64,15 +65,16 @@ class Node:
         self._closing = False
         self._turned = Progress()
         self._applied = Progress()
-        self._generations = GenerationGuard(config, opened, self._new_generation, self._fail)
-        identity = self._generations.identity
+        self._identity = MemberIdentity(config, opened, host, self._fail)
+        guard = self._identity.guard
         self._links = Links(
-            identity,
+            guard.identity,
             host.connections,
             fenced(self._link_changed, self._fail),
             peer_refused=fenced(self._peer_refused, self._fail),
-            refused=fenced(self._generations.refused, self._fail),
+            refused=fenced(guard.refused, self._fail),
         )
+        noops = LeaderNoops(config.node_id, host.platform.wall_clock_ms, host.platform.chance)
         self._driver = Driver(
             lambda around: Member(
                 member_settings(config),
@@ -82,6 +84,7 @@ class Node:
                     config, opened, batches, source, host.platform.chance
                 ),
                 around,
+                noops.body,
             ),
             self._links,
             host.timer,
@@ -100,18 +103,18 @@ class Node:
         )
         self._changes = GroupChanges(self._replica, self._driver.wake, self._turned)
         self.sessions = SessionGate(self, machine) if isinstance(machine, WithSessions) else None
-        self._ports = host.ports
         self._connections = host.connections
         self._reload_tls = host.reload_tls
         self._platform = host.platform
-        self._port = GroupPort(
-            identity,
+        port = GroupPort(
+            guard.identity,
             self._links,
             self._driver,
             lambda: PushCheck(store),
             ClientServer(self).serve,
-            self._generations.refusal,
+            guard.refusal,
         )
+        self._identity.connect(self._replica, self._turned, self._links, port)
 
     # --- appending ----------------------------------------------------------------------------
 
@@ -372,7 +375,8 @@ class Node:
             self._member.housekeeper.scrub,
             self.tally,
             self._platform.disk_space(self.config.data_dir),
-            generation=self._generations.generation,
+            generation=self._identity.guard.generation.number,
+            birth=self._identity.guard.birth,
             ready=self.is_ready_leader,
             pending_entries=self._appends.entries,
             pending_bytes=self._appends.body_bytes,
@@ -383,7 +387,7 @@ class Node:
 
     def start(self, nursery: trio.Nursery) -> None:
         """Start the tasks, and take in what others say. For the host alone."""
-        self._ports[self.config.group] = self._port
+        self._identity.start()
         nursery.start_soon(self._run, nursery.cancel_scope)
 
     async def _run(self, block: trio.CancelScope) -> None:
@@ -394,6 +398,7 @@ class Node:
         try:
             async with unwrapping_nursery() as nursery:
                 nursery.start_soon(self._driver.run)
+                nursery.start_soon(self._identity.run)
                 if self.sessions is not None:
                     nursery.start_soon(self.sessions.run)
         except Exception as error:
@@ -407,8 +412,7 @@ class Node:
         if self._closing:
             return
         self._closing = True
-        self._port.close()
-        self._ports.pop(self.config.group, None)
+        self._identity.stop()
         self._driver.close()
         self._links.close()
         self._member.snapshots.close()
@@ -423,10 +427,6 @@ class Node:
         """
         return await self._driver.closed(self._store.close, patience_s)
 
-    def _new_generation(self) -> None:
-        self._port = self._ports[self.config.group] = self._port.renewed()
-        self._links.introduce_as(self._generations.identity)
-
     def _fail(self, error: Exception) -> None:
         self._driver.fail(error)
 
@@ -435,7 +435,7 @@ class Node:
 
     def _peer_refused(self, peer: str) -> None:
         # Who holds a channel to this member is alive: something else than its process is gone.
-        if not self._port.is_called_by(peer):
+        if not self._identity.port.is_called_by(peer):
             self._driver.peer_gone(peer)
 
     # --- as what watches the member -----------------------------------------------------------

@@ -17,8 +17,10 @@ from dataclasses import dataclass
 from dledger.core.admission.standing import Standing
 from dledger.entry import BEFORE_FIRST_INDEX
 from dledger.errors import BeginningDropped, ConfigInvalid, DiskFailed, DLedgerError
+from dledger.store.birth_file import BirthFile
 from dledger.store.disk import Disk, OsDisk
 from dledger.store.folder import DATA, INDEX, node_folder
+from dledger.store.generation import NEVER_RECOVERED
 from dledger.store.generation_file import GenerationFile
 from dledger.store.hard_state_file import HardStateFile, StoreRecord
 from dledger.store.open_store import open_store
@@ -135,8 +137,12 @@ class _Copy:
         self._made.append(f"{folder}/unproven")
         snapshot = self._copy_snapshot()
         self._copy_entries(end_pos)
+        if (birth := BirthFile(disk, self._scan.folder).record) is not None:
+            copied = BirthFile(disk, folder)
+            copied.write(birth)
+            self._made.append(copied.path)
         generation = GenerationFile(disk, self._scan.folder).generation
-        if generation:
+        if generation != NEVER_RECOVERED:
             GenerationFile(disk, folder).set(generation)
             self._made.append(f"{folder}/generation")
         record = record._replace(
@@ -150,7 +156,7 @@ class _Copy:
             folder=folder,
             group=record.group,
             node_id=record.node_id,
-            generation=generation,
+            generation=generation.number,
             first_index=record.before_begin + 1,
             last_index=last_index,
             last_term=last_term,

@@ -9,7 +9,7 @@ They are ordinary steps of the rules for such changes (a joint phase, and its en
 that reads the log comes to the same members; only who agreed to them is not ordinary.
 
 The old members must not take part again with what they hold, which is why the folder begins a new
-generation of the group (`dledger.wire.generation`) before anything else is written. That there is
+generation of the group (`dledger.store.generation`) before anything else is written. That there is
 one voter only is no hardship: the others join as they are started, empty, and get the log from it.
 """
 
@@ -40,6 +40,7 @@ from dledger.errors import ConfigInvalid, DiskFailed, DLedgerError
 from dledger.rescue.survivor import Survivor, look_at
 from dledger.store.disk import Disk, OsDisk
 from dledger.store.folder import DATA, INDEX, LOCK, node_folder
+from dledger.store.generation import Generation, is_generation
 from dledger.store.generation_file import FILE_NAME as GENERATION
 from dledger.store.generation_file import GenerationFile
 from dledger.store.hard_state_file import FILE_NAME as HARD_STATE
@@ -71,7 +72,7 @@ class Recovery:
 
     Attributes:
         folder, group, node_id: to which.
-        generation: the one that begins with it.
+        generation, mark: the one that begins with it.
         term: of the new entries.
         kept_through: the last entry of before. What the group committed behind it is lost.
         known_committed: how far it was recorded as committed. What lies behind that, up to
@@ -85,6 +86,7 @@ class Recovery:
     group: str
     node_id: str
     generation: int
+    mark: str
     term: int
     kept_through: int
     known_committed: int
@@ -98,6 +100,7 @@ def recover_group(
     accepted_through: int,
     address: str,
     *,
+    mark: str,
     learners: Mapping[str, str] | None = None,
     when: str = "",
     disk: Disk | None = None,
@@ -109,6 +112,8 @@ def recover_group(
         accepted_through: the last entry in it, as its operator read it: whoever names it has seen
             that what was committed behind it is lost.
         address: where the member will listen, host:port.
+        mark: 16 hexadecimal digits drawn at random. They tell this recovery from one of a copy of
+            the folder: members of the two will refuse each other.
         learners: members that will get the log, each with its address. They begin with empty
             folders.
         when: the time, for the record of what was done.
@@ -118,7 +123,7 @@ def recover_group(
 
     Raises:
         RecoveryRefused: the log ends elsewhere, or is broken inside.
-        ConfigInvalid: there is no member's folder, or the members cannot be these.
+        ConfigInvalid: there is no member's folder, the members cannot be these, or the mark.
         DataFolderLocked: the member runs.
         LogCorrupt, HardStateLost, DiskFailed: as when a node starts.
     """
@@ -127,16 +132,19 @@ def recover_group(
     _check(survivor, accepted_through)
     before = survivor.configuration
     steps = recovery_steps(before, survivor.node_id, address, learners or {})
-    generation = survivor.generation + 1
+    generation = Generation(survivor.generation + 1, mark)
+    if not mark or not is_generation(*generation):
+        raise ConfigInvalid("mark", f"{mark!r} is not 16 hexadecimal digits")
     try:
-        copies = _copy(disk, survivor, generation)
+        copies = _copy(disk, survivor, generation.number)
         GenerationFile(disk, survivor.folder).set(generation)
         term = _rewrite(disk, survivor, steps)
         done = Recovery(
             folder=survivor.folder,
             group=survivor.group,
             node_id=survivor.node_id,
-            generation=generation,
+            generation=generation.number,
+            mark=mark,
             term=term,
             kept_through=survivor.last_index,
             known_committed=survivor.committed,

@@ -13,6 +13,7 @@ from dledger.core.admission.standing import Standing
 from dledger.core.membership.configuration_codec import NumberedConfiguration, decode_configuration
 from dledger.entry import BEFORE_FIRST_INDEX, HEADER_BYTES, NO_TERM, Magic
 from dledger.errors import ConfigInvalid, ConfigurationLost, ConfigurationMalformed
+from dledger.store.birth_file import BirthFile
 from dledger.store.disk import Disk, OsDisk
 from dledger.store.generation_file import GenerationFile
 from dledger.store.scan import HeaderRun, StoreScan, scan_folder
@@ -28,7 +29,9 @@ class Survivor:
     Attributes:
         folder: its `dledger-<id>` folder.
         group, node_id: whose it is.
-        generation: which life of the group it is of.
+        generation, mark: which life of the group it is of; the mark is empty for one that was
+            never recovered.
+        birth: of the group, in hexadecimal digits; empty where the folder does not say.
         proven: whether it holds all that was promised from it, as far as it knows.
         first_index, last_index, last_term: its log.
         term: the highest one that it has heard of.
@@ -43,6 +46,8 @@ class Survivor:
     group: str
     node_id: str
     generation: int
+    mark: str
+    birth: str
     proven: bool
     first_index: int
     last_index: int
@@ -76,6 +81,7 @@ def look_at(path: str, disk: Disk | None = None) -> Survivor:
 
     Raises:
         ConfigInvalid: there is no log in it, or no record of term and vote.
+        BirthUnreadable: the record of how the group began is none.
         ConfigurationLost: it names an entry that says who belongs to the group, and that one
             cannot be read.
         OSError: it cannot be read.
@@ -94,11 +100,15 @@ def look_at(path: str, disk: Disk | None = None) -> Survivor:
             if header[0] == Magic.CONFIGURATION:
                 change = run, at
     snapshot = _newest_snapshot(disk, scan, record.group, last_index)
+    generation = GenerationFile(disk, scan.folder).generation
+    birth = BirthFile(disk, scan.folder).record
     return Survivor(
         folder=scan.folder,
         group=record.group,
         node_id=record.node_id,
-        generation=GenerationFile(disk, scan.folder).generation,
+        generation=generation.number,
+        mark=generation.mark,
+        birth="" if birth is None else birth.birth.hex(),
         proven=StandingFile(disk, scan.folder).standing is Standing.PROVEN,
         first_index=first_index if last_index >= first_index else BEFORE_FIRST_INDEX,
         last_index=last_index,
@@ -116,6 +126,14 @@ def longest(survivors: Sequence[Survivor]) -> Survivor:
     groups = sorted({survivor.group for survivor in survivors})
     if len(groups) > 1:
         raise ConfigInvalid("FOLDER", f"these are members of {' and '.join(groups)}")
+    births = sorted({survivor.birth for survivor in survivors if survivor.birth})
+    if len(births) > 1:
+        problem = f"these groups of one name began separately: births {' and '.join(births)}"
+        raise ConfigInvalid("FOLDER", problem)
+    lives = sorted({(survivor.generation, survivor.mark) for survivor in survivors})
+    if len(lives) > len({generation for generation, _ in lives}):
+        problem = f"these hold two recoveries of {groups[0]}: compare those of one"
+        raise ConfigInvalid("FOLDER", problem)
     # Of two that reach equally far, one that may have lost promises is the worse.
     return max(survivors, key=lambda survivor: (survivor.reach, survivor.proven))
 

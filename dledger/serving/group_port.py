@@ -10,13 +10,14 @@ from dledger.network.channel import Identity
 from dledger.network.conversation import Conversation
 from dledger.network.links import MAX_STRANGERS, Links
 from dledger.store.push_check import PushCheck
+from dledger.wire.group_identity import UNKNOWN_GROUP, GroupIdentity
 
 ServeClient = Callable[[Conversation], Awaitable[None]]
-# Judges a sender and the generation of the group that it belongs to.
-GenerationRefusal = Callable[[str, int], str | None]
+# Judges a sender and the group that it belongs to.
+IdentityRefusal = Callable[[str, GroupIdentity], str | None]
 
 
-def _no_generations(_sender: str, _generation: int) -> str | None:
+def _any_group(_sender: str, _identity: GroupIdentity) -> str | None:
     return None
 
 
@@ -64,7 +65,7 @@ class GroupPort:
         driver: takes the messages of peers.
         new_check: makes what checks the pushes of one channel.
         serve_client: talks to a client.
-        generation_refusal: why somebody of that generation is not heard, if so.
+        identity_refusal: why a member of that group is not heard, if so.
         closed: whether the member is gone.
     """
 
@@ -75,18 +76,20 @@ class GroupPort:
         driver: TakesMessages,
         new_check: Callable[[], PushCheck],
         serve_client: ServeClient,
-        generation_refusal: GenerationRefusal = _no_generations,
+        identity_refusal: IdentityRefusal = _any_group,
     ) -> None:
         self.identity = identity
         self.links = links
         self.driver = driver
         self.new_check = new_check
         self.serve_client = serve_client
-        self.generation_refusal = generation_refusal
+        self.identity_refusal = identity_refusal
         self.closed = False
-        self._callers: list[str] = []  # one name for each channel that is open
+        self._callers: list[tuple[str, GroupIdentity]] = []  # one for each channel that is open
 
-    def refusal(self, sender: str, receiver: str, generation: int = 0) -> str | None:
+    def refusal(
+        self, sender: str, receiver: str, of_group: GroupIdentity = UNKNOWN_GROUP
+    ) -> str | None:
         """Why no channel is opened from `sender` to `receiver`, or None if it is.
 
         Whether the sender is a member is not asked: a node that joins hears its leader before it
@@ -100,12 +103,12 @@ class GroupPort:
             return f"this is node {node_id}, not {receiver}"
         if sender in ("", node_id):
             return f"{sender or 'a nameless caller'} is not another member of group {group}"
-        if (reason := self.generation_refusal(sender, generation)) is not None:
+        if (reason := self.identity_refusal(sender, of_group)) is not None:
             return reason
         members = self.links.members
         if sender in members:
             return None
-        strangers = sum(other not in members for other in self._callers)
+        strangers = sum(other not in members for other, _ in self._callers)
         if strangers < MAX_STRANGERS:
             return None
         return f"{sender} is not a member, and {strangers} who are not are connected already"
@@ -118,7 +121,7 @@ class GroupPort:
             self.driver,
             self.new_check,
             self.serve_client,
-            self.generation_refusal,
+            self.identity_refusal,
         )
         self.close()
         return new
@@ -128,14 +131,28 @@ class GroupPort:
         self.closed = True
         self.driver = _Deaf()
 
-    def caller_came(self, sender: str) -> None:
+    @property
+    def hears_another_group(self) -> bool:
+        """Whether a channel is open that would be refused now."""
+        return any(self.identity_refusal(*caller) is not None for caller in self._callers)
+
+    def births(self, sender: str | None = None) -> set[str]:
+        """The births that callers named (that one, or all members); empty while none did."""
+        return {
+            identity.birth
+            for caller, identity in self._callers
+            if identity.birth
+            and (caller in self.links.members if sender is None else caller == sender)
+        }
+
+    def caller_came(self, sender: str, of_group: GroupIdentity = UNKNOWN_GROUP) -> None:
         """A channel from it was opened."""
-        self._callers.append(sender)
+        self._callers.append((sender, of_group))
 
     def is_called_by(self, sender: str) -> bool:
         """Whether a channel from it is open."""
-        return sender in self._callers
+        return any(caller == sender for caller, _ in self._callers)
 
-    def caller_left(self, sender: str) -> None:
+    def caller_left(self, sender: str, of_group: GroupIdentity = UNKNOWN_GROUP) -> None:
         """One was closed."""
-        self._callers.remove(sender)
+        self._callers.remove((sender, of_group))

@@ -29,7 +29,7 @@ from dledger.wire.codec import (
     decode_shared_responses,
 )
 from dledger.wire.frame import Frame
-from dledger.wire.generation import split_channel_name
+from dledger.wire.group_identity import GroupIdentity
 
 # Channels on one connection. A process has one to each group it shares with this one, at most a
 # thousand; while members move between processes, or their names change, a few more.
@@ -47,6 +47,7 @@ class _Channel:
     number: int
     port: GroupPort
     sender: str
+    of_group: GroupIdentity
     check: PushCheck
 
 
@@ -104,7 +105,7 @@ class PeerConversation:
     def end(self) -> None:
         """The connection is gone."""
         for channel in self._channels.values():
-            channel.port.caller_left(channel.sender)
+            channel.port.caller_left(channel.sender, channel.of_group)
         self._channels.clear()
         self._connections.hurry(self._address)
 
@@ -186,22 +187,23 @@ class PeerConversation:
         if isinstance(call, Closing):
             self._close(call.channel)
             return
-        group, generation = split_channel_name(call.group)
-        port = self._ports.get(group)
+        before = self._channels.get(call.channel)
+        self._close(call.channel)
+        port = self._ports.get(call.group)
         if port is None:
             self._refuse(call.channel, f"there is no member of group {call.group} here")
             return
         try:
-            refusal = self._refusal(port, call, generation)
+            refusal = self._refusal(port, call)
             if refusal is None:
-                self._open(port, call)
+                self._open(port, call, before)
         except Exception as error:
             port.driver.fail(error)
             refusal = _STOPPED
         if refusal is not None:
             self._refuse(call.channel, refusal)
 
-    def _refusal(self, port: GroupPort, call: Opening, generation: int) -> str | None:
+    def _refusal(self, port: GroupPort, call: Opening) -> str | None:
         """Why that channel is not opened; None if it may be."""
         if self._names is not None and call.sender not in self._names:
             shown = ", ".join(sorted(self._names)[:3]) or "nobody"
@@ -210,16 +212,21 @@ class PeerConversation:
             return refusal
         if len(self._channels) >= MAX_CHANNELS:
             return f"{MAX_CHANNELS} channels are open on this connection"
-        return port.refusal(call.sender, call.receiver, generation)
+        return port.refusal(call.sender, call.receiver, call.identity)
 
-    def _open(self, port: GroupPort, call: Opening) -> None:
-        self._close(call.channel)
-        self._channels[call.channel] = _Channel(call.channel, port, call.sender, port.new_check())
-        port.caller_came(call.sender)
+    def _open(self, port: GroupPort, call: Opening, before: _Channel | None) -> None:
+        if before is not None and (before.port, before.sender) == (port, call.sender):
+            check = before.check  # pushes that are on their way rest on those that it has seen
+        else:
+            check = port.new_check()
+        self._channels[call.channel] = _Channel(
+            call.channel, port, call.sender, call.identity, check
+        )
+        port.caller_came(call.sender, call.identity)
         port.links.heard_of(call.sender, self._address)
         self._answers.append(encode_opened(call.channel))
 
     def _close(self, number: int) -> None:
         channel = self._channels.pop(number, None)
         if channel is not None:
-            channel.port.caller_left(channel.sender)
+            channel.port.caller_left(channel.sender, channel.of_group)

@@ -1,13 +1,14 @@
-"""What a process takes from the system that it runs on: disk, network, threads and chance.
+"""What a process takes from the system that it runs on: disk, network, threads, chance and date.
 
 A program that hosts members uses `SYSTEM`. A simulation hands in its own, and so runs whole hosts
-as a function of a seed. Time needs no part here: it is that of trio's clock.
+as a function of a seed. The time that anything is decided by is that of trio's clock.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,11 @@ from dledger.network.network import TCP, Network
 from dledger.serving.sync_threads import DiskThreads, SyncThreads
 from dledger.store.disk import Disk, OsDisk
 from dledger.waits.blocking_work import IN_A_THREAD, RunBlocking
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since 1970-01-01 UTC, as far as this machine knows."""
+    return time.time_ns() // 1_000_000
 
 
 class DiskSpace(NamedTuple):
@@ -41,7 +47,8 @@ class Platform:
         network: connections to other processes, and from them.
         run_blocking: does beside the event loop what reads or writes much.
         sync_threads: makes what runs the syncs of a process.
-        chance: a number from 0 to 1; spreads elections.
+        chance: a number from 0 to 1; spreads elections, and tells the births of groups apart.
+        wall_clock_ms: milliseconds since 1970; what leaders write into the log for people.
         disk_space: of the file system of a member's folder.
     """
 
@@ -50,6 +57,7 @@ class Platform:
     run_blocking: RunBlocking = IN_A_THREAD
     sync_threads: Callable[[], SyncThreads] = DiskThreads
     chance: Callable[[], float] = random.random
+    wall_clock_ms: Callable[[], int] = wall_clock_ms
     disk_space: Callable[[Path], DiskSpace] = disk_space
 
 

@@ -9,15 +9,26 @@ from typing import NamedTuple
 from dledger.config import NodeConfig
 from dledger.core.hard_state import HardState
 from dledger.core.membership.configuration_codec import decode_configuration
-from dledger.errors import ConfigInvalid, ConfigurationMalformed, RestoreFailed, SnapshotLost
+from dledger.entry import BEFORE_FIRST_INDEX
+from dledger.errors import (
+    ConfigInvalid,
+    ConfigurationMalformed,
+    DiskFailed,
+    RestoreFailed,
+    SnapshotLost,
+)
 from dledger.state_machine import (
     SnapshottingMachine,
     StateMachine,
     keeps_nothing,
     snapshot_format,
 )
+from dledger.store.birth_file import FILE_NAME as BIRTH
+from dledger.store.birth_file import BirthFile
+from dledger.store.birth_record import NOTHING_KNOWN, BirthRecord
 from dledger.store.disk import Disk
 from dledger.store.folder import node_folder
+from dledger.store.folder_birth import settle_birth
 from dledger.store.incoming_snapshot import SYNC_BYTES, IncomingSnapshot
 from dledger.store.log_store import LogStore
 from dledger.store.open_store import open_store
@@ -35,6 +46,8 @@ class Opened(NamedTuple):
     that one's last entry yet. The state machine begins with it when it does.
 
     `keeps_nothing`: the state machine has no state that the log would have to make again.
+
+    `birth`: how the group began, as the folder says.
     """
 
     store: SegmentStore
@@ -42,6 +55,7 @@ class Opened(NamedTuple):
     restored: Snapshot | None
     awaited: Snapshot | None = None
     keeps_nothing: bool = False
+    birth: BirthRecord = NOTHING_KNOWN
 
     @property
     def hard_state(self) -> HardState:
@@ -65,6 +79,8 @@ def open_and_restore(disk: Disk, config: NodeConfig, machine: StateMachine) -> O
         ConfigInvalid: snapshots are asked for of a state machine that has none.
         SnapshotLost: the log's beginning is gone, and no snapshot stands for it.
         RestoreFailed: the state machine raised.
+        FirstVotersDiffer: the group began with other voters than the settings name.
+        BirthUnreadable: the folder does not say with which.
     """
     can_snapshot = isinstance(machine, SnapshottingMachine)
     if config.snapshots.is_on and not can_snapshot:
@@ -85,10 +101,25 @@ def open_and_restore(disk: Disk, config: NodeConfig, machine: StateMachine) -> O
         elif store.first_index > 0 and folder.indexes():
             problem = "the state machine has no method restore()"
             raise SnapshotLost(folder.path, store.first_index, [problem])
+        opened = Opened(store, folder, restored, awaited, keeps_nothing(machine))
+        return opened._replace(birth=_settled_birth(disk, config, opened))
     except BaseException:
         store.close()
         raise
-    return Opened(store, folder, restored, awaited, keeps_nothing(machine))
+
+
+def _settled_birth(disk: Disk, config: NodeConfig, opened: Opened) -> BirthRecord:
+    """How the group began, durable in the folder: the member takes part after this."""
+    path = node_folder(str(config.data_dir), config.node_id)
+    in_snapshot = opened.configuration
+    changed = bool(opened.store.configuration_indexes) or (
+        bool(in_snapshot) and decode_configuration(in_snapshot).index != BEFORE_FIRST_INDEX
+    )
+    try:
+        file = BirthFile(disk, path)
+        return settle_birth(file, opened.store, config.group, config.began_with, changed=changed)
+    except OSError as cause:
+        raise DiskFailed("open", f"{path}/{BIRTH}", cause) from cause
 
 
 def incoming_for(

@@ -1,36 +1,40 @@
 """The generation that a folder belongs to: a small file beside the hard state.
 
-A folder without it is of generation 0.
+`generation 1 0123456789abcdef` and a line end: the number and the mark. Versions before marks wrote
+the number alone. A folder without the file is of generation 0.
 """
 
 from __future__ import annotations
 
 from dledger.errors import LogCorrupt
 from dledger.store.disk import Disk
+from dledger.store.generation import NEVER_RECOVERED, Generation, is_generation
 from dledger.store.small_file import read_small_file, write_small_file
 
 FILE_NAME = "generation"
 
 
 class GenerationFile:
-    """The number in one folder. Errors of the disk pass through as OSError."""
+    """The generation of one folder. Errors of the disk pass through as OSError."""
 
     def __init__(self, disk: Disk, folder: str) -> None:
         self._disk = disk
         self._folder = folder
         self.generation = self._read()
 
-    def _read(self) -> int:
+    def _read(self) -> Generation:
         content = read_small_file(self._disk, self._folder, FILE_NAME)
         if content is None:
-            return 0
-        word, _, number = content.removesuffix(b"\n").partition(b" ")
-        if word != b"generation" or not number.isdigit():
-            path = f"{self._folder}/{FILE_NAME}"
-            raise LogCorrupt(path, 0, "this is not the number of a generation")
-        return int(number)
+            return NEVER_RECOVERED
+        word, _, rest = content.removesuffix(b"\n").decode("ascii", "replace").partition(" ")
+        number, _, mark = rest.partition(" ")
+        if word == "generation" and number.isdecimal() and is_generation(int(number), mark):
+            return Generation(int(number), mark)
+        path = f"{self._folder}/{FILE_NAME}"
+        raise LogCorrupt(path, 0, "this does not say which generation the folder belongs to")
 
-    def set(self, generation: int) -> None:
+    def set(self, generation: Generation) -> None:
         """Record another one; durable when it returns."""
-        write_small_file(self._disk, self._folder, FILE_NAME, b"generation %d\n" % generation)
+        text = f"generation {generation.number} {generation.mark}".rstrip() + "\n"
+        write_small_file(self._disk, self._folder, FILE_NAME, text.encode())
         self.generation = generation

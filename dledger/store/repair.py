@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from dledger.core.admission.standing import Standing
 from dledger.errors import ConfigInvalid, DiskFailed, RepairFailed
+from dledger.store.birth_file import BirthFile
 from dledger.store.disk import Disk, OsDisk
 from dledger.store.folder import DATA, INDEX, LOCK, find_files, open_data, open_index
 from dledger.store.index_unit import UNIT, UNIT_BYTES
@@ -69,7 +70,7 @@ def repair_folder(target: str, source: str, disk: Disk | None = None) -> list[Re
     """
     disk = disk or OsDisk()
     broken, copy = scan_folder(target, disk), scan_folder(source, disk)
-    _check_pair(broken, copy)
+    _check_pair(disk, broken, copy)
     with contextlib.ExitStack() as stack:
         stack.callback(disk.lock(f"{broken.folder}/{LOCK}").close)
         try:
@@ -82,7 +83,7 @@ def repair_folder(target: str, source: str, disk: Disk | None = None) -> list[Re
             raise copy.dropped() or cause from None
 
 
-def _check_pair(broken: StoreScan, copy: StoreScan) -> None:
+def _check_pair(disk: Disk, broken: StoreScan, copy: StoreScan) -> None:
     if broken.folder == copy.folder:
         raise ConfigInvalid("--from", f"{copy.folder} is the folder to be repaired")
     for scan in (broken, copy):
@@ -92,6 +93,10 @@ def _check_pair(broken: StoreScan, copy: StoreScan) -> None:
     ours, theirs = broken.record, copy.record
     if ours is not None and theirs is not None and ours.group != theirs.group:
         raise ConfigInvalid("--from", f"{copy.folder} belongs to group {theirs.group}")
+    births = [BirthFile(disk, scan.folder).record for scan in (broken, copy)]
+    if len({record.birth for record in births if record is not None and record.birth}) > 1:
+        problem = f"{copy.folder} belongs to a group of the same name that began separately"
+        raise ConfigInvalid("--from", problem)
     if broken.segment_bytes != copy.segment_bytes:
         raise ConfigInvalid("--from", f"its files have {copy.segment_bytes} bytes, not ours")
 

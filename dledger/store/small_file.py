@@ -9,17 +9,19 @@ from __future__ import annotations
 from dledger.store.disk import Disk
 
 _NEW_SUFFIX = ".new"
-# What is longer says nothing that anyone here wrote.
+# Enough for one line; what is longer was not written here.
 MOST_BYTES = 64
 
 
-def read_small_file(disk: Disk, folder: str, name: str) -> bytes | None:
-    """What it says (the first 64 bytes at most); None when it is not there. Raises OSError."""
+def read_small_file(
+    disk: Disk, folder: str, name: str, most_bytes: int = MOST_BYTES
+) -> bytes | None:
+    """What it says, `most_bytes` of it at most; None when it is not there. Raises OSError."""
     if name not in disk.list(folder):
         return None
     file = disk.open(f"{folder}/{name}", writable=False)
     try:
-        return file.read(MOST_BYTES, 0)
+        return file.read(most_bytes, 0)
     finally:
         file.close()
 

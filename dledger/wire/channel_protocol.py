@@ -4,14 +4,19 @@ The side that dialled numbers its channels, and opens each by a frame that names
 receiver. The other side answers that the channel is open, or why not. Every message carries the
 number of its channel. Either side may end a channel; the connection goes on with the others.
 
-============================================= ==============================================
- frame                                         from
-============================================= ==============================================
- ["open", channel, group, sender, receiver]    the caller
- ["opened", channel]                           the called
- ["refused", channel, reason]                  the called, at once or at any time later
- ["close", channel]                            the caller
-============================================= ==============================================
+========================================================= ==================================
+ frame                                                     from
+========================================================= ==================================
+ ["open", channel, group, sender, receiver, ...identity]   the caller
+ ["opened", channel]                                       the called
+ ["refused", channel, reason]                              the called, at once or at any time
+                                                           later
+ ["close", channel]                                        the caller
+========================================================= ==================================
+
+The identity is four fields: the number and the mark of the generation, the sum of the first voters,
+the birth (`dledger.wire.group_identity`). A caller that has learnt the birth of its group opens its
+channels once more, under their numbers: messages go on meanwhile, and the called side judges again.
 """
 
 from __future__ import annotations
@@ -21,6 +26,12 @@ from typing import NamedTuple
 from dledger.core.membership.configuration import MAX_ID_CHARACTERS
 from dledger.errors import MessageMalformed
 from dledger.wire.frame import Frame, encode_frame, shown
+from dledger.wire.group_identity import (
+    UNKNOWN_GROUP,
+    GroupIdentity,
+    decode_identity,
+    identity_fields,
+)
 
 # Channels are counted up from 0; no process opens more in its life.
 _MAX_CHANNEL = 2**48
@@ -32,12 +43,13 @@ _OPEN, _OPENED, _REFUSED, _CLOSE = "open", "opened", "refused", "close"
 
 
 class Opening(NamedTuple):
-    """Who wants to talk to whom."""
+    """Who wants to talk to whom, in which group."""
 
     channel: int
     group: str
     sender: str
     receiver: str
+    identity: GroupIdentity = UNKNOWN_GROUP
 
 
 class Closing(NamedTuple):
@@ -55,7 +67,7 @@ class Answer(NamedTuple):
 
 def encode_opening(opening: Opening) -> bytes:
     """The frame that opens a channel."""
-    return encode_frame([_OPEN, *opening])
+    return encode_frame([_OPEN, *opening[:4], *identity_fields(opening.identity)])
 
 
 def encode_closing(channel: int) -> bytes:
@@ -76,10 +88,10 @@ def encode_channel_refused(channel: int, reason: str) -> bytes:
 def decode_call(frame: Frame) -> Opening | Closing:
     """What a caller says of a channel. Raises MessageMalformed."""
     match frame.header:
-        case ["open", channel, str(group), str(sender), str(receiver)]:
+        case ["open", channel, str(group), str(sender), str(receiver), *identity]:
             if max(map(len, (group, sender, receiver))) > MAX_ID_CHARACTERS:
                 raise MessageMalformed(f"a name of more than {MAX_ID_CHARACTERS} characters")
-            return Opening(_channel(channel), group, sender, receiver)
+            return Opening(_channel(channel), group, sender, receiver, decode_identity(identity))
         case ["close", channel]:
             return Closing(_channel(channel))
         case _:

@@ -37,7 +37,8 @@ from dledger.errors import MessageMalformed
 from dledger.wire.frame import Frame, encode_frame, shown
 
 # 2: a peer says where it listens, and what members of many groups say goes over one connection.
-PROTOCOL_VERSION = 2
+# 3: a channel is opened with what tells groups of one name apart.
+PROTOCOL_VERSION = 3
 
 _VOTE_REQUEST, _VOTE_RESPONSE, _PUSH_REQUEST, _PUSH_RESPONSE, _HEARTBEAT, _HEARTBEAT_RESPONSE = (
     range(1, 7)

@@ -30,6 +30,7 @@ from dledger.core.messages import (
 )
 from dledger.core.snapshot import snapshot_offer
 from dledger.core.snapshot.snapshot_offer import LogBegin, SnapshotOffer
+from dledger.store.birth_record import voters_sum
 from dledger.wire import client_protocol, codec, frame
 from dledger.wire.channel_protocol import (
     Opening,
@@ -39,11 +40,15 @@ from dledger.wire.channel_protocol import (
     encode_opening,
 )
 from dledger.wire.frame import Frame, FrameDecoder
+from dledger.wire.group_identity import GroupIdentity
 from dledger.wire.handshake import Caller, Hello, encode_hello, encode_refused, encode_welcome
 from docs._ext.message_words import MESSAGES, OPERATIONS
 
 KIND_MASK = (1 << codec.CHANNEL_SHIFT) - 1
 
+_SOME_GROUP = GroupIdentity(
+    voters_sum=voters_sum(["n0", "n1", "n2"]), birth="5f0c83b2a94d17e6c2d84b7f3a9160ed"
+)
 _BEGIN = LogBegin(before_index=18, before_term=2, before_chain=7, pos=64)
 SAMPLES: tuple[Message, ...] = (
     VoteRequest(7, 41, 6, False, False),
@@ -223,9 +228,9 @@ def first_frames() -> str:
         ),
         (encode_refused("this is node n2, not n1"), "called", "it may not, and why"),
         (
-            encode_opening(Opening(1, "orders", "n0", "n1")),
+            encode_opening(Opening(1, "orders", "n0", "n1", _SOME_GROUP)),
             "peer that called",
-            "channel 1 is for group, sender, receiver",
+            "channel 1: group, sender, receiver, generation and mark, first voters, birth",
         ),
         (encode_opened(1), "called", "messages may come"),
         (encode_channel_refused(1, "there is no member"), "called", "none may, now or any more"),

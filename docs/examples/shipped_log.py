@@ -54,7 +54,7 @@ async def subscribe(peers: dict[str, str]) -> None:
     copy = Copy()
     async with dledger.connect(peers, group=GROUP) as log:
         async for entry in log.tail(copy.index + 1):
-            if entry.body:  # a leader begins its term with an entry without one
+            if entry.magic == dledger.Magic.NORMAL:  # a leader begins its term with a no-op
                 copy.add(entry)
             if copy.number == LINES:
                 return

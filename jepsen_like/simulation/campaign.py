@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from multiprocessing import resource_tracker
 from typing import NamedTuple
 
 from jepsen_like.simulation.coverage import Coverage
@@ -100,6 +101,8 @@ def _results(plan: Plan, jobs: int) -> Iterator[SeedResult]:
         return
     # Ctrl-C in a terminal reaches the workers as well, and is for this process alone to answer.
     # They inherit the mask; here it waits until they are started.
+    # The tracker of multiprocessing lifts the mask when it starts, so it starts before.
+    resource_tracker.ensure_running()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         workers = multiprocessing.get_context("spawn").Pool(min(jobs, plan.seeds))

@@ -262,8 +262,9 @@ class Invariants:
         witness.released_term = witness.term = 0
         witness.role = Role.FOLLOWER
 
-    def _check_standing(self, witness: Witness, replica: Replica) -> None:
+    def look_at_standing(self, name: str, replica: Replica) -> None:
         """A member that lost its disk is proven only with all that was committed on it."""
+        witness = self.witnesses[name]
         if not replica.state.proven:
             self.in_doubt.add(witness.name)
             return
@@ -332,7 +333,7 @@ class Invariants:
                 "committed configurations are in force",
                 f"{name} goes by configuration {state.membership.index}, not by {in_force}",
             )
-        self._check_standing(witness, replica)
+        self.look_at_standing(name, replica)
 
     def lease(self, name: str, term: int, until_s: float, now_s: float) -> None:
         """`name` would serve reads by its lease until `until_s` (minus infinity: it has none)."""

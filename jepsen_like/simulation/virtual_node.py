@@ -90,7 +90,8 @@ class VirtualNode:
             self.crash(power=self.disk.takes_power)
             return
         except (DiskFailed, OSError):
-            self._stop_for_disk()
+            around.coverage.count("failed syncs")
+            self.crash(power=True)
             return
         store = opened.store
         first = store.first_index
@@ -162,7 +163,8 @@ class VirtualNode:
         except PowerCut:
             self._crash_inside_disk_call()
         except (DiskFailed, OSError):
-            self._stop_for_disk()
+            self._around.coverage.count("failed syncs")
+            self.crash(power=True)
         else:
             self._around.coverage.count("nodes closed in order")
             self.crash(power=False)
@@ -178,11 +180,6 @@ class VirtualNode:
         """Crash at one of the next disk calls, whatever it is part of."""
         self.disk.takes_power = power
         self.disk.steps_left = self._timing.randrange(MOST_STEPS_TO_POWER_CUT)
-
-    def _stop_for_disk(self) -> None:
-        """It stops by itself, and what the failed sync was to save is gone."""
-        self._around.coverage.count("failed syncs")
-        self.crash(power=True)
 
     def _crash_inside_disk_call(self) -> None:
         power = self.disk.takes_power
@@ -327,7 +324,9 @@ class VirtualNode:
             self._crash_inside_disk_call()
             return False
         except DiskFailed:
-            self._stop_for_disk()
+            # The node stops by itself, and what the failed sync was to save is gone.
+            around.coverage.count("failed syncs")
+            self.crash(power=True)
             return False
         lease = process.replica.lease
         until_s = self.clock.shows_at(lease.until) if lease is not None else NEVER
@@ -421,8 +420,9 @@ class VirtualNode:
             go_on = work()
         except PowerCut:
             self._crash_inside_disk_call()
-        except DiskFailed:
-            self._stop_for_disk()
+        except DiskFailed:  # as in `_step`: the node stops by itself
+            self._around.coverage.count("failed syncs")
+            self.crash(power=True)
         else:
             self._loop.after(self._timing.wait_s(THREAD_MEAN_S), self._go_on_event, life, go_on)
 

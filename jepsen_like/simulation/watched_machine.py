@@ -83,6 +83,8 @@ class WatchedMachine:
 
     def _tell(self, entries: Sequence[Entry], sums: Sequence[int]) -> None:
         assert self._replica is not None
+        # On a quick disk a member may be proven, elected and apply in one turn.
+        self._invariants.look_at_standing(self._name, self._replica)
         self._invariants.check_committed(self._name, self._replica.state.committed)
         self._history.applied(entries)
         self._invariants.applied(self._name, entries[0].index, sums)

@@ -10,6 +10,7 @@ from dledger.core.hard_state import HardState
 from dledger.entry import BLANK_BYTES, BLANK_MAGIC, HEADER_BYTES, Magic
 from dledger.errors import HardStateOutdated
 from dledger.free_ports import free_ports
+from dledger.store.noop_body import NoopBody, encode_noop_body
 from dledger.store.scan import StoreScan, scan_folder
 from dledger.store.segment_store import SegmentStore
 from dledger.store.store_config import StoreConfig
@@ -30,6 +31,8 @@ from tests.interop.three_nodes import run_three_nodes
 GOLDEN = Path(__file__).parents[1] / "dledger" / "data" / "golden"
 # What is appended to a log that the other one wrote: an empty body and a large one among it.
 MORE = [b"", *bodies(99, 40, 64 * KIB), b"last"]
+# What a leader opens its term with.
+NOOP = encode_noop_body(NoopBody("n0", 1_700_000_000_000, bytes(range(16))))
 INDEX_UNIT_BYTES = 32
 SUMS_AT = slice(36, 44)
 
@@ -116,13 +119,13 @@ def java_reads(place: Place, base: Path, sizes: tuple[int, int], node: str = NOD
 def go_on(store: SegmentStore, node: str = NODE) -> list[tuple[int, int, bytes]]:
     """Append to a log as the leader of a new term; what was appended."""
     term = store.hard_state.term + 1
-    store.append(term, Magic.NOOP, [b""])
+    store.append(term, Magic.NOOP, [NOOP])
     limit = store.segment_bytes - HEADER_BYTES - BLANK_BYTES
     fitting = [body for body in MORE if len(body) <= limit]
     store.append(term, Magic.NORMAL, fitting)
     store.begin_sync(HardState(term, node)).run()
     store.note_committed(store.last_index)
-    return [(term, Magic.NOOP, b""), *((term, Magic.NORMAL, body) for body in fitting)]
+    return [(term, Magic.NOOP, NOOP), *((term, Magic.NORMAL, body) for body in fitting)]
 
 
 def file_lengths(base: Path, node: str) -> tuple[int, int]:

@@ -41,6 +41,9 @@ _NUMBERS = 2**52
 # How long a quorum of new members waits for the others to contradict, in election timeouts. Less
 # than the shortest wait before an election, so that a group's start does not take longer for it.
 PATIENCE_TIMEOUTS = 0.5
+# How long the call of another group of this name keeps a group of one from beginning, in election
+# timeouts. Those who call repeat it every second.
+CONTRADICTION_TIMEOUTS = 10.0
 
 
 class _Goal(NamedTuple):
@@ -61,6 +64,7 @@ class Admission:
     __slots__ = (
         "_answers",
         "_ask_at",
+        "_contradicted_until",
         "_floor",
         "_goal",
         "_number",
@@ -70,6 +74,7 @@ class Admission:
         "_repeat_s",
         "_standing",
         "_state",
+        "_timeout_s",
         "_told",
         "_view",
         "_voters",
@@ -91,6 +96,8 @@ class Admission:
         self._random = random  # draws the number of this life's questions
         self._repeat_s = config.heartbeat_interval_s
         self._patience_over_at = now + PATIENCE_TIMEOUTS * config.election_timeout_s
+        self._timeout_s = config.election_timeout_s
+        self._contradicted_until = now
         self._told: dict[str, tuple[int, int]] = {}  # as a leader: number and log's end, by asker
         self._begin(standing, now)
 
@@ -109,6 +116,10 @@ class Admission:
     def doubt(self, now: float) -> None:
         """This member lost what it had acknowledged: it must prove itself, from the beginning."""
         self._begin(Standing.LOST, now)
+
+    def contradicted(self, now: float) -> None:
+        """A member called that takes this one for one of a group with other first voters."""
+        self._contradicted_until = now + CONTRADICTION_TIMEOUTS * self._timeout_s
 
     def reachable(self, now: float) -> None:
         """There is somebody to ask."""
@@ -218,7 +229,7 @@ class Admission:
         What a log lost that says so is lost: there is nobody to have it from.
         """
         state = self._state
-        if state.leader not in (None, state.self_id):
+        if state.leader not in (None, state.self_id) or now < self._contradicted_until:
             return False
         if self._standing is Standing.LOST:
             return True

@@ -93,7 +93,7 @@ def _ends_the_host() -> list[Replacement]:
     def fail(driver: Driver, error: Exception) -> None:
         raise error
 
-    return [Replacement(Driver, "fail", fail), Replacement(Driver, "_fail", fail)]
+    return [Replacement(Driver, "fail", fail)]
 
 
 @_bug("calls-outlive-their-node", "what waits for a node to get on is not told that it closes")

@@ -90,6 +90,16 @@ def test_each_thing_that_is_wrong_raises_one_alarm(
     assert alarm.severity is severity
 
 
+def test_members_of_two_births_raise_an_alarm() -> None:
+    statuses = healthy()
+    statuses["n0"] |= {"birth": "00"}
+    assert group_alarms(statuses) == []  # the others may not know it yet
+    statuses["n1"] |= {"birth": "01"}
+    (alarm,) = group_alarms(statuses)
+    assert alarm.severity is Severity.CRITICAL
+    assert "began separately" in alarm.text
+
+
 def test_a_member_far_behind_or_cut_off_is_named() -> None:
     behind = healthy(n1=peer(match_index=50_000 - BEHIND_ENTRIES - 1))
     assert texts(behind) == [f"n1 is {BEHIND_ENTRIES + 1} entries behind"]

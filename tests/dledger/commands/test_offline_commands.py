@@ -54,7 +54,8 @@ def test_a_dump_of_what_cannot_be_read_ends_with_one_line(tmp_path: Path) -> Non
 
 
 def test_verify_says_that_its_commit_index_is_what_the_folder_knows(tmp_path: Path) -> None:
-    found = CliRunner().invoke(verify, [str(folder_of(tmp_path, "n0"))])
+    wide = {"COLUMNS": "400"}
+    found = CliRunner().invoke(verify, [str(folder_of(tmp_path, "n0"))], env=wide)
     assert found.exit_code == 0
     assert "known committed" in found.output
     assert "`dledger status` may say more" in CliRunner().invoke(verify, ["--help"]).output.replace(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dledger.core.admission.admission import CONTRADICTION_TIMEOUTS
 from dledger.core.admission.standing import Standing
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
@@ -430,6 +431,23 @@ def test_a_group_that_grew_from_one_member_is_not_begun_anew_by_it(message: Mess
         member.leaving(now)
         assert not member.replica.state.proven
         assert member.role is Role.FOLLOWER
+
+
+@pytest.mark.parametrize("standing", [Standing.FRESH, Standing.LOST])
+def test_a_group_of_one_does_not_begin_while_members_of_another_one_call(
+    standing: Standing,
+) -> None:
+    # They were started with a longer list, of which this member is a part: its disk was emptied.
+    member = Member("n0", ["n0"], standing=standing)
+    now = 0.0
+    while now < 5.0:
+        member.replica.admission.contradicted(now)
+        now += 1.0
+        member.replica.tick(now)
+        assert not member.replica.state.proven
+        assert member.role is Role.FOLLOWER
+    member.replica.tick(now + CONTRADICTION_TIMEOUTS * TIMEOUT_S)
+    assert member.replica.state.proven
 
 
 def test_what_a_group_of_one_began_after_a_crash_in_its_first_election_goes_on() -> None:

@@ -23,8 +23,10 @@ from dledger.store.push_check import PushCheck
 from dledger.wire.channel_protocol import Opening, encode_opened, encode_opening
 from dledger.wire.codec import PROTOCOL_VERSION, encode_message
 from dledger.wire.frame import Frame, FrameDecoder, encode_frame
+from dledger.wire.group_identity import GroupIdentity
 from dledger.wire.handshake import Caller, Hello, encode_hello, encode_refused, encode_welcome
 
+BIRTH = "0123456789abcdef" * 2
 ANY_PORT = Address("127.0.0.1", 0)
 BEAT = Heartbeat(1, -1, 1)
 
@@ -247,7 +249,10 @@ async def refuses(stream: trio.SocketStream) -> None:
 
 @pytest.mark.parametrize(
     ("answer", "problem"),
-    [(ends_at_once, "older protocol version than 2"), (refuses, "this node speaks 3")],
+    [
+        (ends_at_once, f"older protocol version than {PROTOCOL_VERSION}"),
+        (refuses, "this node speaks 3"),
+    ],
 )
 async def test_a_callee_of_another_version_shows_in_the_links_problem(
     answer: Callable[[trio.SocketStream], Awaitable[None]], problem: str
@@ -292,7 +297,8 @@ async def test_an_address_that_is_taken_or_nowhere_is_refused_with_its_name() ->
 class Other:
     """A process at the other end of what a member dials, as frames."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, welcomes: bool = True) -> None:
+        self.welcomes = welcomes
         self.frames: list[Frame] = []
         self.answers: trio.MemorySendChannel[bytes]
         self._news = trio.lowlevel.ParkingLot()
@@ -305,7 +311,8 @@ class Other:
 
     async def _serve(self, stream: trio.SocketStream) -> None:
         async with stream, trio.open_nursery() as nursery:
-            await stream.send_all(encode_welcome("other"))
+            if self.welcomes:
+                await stream.send_all(encode_welcome("other"))
             nursery.start_soon(self._answer, stream)
             decoder = FrameDecoder()
             while data := await stream.receive_some(65536):
@@ -333,7 +340,8 @@ async def test_members_of_many_groups_share_a_connection_and_the_frame_of_their_
         groups = [n0.links, n0.join("h"), n0.join("i")]
         for links in groups:
             links.set_members({"n1": address})
-        opened = [["open", number, group, "n0", "n1"] for number, group in enumerate("ghi")]
+        unknown = [0, "", "", ""]
+        opened = [["open", n, group, "n0", "n1", *unknown] for n, group in enumerate("ghi")]
         assert (await other.heard(4))[1:] == opened
         assert [connection.address for connection in n0.connections.open] == [address]
         for number in range(3):
@@ -504,3 +512,106 @@ async def test_a_node_talks_only_to_its_own_group(opening: Opening, reason: str)
         assert welcome.header[0] == "welcome"
         assert refused.header[:2] == ["refused", 0]
         assert reason in str(refused.header[2])
+
+
+# --- a member that learns more of its group -------------------------------------------------------
+
+
+class Group:
+    """What a called member makes of who calls."""
+
+    def __init__(self, refused: str = "") -> None:
+        self.heard: list[str] = []
+        self.refused = refused
+
+    def refusal(self, _sender: str, of_group: GroupIdentity) -> str | None:
+        self.heard.append(of_group.birth)
+        return "another birth" if of_group.birth and of_group.birth == self.refused else None
+
+
+def born(member: Member, birth: str) -> Identity:
+    identity = Identity("g", member.node_id, member.address, GroupIdentity(birth=birth))
+    member.links.say_anew(identity)
+    return identity
+
+
+async def test_a_member_that_learns_its_birth_tells_it_on_channels_that_stay_open() -> None:
+    n0, n1, group = Member("n0"), Member("n1"), Group()
+    async with members(n0, n1):
+        checks: list[NoPushes] = []
+
+        def new_check() -> NoPushes:
+            checks.append(NoPushes())
+            return checks[-1]
+
+        n1.ports["g"].new_check = new_check
+        n1.ports["g"].identity_refusal = group.refusal
+        n0.links.set_members({"n1": n1.address})
+        n1.links.set_members({"n0": n0.address})
+        await n0.connected_to("n1")
+        assert n1.ports["g"].births() == set()
+        born(n0, BIRTH)
+        for _ in range(3):
+            assert n0.send("n1", BEAT)
+        await n1.until(lambda: len(n1.heard) == 3)
+        assert n0.changes == [("n1", True)]
+        assert group.heard == ["", BIRTH]
+        assert len(checks) == 1  # what it knows of pushes on their way is kept
+        assert n1.ports["g"].births() == n1.ports["g"].births("n0") == {BIRTH}
+        assert n1.ports["g"].births("n7") == set()
+        assert n1.ports["g"]._callers == [("n0", GroupIdentity(birth=BIRTH))]
+
+
+async def test_a_channel_ends_when_the_birth_that_the_caller_learns_is_another() -> None:
+    n0, n1, group = Member("n0"), Member("n1"), Group(refused=BIRTH)
+    async with members(n0, n1):
+        n1.ports["g"].identity_refusal = group.refusal
+        n0.links.set_members({"n1": n1.address})
+        await n0.connected_to("n1")
+        born(n0, BIRTH)
+        await n0.until(lambda: n0.changes == [("n1", True), ("n1", False)])
+        assert n0.links.members["n1"].last_problem == "another birth"
+        assert not n1.ports["g"].is_called_by("n0")
+
+
+async def test_a_port_knows_when_it_hears_a_channel_that_it_would_refuse_now() -> None:
+    n0, n1, group = Member("n0"), Member("n1"), Group()
+    async with members(n0, n1):
+        n1.ports["g"].identity_refusal = group.refusal
+        n0.links.set_members({"n1": n1.address})
+        born(n0, BIRTH)
+        await n0.connected_to("n1")
+        assert not n1.ports["g"].hears_another_group
+        group.refused = BIRTH
+        assert n1.ports["g"].hears_another_group
+
+
+async def test_what_a_member_learns_while_it_is_connecting_is_told_after_the_welcome() -> None:
+    n0, other = Member("n0"), Other(welcomes=False)
+    async with members(n0), trio.open_nursery() as nursery:
+        address = await other.start(nursery)
+        n0.links.set_members({"n1": address})
+        await other.heard(2)
+        born(n0, BIRTH)
+        await other.answers.send(encode_welcome("n1"))
+        opening = (await other.heard(3))[2]
+        assert opening == ["open", 0, "g", "n0", "n1", 0, "", "", BIRTH]
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_stranger_may_say_anew_who_it_is_when_no_more_strangers_have_room() -> None:
+    n0 = Member("n0")
+    async with members(n0):
+        stream = await trio.open_tcp_stream(*n0.address)
+        async with stream:
+            conversation = Conversation(stream)
+            hello = encode_hello(Hello(Caller.PEER, address=ANY_PORT._replace(port=1)))
+            openings = [Opening(n, "g", f"s{n}", "n0") for n in range(MAX_STRANGERS)]
+            again = openings[0]._replace(identity=GroupIdentity(birth=BIRTH))
+            frames = [encode_opening(opening) for opening in (*openings, again)]
+            await stream.send_all(b"".join((hello, *frames)))
+            answers: list[list[object]] = []
+            with trio.fail_after(5):
+                while len(answers) < len(frames) + 1:
+                    answers += [frame.header for frame in await conversation.frames()]
+            assert [answer[0] for answer in answers[1:]] == ["opened"] * len(frames)

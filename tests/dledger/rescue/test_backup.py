@@ -13,6 +13,7 @@ from dledger.errors import ConfigInvalid
 from dledger.rescue.backup import BackupFailed, back_up
 from dledger.rescue.group_recovery import recover_group
 from dledger.store.disk import OsDisk
+from dledger.store.generation import Generation
 from dledger.store.generation_file import GenerationFile
 from dledger.store.open_store import open_store
 from dledger.store.segment_store import SegmentStore
@@ -20,6 +21,8 @@ from dledger.store.snapshot_folder import SnapshotFolder
 from dledger.store.snapshot_format import SnapshotHeader
 from dledger.store.standing_file import StandingFile
 from dledger.store.store_config import StoreConfig
+
+MARK = "0123456789abcdef"
 
 SMALL = StoreConfig(segment_bytes=4096, index_segment_bytes=32 * 1024, max_body_bytes=1024)
 
@@ -73,7 +76,7 @@ def test_a_copy_may_be_made_while_the_member_writes(tmp_path: Path) -> None:
 def test_a_group_begins_again_from_the_copy_under_another_name(tmp_path: Path) -> None:
     home = a_member(tmp_path / "a")
     made = back_up(str(home), str(tmp_path / "b"), "n7")
-    recover_group(made.folder, made.last_index, "10.0.0.7:20911")
+    recover_group(made.folder, made.last_index, "10.0.0.7:20911", mark=MARK)
     store = opened(tmp_path / "b", "n7")
     try:
         assert bodies(store)[-1] == b"body-50" * 20
@@ -81,15 +84,16 @@ def test_a_group_begins_again_from_the_copy_under_another_name(tmp_path: Path) -
         assert store.standing is Standing.PROVEN
     finally:
         store.close()
-    assert GenerationFile(OsDisk(), made.folder).generation == 1
+    assert GenerationFile(OsDisk(), made.folder).generation == Generation(1, MARK)
     assert not (home / "generation").exists()
 
 
 def test_the_generation_goes_with_the_copy(tmp_path: Path) -> None:
     home = a_member(tmp_path / "a", entries=51)
-    recover_group(str(home), 50, "10.0.0.1:20911")
+    recover_group(str(home), 50, "10.0.0.1:20911", mark=MARK)
     assert back_up(str(home), str(tmp_path / "b")).generation == 1
-    assert GenerationFile(OsDisk(), str(tmp_path / "b" / "dledger-n0")).generation == 1
+    copied = GenerationFile(OsDisk(), str(tmp_path / "b" / "dledger-n0"))
+    assert copied.generation == Generation(1, MARK)
 
 
 def test_the_newest_snapshot_that_is_committed_goes_with_it(tmp_path: Path) -> None:

@@ -23,6 +23,8 @@ from dledger.store.open_store import open_store
 from dledger.store.segment_store import SegmentStore
 from dledger.store.store_config import StoreConfig
 
+MARK = "0123456789abcdef"
+
 ADDRESSES = {f"n{n}": f"10.0.0.{n}:20911" for n in range(6)}
 SMALL = StoreConfig(segment_bytes=64 * 1024, index_segment_bytes=32 * 1024, max_body_bytes=1024)
 
@@ -72,7 +74,7 @@ def membership_of(folder: Path, began_with: Configuration) -> Membership:
 
 def test_the_member_is_the_only_voter_and_everything_it_holds_is_committed(tmp_path: Path) -> None:
     home = a_member(tmp_path)
-    done = recover_group(str(home), 4, ADDRESSES["n0"], when="now")
+    done = recover_group(str(home), 4, ADDRESSES["n0"], when="now", mark=MARK)
     assert (done.known_committed, done.kept_through, done.term, done.generation) == (1, 4, 4, 1)
     after = look_at(str(home))
     assert (after.committed, after.last_index, after.last_term, after.generation) == (5, 5, 4, 1)
@@ -96,7 +98,7 @@ def test_every_member_that_reads_the_log_comes_to_the_same_group(
     tmp_path: Path, before: Configuration
 ) -> None:
     home = a_member(tmp_path, change=NumberedConfiguration(-1, before))
-    recover_group(str(home), 5, ADDRESSES["n0"], learners={"n9": ADDRESSES["n1"]})
+    recover_group(str(home), 5, ADDRESSES["n0"], learners={"n9": ADDRESSES["n1"]}, mark=MARK)
     found = membership_of(tmp_path, group_of("n0", "n1", "n2")).configuration
     assert (found.voters, found.learners) == (frozenset({"n0"}), frozenset({"n9"}))
     assert found.addresses == {"n0": ADDRESSES["n0"], "n9": ADDRESSES["n1"]}
@@ -121,8 +123,8 @@ def test_what_a_folder_holds_can_be_told_as_json(tmp_path: Path) -> None:
 
 def test_it_can_be_recovered_again(tmp_path: Path) -> None:
     home = a_member(tmp_path)
-    recover_group(str(home), 4, ADDRESSES["n0"])
-    done = recover_group(str(home), 5, ADDRESSES["n0"])
+    recover_group(str(home), 4, ADDRESSES["n0"], mark=MARK)
+    done = recover_group(str(home), 5, ADDRESSES["n0"], mark=MARK)
     assert (done.generation, look_at(str(home)).generation) == (2, 2)
     assert membership_of(tmp_path, group_of("n0", "n1", "n2")).configuration == group_of("n0")
 
@@ -131,7 +133,7 @@ def test_what_is_changed_is_kept_as_it_was(tmp_path: Path) -> None:
     home = a_member(tmp_path)
     record = (home / "hard-state").read_bytes()
     segment = (home / "data" / ("0" * 20)).read_bytes()
-    done = recover_group(str(home), 4, ADDRESSES["n0"], when="2031-01-01T00:00:00+00:00")
+    done = recover_group(str(home), 4, ADDRESSES["n0"], when="2031-01-01T00:00:00+00:00", mark=MARK)
     copies = home / "recovery-1"
     assert done.copies == str(copies)
     assert (copies / "hard-state").read_bytes() == record
@@ -143,7 +145,7 @@ def test_what_is_changed_is_kept_as_it_was(tmp_path: Path) -> None:
 def test_another_end_of_the_log_than_the_operator_saw_is_refused(tmp_path: Path) -> None:
     home = a_member(tmp_path)
     with pytest.raises(RecoveryRefused, match="ends with entry 4, not 3"):
-        recover_group(str(home), 3, ADDRESSES["n0"])
+        recover_group(str(home), 3, ADDRESSES["n0"], mark=MARK)
     assert not (home / "generation").exists()
 
 
@@ -152,7 +154,7 @@ def test_a_member_that_runs_is_refused(tmp_path: Path) -> None:
     store = opened(tmp_path)
     try:
         with pytest.raises(DataFolderLocked):
-            recover_group(str(home), 4, ADDRESSES["n0"])
+            recover_group(str(home), 4, ADDRESSES["n0"], mark=MARK)
     finally:
         store.close()
     assert not (home / "generation").exists()
@@ -168,26 +170,26 @@ def test_a_log_that_is_broken_inside_is_refused(tmp_path: Path, committed: int) 
     last = look_at(str(home)).last_index
     assert last == 1
     with pytest.raises(Exception, match="repair"):
-        recover_group(str(home), last, ADDRESSES["n0"])
+        recover_group(str(home), last, ADDRESSES["n0"], mark=MARK)
     assert segment.read_bytes() == content
 
 
 def test_an_empty_folder_is_nothing_to_begin_from(tmp_path: Path) -> None:
     opened(tmp_path).close()
     with pytest.raises(RecoveryRefused, match="no entry"):
-        recover_group(str(tmp_path / "dledger-n0"), -1, ADDRESSES["n0"])
+        recover_group(str(tmp_path / "dledger-n0"), -1, ADDRESSES["n0"], mark=MARK)
 
 
 def test_a_folder_of_another_name_is_refused(tmp_path: Path) -> None:
     a_member(tmp_path).rename(tmp_path / "copy")
     with pytest.raises(RecoveryRefused, match="dledger-n0"):
-        recover_group(str(tmp_path / "copy"), 4, ADDRESSES["n0"])
+        recover_group(str(tmp_path / "copy"), 4, ADDRESSES["n0"], mark=MARK)
 
 
 def test_the_member_cannot_be_its_own_learner(tmp_path: Path) -> None:
     home = a_member(tmp_path)
     with pytest.raises(ConfigInvalid, match="n0"):
-        recover_group(str(home), 4, ADDRESSES["n0"], learners={"n0": ADDRESSES["n1"]})
+        recover_group(str(home), 4, ADDRESSES["n0"], learners={"n0": ADDRESSES["n1"]}, mark=MARK)
 
 
 def test_the_best_folder_has_the_newest_generation_then_term_then_index(tmp_path: Path) -> None:
@@ -198,7 +200,7 @@ def test_the_best_folder_has_the_newest_generation_then_term_then_index(tmp_path
     ]
     found = [look_at(str(folder)) for folder in folders]
     assert longest(found).node_id == "n2"
-    recover_group(str(folders[0]), 8, ADDRESSES["n0"])
+    recover_group(str(folders[0]), 8, ADDRESSES["n0"], mark=MARK)
     assert longest([look_at(str(folder)) for folder in folders]).node_id == "n0"
     other = open_store(OsDisk(), str(tmp_path), SMALL, "other", "n5")
     other.close()

@@ -28,6 +28,7 @@ from dledger.wire.codec import (
     encode_shared,
 )
 from dledger.wire.frame import Frame, FrameDecoder
+from dledger.wire.group_identity import GroupIdentity
 
 HERE, THERE = Address("127.0.0.1", 1), Address("127.0.0.1", 2)
 BEAT = Heartbeat(term=3, committed=2, round=1)
@@ -75,7 +76,7 @@ class Member:
     async def _client(self, conversation: Conversation) -> None:
         self._note("client")
 
-    def _refusal(self, sender: str, generation: int) -> str | None:
+    def _refusal(self, sender: str, of_group: GroupIdentity) -> str | None:
         self._note("refusal")
         return None
 
@@ -165,7 +166,7 @@ async def test_what_one_group_raises_over_a_new_channel_ends_its_member_alone(
     called: Called, where: str
 ) -> None:
     if where == "refusal":
-        called.members["a"].port.generation_refusal = called.members["a"]._refusal
+        called.members["a"].port.identity_refusal = called.members["a"]._refusal
     called.members["a"].raises[where] = CORRUPT
     (refused, reason), opened = called.open()
     assert (refused, reason) == (0, "the member has stopped")

@@ -1,0 +1,107 @@
+"""Which group a member is of, beyond the name, and what follows when it learns more of that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+from dledger.config import NodeConfig
+from dledger.core.replica import Replica
+from dledger.network.links import Links
+from dledger.node.birth_watch import BirthWatch
+from dledger.serving.group_port import GroupPort
+from dledger.serving.host_parts import HostParts
+from dledger.serving.identity_guard import IdentityGuard
+from dledger.snapshots.restoring import Opened
+from dledger.waits.progress import Progress
+
+
+class MemberIdentity:
+    """One member's identity, and the port behind which it is known by it.
+
+    Attributes:
+        guard: judges the identities of others.
+        port: takes in what is meant for the member; another one from each new generation on.
+
+    Args:
+        config: of the member.
+        opened: its folder.
+        host: where it runs.
+        fail: ends the member.
+    """
+
+    port: GroupPort
+    _replica: Replica
+    _links: Links
+    _birth_watch: BirthWatch
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        opened: Opened,
+        host: HostParts,
+        fail: Callable[[Exception], None],
+    ) -> None:
+        self._config = config
+        self._opened = opened
+        self._ports = host.ports
+        self._run_blocking = host.platform.run_blocking
+        self.guard = IdentityGuard(config, opened, self._new_generation, self._contradicted, fail)
+
+    def connect(self, replica: Replica, turned: Progress, links: Links, port: GroupPort) -> None:
+        """Join this to the member, which is made after its links, and these after the guard.
+
+        Args:
+            replica: the member's protocol.
+            turned: made after every turn.
+            links: what is new is told on them.
+            port: others reach the member by it.
+        """
+        self._replica = replica
+        self._links = links
+        self.port = port
+        self._birth_watch = BirthWatch(
+            self._config,
+            self._opened,
+            replica,
+            turned,
+            self._births,
+            self._run_blocking,
+            self._born,
+        )
+
+    def start(self) -> None:
+        """Take in what others say."""
+        self._ports[self._config.group] = self.port
+
+    async def run(self) -> None:
+        """Wait for the birth of the group, where it is not known. Raises LogCorrupt, DiskFailed."""
+        await self._birth_watch.run()
+
+    def stop(self) -> None:
+        """Take in nothing more."""
+        self.port.close()
+        self._ports.pop(self._config.group, None)
+
+    def _births(self, peer: str | None) -> set[str]:
+        return self.port.births(peer)
+
+    def _new_generation(self) -> None:
+        self._renew_port()
+        self._links.introduce_as(self.guard.identity)
+
+    def _born(self, birth: bytes) -> None:
+        """The folder says the birth now. A channel of another group ends; the others go on."""
+        self.guard.born(birth)
+        if self.port.closed:
+            return
+        if self.port.hears_another_group:
+            self._renew_port()
+        self._links.say_anew(self.guard.identity)
+
+    def _renew_port(self) -> None:
+        self.port = self._ports[self._config.group] = self.port.renewed()
+
+    def _contradicted(self) -> None:
+        self._replica.admission.contradicted(trio.current_time())

@@ -1,0 +1,171 @@
+"""Keeps members of different groups of one name apart."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from dledger.config import NodeConfig
+from dledger.network.channel import Identity
+from dledger.snapshots.restoring import Opened
+from dledger.store.birth_record import shown_names
+from dledger.store.disk import Disk
+from dledger.store.folder import node_folder
+from dledger.store.generation import Generation
+from dledger.store.generation_file import GenerationFile
+from dledger.wire.group_identity import (
+    ANOTHER_GROUP,
+    GroupIdentity,
+    Superseded,
+    superseded_reason,
+    superseding_generation,
+)
+
+logger = logging.getLogger(__name__)
+
+# Peers that were refused, or refused us, of which the log has a line. A group has 18 members at
+# most; callers beyond these are refused without a line.
+MAX_TOLD = 64
+
+
+class IdentityGuard:
+    """What one member knows of its group beyond the name, and what it makes of others' knowledge.
+
+    Members of other first voters, of another birth or of another generation are refused. A member
+    that holds nothing yet takes over the newest generation that it hears of. One that holds
+    something of an older generation stops: its group lives without it.
+
+    Args:
+        config: of the member.
+        opened: its folder.
+        adopted: told when the member has taken over another generation: all channels are to be
+            opened anew.
+        contradicted: told when a member of another group of this name has called.
+        fail: ends the member.
+    """
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        opened: Opened,
+        adopted: Callable[[], None],
+        contradicted: Callable[[], None],
+        fail: Callable[[Exception], None],
+    ) -> None:
+        self._group = config.group
+        self._node_id = config.node_id
+        self._address = config.address
+        disk: Disk = opened.folder.disk
+        self._file = GenerationFile(disk, node_folder(str(config.data_dir), config.node_id))
+        self._first_voters = opened.birth.first_voters
+        self._voters_sum = opened.birth.voters_sum
+        self._birth = opened.birth.birth.hex()
+        self._store = opened.store
+        self._adopted = adopted
+        self._contradicted = contradicted
+        self._fail = fail
+        self._told: set[tuple[str, str]] = set()  # what the log has a line of already
+
+    @property
+    def generation(self) -> Generation:
+        """The one that this member belongs to."""
+        return self._file.generation
+
+    @property
+    def birth(self) -> str:
+        """The birth of its group, as 32 hexadecimal digits; empty while it is not known."""
+        return self._birth
+
+    @property
+    def identity(self) -> Identity:
+        """How this member introduces itself."""
+        return Identity(self._group, self._node_id, self._address, self._of_group)
+
+    @property
+    def _of_group(self) -> GroupIdentity:
+        return GroupIdentity(self.generation, self._voters_sum, self._birth)
+
+    def born(self, birth: bytes) -> None:
+        """The member knows the birth of its group now; its folder says so already."""
+        self._birth = birth.hex()
+
+    def refusal(self, sender: str, identity: GroupIdentity) -> str | None:
+        """Why a channel from `sender` of that group is not opened; None if it may be."""
+        own = self._of_group
+        if (problem := self._difference(sender, own, identity)) is not None:
+            self._contradicted()
+            self._tell(sender, "refused", f"refused peer {sender}: {problem}", "another_group")
+            return ANOTHER_GROUP + problem
+        if identity.generation == own.generation:
+            return None
+        return self._other_generation(sender, own.generation, identity.generation)
+
+    def refused(self, peer: str, reason: str) -> None:
+        """A channel to `peer` was refused."""
+        newer = superseding_generation(reason)
+        if newer is not None and newer.number > self.generation.number:
+            self._hear_of(newer)
+        elif reason.startswith(ANOTHER_GROUP):
+            line = f"peer {peer} refuses this member: {reason}"
+            self._tell(peer, "was refused by", line, "another_group")
+
+    def _difference(self, sender: str, own: GroupIdentity, other: GroupIdentity) -> str | None:
+        """Why the two are not of one group, whatever their generations; None if they may be."""
+        if own.voters_sum and other.voters_sum and own.voters_sum != other.voters_sum:
+            first = self._first_voters
+            names = shown_names(first.voters if first is not None else ())
+            return (
+                f"group {self._group} began with the voters {names} at {self._node_id}, and with "
+                f"others at {sender}: the one whose first peers were wrong has to begin anew, in "
+                "an empty folder and with --join"
+            )
+        if own.birth and other.birth and own.birth != other.birth:
+            return (
+                f"group {self._group} of {self._node_id} has birth {own.birth}, and that of "
+                f"{sender} {other.birth}: they began separately; empty the folder of the member "
+                "that is in the wrong one"
+            )
+        return None
+
+    def _other_generation(self, sender: str, own: Generation, other: Generation) -> str:
+        """Why a caller of another generation is refused, this time at least."""
+        if other.number < own.number:
+            line = (
+                f"refused peer {sender}: it belongs to generation {other} of group {self._group}, "
+                f"this is {own}"
+            )
+            self._tell(sender, "refused", line, "generation")
+            return superseded_reason(self._group, own, sender, other)
+        if other.number == own.number and self._holds_something:
+            problem = (
+                f"group {self._group} was recovered twice: {self._node_id} holds generation {own}, "
+                f"and {sender} generation {other}; keep one, and run `dledger rejoin` on the "
+                "members of the other"
+            )
+            self._tell(sender, "refused", f"refused peer {sender}: {problem}", "another_group")
+            return ANOTHER_GROUP + problem
+        self._hear_of(other)
+        return f"{self._node_id} belonged to generation {own}, not {other}: ask again"
+
+    @property
+    def _holds_something(self) -> bool:
+        return self._store.last_index >= 0
+
+    def _hear_of(self, newer: Generation) -> None:
+        """The group lives in another generation."""
+        if self._holds_something:
+            self._fail(Superseded(self._group, self._node_id, self.generation, newer))
+            return
+        try:
+            self._file.set(newer)
+        except OSError as error:
+            self._fail(error)
+            return
+        logger.info("%s joins generation %d of group %s", self._node_id, newer.number, self._group)
+        self._adopted()
+
+    def _tell(self, peer: str, what: str, line: str, event: str) -> None:
+        """A line in the log, once for each peer and for what became of its channel, or ours."""
+        if (peer, what) not in self._told and len(self._told) < MAX_TOLD:
+            self._told.add((peer, what))
+            logger.warning("%s", line, extra={"event": event, "peer": peer})

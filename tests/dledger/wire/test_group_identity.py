@@ -1,0 +1,115 @@
+"""What tells two groups of one name apart travels with every channel that is opened."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dledger.errors import LogCorrupt, MessageMalformed
+from dledger.store.disk import OsDisk
+from dledger.store.generation import Generation
+from dledger.store.generation_file import GenerationFile
+from dledger.wire.channel_protocol import Opening, decode_call, encode_opening
+from dledger.wire.frame import FrameDecoder, encode_frame
+from dledger.wire.group_identity import (
+    GroupIdentity,
+    superseded_reason,
+    superseding_generation,
+)
+
+MARK, OTHER_MARK = "0123456789abcdef", "fedcba9876543210"
+HEX = "0123456789abcdef"
+MARKS = st.text(HEX, min_size=16, max_size=16)
+GENERATIONS = st.builds(
+    Generation, st.integers(1, 999_999_999), st.one_of(st.just(""), MARKS)
+) | st.just(Generation())
+IDENTITIES = st.builds(
+    GroupIdentity,
+    GENERATIONS,
+    st.one_of(st.just(""), MARKS),
+    st.one_of(st.just(""), st.text(HEX, min_size=32, max_size=32)),
+)
+
+
+@given(IDENTITIES)
+def test_the_identity_of_a_group_is_read_back_from_the_frame_that_opens_a_channel(
+    identity: GroupIdentity,
+) -> None:
+    opening = Opening(3, "g", "n1", "n0", identity)
+    (frame,) = FrameDecoder().feed(encode_opening(opening))
+    assert decode_call(frame) == opening
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [],
+        [0, "", ""],
+        [0, "", "", "", ""],
+        [0, MARK, "", ""],  # never recovered, and yet a mark
+        [-1, "", "", ""],
+        [10**9, "", "", ""],
+        [True, "", "", ""],
+        [1.0, "", "", ""],
+        ["1", "", "", ""],
+        [1, None, "", ""],
+        [1, MARK[1:], "", ""],
+        [1, MARK.upper(), "", ""],
+        [1, MARK + "\n", "", ""],
+        [1, "", MARK + "0", ""],
+        [1, "", MARK + "\n", ""],
+        [1, "", b"\0" * 16, ""],
+        [1, "", "x" * 16, ""],
+        [1, "", "", "00"],
+        [1, "", "", "0" * 31 + "\n"],
+        [1, "", "", "0" * 32 + "\n"],
+        [1, "", "", "\u0660" * 32],
+        [1, "", "", None],
+        [1, "", [], {}],
+    ],
+)
+def test_fields_that_are_no_identity_are_refused(fields: list[object]) -> None:
+    (frame,) = FrameDecoder().feed(encode_frame(["open", 3, "g", "n1", "n0", *fields]))
+    with pytest.raises(MessageMalformed):
+        decode_call(frame)
+
+
+@pytest.mark.parametrize("mark", ["", MARK])
+def test_a_refusal_tells_which_generation_is_newer(mark: str) -> None:
+    newer = Generation(3, mark)
+    reason = superseded_reason("g", newer, "n1", Generation(2, OTHER_MARK))
+    assert superseding_generation(reason) == newer
+    assert superseding_generation("this is node n1, not n2") is None
+
+
+@pytest.mark.parametrize("mark", ["", MARK])
+def test_the_generation_of_a_folder_is_read_back(tmp_path: object, mark: str) -> None:
+    assert GenerationFile(OsDisk(), str(tmp_path)).generation == Generation()
+    GenerationFile(OsDisk(), str(tmp_path)).set(Generation(2, OTHER_MARK))
+    GenerationFile(OsDisk(), str(tmp_path)).set(Generation(3, mark))
+    assert GenerationFile(OsDisk(), str(tmp_path)).generation == Generation(3, mark)
+
+
+def test_the_number_alone_is_what_versions_before_marks_wrote(tmp_path: object) -> None:
+    with open(f"{tmp_path}/generation", "w") as file:
+        file.write("generation 7\n")
+    assert GenerationFile(OsDisk(), str(tmp_path)).generation == Generation(7)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "rubbish",
+        "",
+        "generation \n",
+        "generation -1\n",
+        f"generation 1 {MARK}0\n",
+        "generation ²\n",
+    ],
+)
+def test_a_broken_generation_is_no_generation(tmp_path: object, text: str) -> None:
+    with open(f"{tmp_path}/generation", "w") as file:
+        file.write(text)
+    with pytest.raises(LogCorrupt, match="generation"):
+        GenerationFile(OsDisk(), str(tmp_path))
