@@ -233,10 +233,11 @@ class Leadership:
         voters = self._followers.voters
         timeout_s = self._config.election_timeout_s
         # Answers only get newer, so this is looked up no more often than it is needed.
-        if now >= self.heartbeat_at or now - self._heard_at >= timeout_s:
+        # The sums are those of `next_deadline`: a difference may be rounded the other way.
+        if now >= self.heartbeat_at or now >= self._heard_at + timeout_s:
             answers = {peer: dispatcher.last_answer_at for peer, dispatcher in voters.items()}
             self._heard_at = self._elector.quorum_heard_at(answers, now)
-            if now - self._heard_at >= timeout_s:
+            if now >= self._heard_at + timeout_s:
                 return RoleEvent.QUORUM_LOST
         if self._handover.disk_stalled(now) and voters:
             # Nothing becomes durable here any more: let the best of the others lead at once.

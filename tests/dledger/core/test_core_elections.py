@@ -324,3 +324,20 @@ def test_who_is_no_member_never_stands() -> None:
     for number in range(1, 9):
         stranger.replica.tick(number * LATER)
     assert (stranger.role, stranger.leaving(9 * LATER)) == (Role.FOLLOWER, [])
+
+
+def test_a_leader_without_a_quorum_steps_down_at_its_deadline_however_that_is_rounded() -> None:
+    # A deadline at which nothing happened would stay: the member would take turns without end.
+    for step in range(100):
+        group = Group([[], [], []])
+        leader = group.elect("n0").replica
+        now = group.now + step / 97
+        for dispatcher in leader.dispatchers.values():
+            dispatcher.heard(now)
+        leader.tick(now)
+        leader.take_messages(now)
+        while leader.state.role is Role.LEADER:
+            before, now = now, leader.next_deadline()
+            assert now > before
+            leader.tick(now)
+            leader.take_messages(now)
