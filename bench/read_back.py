@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
-from dledger.entry import HEADER_BYTES
+from dledger.entry import HEADER_BYTES, Magic
 from dledger.sessions import session_entry
 from dledger.store.scan import scan_folder
 
@@ -29,6 +29,8 @@ def numbers_in(folder: Path) -> set[int]:
                 path = entry.path
                 file = files.enter_context(open(path, "rb"))
                 content = files.enter_context(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
+            if entry.header.magic != Magic.NORMAL:
+                continue  # a no-op or a change of the group
             begin = entry.offset + HEADER_BYTES
             number = _number(content[begin : entry.offset + entry.header.size])
             if number is not None:

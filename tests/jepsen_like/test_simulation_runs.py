@@ -97,11 +97,11 @@ FIRST_SEED = {
     "configuration-on-append": 5,
     "answer-covers-later-reads": 30,
     "install-answer-lost-pins": 85,
-    "removal-kept-secret": 170,
-    "lease-from-answer": 320,
-    "pieces-in-any-order": 90,
+    "removal-kept-secret": 45,
+    "lease-from-answer": 755,
+    "wiped-member-votes": 60,
+    "pieces-in-any-order": 10,
     "read-without-round": 340,
-    "wiped-member-votes": 50,
 }
 
 

@@ -298,3 +298,15 @@ def test_a_cut_off_leader_s_own_state_grows_old() -> None:
     group.pass_time(4 * HEARTBEAT_S)
     assert leader.role is Role.LEADER
     assert leader.replica.fresh_as_of <= cut_at
+
+
+def test_another_preference_is_gone_by_at_once_and_the_same_one_keeps_its_waits() -> None:
+    group = preferring_n0()
+    handover = group["n1"].replica.handover
+    before = handover._preferred
+    handover.prefer("n0")
+    assert handover._preferred is before
+    handover.prefer("n2")
+    assert handover._preferred.name == "n2"
+    handover.prefer(None)
+    assert handover._preferred.name is None

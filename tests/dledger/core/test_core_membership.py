@@ -326,3 +326,21 @@ def test_a_snapshot_carries_what_was_in_force_at_its_index_and_not_what_is_now()
     assert membership.at(99).index == 8
     membership.forget_before(0)
     assert membership.at(99).index == 8
+
+
+def test_a_membership_is_settled_when_no_change_is_under_way() -> None:
+    membership = leader()
+    assert membership.is_settled
+    membership.appended(5, membership.propose(ADD_D, committed=4))
+    assert not membership.is_settled  # not committed yet
+    membership.committed_to(5)
+    assert membership.is_settled
+
+
+def test_a_membership_is_not_settled_in_a_joint_phase_though_all_of_it_is_committed() -> None:
+    membership = leader()
+    membership.appended(5, membership.propose(REPLACE_A, committed=4))
+    membership.committed_to(5)
+    assert membership.configuration.is_joint
+    assert not membership.uncommitted
+    assert not membership.is_settled

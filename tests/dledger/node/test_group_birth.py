@@ -152,7 +152,7 @@ async def test_members_of_groups_that_began_separately_refuse_each_other(
             assert old.machines["n2"].bodies in ([], [b"old"])
             assert stray.status().birth == old_birth
             assert not any(peer.connected for peer in stray.status().peers.values())
-        assert new.machines["n0"].bodies == [b"new", b"newer"]
+        await until(lambda: new.machines["n0"].bodies == [b"new", b"newer"])
 
 
 async def test_a_member_that_joins_learns_the_birth(tmp_path: Path) -> None:
