@@ -295,7 +295,7 @@ def test_a_leader_without_a_quorum_steps_down_at_its_deadline_however_that_is_ro
         leader = group.elect("n0").replica
         now = group.now + step / 97
         for dispatcher in leader.dispatchers.values():
-            dispatcher.heard(now)
+            dispatcher.last_answer_at = now
         leader.tick(now)
         leader.take_messages(now)
         while leader.state.role is Role.LEADER:
