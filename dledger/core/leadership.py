@@ -266,9 +266,8 @@ class Leadership:
     def next_deadline(self) -> float:
         """When `tick` or `pump` has something to do though nothing arrives."""
         committed = self._state.committed
-        deadline = self.heartbeat_at
-        if self._heard_at != NEVER:
-            deadline = min(deadline, self._heard_at + self._config.election_timeout_s)
+        # Before the first look at a quorum, or at the quorum of a new configuration, it is now.
+        deadline = min(self.heartbeat_at, self._heard_at + self._config.election_timeout_s)
         for dispatcher in self._followers.dispatchers.values():
             deadline = min(deadline, dispatcher.next_deadline(committed))
         return deadline

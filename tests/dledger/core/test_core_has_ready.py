@@ -12,7 +12,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from dledger.core.member_state import Role
 from dledger.core.membership.configuration import Configuration
-from dledger.core.membership.configuration_change import Remove
+from dledger.core.membership.configuration_change import AddLearner, AddVoter, Remove
 from dledger.core.messages import Heartbeat, HeartbeatResponse, Phase, PushResponse
 from dledger.core.replica import Replica
 from dledger.core.replica_config import LEAST_HEARTBEAT_GAP
@@ -182,6 +182,23 @@ def test_a_followers_sync_has_its_acknowledgement_ready() -> None:
     ((_, answer),) = group["n1"].leaving(group.now)
     assert isinstance(answer, PushResponse)
     assert answer.match == 4
+
+
+def test_a_leader_has_to_look_for_its_quorum_once_its_group_has_changed() -> None:
+    group = Group([[]])
+    group.elect("n0")
+    group.join("n1")
+    leader = group["n0"].replica
+    leader.propose_change([AddLearner("n1", "n1:1")])
+    group.pass_time(TIMEOUT_S)
+    leader.propose_change([AddVoter("n1", "n1:1")])
+    group["n0"].leaving(group.now)
+    group["n0"].sync(group.now)
+    assert leader.state.membership.voting_members == {"n0", "n1"}
+    group["n0"].leaving(group.now)  # the turn in which a sync ends has ticked before it
+    assert leader.has_ready(group.now)
+    leader.tick(group.now)
+    assert not leader.has_ready(group.now)
 
 
 def propose(group: Group) -> None:
