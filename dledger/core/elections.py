@@ -112,7 +112,7 @@ class Elections:
     def receive_request(self, sender: str, request: VoteRequest, now: float) -> None:
         """A candidate asks for a vote, or whether it would get one."""
         if request.pre:
-            self._outbox.send(sender, self._elector.pre_vote(request, now))
+            self._outbox.send(sender, self._elector.pre_vote(sender, request, now))
             return
         spared = self._elector.follows_a_leader(now) and not request.handed_over
         if request.term > self._state.term and not spared:

@@ -23,6 +23,7 @@ from dledger.core.messages import (
     PushRequest,
     PushResponse,
 )
+from dledger.core.round_trip import LEAST_WAIT_S, RoundTrip
 from dledger.core.snapshot.snapshot_offer import NO_SNAPSHOTS, SnapshotOffer, SnapshotSource
 from dledger.core.snapshot.snapshot_sender import SnapshotSender
 from dledger.errors import InvariantBroken, PeerFault
@@ -31,10 +32,6 @@ from dledger.errors import InvariantBroken, PeerFault
 # one driver turn gathered, so a handful keeps the pipe full; the rest is room for a slow disk.
 MAX_BATCHES_IN_FLIGHT = 16
 
-# How long a push may stay without an answer before the peer is compared anew. Two heartbeats: a
-# lost batch is found soon, and a slow sync rarely costs a needless probe.
-ANSWER_TIMEOUT_S = 0.2
-
 # The least time between two pushes that carry nothing but a commit index. Appends carry it for
 # free; an idle peer learns it this late at most.
 COMMIT_NOTICE_INTERVAL_S = 0.01
@@ -42,6 +39,7 @@ COMMIT_NOTICE_INTERVAL_S = 0.01
 
 _NEVER = float("inf")
 _NOW = float("-inf")
+_UNKNOWN = float("-inf")
 
 
 class PhaseEvent(Enum):
@@ -108,8 +106,11 @@ class EntryDispatcher:
     __slots__ = (
         "_batches",
         "_in_flight",
+        "_most_sent",
         "_probe_deadline",
+        "_probed",
         "_progress_deadline",
+        "_round_trip",
         "_sender",
         "_sent_committed",
         "_snapshots",
@@ -149,7 +150,12 @@ class EntryDispatcher:
         self._term = term
         self._view = view
         self._batches = batches
-        self._in_flight: deque[int] = deque()
+        # The last entry of each batch on its way, and when it left; minus infinity if some of it
+        # had left before.
+        self._in_flight: deque[tuple[int, float]] = deque()
+        self._most_sent = -1
+        self._round_trip = RoundTrip()
+        self._probed = False  # whether the probe of `next_index` has left
         self._probe_deadline = now
         self._progress_deadline = now
         self._sent_committed = -1
@@ -168,6 +174,7 @@ class EntryDispatcher:
             # What was discarded cannot be sent, and its terms are not known any more.
             self.next_index = self._view.before_begin + 1
         if self._stuck(now):
+            self._round_trip.missed()
             self._change(PhaseEvent.LOST)
             self._probe_deadline = now
         if self.phase is _COMMIT and self.next_index <= self._view.last_index:
@@ -222,7 +229,10 @@ class EntryDispatcher:
     def _probe(self, committed: int, now: float) -> list[PushRequest]:
         if now < self._probe_deadline:
             return []
-        self._probe_deadline = now + ANSWER_TIMEOUT_S
+        if self._probed:
+            self._round_trip.missed()
+        self._probed = True
+        self._probe_deadline = now + self._round_trip.wait_s
         return [self._push(self.phase, self.next_index - 1, committed)]
 
     def _appends(self, committed: int, now: float) -> list[PushRequest]:
@@ -233,10 +243,12 @@ class EntryDispatcher:
         self.next_index = max(self.next_index, self.match_index + 1)
         while self.next_index <= last and len(self._in_flight) < MAX_BATCHES_IN_FLIGHT:
             if self.match_index >= self.next_index - 1:
-                self._progress_deadline = now + ANSWER_TIMEOUT_S
+                self._progress_deadline = now + self._round_trip.wait_s
             end = self._batches.batch_end(self.next_index, last)
             pushes.append(self._push(Phase.APPEND, end, committed))
-            self._in_flight.append(end)
+            # What is sent again is not measured: its acknowledgement may be the first copy's.
+            self._in_flight.append((end, now if self.next_index > self._most_sent else _UNKNOWN))
+            self._most_sent = max(self._most_sent, end)
             self.next_index = end + 1
         if pushes:
             self.commit_notice_at = now + COMMIT_NOTICE_INTERVAL_S
@@ -262,26 +274,42 @@ class EntryDispatcher:
         if max(response.match, response.verified) > end:
             told = max(response.match, response.verified)
             raise PeerFault(self.peer, f"it acknowledges entry {told}, the log ends at {end}")
-        self.last_answer_at = now
+        self.heard(now)
         self.answered = True
         self.proven = response.proven
         if response.match > self.match_index:
             self.match_index = response.match
-            self._progress_deadline = now + ANSWER_TIMEOUT_S
-            while self._in_flight and self._in_flight[0] <= response.match:
-                self._in_flight.popleft()
+            self._measure(now)
+            self._progress_deadline = now + self._round_trip.wait_s
         if response.ok:
             self._accepted(response, now)
         else:
             self._refused(response, now)
 
+    def heard(self, now: float) -> None:
+        """The peer answered anything at all: where it was cut off, probe it at once."""
+        if now - self.last_answer_at >= LEAST_WAIT_S and self.phase in (_COMPARE, _TRUNCATE):
+            self._probe_deadline = min(self._probe_deadline, now)
+        self.last_answer_at = now
+
+    def _measure(self, now: float) -> None:
+        """Empty the window of what is acknowledged. The batch that waited longest is measured."""
+        sent_at = _UNKNOWN
+        while self._in_flight and self._in_flight[0][0] <= self.match_index:
+            _, left_at = self._in_flight.popleft()
+            if sent_at == _UNKNOWN:
+                sent_at = left_at
+        if sent_at != _UNKNOWN:
+            self._round_trip.took(now - sent_at)
+
     def lost(self, now: float) -> None:
         """The connection broke, so pushes may have been lost: compare anew."""
         self._change(PhaseEvent.LOST)
-        self._probe_deadline = now + ANSWER_TIMEOUT_S
+        self._probe_deadline = now + self._round_trip.wait_s
 
     def reachable(self, now: float) -> None:
         """The connection is there again: probe at once."""
+        self._round_trip.begin_anew()
         self._change(PhaseEvent.LOST)
         self._probe_deadline = now
 
@@ -308,7 +336,7 @@ class EntryDispatcher:
         else:
             return
         self._probe_deadline = now
-        self._progress_deadline = now + ANSWER_TIMEOUT_S
+        self._progress_deadline = now + self._round_trip.wait_s
 
     def _refused(self, response: PushResponse, now: float) -> None:
         if self.phase is Phase.INSTALL_SNAPSHOT:
@@ -362,12 +390,12 @@ class EntryDispatcher:
         if (sender := self._present_sender(now)) is not None:
             return sender.pump(now)
         self._change(PhaseEvent.LOST)
-        self._probe_deadline = now + ANSWER_TIMEOUT_S
+        self._probe_deadline = now + self._round_trip.wait_s
         return []
 
     def receive_install(self, response: InstallSnapshotResponse, now: float) -> None:
         """Take one answer about a snapshot, however late or repeated."""
-        self.last_answer_at = now
+        self.heard(now)
         sender = self.sender
         if sender is None or response.identity != sender.offer.identity:
             return
@@ -406,6 +434,7 @@ class EntryDispatcher:
             raise InvariantBroken(f"{self.phase.name}: {event.value}: not a transition")
         if phase in (Phase.COMPARE, Phase.TRUNCATE):
             self._in_flight.clear()
+        self._probed = False
         self.phase = phase
 
 

@@ -25,6 +25,10 @@ FIRST_TURN = 0.02
 # So long is a turn: 25 ms of 500. Asking, being answered, and syncing two votes fit into it.
 TURN = 0.05
 
+# A member that grants a pre-vote does not ask itself for so long, as a share of the election
+# timeout: 100 ms of 500. The candidate's round of votes, with its sync, fits into it.
+GRANTED_WAIT = 0.2
+
 
 class EarlyTurns(NamedTuple):
     """When one member asks for votes early, once the process of its leader has ended. In seconds.
@@ -81,6 +85,7 @@ class LeaderElector:
         "_state",
         "_turns",
         "_view",
+        "_waits",
         "deadline",
         "early_until",
         "last_leader_contact",
@@ -102,6 +107,7 @@ class LeaderElector:
         self._asks = False
         self._gave_way = False
         self._handed_over = False
+        self._waits = False  # for a candidate that it granted a pre-vote, since its timer was set
         self._promises = config.max_clock_drift is not None
         self._spread = config.early_spread
         self.timeout_s = config.election_timeout_s
@@ -135,6 +141,7 @@ class LeaderElector:
         """
         self.deadline = now + self.timeout_s * (1.0 + self._random())
         self.early_until = _NEVER
+        self._waits = False
 
     def heard_leader(self, now: float) -> None:
         """The leader of this term spoke."""
@@ -259,8 +266,14 @@ class LeaderElector:
         ours = (self._view.last_term, self._view.last_index)
         return (request.last_term, request.last_index) >= ours
 
-    def pre_vote(self, request: VoteRequest, now: float) -> VoteResponse:
-        """Would we vote for this candidate? Promises nothing."""
+    def pre_vote(self, candidate: str, request: VoteRequest, now: float) -> VoteResponse:
+        """Would we vote for this candidate? Promises nothing.
+
+        Of two members that ask at the same time one goes on. If both stood, each would keep its
+        own vote, and where the group needs every voter that is left, neither could win: that costs
+        another election timeout. Each answers the other only after its own question, so a member
+        that needs the other's answer learns in time that it asks as well.
+        """
         granted = (
             (self._state.proven or self._state.sole_other is not None)
             and request.term > self._state.term
@@ -275,7 +288,20 @@ class LeaderElector:
             # a whole election timeout, another turn a fraction of one.
             self.end_round()
             self.deadline = min(now + self._turns.round_s + self._turns.first_s, self.early_until)
+        else:
+            # A member that has not asked yet lets the candidate finish; but one candidate only, or
+            # members that cannot win could keep it from standing.
+            if not self._waits:
+                self._waits = True
+                self.deadline = max(self.deadline, now + GRANTED_WAIT * self.timeout_s)
+            if self._state.role is Role.PRE_CANDIDATE and self._goes_first(candidate, request):
+                self.end_round()
         return VoteResponse(request.term, granted, pre=True)
+
+    def _goes_first(self, candidate: str, request: VoteRequest) -> bool:
+        """Whether a candidate whose log is at least as complete as ours stands rather than we."""
+        ours = (self._view.last_term, self._view.last_index)
+        return (request.last_term, request.last_index) > ours or candidate < self._state.self_id
 
     def vote(self, candidate: str, request: VoteRequest, now: float) -> VoteResponse:
         """Vote in the present term, at most once, never for a log less complete than ours."""

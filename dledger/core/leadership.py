@@ -128,7 +128,7 @@ class Leadership:
         if isinstance(message, ReadRequest):
             self._reads.request_of(sender, message)
         elif isinstance(message, HeartbeatResponse):
-            dispatcher.last_answer_at = now
+            dispatcher.heard(now)
             if message.round > 0:
                 dispatcher.proven = True  # it confirms nothing while it is in doubt
             self._reads.confirm(sender, message)

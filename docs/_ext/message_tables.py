@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, get_args
 
 from dledger.config import Address
-from dledger.core import entry_dispatcher
+from dledger.core import entry_dispatcher, round_trip
 from dledger.core.ledger_view import TermRun
 from dledger.core.messages import (
     Heartbeat,
@@ -267,8 +267,8 @@ def limits() -> str:
         ("pushes on their way to a peer", entry_dispatcher.MAX_BATCHES_IN_FLIGHT, ""),
         (
             "a push without an answer",
-            f"{entry_dispatcher.ANSWER_TIMEOUT_S * 1000:g} ms",
-            "then the logs are compared anew",
+            f"{round_trip.LEAST_WAIT_S * 1000:g} ms beyond the measured round trip",
+            f"at most {round_trip.MOST_WAIT_S:g} s; then the logs are compared anew",
         ),
         ("a piece of a snapshot", f"{snapshot_offer.PIECE_BYTES // kib} KiB", ""),
         ("bodies in one question", f"{client_protocol.MAX_BODIES:,}", ""),

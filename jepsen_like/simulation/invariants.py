@@ -302,7 +302,7 @@ class Invariants:
             witness.term = state.term
         if state.role is not witness.role:
             witness.role = state.role
-        if state.role is Role.LEADER and self._leaders.get(state.term) != name:
+        if state.role is Role.LEADER:
             self.elected(name, state.term, state.committed)
         last = len(witness.chains) - 1
         if replica.view.last_index != last:
@@ -344,6 +344,8 @@ class Invariants:
         """A leader begins its term, with this much committed. In the same turn it may commit more,
         and by other voters.
         """
+        if self._leaders.get(term) == name:
+            return  # a later no-op of the same term: it proves a member that was in doubt
         witness = self.witnesses[name]
         # Nor does a leader of an older term harm a lease: it commits nothing.
         for holder, (lease_term, until_s) in self._leases.items():

@@ -14,9 +14,11 @@ from jepsen_like.simulation.seeded_bug import Replacement, SeededBug
 
 
 def _wiped_member_votes() -> list[Replacement]:
-    def pre_vote(self: LeaderElector, request: VoteRequest, now: float) -> VoteResponse:
+    def pre_vote(
+        self: LeaderElector, candidate: str, request: VoteRequest, now: float
+    ) -> VoteResponse:
         self._state.sole_other = "anybody"
-        return pre_voted(self, request, now)
+        return pre_voted(self, candidate, request, now)
 
     def vote(self: LeaderElector, candidate: str, request: VoteRequest, now: float) -> VoteResponse:
         self._state.sole_other = candidate

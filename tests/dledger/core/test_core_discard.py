@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dledger.core.entry_dispatcher import ANSWER_TIMEOUT_S, EntryDispatcher
+from dledger.core.entry_dispatcher import EntryDispatcher
 from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import TermRun
 from dledger.core.messages import Heartbeat, Phase, PushRequest, PushResponse
+from dledger.core.round_trip import LEAST_WAIT_S
 from tests.dledger.core.core_group import EntriesAtOnce, Group, Member, view_of
 
 TWO = ["n0", "n1"]
@@ -47,7 +48,7 @@ def test_a_leader_sends_nothing_from_before_its_logs_beginning() -> None:
     [probe] = dispatcher.pump(30, 0.0)
     assert (probe.prev_index, probe.prev_term) == (4, 1)
     view.discard_before(25)
-    [probe] = dispatcher.pump(30, ANSWER_TIMEOUT_S)
+    [probe] = dispatcher.pump(30, LEAST_WAIT_S)
     assert (probe.prev_index, probe.prev_term) == (24, 2)
 
 

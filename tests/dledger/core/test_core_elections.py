@@ -1,6 +1,7 @@
 import pytest
 
 from dledger.core.hard_state import HardState
+from dledger.core.leader_elector import GRANTED_WAIT
 from dledger.core.member_state import Role
 from dledger.core.messages import (
     Heartbeat,
@@ -183,14 +184,51 @@ def test_a_refused_candidate_does_not_keep_others_from_standing() -> None:
 
 def test_a_granted_pre_vote_promises_nothing() -> None:
     member = Member("n0", THREE)
-    deadline = member.replica.elector.deadline
-    for peer in ("n1", "n2"):
-        member.replica.receive(peer, VoteRequest(4, 0, 1, pre=True), LATER)
+    for peer, now in (("n1", LATER), ("n2", LATER + 0.01)):
+        member.replica.receive(peer, VoteRequest(4, 0, 1, pre=True), now)
     answers = votes(member.leaving(LATER))
     assert answers == [VoteResponse(4, granted=True, pre=True)] * 2
     assert (member.term, member.replica.state.voted_for) == (0, None)
-    assert member.replica.elector.deadline == deadline
     assert member.record_due is None
+
+
+def test_a_member_waits_for_one_candidate_that_it_granted_a_pre_vote_and_for_no_second() -> None:
+    member = Member("n0", THREE)
+    for peer, now in (("n1", LATER), ("n2", LATER + 0.01)):
+        member.replica.receive(peer, VoteRequest(4, 0, 1, pre=True), now)
+    assert member.replica.elector.deadline == LATER + GRANTED_WAIT * TIMEOUT_S
+
+
+def _asking(name: str, log: list[int]) -> Member:
+    """A member that has just asked for pre-votes."""
+    member = Member(name, THREE, log)
+    member.replica.tick(LATER)
+    assert member.role is Role.PRE_CANDIDATE
+    return member
+
+
+@pytest.mark.parametrize(
+    ("candidate", "last_index", "stands"),
+    [("n0", 1, False), ("n2", 1, True), ("n2", 2, False), ("n0", 0, True)],
+    ids=["earlier name", "later name", "longer log", "shorter log"],
+)
+def test_of_two_members_that_ask_for_pre_votes_at_once_one_stands(
+    candidate: str, last_index: int, stands: bool
+) -> None:
+    member = _asking("n1", [1, 1])
+    member.replica.receive(candidate, VoteRequest(2, last_index, 1, pre=True), LATER)
+    for peer in ("n0", "n2"):
+        member.replica.receive(peer, VoteResponse(2, granted=True, pre=True), LATER)
+    assert (member.role is Role.CANDIDATE) == stands
+
+
+def test_a_candidate_that_is_asked_for_a_pre_vote_goes_on() -> None:
+    member = _asking("n1", [1, 1])
+    member.replica.receive("n0", VoteResponse(2, granted=True, pre=True), LATER)
+    member.sync(LATER)
+    member.replica.receive("n0", VoteRequest(3, 1, 1, pre=True), LATER)
+    member.replica.receive("n2", VoteResponse(2, granted=True, pre=False), LATER)
+    assert member.role is Role.LEADER
 
 
 def test_a_deposed_leader_is_told_of_the_newer_term() -> None:

@@ -3,7 +3,6 @@ from random import Random
 import pytest
 
 from dledger.core.entry_dispatcher import (
-    ANSWER_TIMEOUT_S,
     MAX_BATCHES_IN_FLIGHT,
     EntryDispatcher,
 )
@@ -11,6 +10,7 @@ from dledger.core.entry_handler import Truncation
 from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import TermRun
 from dledger.core.messages import Heartbeat, Message, Phase, PushRequest, PushResponse
+from dledger.core.round_trip import LEAST_WAIT_S
 from dledger.errors import PeerFault
 from tests.dledger.core.core_group import EntriesAtOnce, Group, Member, view_of
 
@@ -204,7 +204,7 @@ def test_a_leader_begins_with_one_probe_and_no_entries() -> None:
     [probe] = probing.pump(-1, 0.0)
     assert (probe.phase, probe.prev_index, probe.runs) == (Phase.COMPARE, 1, ())
     assert probing.pump(-1, 0.01) == []
-    assert len(probing.pump(-1, ANSWER_TIMEOUT_S)) == 1
+    assert len(probing.pump(-1, LEAST_WAIT_S)) == 1
 
 
 def test_a_window_is_filled_and_no_more() -> None:
@@ -224,8 +224,8 @@ def test_a_window_whose_pushes_were_all_lost_is_compared_anew() -> None:
     streaming.next_index = 1
     streaming.receive(accepted(Phase.COMPARE, 0, 0), 0.0)
     streaming.pump(-1, 0.0)
-    assert streaming.next_deadline(-1) == ANSWER_TIMEOUT_S
-    probes = [(push.phase, push.prev_index) for push in streaming.pump(-1, ANSWER_TIMEOUT_S)]
+    assert streaming.next_deadline(-1) == LEAST_WAIT_S
+    probes = [(push.phase, push.prev_index) for push in streaming.pump(-1, LEAST_WAIT_S)]
     assert probes == [(Phase.COMPARE, MAX_BATCHES_IN_FLIGHT)]
 
 
@@ -282,7 +282,7 @@ def test_a_peer_that_lost_what_it_acknowledged_is_not_probed_without_a_pause() -
     refusal = PushResponse(1, Phase.COMPARE, ok=False, index=2, hint_index=0, hint_term=1)
     probing.receive(refusal, 0.01)
     assert probing.pump(-1, 0.01) == []
-    assert probing.next_deadline(-1) == ANSWER_TIMEOUT_S
+    assert probing.next_deadline(-1) == LEAST_WAIT_S
 
 
 def test_an_acknowledgement_beyond_the_leaders_log_is_refused() -> None:
