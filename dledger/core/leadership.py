@@ -30,8 +30,6 @@ from dledger.core.reads.read_index import ReadIndex
 from dledger.core.replica_config import ReplicaConfig
 from dledger.core.transfer.handover import Handover
 
-NEVER = float("-inf")
-
 
 class Leadership:
     """The leader's side of the protocol, one term after another; idle while another member leads.
@@ -91,7 +89,7 @@ class Leadership:
         self.acks: QuorumAckChecker | None = None
         self.heartbeat_at = now
         self._configuration = state.membership.index  # what this leader goes by
-        self._heard_at = NEVER  # when a quorum was last heard, as of the last look
+        self._heard_at = now  # when a quorum was last heard, as of the last look
 
     # --- beginning and end --------------------------------------------------------------------
 
@@ -100,7 +98,7 @@ class Leadership:
         state = self._state
         state.membership.elected(self.append_noop())
         self._configuration = state.membership.index
-        self._heard_at = NEVER
+        self._heard_at = now  # each follower counts as heard just now
         self.acks = QuorumAckChecker(state.membership.quorum, state.term)
         self._reads.lead()
         self._followers.follow(now)
@@ -182,10 +180,10 @@ class Leadership:
         """Another configuration is in force, from the next thing that is counted on."""
         membership = self._state.membership
         self._configuration = membership.index
-        self._heard_at = NEVER
         acks.follow(membership.quorum, membership.members)
         self._reads.follow(membership)
         self._followers.follow(now)
+        self._look_for_quorum(now)
         self._followers.announced(self.broadcast_heartbeat(now), now)
         self._advance_commit(acks, now)  # others decide now, and may have decided already
 
@@ -235,8 +233,7 @@ class Leadership:
         # Answers only get newer, so this is looked up no more often than it is needed.
         # The sums are those of `next_deadline`: a difference may be rounded the other way.
         if now >= self.heartbeat_at or now >= self._heard_at + timeout_s:
-            answers = {peer: dispatcher.last_answer_at for peer, dispatcher in voters.items()}
-            self._heard_at = self._elector.quorum_heard_at(answers, now)
+            self._look_for_quorum(now)
             if now >= self._heard_at + timeout_s:
                 return RoleEvent.QUORUM_LOST
         if self._handover.disk_stalled(now) and voters:
@@ -257,6 +254,11 @@ class Leadership:
             self.broadcast_heartbeat(now)
         return None
 
+    def _look_for_quorum(self, now: float) -> None:
+        voters = self._followers.voters
+        answers = {peer: dispatcher.last_answer_at for peer, dispatcher in voters.items()}
+        self._heard_at = self._elector.quorum_heard_at(answers, now)
+
     @property
     def unsettled(self) -> bool:
         """Whether anything that arrives may be what a change or a transfer waits for."""
@@ -266,7 +268,6 @@ class Leadership:
     def next_deadline(self) -> float:
         """When `tick` or `pump` has something to do though nothing arrives."""
         committed = self._state.committed
-        # Before the first look at a quorum, or at the quorum of a new configuration, it is now.
         deadline = min(self.heartbeat_at, self._heard_at + self._config.election_timeout_s)
         for dispatcher in self._followers.dispatchers.values():
             deadline = min(deadline, dispatcher.next_deadline(committed))

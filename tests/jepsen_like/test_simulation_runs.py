@@ -97,10 +97,12 @@ FIRST_SEED = {
     "configuration-on-append": 5,
     "answer-covers-later-reads": 30,
     "install-answer-lost-pins": 85,
-    "removal-kept-secret": 45,
-    "lease-from-answer": 755,
+    "removal-kept-secret": 170,
+    "lease-from-answer": 75,
     "wiped-member-votes": 60,
-    "pieces-in-any-order": 10,
+    "pieces-in-any-order": 90,
+    "commit-older-term": 75,
+    "log-cut-before-the-snapshot": 30,
     "read-without-round": 340,
 }
 
