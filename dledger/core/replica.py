@@ -311,6 +311,11 @@ class Replica:
         As etcd's HasReady. Most heartbeats and acknowledgements leave nothing to do, and a turn
         for each of them would be most of what an idle process does.
         """
+        return self.has_news or now >= self.next_deadline()
+
+    @property
+    def has_news(self) -> bool:
+        """Whether it has anything to do before its next deadline: see `has_ready`."""
         return (
             self.outbox.has_ready
             or self.receiver.has_answers
@@ -321,7 +326,6 @@ class Replica:
             or not self.state.proven
             or self.leadership.unsettled
             or self._shown != (self.state.role, self.state.term, self.state.leader)
-            or now >= self.next_deadline()
         )
 
     def take_writes(self) -> Writes:

@@ -85,6 +85,8 @@ class LogDurability:
     @property
     def record_due(self) -> bool:
         """Whether the record on disk still names an older beginning than the log has."""
+        if self._record.begin_pos >= self._extent.begin_pos:
+            return False  # nor will what a sync recorded meanwhile be older
         self.settle()
         return self._record.begin_pos < self._extent.begin_pos and self._work is None
 
