@@ -58,10 +58,6 @@ class LedgerView:
             return NO_TERM
         return self._terms[bisect_right(self._firsts, index) - 1]
 
-    def run_start(self, index: int) -> int:
-        """First index of the run of equal terms that `index` lies in."""
-        return self._firsts[bisect_right(self._firsts, index) - 1]
-
     def run_end(self, index: int) -> int:
         """Last index of the run of equal terms that `index` lies in."""
         at = bisect_right(self._firsts, index)

@@ -90,11 +90,6 @@ class Outbox:
         """Whether a message may leave now."""
         return bool(self._leaving)
 
-    @property
-    def waiting(self) -> int:
-        """How many messages wait for the sync."""
-        return len(self._waiting)
-
     def take(self) -> list[Outgoing]:
         """The messages that leave now."""
         leaving, self._leaving = self._leaving, []

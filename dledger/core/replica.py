@@ -376,11 +376,6 @@ class Replica:
         return self.member_reads.index
 
     @property
-    def has_open_reads(self) -> bool:
-        """Whether any read waits here for something, its own or another member's."""
-        return self.member_reads.busy
-
-    @property
     def lease(self) -> LeaderLease | None:
         """A leader's lease, where lease reads are on."""
         return self.member_reads.lease

@@ -112,11 +112,6 @@ class ReadIndex:
         return bool(self._waiting or self._early or self._early_remote or self._remote_ready)
 
     @property
-    def waits(self) -> bool:
-        """Whether a read waits for answers to a round."""
-        return bool(self._waiting)
-
-    @property
     def needs_round(self) -> bool:
         """Whether a read waits for a round that has not been sent."""
         return bool(self._waiting) and self._waiting[-1].round > self.round

@@ -40,11 +40,6 @@ class DiskWatch:
         """Whether nothing became durable for the limit, though something waits."""
         return self._since is not None and now - self._since >= self._limit_s
 
-    @property
-    def deadline(self) -> float:
-        """When the disk counts as stalled, if nothing moves until then."""
-        return float("inf") if self._since is None else self._since + self._limit_s
-
 
 class Handover:
     """The transfer that runs, and what may start one: an operator, a preference, a bad disk."""

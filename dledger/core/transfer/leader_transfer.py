@@ -17,14 +17,13 @@ from dledger.errors import TransferFailed
 class LeaderTransfer:
     """One transfer, on the leader. `end` says why it was given up; None while it runs."""
 
-    __slots__ = ("deadline", "end", "last_index", "target", "tell_at", "told")
+    __slots__ = ("deadline", "end", "last_index", "target", "tell_at")
 
     def __init__(self, target: str, last_index: int, deadline: float) -> None:
         self.target = target
         self.last_index = last_index  # the log's end: nothing is proposed any more
         self.deadline = deadline
         self.end: str | None = None
-        self.told = False
         self.tell_at = float("-inf")
 
     def must_tell(self, match_index: int, now: float, repeat_s: float) -> bool:
@@ -33,7 +32,6 @@ class LeaderTransfer:
         """
         if match_index < self.last_index or now < self.tell_at:
             return False
-        self.told = True
         self.tell_at = now + repeat_s
         return True
 
