@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from dledger.commands.recover_command import (
-    check_nobody_runs,
+    check_no_member_runs,
     drawn_mark,
     known_members,
     print_done,
@@ -83,7 +83,7 @@ def restore(
     if own is None:
         raise ConfigInvalid("--address", f"nothing says where {name} will listen")
     parse_address("--address", own)
-    check_nobody_runs(survivor, {**members, name: own})
+    check_no_member_runs(survivor, {**members, name: own})
     made = back_up(str(copy), str(target), node_id)
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     done = recover_group(made.folder, made.last_index, own, mark=drawn_mark(), when=now)

@@ -34,7 +34,7 @@ from dledger.store.noop_body import decode_noop_body
 
 _MAGICS = {int(magic): magic.name.lower() for magic in Magic}
 
-# How often a starting group is asked whether it leads.
+# How often a starting group is asked for its leader.
 _POLL_S = 0.2
 
 
@@ -45,7 +45,7 @@ Try it, with a whole group on this machine:
   dledger group --nodes 3 --dir /tmp/log        three members, real processes
   dledger append --dir /tmp/log hello world     two entries, on a quorum's disks
   dledger tail --dir /tmp/log --follow          every committed entry
-  dledger status --dir /tmp/log --watch         who leads, how far everyone is
+  dledger status --dir /tmp/log --watch         the leader, and every member's progress
 
 \b
 Run it, with a process on each machine:
@@ -58,7 +58,7 @@ Exit codes: 0 done; 1 not done, or what was checked is wrong; 2 a wrong call; 3 
 whether it was done; 130 Ctrl-C.
 """
 
-# In the order in which one meets them.
+# In the order in which a new user needs them.
 _SECTIONS = {
     "Use a group": ("append", "get", "tail"),
     "Run a group": ("group", "serve", "status", "members", "transfer", "snapshot"),
@@ -68,7 +68,7 @@ _SECTIONS = {
 
 
 class CommandsBySection(InterruptibleCommands):
-    """The list of commands, in the sections of what one wants to do."""
+    """Lists the commands in sections, by purpose."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list."""
@@ -168,7 +168,7 @@ def tail(
 
 
 async def _tail(client: GroupClient, first: int, as_json: bool) -> None:
-    """Print what is there, from whichever member answers: a group without a leader shows it too."""
+    """Print the committed entries of any member that answers, even without a leader."""
     while entries := await client.entries(first):
         for entry in entries:
             _print_entry(entry, as_json)
@@ -187,7 +187,7 @@ async def _follow(
             except OutsideLog as error:
                 if error.first <= first:
                     raise
-                first = error.first  # snapshots stand for what was before
+                first = error.first  # snapshots replace the entries before
 
 
 def _print_entry(entry: Entry, as_json: bool) -> None:
@@ -233,7 +233,7 @@ async def _transfer(client: GroupClient, target: str | None, timeout: float) -> 
 
 
 async def _check_member(client: GroupClient, option: str, node_id: str) -> None:
-    """Raise ConfigInvalid unless this is a member of the group, as the group itself says."""
+    """Raise ConfigInvalid unless this is a member of the group, according to the group."""
     members = await client.ask_members()
     if node_id not in members:
         raise ConfigInvalid(option, f"{node_id} is not one of {', '.join(members)}")

@@ -1,4 +1,4 @@
-"""`dledger members`: who belongs to a group, and changing that."""
+"""`dledger members`: shows the members of a group, and changes them."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def members(
     status = trio.run(client.leader_status, timeout)
     found = status["members"]
     if not isinstance(found, dict):
-        raise ConfigInvalid("--peers", "the leader says nothing of its members: is it older?")
+        raise ConfigInvalid("--peers", "the leader does not name its members: is it older?")
     if as_json:
         click.echo(json.dumps(found))
         return
@@ -94,7 +94,7 @@ def members(
 
 
 def print_members(group: str, leader: str, found: dict[str, object]) -> None:
-    """A table of the members, as a status names them."""
+    """Print a table of the members, as a status names them."""
     addresses, learners = found["addresses"], found["learners"]
     voters, outgoing = found["voters"], found["outgoing"]
     if not isinstance(addresses, dict) or not isinstance(learners, dict):

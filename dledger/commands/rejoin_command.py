@@ -1,4 +1,4 @@
-"""The command for a member that lost entries or votes, and has to begin anew."""
+"""`dledger rejoin`: empties the folder of a member that lost entries or votes."""
 
 from __future__ import annotations
 

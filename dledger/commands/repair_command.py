@@ -1,4 +1,4 @@
-"""The command that mends a node's folder at rest."""
+"""`dledger repair`: repairs the folder of a stopped node."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def repair(folder: Path, source: Path, as_json: bool) -> None:
 
 
 def _print_repaired(repaired: list[Repaired]) -> None:
-    # Not above: a member that starts draws no table, and loading this takes a while.
+    # Imported late: a starting member draws no table, and the import takes a while.
     from rich.table import Table
 
     from dledger.commands.tables import table_console

@@ -109,7 +109,7 @@ def serve(ctx: click.Context, /, **options: Any) -> None:
 
 
 def checked_config(ctx: click.Context) -> NodeConfig:
-    """The node's settings, of the options of a call. Raises ConfigInvalid that names the place."""
+    """Make the node's settings from the options. Raises ConfigInvalid, which names the option."""
     options = ctx.params
     try:
         return NodeConfig(

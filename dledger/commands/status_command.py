@@ -1,4 +1,4 @@
-"""`dledger status`: a group at one moment, or watched."""
+"""`dledger status`: shows a group once, or again and again."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from dledger.commands.tls_options import given_tls
 from dledger.errors import DLedgerError
 from dledger.unwrapping_nursery import unwrapping_nursery
 
-# One that is frozen must not hold up what the others say.
+# A frozen member must not hold up the answers of the others.
 _ANSWER_S = 2.0
-# The members that were given, those that they name, and one round for a change meanwhile.
+# One round for the given members, one for those that they name, one for a change meanwhile.
 _MOST_ROUNDS = 3
 
 Statuses = dict[str, dict[str, Any]]
@@ -65,7 +65,7 @@ def status(
     if as_json:
         _print_json(found, notes)
     else:
-        # Not above: a member that starts draws nothing, and loading what draws takes a while.
+        # Imported late: a starting member draws nothing, and the import takes a while.
         from dledger.commands.status_picture import group_picture
         from dledger.commands.tables import table_console
 
@@ -121,7 +121,7 @@ async def _ask(
 
 
 def member_notes(client: GroupClient, given: Mapping[str, str]) -> list[str]:
-    """What a person must know of the members that are shown: where they are from."""
+    """Return notes for the operator about the origin of the shown members."""
     if not client.members_are_told:
         return ["no member answers: these are the members as given, the group may have others"]
     members = client.members
@@ -140,7 +140,7 @@ async def _watch(
     count: int | None,
     as_json: bool,
 ) -> None:
-    """Look again and again: drawn over in a terminal, one after the other in a pipe."""
+    """Show the group repeatedly: in place in a terminal, one after the other in a pipe."""
     from rich.live import Live
 
     from dledger.commands.status_picture import Syncs, group_picture, syncs_of
