@@ -82,11 +82,11 @@ def _print_json(found: Statuses, notes: Sequence[str]) -> None:
 
 
 async def member_statuses(client: GroupClient, given: Mapping[str, str]) -> Statuses:
-    """What each member says of itself, or why it says nothing.
+    """Return the status of each member, or the reason why it did not answer.
 
-    Those that are known are asked at once, and then those that they name: who belongs to the group
-    is the group's to say, and the list that a command is given may be older. Of those in the list
-    that are no members, the ones that answer are shown too: they run, and may not know it yet.
+    Asks the known members at once, and then those that they name: the group decides its members,
+    and the given list may be older. Given nodes that are no longer members are shown if they
+    answer: they run, and may not know of their removal yet.
     """
     asked: dict[tuple[str, str], dict[str, Any]] = {}
     for _ in range(_MOST_ROUNDS):
@@ -94,7 +94,7 @@ async def member_statuses(client: GroupClient, given: Mapping[str, str]) -> Stat
         new = [member for member in wanted.items() if member not in asked]
         if not new:
             break
-        async with unwrapping_nursery() as nursery:  # Ctrl-C comes out as itself
+        async with unwrapping_nursery() as nursery:  # raises Ctrl-C as a plain KeyboardInterrupt
             for member in new:
                 asked[member] = {"problem": f"no answer within {_ANSWER_S:g} s"}
                 nursery.start_soon(_ask, client, member, asked)

@@ -92,9 +92,9 @@ def back_up(
         try:
             return _attempt(disk, source, target, node_id)
         except FileNotFoundError as error:
-            problem = f"{error.filename} went away"
+            problem = f"{error.filename} was removed"
         except BeginningDropped:
-            problem = "the beginning of its log went away"
+            problem = "the beginning of its log was dropped"
     raise BackupFailed(source, f"{problem}, {ATTEMPTS} times in a row: try again")
 
 

@@ -197,8 +197,7 @@ class Session:
     def _unknown(
         self, first: int, reason: str, settled: Sequence[Settled]
     ) -> SessionOutcomeUnknown:
-        """Make the error of a call whose bodies begin at `first`, with the outcomes known so far.
-        """
+        """Make the error of a call whose bodies begin at `first`, with the known outcomes."""
         oldest = self._unsettled[0][0] if self._unsettled else self._next
         own = [each for each in settled if each.sequence >= first]
         return SessionOutcomeUnknown(

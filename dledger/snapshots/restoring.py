@@ -91,23 +91,35 @@ def open_and_restore(disk: Disk, config: NodeConfig, machine: StateMachine) -> O
         )
     store = open_store(disk, str(config.data_dir), config.store, config.group, config.node_id)
     try:
-        restored = awaited = None
         folder = SnapshotFolder(disk, node_folder(str(config.data_dir), config.node_id))
-        if isinstance(machine, SnapshottingMachine):
-            folder.open()
-            try:
-                restored = restore_newest(folder, store, machine, config.group)
-            except SnapshotLost:
-                if (awaited := find_awaited(folder, store, machine, config.group)) is None:
-                    raise
-        elif store.first_index > 0 and folder.indexes():
-            problem = "the state machine has no method restore()"
-            raise SnapshotLost(folder.path, store.first_index, [problem])
+        restored, awaited = _restore(folder, store, machine, config.group)
         opened = Opened(store, folder, restored, awaited, keeps_nothing(machine))
         return opened._replace(birth=_settled_birth(disk, config, opened))
     except BaseException:
         store.close()
         raise
+
+
+def _restore(
+    folder: SnapshotFolder, store: SegmentStore, machine: StateMachine, group: str
+) -> tuple[Snapshot | None, Snapshot | None]:
+    """Open the folder and restore the machine; return the snapshots restored and awaited."""
+    try:
+        if isinstance(machine, SnapshottingMachine):
+            folder.open()
+            try:
+                return restore_newest(folder, store, machine, group), None
+            except SnapshotLost:
+                if (awaited := find_awaited(folder, store, machine, group)) is None:
+                    raise
+                return None, awaited
+        if store.first_index > 0 and folder.indexes():
+            problem = "the state machine has no method restore()"
+            raise SnapshotLost(folder.path, store.first_index, [problem])
+    except OSError as cause:
+        name = cause.filename if isinstance(cause.filename, str) else folder.path
+        raise DiskFailed("open", name, cause) from cause
+    return None, None
 
 
 def _settled_birth(disk: Disk, config: NodeConfig, opened: Opened) -> BirthRecord:

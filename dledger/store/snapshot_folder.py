@@ -84,7 +84,8 @@ class SnapshotFolder:
         try:
             yield
         except OSError as cause:
-            raise DiskFailed(operation, self.path, cause) from cause
+            name = cause.filename if isinstance(cause.filename, str) else self.path
+            raise DiskFailed(operation, name, cause) from cause
 
     def make_durable(self, reader: SnapshotReader) -> None:
         """Make the content and the name of a snapshot durable: an operator may have copied it here.

@@ -24,7 +24,7 @@ class RunBlocking(Protocol):
 async def in_a_thread(
     work: Callable[[Unpack[Arguments]], Result], /, *arguments: *Arguments
 ) -> Result:
-    """A RunBlocking for processes. (A simulation does the work itself, after some virtual time.)
+    """A RunBlocking for processes. A simulation does the work itself, after some virtual time.
 
     Each call has a thread of its own, outside trio's limit for the whole process: groups with a
     hung disk would use up that limit and block the application's calls. A group makes at most a
