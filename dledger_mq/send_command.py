@@ -21,7 +21,8 @@ from dledger_mq.send_result import SendResult
 # Messages between two steps of the progress bar; enough to keep the pipeline busy.
 _STEP = 2000
 
-# A step takes the lines that have arrived, up to about this many bytes: 2,000 lines of 500 bytes.
+# A step takes the lines that have arrived, up to these limits: 10,000 lines of 100 bytes.
+_STEP_LINES = 10_000
 _STEP_BYTES = 1024 * 1024
 
 # One read: the capacity of a pipe.
@@ -127,8 +128,8 @@ async def _input(topic: str) -> AsyncGenerator[list[bytes], None]:
         if newline:
             lines = [line.rstrip(b"\r") for line in bytes(begun + ended).split(b"\n")]
             bodies = [line for line in lines if line]
-            for at in range(0, len(bodies), _STEP):
-                yield bodies[at : at + _STEP]
+            for at in range(0, len(bodies), _STEP_LINES):
+                yield bodies[at : at + _STEP_LINES]
             begun.clear()
         begun += rest
         if len(begun) > _MAX_LINE_BYTES:

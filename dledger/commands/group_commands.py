@@ -54,7 +54,7 @@ Run it, with a process on each machine:
 
 Each command has its own --help, with examples.
 
-Exit codes: 0 done; 1 not done, or what was checked is wrong; 2 a wrong call; 3 it is not known
+Exit codes: 0 done; 1 not done, or a check found a problem; 2 a wrong call; 3 it is not known
 whether it was done; 130 Ctrl-C.
 """
 
@@ -104,7 +104,7 @@ def commands() -> None:
     "folder",
     required=True,
     type=click.Path(path_type=Path),
-    help="Where everything goes; made if missing.",
+    help="Folder for all members; made if missing.",
 )
 @click.option("--group", default="group", show_default=True, help="Name of the group.")
 @tls_options
@@ -156,8 +156,8 @@ def tail(
 ) -> None:
     """Print the committed entries, one line each: index, term, kind, body.
 
-    With --follow, members that go away are waited for, once one has answered; Ctrl-C ends it with
-    exit code 0.
+    With --follow the command waits for members that fail, once one has answered; Ctrl-C ends it
+    with exit code 0.
     """
     name, known = members_of(folder, peers, group)
     if not follow:
@@ -241,7 +241,7 @@ async def _check_member(client: GroupClient, option: str, node_id: str) -> None:
 
 @commands.command()
 @group_options
-@click.option("--node", "node_id", help="The member to write one; else each of them.")
+@click.option("--node", "node_id", help="The member to write one; else every member.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a member.")
 def snapshot(
     folder: Path | None, peers: str | None, group: str, node_id: str | None, as_json: bool

@@ -16,9 +16,9 @@ from dledger.store.store_config import StoreConfig
 
 _HELP = {
     "listen": "Where to listen, if not at this member's address in --peers: 0.0.0.0:20911, say.",
-    "election_timeout_ms": "An election starts one to two of these after a leader fell silent.",
-    "heartbeat_interval_ms": "How often a leader shows that it is there.",
-    "max_clock_drift": "Lease reads: the share by which any clock may run wrong. Off without.",
+    "election_timeout_ms": "An election starts one to two of these after the last heartbeat.",
+    "heartbeat_interval_ms": "How often a leader sends heartbeats.",
+    "max_clock_drift": "Lease reads: the share by which any clock may drift. Off by default.",
     "preferred_leader": "The member that should lead whenever it is healthy.",
     "flush_interval_ms": "Entries count before they are synced: a power cut may lose some.",
     "max_pending_entries": "Appends that may wait for their commit.",
@@ -30,9 +30,9 @@ _HELP = {
     "max_body_bytes": "The largest entry.",
     "checkpoint_bytes": "A start checks the log again from a point this far before its end.",
     "spare_segments": "Data files that are written ahead.",
-    "snapshot_every_entries": "Write a snapshot after so many entries; 0: not for their number.",
+    "snapshot_every_entries": "Write a snapshot after this many entries; 0 switches it off.",
     "snapshot_every_bytes": "The same in bytes of the log.",
-    "snapshot_kept": "How many snapshots are kept, and the log behind the oldest.",
+    "snapshot_kept": "How many snapshots are kept, with the log after the oldest one.",
     "snapshot_trailing_entries": "Entries that are kept for members that are behind.",
 }
 

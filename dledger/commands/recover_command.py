@@ -27,17 +27,17 @@ _KNOCK_S = 1.5
 _HELP = """Begin a group again from FOLDER, when more than half of its voters are lost for good.
 
 Never needed while a majority can be brought back: start them, and nothing is lost. Entries
-that only the lost members held are gone for good. The member of FOLDER must be stopped; it is
-then the only voter. Without --accept-loss-after nothing is changed: what would be is shown, and
-in a terminal the group's name is asked for.
+that only the lost members held are lost for good. The member of FOLDER must be stopped; it is
+then the only voter. Without --accept-loss-after nothing is changed: the command shows what it
+would change, and in a terminal asks for the group's name.
 
 \b
-Members that are left may differ. Begin with the one that holds the most:
+The remaining members may differ. Recover from the one that holds the most:
   dledger recover --compare /srv/a/dledger-n0 /srv/b/dledger-n2
   dledger recover /srv/b/dledger-n2
 
-Members of before are refused from then on. Each that is to come back: `dledger rejoin` on its
-folder, `dledger serve --join`, and `dledger members --add`.
+Old members are refused from then on. To bring one back: `dledger rejoin` on its folder,
+`dledger serve --join`, and `dledger members --add`.
 """
 
 
@@ -58,7 +58,7 @@ folder, `dledger serve --join`, and `dledger members --add`.
     "accepted",
     type=click.IntRange(0),
     metavar="N",
-    help="Yes, what was committed behind entry N may be lost. N: the last entry in FOLDER.",
+    help="Yes, entries committed after entry N may be lost. N: the last entry in FOLDER.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.argument(
@@ -170,15 +170,15 @@ def _print_survivor(survivor: Survivor, members: Mapping[str, str]) -> None:
         f"{survivor.last_term}; the highest term heard of is {survivor.term}",
         f"  committed   at least up to entry {committed}",
         f"  members     {', '.join(f'{n} at {a}' for n, a in members.items()) or 'not named here'}",
-        f"MAY BE LOST    every entry behind {last}: the lost members may have committed some",
+        f"MAY BE LOST    every entry after {last}: the lost members may have committed some",
     ]
     if committed < last:
         lines.append(
-            f"WILL COUNT     entries {committed + 1}..{last}: they become committed, also those "
-            "that never were"
+            f"WILL COUNT     entries {committed + 1}..{last}: they become committed, even if they "
+            "were not"
         )
     if not survivor.proven:
-        lines.append("IN DOUBT       this member lost promises before: take another one if you can")
+        lines.append("IN DOUBT       this member lost promises before: choose another if possible")
     lines += [f"DAMAGE         {problem}" for problem in survivor.problems]
     click.echo("\n".join(lines))
 
@@ -192,9 +192,9 @@ def print_done(done: Recovery, as_json: bool) -> None:
     click.echo(
         f"group {done.group} begins again: generation {done.generation}, term {done.term}, "
         f"members {members}\n"
-        f"what was changed is as it was in {done.copies}\n"
-        f"start {done.node_id} as ever; then let others join: `dledger rejoin` on the folder of an "
-        "old member, `dledger serve --join`, `dledger members --add`"
+        f"copies of the changed files are in {done.copies}\n"
+        f"start {done.node_id} as usual; then let others join: `dledger rejoin` on the folder of "
+        "an old member, `dledger serve --join`, `dledger members --add`"
     )
 
 

@@ -45,12 +45,12 @@ def status(
     interval: float,
     count: int | None,
 ) -> None:
-    """Show what is wrong with a group, and every member: role, term, how far its log is.
+    """Show the alarms of a group, and every member: its role, its term, its log.
 
     `lag` is what a member lacks of the leader's log; `sync` the average time of a sync to its disk
-    (while watching: since the last look); `contact` since it heard the leader, or, of the leader,
-    since the slowest quorum answered it. The members are those that the group names; a list that
-    was given is only where to ask. Exit code 1 if no member leads.
+    (while watching: since the last look); `contact` the time since it heard the leader, or, for the
+    leader, since the slowest quorum answered it. The group names its members; the given list only
+    says where to ask. Exit code 1 if no member leads.
     """
     name, known = members_of(folder, peers, group)
     client = GroupClient(name, known, given_tls())

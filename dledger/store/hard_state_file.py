@@ -55,7 +55,7 @@ MARK_AT = 2 * SLOT_DISTANCE_BYTES
 _MARK = struct.Struct(">8sqI")
 _MARK_MAGIC = b"DLsynced"
 FILE_BYTES = MARK_AT + _MARK.size
-# Three names and their length bytes must fit behind the numbers: 112 + 3 * 128 <= 508.
+# Three names and their length bytes must fit after the numbers: 112 + 3 * 128 <= 508.
 MAX_NAME_BYTES = 127
 
 _MAGIC = b"DLedgerH"

@@ -23,7 +23,7 @@ class Verdict(Enum):
 
 
 class Evidence(NamedTuple):
-    """What is known of a record."""
+    """The facts about a record."""
 
     findings: Findings
     recorded: bool  # its index is recorded as committed

@@ -182,7 +182,7 @@ class _Repair:
         found = self._compare(ours, pos)
         if found.leads_back or (found.end > pos and first <= self._committed):
             if not found.leads_back and intact_behind(data, pos, first, ours.term):
-                problem = "the other log does not lead to the intact entries behind the damage"
+                problem = "the other log does not lead to the intact entries after the damage"
                 raise RepairFailed(data.path(pos), first, problem)
             if not found.leads_back:
                 self._doubt()

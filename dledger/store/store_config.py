@@ -31,7 +31,7 @@ class StoreConfig:
         segment_bytes: length of every data file.
         index_segment_bytes: length of every index file, a multiple of 32.
         max_body_bytes: the largest body that `append` takes; a segment must hold such an entry
-            and the 8 bytes of a blank record behind it.
+            and the 8 bytes of a blank record after it.
         spare_segments: how many data files `prepare_spare` writes ahead (0 switches it off).
         checkpoint_bytes: a start checks only about this many bytes at the end of the part that is
             committed and durable, and all after it. May change with every start.

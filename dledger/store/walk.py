@@ -26,7 +26,7 @@ from dledger.store.batch import MAX_ENTRY_BYTES
 
 # A window holds the largest entry wherever it begins in the first half.
 WINDOW_BYTES = 2 * MAX_ENTRY_BYTES
-# The unit in which a disk keeps or loses what was not synced.
+# The unit in which a disk keeps or loses unsynced data.
 SECTOR_BYTES = 512
 ALL_UNCHECKED = 2**63 - 1
 
