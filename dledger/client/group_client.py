@@ -163,7 +163,7 @@ class GroupClient:
             case [int(index), int(term), int(size), str(path)]:
                 return WrittenSnapshot(index, term, size, path)
             case _:
-                raise MessageMalformed("a malformed answer to a snapshot request")
+                raise MessageMalformed("an answer to a snapshot request with wrong fields")
 
     async def change(
         self,

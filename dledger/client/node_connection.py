@@ -286,7 +286,7 @@ def _answered_id(frame: Frame) -> int:
         case [int(request_id), "error", str(), dict(), str()]:
             return request_id
         case _:
-            raise MessageMalformed("a malformed answer")
+            raise MessageMalformed("an answer with wrong fields")
 
 
 def _taken_apart(frame: Frame) -> tuple[object, bytes]:
@@ -345,7 +345,7 @@ async def _introduced(group: str, node_id: str, stream: Stream) -> tuple[str, Fr
         case [Frame([_, str(name)], _)]:
             return name, decoder
         case _:
-            raise MessageMalformed("a malformed welcome")
+            raise MessageMalformed("a welcome with wrong fields")
 
 
 def _in_words(error: BaseException) -> str:

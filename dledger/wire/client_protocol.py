@@ -90,7 +90,7 @@ def encode_request(request: Request) -> bytes:
 def decode_request(frame: Frame) -> Request:
     """Decode the request in a frame. Raises MessageMalformed."""
     if len(frame.header) != 3:
-        raise MessageMalformed("a malformed request")
+        raise MessageMalformed("a request with wrong fields")
     request_id, name, numbers = frame.header
     operation = _OPERATIONS.get(name) if type(name) is str else None
     if operation is None:
@@ -167,7 +167,7 @@ def decode_appended(value: object, payload: bytes) -> list[Appended]:
         case [int(first), int(term), int(count)] if 0 <= count <= MAX_BODIES:
             at = count * _APPENDED.size
         case _:
-            raise MessageMalformed("a malformed answer to an append")
+            raise MessageMalformed("an answer to an append with wrong fields")
     if at > len(payload) or min(first, term) < 0:
         raise MessageMalformed("an answer to an append that does not fill its payload")
     appended = []
@@ -227,7 +227,7 @@ def decode_leadership(value: object) -> Leadership:
         ] if all(isinstance(part, str) for pair in addresses.items() for part in pair):
             return Leadership(member, leader, term, ready, index, addresses)
         case _:
-            raise MessageMalformed("a malformed answer about the leader")
+            raise MessageMalformed("an answer about the leader with wrong fields")
 
 
 # --- entries ------------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ def decode_entries_answer(rows: object, payload: bytes) -> list[Entry]:
     entries, at = [], 0
     for row in rows:
         if not isinstance(row, list) or len(row) != 5:
-            raise MessageMalformed("a malformed entry")
+            raise MessageMalformed("an entry with wrong fields")
         for number in row:
             if type(number) is not int or not 0 <= number <= _HIGHEST:
                 raise MessageMalformed("an entry with a field that is not a number")

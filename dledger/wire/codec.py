@@ -158,14 +158,14 @@ def _phase(field: object) -> Phase:
 
 def _vote_request(fields: list[object], _: bytes) -> VoteRequest:
     if len(fields) != len(VoteRequest._fields):
-        raise MessageMalformed("a malformed vote request")
+        raise MessageMalformed("a vote request with wrong fields")
     term, last_index, last_term = _numbers(fields[:3], 3)
     return VoteRequest(term, last_index, last_term, _flag(fields[3]), _flag(fields[4]))
 
 
 def _vote_response(fields: list[object], _: bytes) -> VoteResponse:
     if len(fields) != len(VoteResponse._fields):
-        raise MessageMalformed("a malformed vote response")
+        raise MessageMalformed("a vote response with wrong fields")
     committed, committed_term = _numbers(fields[3:], 2)
     return VoteResponse(
         _number(fields[0]), _flag(fields[1]), _flag(fields[2]), committed, committed_term
@@ -174,7 +174,7 @@ def _vote_response(fields: list[object], _: bytes) -> VoteResponse:
 
 def _push_request(fields: list[object], payload: bytes) -> PushRequest:
     if len(fields) != 8 or not isinstance(fields[7], list):
-        raise MessageMalformed("a malformed push")
+        raise MessageMalformed("a push with wrong fields")
     term, prev_index, prev_term, last_index, committed, next_term = _numbers(
         [fields[0], *fields[2:7]], 6
     )
@@ -212,7 +212,7 @@ def _runs(field: list[object], prev_index: int, last_index: int) -> tuple[TermRu
 
 def _push_response(fields: list[object], _: bytes) -> PushResponse:
     if len(fields) != len(PushResponse._fields):
-        raise MessageMalformed("a malformed push response")
+        raise MessageMalformed("a push response with wrong fields")
     term, index, match, verified, last, hint_index, hint_term = _numbers(
         [fields[0], *fields[3:-1]], 7
     )
@@ -273,7 +273,7 @@ def _inquiry(fields: list[object], _: bytes) -> Inquiry:
 
 def _inquiry_answer(fields: list[object], _: bytes) -> InquiryAnswer:
     if len(fields) != len(InquiryAnswer._fields):
-        raise MessageMalformed("a malformed answer to an inquiry")
+        raise MessageMalformed("an answer to an inquiry with wrong fields")
     term, number, last_index, voters = _numbers([*fields[:3], fields[6]], 4)
     is_new, proven, leads = map(_flag, fields[3:6])
     return InquiryAnswer(term, number, last_index, is_new, proven, leads, voters)

@@ -74,11 +74,11 @@ def decode_identity(fields: list[object]) -> GroupIdentity:
             if not is_generation(number, mark):
                 raise MessageMalformed(f"{shown(number)} and {shown(mark)} are not a generation")
             if not _VOTERS_SUM.fullmatch(voters) or not _BIRTH.fullmatch(birth):
-                raise MessageMalformed("malformed first voters or birth")
+                raise MessageMalformed("first voters or a birth of the wrong form")
             generation = Generation(int(str(number)), str(mark))
             return GroupIdentity(generation, voters, birth)
         case _:
-            raise MessageMalformed("a malformed group identity")
+            raise MessageMalformed("a group identity with wrong fields")
 
 
 def superseded_reason(group: str, newer: Generation, caller: str, own: Generation) -> str:

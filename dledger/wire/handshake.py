@@ -61,7 +61,7 @@ def decode_hello(frame: Frame) -> Hello:
             "run the same version on both sides"
         )
     if len(header) != 6 or not all(isinstance(part, str) for part in header[2:]):
-        raise MessageMalformed("a malformed hello")
+        raise MessageMalformed("a hello with wrong fields")
     caller, group, receiver, address = (str(part) for part in header[2:])
     if max(len(group), len(receiver)) > MAX_ID_CHARACTERS or len(address) > MAX_ADDRESS_CHARACTERS:
         raise MessageMalformed("a hello with a name or an address that is too long")

@@ -71,7 +71,7 @@ def decode_session_request(request: Request) -> SessionCommand:
         case Operation.SESSION_CLOSE, [session]:
             return CloseSession(session)
         case _:
-            raise MessageMalformed("malformed arguments of a session request")
+            raise MessageMalformed("a session request with wrong arguments")
 
 
 def encode_session_answers(request_id: int, answers: Sequence[SessionAnswer]) -> bytes:
@@ -95,7 +95,7 @@ def decode_session_answers(rows: object, payload: bytes) -> list[SessionAnswer]:
             answers.append(SessionAnswer(AnswerKind(kind), number, result))
             at += max(size, 0)
     except (TypeError, ValueError) as error:
-        raise MessageMalformed("malformed session answers") from error
+        raise MessageMalformed("session answers with wrong fields") from error
     if at != len(payload) or not answers:
         raise MessageMalformed("session answers that do not fill the payload")
     return answers

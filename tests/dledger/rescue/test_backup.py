@@ -145,5 +145,5 @@ def test_what_goes_away_meanwhile_is_tried_again(
     shutil.rmtree(tmp_path / "b")
     looks[0] = 0
     failures.extend([1] * 50)
-    with pytest.raises(BackupFailed, match="was dropped"):
+    with pytest.raises(BackupFailed, match="was removed"):
         back_up(str(home), str(tmp_path / "b"))

@@ -171,8 +171,8 @@ def test_an_introduction_arrives_as_it_was_said(hello: Hello) -> None:
     [
         (["hello", 1, "peer", "g", "n1", "n0"], "version 1"),
         (["hello", PROTOCOL_VERSION + 1], f"speaks {PROTOCOL_VERSION}"),
-        (["hello", PROTOCOL_VERSION, "peer", "", ""], "another shape"),
-        (["hello", PROTOCOL_VERSION, "peer", "", "", "nowhere"], "listens at 'nowhere'"),
+        (["hello", PROTOCOL_VERSION, "peer", "", ""], "wrong fields"),
+        (["hello", PROTOCOL_VERSION, "peer", "", "", "nowhere"], "with the address 'nowhere'"),
         (["hello", PROTOCOL_VERSION, "peer", "", "", ""], "without an address"),
         (["hello", PROTOCOL_VERSION, "friend", "g", "n0", ""], "unknown kind"),
         ([1, 2, 3], "not a hello"),
