@@ -71,7 +71,7 @@ class TransferFailed(Rejected):
 
 
 class LeaderKept(Rejected):
-    """This member may not forget its leader: it promised to keep it as long as its lease."""
+    """This member may not forget its leader: the leader's lease relies on that."""
 
     def __init__(self, leader: str) -> None:
         self.leader = leader

@@ -71,7 +71,7 @@ class LogWalker:
 
     Args:
         segment_bytes: length of the files.
-        next_index: the index that the next entry must have; None accepts any.
+        next_index: the index that the next entry must have; None takes it from the first one.
         term: term of the entry before (NO_TERM: none).
         chain: chainCrc of the entry before; None when it is not known.
         unchecked_through: the sums of entries up to here are not checked.
