@@ -116,7 +116,5 @@ def _gaps_before(log: LogFolder, out: str, files: dict[str, list[Published]]) ->
     first = min(found[0].entries.start for found in files.values() if found)
     before = range(first, log.first_index)
     gaps = {gap for found in files.values() for gap in missing(found, before)}
-    problem = (
-        f"{log.path} now begins with entry {log.first_index}, and {out} lacks some before it"
-    )
+    problem = f"{log.path} now begins with entry {log.first_index}, and {out} lacks some before it"
     return sorted(Gap(gap.start, gap.stop - 1, problem) for gap in gaps)
