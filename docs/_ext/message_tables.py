@@ -248,7 +248,7 @@ def _shown(encoded: bytes) -> str:
 
 
 def client_operations() -> str:
-    """What a client can ask, and what it is answered."""
+    """The requests of clients and their answers."""
     return table(
         ("operation", "numbers", "payload", "answer"),
         [
