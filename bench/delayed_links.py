@@ -2,8 +2,9 @@
 
 LINKS is a JSON object: addresses to listen at, each with the one that is reached through it. A
 connection takes one round trip to open, and each byte half of one to arrive, in both directions; so
-does the news that a process has ended. Order is kept, and the rate is not limited. The process
-prints `ready`, and ends with its standard input.
+does the news that a process has ended. Order is kept, and the rate is not limited. A link also
+takes connections for a process that is gone, and ends them after a round trip: on loopback alone
+they are refused. The process prints `ready`, and ends with its standard input.
 """
 
 from __future__ import annotations

@@ -59,7 +59,9 @@ HOW = (
 )
 HOW_OUTAGES = (
     "Outages: from just before `kill -9` of the leader to the first acknowledgement of an append "
-    "that the next leader makes in its own process; {in_flight} in flight."
+    "that the next leader makes in its own process; {in_flight} in flight. The links still take "
+    "connections for it, as a router does for a machine that is gone, so the members wait for "
+    "their election timers."
 )
 
 
