@@ -36,13 +36,18 @@ async def run_member(
             authorities=certificates / "authority.pem",
         )
     config = dledger.NodeConfig(group=GROUP, node_id=node_id, peers=peers, data_dir=folder, tls=tls)
+    await measure_as_leader(config, workload)
+
+
+async def measure_as_leader(config: dledger.NodeConfig, workload: Workload) -> None:
+    """As `run_member`, with these settings."""
     async with dledger.open_node(config, dledger.LogOnly()) as node:
         async for change in node.role_changes():
             if change.ready:
                 result = await Load(node, workload).run()
                 print(json.dumps(asdict(result)), flush=True)
                 return
-            if change.leader not in (None, node_id):
+            if change.leader not in (None, config.node_id):
                 await trio.to_thread.run_sync(sys.stdin.read)
                 return
 

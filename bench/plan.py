@@ -57,14 +57,14 @@ class Run(NamedTuple):
     contender: Contender
 
 
-def numbers(text: str) -> list[int]:
-    """`16,256` as numbers of at least 1. Raises PlanInvalid."""
+def numbers(text: str, least: int = 1) -> list[int]:
+    """`16,256` as numbers of at least `least`. Raises PlanInvalid."""
     try:
         found = [int(part) for part in text.split(",")]
     except ValueError:
         raise PlanInvalid(f"{text!r} is not a list of numbers, as in 16,256") from None
-    if min(found) < 1:
-        raise PlanInvalid(f"{text!r}: each number must be at least 1")
+    if min(found) < least:
+        raise PlanInvalid(f"{text!r}: each number must be at least {least}")
     return found
 
 
