@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 
 import trio
 
-from dledger.core.messages import Heartbeat, HeartbeatResponse, Message
+from dledger.core.messages import Message
 from dledger.core.replica import Messages
 from dledger.entry import Body
 from dledger.errors import DLedgerError, PeerFault
@@ -109,14 +109,6 @@ class Driver:
             return
         self._turn.received(sender, messages)
         self.turn()
-
-    def heartbeat(self, sender: str, beat: Heartbeat, now: float) -> None:
-        """A heartbeat arrived, among those of other groups."""
-        self.received(sender, (beat,))
-
-    def heartbeat_answered(self, sender: str, answer: HeartbeatResponse, now: float) -> None:
-        """An answer to one arrived, among those of other groups."""
-        self.received(sender, (answer,))
 
     def link_changed(self, peer: str, connected: bool) -> None:
         """The connection to a peer opened or broke."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from dledger.core.messages import Heartbeat, HeartbeatResponse, Message
+from dledger.core.messages import Message
 from dledger.network.channel import Identity
 from dledger.network.conversation import Conversation
 from dledger.network.links import MAX_STRANGERS, Links
@@ -28,14 +28,6 @@ class TakesMessages(Protocol):
         """Messages of one peer arrived."""
         ...
 
-    def heartbeat(self, sender: str, beat: Heartbeat, now: float) -> None:
-        """A heartbeat arrived, among those of other groups."""
-        ...
-
-    def heartbeat_answered(self, sender: str, answer: HeartbeatResponse, now: float) -> None:
-        """An answer to one arrived, among those of other groups."""
-        ...
-
     def fail(self, error: Exception) -> None:
         """The member's work in a task of the process raised that: end the member alone."""
         ...
@@ -45,12 +37,6 @@ class _Deaf:
     """In the place of a driver that certain callers reach no more."""
 
     def received(self, sender: str, messages: Sequence[Message]) -> None:
-        """Nobody hears it."""
-
-    def heartbeat(self, sender: str, beat: Heartbeat, now: float) -> None:
-        """Nobody hears it."""
-
-    def heartbeat_answered(self, sender: str, answer: HeartbeatResponse, now: float) -> None:
         """Nobody hears it."""
 
     def fail(self, error: Exception) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-
-import trio
 
 from dledger.config import Address
 from dledger.core.messages import Message, PushRequest
@@ -158,30 +156,22 @@ class PeerConversation:
         self._answers.append(encode_channel_refused(number, reason))
 
     def _take_other(self, frame: Frame) -> None:
-        kind, now = frame.header[0], trio.current_time()
+        kind = frame.header[0]
         if kind == SHARED_HEARTBEATS:
-            beats = decode_shared_heartbeats(frame)
-            self._connections.collecting = True
-            for number, beat in beats:
-                if (channel := self._open_channel(number)) is not None:
-                    try:
-                        channel.port.driver.heartbeat(channel.sender, beat, now)
-                    except Exception as error:
-                        channel.port.driver.fail(error)
-            self._connections.flush()
+            self._take_shared(decode_shared_heartbeats(frame))
         elif kind == SHARED_RESPONSES:
-            answers = decode_shared_responses(frame)
-            self._connections.collecting = True
-            for number, answer in answers:
-                if (channel := self._open_channel(number)) is not None:
-                    try:
-                        channel.port.driver.heartbeat_answered(channel.sender, answer, now)
-                    except Exception as error:
-                        channel.port.driver.fail(error)
-            self._connections.flush()
+            self._take_shared(decode_shared_responses(frame))
         elif type(kind) is not int:
             # A number belongs to a channel that was refused while the message was on its way.
             self._take_call(decode_call(frame))
+
+    def _take_shared(self, messages: Iterable[tuple[int, Message]]) -> None:
+        """Pass on messages of many channels, and gather the answers of all groups."""
+        self._connections.collecting = True
+        for number, message in messages:
+            if (channel := self._open_channel(number)) is not None:
+                self._pass_on(channel, (message,))
+        self._connections.flush()
 
     def _take_call(self, call: Opening | Closing) -> None:
         if isinstance(call, Closing):
