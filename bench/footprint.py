@@ -26,6 +26,7 @@ from bench.filler import NODE_ID
 from bench.folding_member import folding_command
 from bench.machine import this_machine
 from bench.one_run import end
+from bench.options import folder_option, json_option, markdown_option
 from bench.process_figures import memory, processor_seconds
 from bench.report import markdown_report, show_tables
 from bench.summary import Rows
@@ -253,16 +254,9 @@ def _scratch(folder: Path) -> Iterator[Path]:
 @click.option("--idle-seconds", default=30.0, show_default=True)
 @click.option("--log-mib", default=1024, show_default=True, type=click.IntRange(4))
 @click.option("--body-bytes", default=BODY_BYTES, show_default=True, type=click.IntRange(1))
-@click.option(
-    "--dir",
-    "folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=BUILD,
-    show_default=True,
-    help="On the disk to measure; made if missing.",
-)
-@click.option("--json", "kept", type=click.Path(path_type=Path), help="Keep every figure there.")
-@click.option("--markdown", "page", type=click.Path(path_type=Path), help="Write the table there.")
+@folder_option
+@json_option("figure")
+@markdown_option("table")
 def footprint(
     idle_seconds: float,
     log_mib: int,

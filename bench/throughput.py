@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from bench.machine import Machine, this_machine
 from bench.one_run import RunFailed, measure
+from bench.options import build_option, folder_option, json_option, markdown_option
 from bench.own_memory import touch_memory
 from bench.place import make_place
 from bench.plan import (
@@ -33,7 +34,7 @@ from bench.report import markdown_report, show_tables
 from bench.summary import Rows, table_of_size
 from bench.system import Prepared, System
 from bench.systems import SYSTEMS
-from bench.toolchain import BUILD, Toolchain, Unavailable
+from bench.toolchain import Toolchain, Unavailable
 from bench.workload import Measured, Workload
 
 BODIES, IN_FLIGHT, ROUNDS, SECONDS = "16,256,4096", "1,16,256,1000,4096", 3, 5.0
@@ -191,23 +192,10 @@ def _check_memory(memory_mib: int, machine: Machine) -> None:
     help="MiB touched before each run, where a host gives memory at the first touch.",
 )
 @click.option("--quick", is_flag=True, help="256 bytes, 1000 in flight, everyone, one round.")
-@click.option(
-    "--dir",
-    "folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=BUILD,
-    show_default=True,
-    help="On the disk to measure; made if missing.",
-)
-@click.option(
-    "--build",
-    type=click.Path(path_type=Path),
-    default=BUILD,
-    show_default=True,
-    help="Where programs of others are built, once.",
-)
-@click.option("--json", "kept", type=click.Path(path_type=Path), help="Keep every run there.")
-@click.option("--markdown", "page", type=click.Path(path_type=Path), help="Write the tables there.")
+@folder_option
+@build_option
+@json_option("run")
+@markdown_option("tables")
 def throughput(
     peers: str,
     bodies: str,
