@@ -34,7 +34,7 @@ HOW = (
 
 
 class Outcome:
-    """What a system did in one run: milliseconds by fault, and the verdict at the end."""
+    """The result of one system: milliseconds by fault, and the verdict at the end."""
 
     def __init__(self, watched: Watched) -> None:
         self.watched = watched
@@ -58,7 +58,7 @@ class Outcome:
 def watch_system(
     outcome: Outcome, watching: Watching, times: int, workload: Workload, folder: Path
 ) -> None:
-    """Take the leader away so many times in each way. Raises RunFailed."""
+    """Lose the leader `times` times by each fault. Raises RunFailed."""
     err = Console(stderr=True)
     place = make_place(folder / outcome.watched.key)
     with Watch(watching, place, workload) as watch:

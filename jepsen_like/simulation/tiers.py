@@ -26,7 +26,7 @@ class SeededRun(Protocol):
 
     @property
     def virtual_seconds(self) -> float:
-        """How much time passed in it."""
+        """The virtual seconds of the run."""
         ...
 
     def run(self) -> None:

@@ -57,9 +57,8 @@ class _Link:
         self.held: deque[tuple[Message, int]] = deque(maxlen=MOST_HELD_MESSAGES)
         self.cut = False
         self.connected = True
-        self.generation = (
-            0  # the number of the connection: messages sent on an older one never arrive
-        )
+        # The number of the connection: messages sent on an older one never arrive.
+        self.generation = 0
         self.last_arrival = 0.0
 
 

@@ -19,7 +19,7 @@ class InvariantViolated(Exception):
 
 
 def check_reads_end(name: str, begun: Iterable[float], now: float, wait_s: float) -> None:
-    """Check after a turn that no open read is too old; `began_at`: when each began."""
+    """Check after a turn that no open read is too old; `begun`: when each began."""
     oldest = min(begun, default=now)
     if now - oldest > wait_s:
         raise InvariantViolated(
