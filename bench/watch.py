@@ -67,7 +67,7 @@ class Watch:
         return str(leader)
 
     def take_leader(self, fault: str) -> float | None:
-        """Kill or stop the leader, bring it back, and return milliseconds until clients were served.
+        """Kill or stop the leader, and bring it back; return ms until clients were served.
 
         From just before the signal to the first acknowledgement of an append that began after the
         signal had worked, as the clients report. None if the member had lost leadership before.

@@ -49,7 +49,7 @@ class VirtualSyncs:
         """Whether a sync runs beside the loop."""
         return self._work is not None
 
-    def run(self, work: SyncWork) -> Ended | None:
+    def run(self, work: SyncWork, *, leads: bool) -> Ended | None:
         """Do a sync on the loop."""
         self.limit = work.index
         self._coverage.count("quick syncs")
