@@ -55,7 +55,7 @@ RECEIVE_BYTES = 256 * 1024
 
 
 class ChannelEnd(Protocol):
-    """What a connection needs of a channel."""
+    """A channel, as its connection uses it."""
 
     @property
     def number(self) -> int:

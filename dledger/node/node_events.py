@@ -78,7 +78,7 @@ class NodeEvents:
         if found.index != self._configuration:
             self._configuration = found.index
             logger.info(
-                "entry %d says who belongs to the group: %s",
+                "the configuration of the group is that of entry %d: %s",
                 *(found.index, found.configuration),
                 extra={
                     "event": "members",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-# What a few hundred seeds must have reached, each at least once.
+# The counts that a few hundred seeds together must reach, each at least once.
 EXPECTED = (
     "acknowledged appends",
     "changes in force",

@@ -372,7 +372,7 @@ class Invariants:
                 "leaders have a quorum's votes",
                 f"{witness.name} leads term {term} by the votes of {voters}",
             )
-        # It need not have what later terms committed: it may have been elected by votes
+        # It need not have the commits of later terms: it may have been elected by votes
         # that arrived late, and hear of its successor only now.
         last = bisect_left(self._commit_terms, term) - 1
         if last >= 0 and (

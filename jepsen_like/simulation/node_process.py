@@ -44,7 +44,7 @@ from jepsen_like.simulation.witness import check_reads_end
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What all nodes of a run share."""
+    """The objects that all nodes of a run share."""
 
     swarm: Swarm
     loop: EventLoop

@@ -11,7 +11,7 @@ from dledger.sessions.with_sessions import SessionAnswer, WithSessions
 from dledger.state_machine import SnapshottingMachine
 from jepsen_like.simulation.invariants import InvariantViolated
 
-# What the body of an append in a session begins with; those of other appends begin with zeros.
+# The body of an append in a session begins with this; those of other appends begin with zeros.
 _MARK = b"token"
 _NUMBER_BYTES = 8
 # A member puts its state through a snapshot after about so many entries.

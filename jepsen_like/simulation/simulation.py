@@ -28,8 +28,8 @@ from jepsen_like.simulation.wipes import Wipes
 from jepsen_like.simulation.workload import Workload
 from jepsen_like.simulation.written_log import READ_BYTES
 
-# What a healed group may take until it leads, commits and agrees: a few rounds of split votes, each
-# of at most two election timeouts, and the time to work off what slow disks left behind.
+# How long a healed group may take to elect, commit and agree: a few rounds of split votes, each
+# of at most two election timeouts, and the time to finish the backlog of slow disks.
 MOST_TIMEOUTS_TO_ELECT = 30.0
 # After a disk failed to take a snapshot, the leader waits before it sends the next one.
 MOST_SECONDS_TO_CATCH_UP = 15.0 + REFUSED_RETRY_S

@@ -27,7 +27,7 @@ class NetworkStyle:
     loss: float
     duplication: float
     one_way_cuts: float  # share of the partitions that cut one direction only
-    cuts_hold: bool  # what meets a cut link waits until it is healed, as behind a TCP connection
+    cuts_hold: bool  # messages on a cut link wait until it is healed, as behind a TCP connection
     leader_cuts: float  # share of the partitions that have the leader alone on one side
 
 
@@ -85,7 +85,7 @@ class SignStyle:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotStyle:
-    """When members write snapshots (0: never), what they keep, and how they are cut on the way."""
+    """When members write snapshots (0: never), how many they keep, and the size of sent pieces."""
 
     every_entries: int
     kept: int
@@ -186,7 +186,7 @@ def _more_faults(swarm: Swarm, chance: Chance) -> FaultStyle:
     )
     if swarm.flush_interval_s is None:
         return faults
-    # What counts before it is synced outlives a process, and neither a power cut nor a bad disk.
+    # Entries that count before a sync survive a killed process, but no power cut and no bad disk.
     return replace(faults, power_cut=0.0, sync_error_every_s=NEVER, name_error_every_s=NEVER)
 
 

@@ -1,4 +1,4 @@
-"""A disk in memory that forgets at a crash what was never synced.
+"""A disk in memory that loses unsynced writes at a crash.
 
 It keeps two images of every file: what a reader sees, and what survives. The promises are those of
 `dledger.store.disk`, taken at their weakest: a sector written since the last sync of its file may
@@ -195,7 +195,7 @@ class VirtualDisk:
                 raise PowerCut
 
     def wrote(self, file: _File, sector: int) -> None:
-        """Remember what was being written last."""
+        """Remember the sector that was written last."""
         self._last_write = (file, sector)
 
     def end_process(self) -> None:

@@ -249,7 +249,7 @@ class VirtualNode:
         self.wake()
 
     def ask(self, call: SessionCall) -> None:
-        """A client with a session asks for something; the node must be up."""
+        """A client with a session sends a request; the node must be up."""
         self._arrivals.session_calls.append(call)
         self.wake()
 

@@ -61,6 +61,6 @@ class Witness:
         self.committed = -1
         self.applied = -1
         self.told = -1  # the last entry of a snapshot that its log has not reached yet
-        # What its disk had when it was wiped: counts for what it had acknowledged, until it has
-        # proven that it holds it again.
+        # The chain sums that its disk had when it was wiped: they count as acknowledged, until it
+        # has proven that it holds it again.
         self.lost_chains: list[int] = []

@@ -28,11 +28,11 @@ from jepsen_like.simulation.hosts.watch import Watch
 from jepsen_like.simulation.simulation import Failure
 from jepsen_like.simulation.trace import Trace
 
-# What healed hosts may take until every group leads, commits and agrees: elections, retries of
+# How long healed hosts may take until every group leads, commits and agrees: elections, retries of
 # links after at most a second, snapshots, the replacement of a member that was under way.
 CONVERGE_S = 40.0
 LOOK_EVERY_S = 0.25
-# What some hundred seeds must have reached, each at least once.
+# The counts that some hundred seeds together must reach, each at least once.
 EXPECTED_OF_HOSTS = (
     *FAULT_KINDS,
     "acknowledged by members",

@@ -61,14 +61,14 @@ def _allow(deterministic: bool) -> None:
 
 @contextmanager
 def _decided_by(seed: int) -> Iterator[None]:
-    """Let the seed decide what trio and the random module leave to chance."""
+    """Make the random choices of trio and of the random module functions of the seed."""
     scheduling = _run._ALLOW_DETERMINISTIC_SCHEDULING
     tasks, other = _run._r.getstate(), random.getstate()
     _allow(True)
     _run._r.seed(f"{seed}/order of tasks")
     random.seed(f"{seed}/random")
     collects = gc.isenabled()
-    gc.disable()  # what it ends, and when, depends on what ran in this process before
+    gc.disable()  # when it runs, and what it ends, depends on earlier runs in this process
     try:
         yield
     finally:
