@@ -28,6 +28,7 @@ from dledger_spark.rows import json_line, print_rows
 # Arrow and Spark take seconds to load and need not be installed for --help, so each command
 # imports what it needs inside its function.
 _HEAVY: Final = ("numpy", "pandas", "py4j", "pyarrow", "pyspark")
+_INTERRUPTED: Final = 130  # as a shell reports Ctrl-C
 _OWN_ERROR: Final = "dledger_spark.errors."
 _SHOWN: Final = {
     "entries": ("index", "term", "magic", "pos", "size", "body"),
@@ -37,11 +38,13 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class _Commands(click.Group):
-    """Turns the package's errors into one line and exit code 1."""
+    """Turns the package's errors into one line and exit code 1, and Ctrl-C into exit code 130."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(_INTERRUPTED)
         except DledgerSparkError as error:
             raise click.ClickException(str(error)) from None
         except OSError as error:
