@@ -1,6 +1,6 @@
-"""One member of a dledger group; the one that leads makes the load in its own process.
+"""One member of a dledger group; the leader makes the load in its own process.
 
-Its words are ID PEERS FOLDER WORKLOAD, and a folder of certificates where members speak TLS.
+Its arguments are ID PEERS FOLDER WORKLOAD, and with TLS a folder of certificates.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ async def run_member(
     workload: Workload,
     certificates: Path | None = None,
 ) -> None:
-    """Serve until standard input ends; print what was measured, if this member leads."""
+    """Serve until standard input ends; print the result if this member leads."""
     tls = None
     if certificates is not None:
         tls = dledger.TlsConfig(
@@ -53,7 +53,7 @@ async def measure_as_leader(config: dledger.NodeConfig, workload: Workload) -> N
 
 
 class Load:
-    """Keeps so many entries in flight at a leader, in its own process."""
+    """Keeps the workload's number of entries in flight at a leader, in its own process."""
 
     def __init__(self, node: dledger.Node, workload: Workload) -> None:
         self._node = node
@@ -97,7 +97,7 @@ class Load:
             self._latencies_s.append(time.perf_counter() - started)
 
     def _submit(self) -> None:
-        """Hand in one entry now, and the next each time one is acknowledged."""
+        """Append one entry now, and another one each time one is acknowledged."""
         bodies = [bytes(self._workload.body_bytes)]
         started = time.perf_counter()
 

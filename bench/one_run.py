@@ -11,7 +11,7 @@ from typing import IO
 from bench.system import Command
 from bench.workload import Measured
 
-# A group that has printed nothing so long after the end of its workload has no leader.
+# A group without output so long after the end of its workload has no leader.
 GRACE_S = 60.0
 _COMPLAINT_LENGTH = 300
 
