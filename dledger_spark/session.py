@@ -177,6 +177,7 @@ def _forget(process: subprocess.Popen[bytes]) -> None:
 
     SparkContext._gateway = None
     SparkContext._jvm = None
+    assert process.stdin is not None
     process.stdin.close()  # Spark's Java ends when this closes
     try:
         process.wait(JAVA_EXIT_SECONDS)
