@@ -104,11 +104,14 @@ class Faults:
             node.crash(power=False)
 
     def _watch_for_the_dead(self) -> None:
-        """Restart every node that is down, each after a time of its own."""
-        if self._over:
-            return
+        """Restart every node that is down, each after a time of its own.
+
+        After the last fault at once: a sync that failed before it may end a process after it.
+        """
         for node in self._nodes:
-            if not node.is_up and node.name not in self._planned:
+            if not node.is_up and self._over:
+                node.start()
+            elif not node.is_up and node.name not in self._planned:
                 self._planned[node.name] = None
                 down_s = self._time_s(self._restarts, self._style.down_mean_s)
                 self._loop.after(down_s, self._restart, node)
