@@ -24,11 +24,11 @@ from bench.distant_group import (
 from bench.distant_member import MEASURE, RESUME
 from bench.machine import this_machine
 from bench.one_run import RunFailed, measure
+from bench.options import folder_option, json_option, markdown_option
 from bench.place import make_place
 from bench.plan import PlanInvalid, numbers
 from bench.report import markdown_report, show_tables
 from bench.summary import Rows, percentile
-from bench.toolchain import BUILD
 from bench.workload import Measured, Workload
 
 ROUND_TRIPS = "0,60,150,300"
@@ -179,16 +179,9 @@ def tables_of(distances: Sequence[Distance], in_flight: int, sync_ms: float) -> 
     type=click.IntRange(0),
     help="How often the leader is killed at each round trip.",
 )
-@click.option(
-    "--dir",
-    "folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=BUILD,
-    show_default=True,
-    help="On the disk to measure; made if missing.",
-)
-@click.option("--json", "kept", type=click.Path(path_type=Path), help="Keep every figure there.")
-@click.option("--markdown", "page", type=click.Path(path_type=Path), help="Write the tables there.")
+@folder_option
+@json_option("figure")
+@markdown_option("tables")
 def main(
     round_trips: str,
     in_flight: int,
