@@ -43,6 +43,8 @@ class VirtualSyncs:
         self._invariants = invariants
         self._coverage = coverage
         self._work: SyncWork | None = None
+        self._has_run = False
+        self._error: DLedgerError | None = None
 
     @property
     def busy(self) -> bool:
@@ -57,14 +59,17 @@ class VirtualSyncs:
 
     def start(self, work: SyncWork) -> None:
         """Begin a sync beside the loop."""
-        self._work, self.limit = work, work.index
+        self._work, self.limit, self._has_run = work, work.index, False
         self._coverage.count("late flushes", self._counts_written)
         self._begin()
 
     def run_begun(self) -> tuple[SyncWork, DLedgerError | None]:
-        """Do the sync that was begun; return it, and why it failed, if it did."""
+        """Do the sync that was begun, once; return it, and why it failed, if it did."""
         assert self._work is not None
-        return self._work, self._carry_out(self._work)
+        if not self._has_run:
+            self._has_run = True
+            self._error = self._carry_out(self._work)
+        return self._work, self._error
 
     def ended(self) -> None:
         """Report the end of the sync to the member."""

@@ -53,6 +53,13 @@ def test_no_seed_breaks_a_promise_of_a_host() -> None:
     assert counts["kills"] + counts["power cuts"] > 0
 
 
+@pytest.mark.long
+def test_a_member_is_replaced_only_when_the_old_one_is_closed() -> None:
+    # In this seed the old member is still being opened when it is to make room for the new one.
+    result = run_campaign(Plan(first_seed=7000011, seeds=1, tier="hosts"), jobs=1)
+    assert result.broken is None
+
+
 def test_the_same_seed_makes_the_same_run_of_hosts() -> None:
     first = digest_of(3)
     assert digest_of(4) != first

@@ -71,7 +71,7 @@ class Operator:
             old.returns = False
             await self._change_until(Remove(old.member), old.member, belongs=False)
             old.want(False)
-            await until(lambda: old.running is None)
+            await until(lambda: not old.is_taken)
             peers = {name: host.address}
             new = Seat(self._around, self.group, name, peers, joins=True)
             host.add(new)

@@ -54,6 +54,7 @@ class Seat:
         self.group = group
         self.member = member
         self._running: Running | None = None
+        self._taken_in: Process | None = None
         self.wanted = True
         self.returns = True
         self.closed_since: float | None = 0.0
@@ -69,6 +70,11 @@ class Seat:
         """The open member; None while it is closed."""
         running = self._running
         return running if running is not None and running.process.life.is_alive else None
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether the member is open, is being opened or is being closed."""
+        return self._taken_in is not None and self._taken_in.life.is_alive
 
     @property
     def address(self) -> str:
@@ -92,6 +98,7 @@ class Seat:
                 await self._changed.wait()
                 continue
             self._stop = trio.Event()
+            self._taken_in = process
             try:
                 await self._serve(host, process)
             except DLedgerError as error:
@@ -100,6 +107,8 @@ class Seat:
                 self._judge(error)
             finally:
                 self._closed()
+                if self._taken_in is process:  # else it is open in the next process by now
+                    self._taken_in = None
             await trio.sleep(self._chance.wait_s(MEAN_REOPEN_S))
 
     async def _serve(self, host: Host, process: Process) -> None:
