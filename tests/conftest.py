@@ -7,7 +7,10 @@ import pytest
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the tests of one Spark in one process, and leave the long ones to `make test-long`."""
+    """Order the tests, keep those of one Spark together, and leave out the long ones.
+
+    The longest come first: one that began last would have the other process wait for it.
+    """
     for item in items:
         if item.get_closest_marker("spark"):
             # A Java virtual machine in each process would cost more than it brings.
@@ -18,3 +21,4 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if left_out:
             config.hook.pytest_deselected(items=left_out)
             items[:] = [item for item in items if not item.get_closest_marker("long")]
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
