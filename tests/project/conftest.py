@@ -1,4 +1,4 @@
-"""The wheel, built once. Tests that use it are in one process: `xdist_group("wheel")`."""
+"""The wheel, built once: tests that use it run in one process (TOGETHER in tests/conftest.py)."""
 
 import subprocess
 import sys

@@ -15,7 +15,6 @@ PORTS = [f"127.0.0.1:{port}" for port in (20911, 20912, 20913, 20921, 20922, 209
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("wheel")
 def test_the_tutorial_does_what_it_says(wheel: Path, tmp_path: Path) -> None:
     folder, lent = tmp_path / "empty", tmp_path / "lent"
     folder.mkdir()

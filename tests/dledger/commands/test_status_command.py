@@ -16,9 +16,6 @@ from pathlib import Path
 
 import pytest
 
-# One group of three processes is enough for all of them.
-pytestmark = pytest.mark.xdist_group("status")
-
 
 @pytest.fixture(scope="module")
 def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
