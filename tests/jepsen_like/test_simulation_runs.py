@@ -128,9 +128,9 @@ FOUND_WITHIN = {
 
 
 def test_no_seed_of_a_short_campaign_breaks_a_promise() -> None:
-    result = run_campaign(Plan(first_seed=0, seeds=40), jobs=1)
+    result = run_campaign(Plan(first_seed=0, seeds=20), jobs=1)
     assert result.broken is None
-    assert result.seeds == 40
+    assert result.seeds == 20
 
 
 @pytest.mark.long
