@@ -5,9 +5,9 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 import trio
@@ -43,6 +43,8 @@ def main(arguments: list[str] | None = None) -> int:
         return _fail(_first(known))
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 _PROGRAM: Final = "python -m broker"
 _INTERRUPTED: Final = 130  # what a shell reports for Ctrl-C
 _DEFAULT: Final = RetentionPolicy()
@@ -53,6 +55,11 @@ _EPILOG: Final = """Ctrl-C or SIGTERM ends it.
   python -m broker --group broker-a --node n0 --peers n0=127.0.0.1:20911 \\
     --listen 127.0.0.1:10911 --nameservers 127.0.0.1:9876 --dir /tmp/n0
 """
+
+
+def _number(option: str, default: int, explanation: str) -> Callable[[F], F]:
+    """An option whose value is a whole number."""
+    return click.option(option, type=int, default=default, show_default=True, help=explanation)
 
 
 @click.command(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
@@ -80,39 +87,27 @@ _EPILOG: Final = """Ctrl-C or SIGTERM ends it.
     show_default=True,
     help="Whether a first message creates its topic.",
 )
-@click.option(
-    "--keep-hours",
-    type=int,
-    default=_DEFAULT.keep_hours,
-    show_default=True,
-    help="Messages are kept for so many hours.",
-)
+@_number("--keep-hours", _DEFAULT.keep_hours, "Messages are kept for so many hours.")
 @click.option(
     "--delete-at-hours",
     default=";".join(map(str, sorted(_DEFAULT.at_hours))),
     show_default=True,
     help="Older ones go at these hours of the day, local time, as 4;16.",
 )
-@click.option(
+@_number(
     "--disk-clean-percent",
-    type=int,
-    default=_DEFAULT.clean_percent,
-    show_default=True,
-    help="Older ones go at any hour when more of the disk is used.",
+    _DEFAULT.clean_percent,
+    "Older ones go at any hour when more of the disk is used.",
 )
-@click.option(
+@_number(
     "--disk-force-percent",
-    type=int,
-    default=_DEFAULT.force_percent,
-    show_default=True,
-    help="The oldest ones go, however old, when more of the disk is used.",
+    _DEFAULT.force_percent,
+    "The oldest ones go, however old, when more of the disk is used.",
 )
-@click.option(
+@_number(
     "--disk-refuse-percent",
-    type=int,
-    default=_DEFAULT.refuse_percent,
-    show_default=True,
-    help="No message is taken when more of the disk is used.",
+    _DEFAULT.refuse_percent,
+    "No message is taken when more of the disk is used.",
 )
 @click.option(
     "--exit-with-stdin",

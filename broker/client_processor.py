@@ -194,7 +194,7 @@ class ClientProcessor:
         self._notify(self._consumers.expire(self._clock()))
 
     def end_term(self) -> None:
-        """This member leads no more: the next leader hears of clients anew."""
+        """Forget all clients: this member no longer leads, and they turn to the new leader."""
         self._consumers.clear()
 
     def _check(self, origin: Origin, data: ConsumerData) -> None:
@@ -220,7 +220,7 @@ class ClientProcessor:
             self._notify([data.group])
 
     def _notify(self, groups: Iterable[str]) -> None:
-        """Tell all members of these groups, so that they share the queues anew."""
+        """Notify all members of these groups, so that they rebalance their queues."""
         for group in groups:
             config = self._state.groups.get(group)
             if config is not None and not config.notify_change:

@@ -1,4 +1,4 @@
-"""What a broker is told when it starts, checked."""
+"""The settings of a broker, checked."""
 
 import ipaddress
 from collections.abc import Mapping

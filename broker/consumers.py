@@ -21,9 +21,9 @@ class Member:
     Attributes:
         client_id: its name; two connections of one client have the same.
         last_heartbeat: seconds on the monotonic clock.
-        data: what it said.
-        language: as its header said.
-        version: as its header said.
+        data: its heartbeat.
+        language: from its header.
+        version: from its header.
     """
 
     client_id: str

@@ -47,7 +47,7 @@ class HeldPulls:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more may wait."""
+        """Whether the limit of waiting pulls is reached."""
         return self._count >= self._limit
 
     def add(self, held: HeldPull) -> None:

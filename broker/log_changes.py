@@ -18,7 +18,7 @@ MAX_OFFSETS_PER_ENTRY = 4096
 
 
 def submit_commands(log: Log, commands: Sequence[LogCommand], then: Then) -> None:
-    """Append commands next to each other; `then` is told once, perhaps before this returns."""
+    """Append adjacent commands; `then` is called once, perhaps before this returns."""
 
     def done(outcome: list[Appended] | DLedgerError) -> None:
         then(refusal_of(outcome))
@@ -55,7 +55,7 @@ class OffsetCommits:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more requests may wait."""
+        """Whether the limit of waiting requests is reached."""
         waiting = self._waiting
         return max(len(waiting.thens), len(waiting.offsets)) >= self._max_waiting
 

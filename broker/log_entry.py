@@ -110,8 +110,8 @@ class CommitOffsets:
     Attributes:
         offsets: what was committed.
         at_ms: when the leader wrote them down; its wall clock, milliseconds since 1970. None in an
-            entry of format version 1, which has no time. The fold does not use it: consumer lag
-            over time is told from the log by it.
+            entry of format version 1, which has no time. The fold does not use it;
+            analytics of the log compute the consumer lag over time from it.
     """
 
     offsets: Sequence[CommittedOffset]

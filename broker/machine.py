@@ -22,9 +22,9 @@ class BrokerMachine:
     Attributes:
         state: the folded log. The same object for ever.
         queues: the consume queues.
-        restored_ends: where each queue ended in the snapshot that this member has begun with.
-        on_applied: told what each run did, after it is in the state and the queues. Must not
-            raise: an error of it would stop the node.
+        restored_ends: the end of each queue in the snapshot that this member was restored from.
+        on_applied: called with the effects of each run, after it is in the state and the queues.
+            Must not raise: an error would stop the node.
     """
 
     snapshot_format = STATE_FORMAT
@@ -47,7 +47,7 @@ class BrokerMachine:
         return folded.results
 
     def log_kept_from(self) -> int:
-        """The first entry of the log that is kept: what the last retention entry said."""
+        """The first entry of the log to keep, from the last retention entry."""
         return self.state.kept_from
 
     def snapshot(self) -> Iterator[bytes]:

@@ -48,8 +48,8 @@ class OffsetProcessor:
     def query(self, _origin: Origin, command: Command) -> Command:
         """The offset a group has committed.
 
-        A group that never committed one is told 0 while the queue is young and whole, and else that
-        there is none, upon which the client starts at the queue's end or wherever it was told to.
+        A group that never committed an offset gets 0 while the queue is young and whole, else "not
+        found": the client then starts at the queue's end, or where it is configured to start.
         Clients lean on this rule of RocketMQ: a new group on a new topic misses nothing.
 
         Raises:

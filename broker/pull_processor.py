@@ -109,7 +109,7 @@ class PullProcessor:
             self._answer_held(held)
 
     def end_term(self, broker_name: str) -> None:
-        """This member leads no more: send every waiting pull to the new leader."""
+        """Send every waiting pull to the new leader: this member no longer leads."""
         refusal = not_leader(broker_name)
         for held in self._held.take_matching(lambda _held: True):
             held.origin.send(held.command.reply(refusal.code, remark=refusal.remark))

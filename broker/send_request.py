@@ -106,8 +106,8 @@ def read_send_request(command: Command) -> SendRequest:
 
     Raises:
         FieldMissing, MessageMalformed: it cannot be read.
-        RequestRefused: (13) too large or of a kind that is not served, (16) a topic nobody may
-            send to, (29) a bad topic name.
+        RequestRefused: (13) too large or of a kind that is not served, (16) a topic that is not
+            writable, (29) a bad topic name.
     """
     names = _LONG if command.code == RequestCode.SEND_MESSAGE else _SHORT
     integer = command.integer

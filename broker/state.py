@@ -57,6 +57,6 @@ class BrokerState:
         return 0 if ends is None else ends.get(queue_id, 0)
 
     def committed_offset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The next message the group wants to consume, or None when it never said."""
+        """The next message the group wants to consume, or None if it never committed an offset."""
         table = self.offsets.get((group, topic))
         return None if table is None else table.get(queue_id)

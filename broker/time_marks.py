@@ -42,6 +42,6 @@ class TimeMarks:
         return self.indexes[at - 1] if at else 0
 
     def drop_before(self, index: int) -> None:
-        """Entries before `index` are kept no more."""
+        """Forget the marks of entries before `index`."""
         at = max(0, bisect_right(self.indexes, index) - 1)
         del self.times_ms[:at], self.indexes[:at]

@@ -116,7 +116,7 @@ class TopicChanges:
         submit_commands(self._log, [command], lambda refusal: self._created(topic, refusal))
 
     def put_topic(self, config: TopicConfig, then: Then) -> None:
-        """Create or change a topic; `then` is told when the name servers know it too.
+        """Create or change a topic; `then` is called when the name servers know it too.
 
         Raises:
             RequestRefused: it cannot be as it is asked for, or there are too many topics.
@@ -172,7 +172,7 @@ class TopicChanges:
         submit_commands(self._log, commands, created)
 
     def end_term(self, broker_name: str) -> None:
-        """This member leads no more: answer the messages that wait."""
+        """Answer the waiting messages: this member no longer leads."""
         refusal = not_leader(broker_name)
         creating, self._creating = self._creating, {}
         self._waiting_sends = 0

@@ -1,4 +1,4 @@
-"""The library behind plain calls, for programs that do not write trio.
+"""The library with blocking calls, for programs that do not use trio.
 
     with dledger.blocking.open_node(config, machine) as node:
         appended = node.append(b"hello")
@@ -41,8 +41,8 @@ from dledger.waits.pending_appends import Appended, Outcome
 
 T = TypeVar("T")
 
-# Submissions on their way from other threads into the loop. The node's own limits hold behind it;
-# this one keeps threads that are faster than the loop from filling memory before it.
+# Submissions on their way from other threads into the loop. The node's own limits apply after that;
+# this one bounds the memory if threads submit faster than the loop takes them.
 MAX_HANDED_OVER = 100_000
 
 
@@ -68,7 +68,7 @@ class BlockingSession:
     def append_soon(
         self, body: bytes, *, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> Future[SessionAppended]:
-        """The same as a future. Sessions send one submission at a time, in the order of calls."""
+        """As `append`, but return a future. A session sends one submission at a time, in order."""
         return self._loop.submit(partial(self._session.append, body, timeout_s=timeout_s))
 
     def append_many(
@@ -83,7 +83,7 @@ class BlockingSession:
         return self._loop.submit(partial(self._session.settle, timeout_s=timeout_s)).result()
 
     def do(self, call: Callable[[Session], Awaitable[T]]) -> T:
-        """Make a call that awaits, in the loop's thread, and wait for what it gives.
+        """Run a coroutine function in the loop's thread, and wait for its result.
 
         For the objects of `dledger.machines`:
         `session.do(lambda session: visits.through(session).add(1))`.
@@ -115,17 +115,16 @@ class BlockingNode:
         return self.append_many_soon(bodies).result(timeout_s)
 
     def append_soon(self, body: Body) -> Future[Appended]:
-        """Append one entry; a future of what became of it."""
+        """Append one entry; return a future of its outcome."""
         one: Future[Appended] = Future()
         one.set_running_or_notify_cancel()
         self.append_many_soon((body,)).add_done_callback(partial(_pass_on_first, one))
         return one
 
     def append_many_soon(self, bodies: Sequence[Body]) -> Future[list[Appended]]:
-        """Append entries next to each other; a future of what became of them.
+        """Append adjacent entries; return a future of their outcome.
 
-        Many threads may call it: what they hand over at the same time goes in one turn. Raises
-        TooManyCalls.
+        Many threads may call it: simultaneous submissions share one turn. Raises TooManyCalls.
         """
         future: Future[list[Appended]] = Future()
         if not bodies:
@@ -141,7 +140,7 @@ class BlockingNode:
         return future
 
     def _take_over(self) -> None:
-        """In the loop's thread: submit everything that was handed over."""
+        """In the loop's thread: submit everything that other threads handed over."""
         with self._lock:
             taken, self._handed_over = self._handed_over, deque()
         for bodies, future in taken:
@@ -161,7 +160,7 @@ class BlockingNode:
             future.set_result(outcome)
 
     def _end_all(self) -> None:
-        """There is no loop any more: nothing else would answer what it has not answered."""
+        """Fail every open future: the loop has ended, and nothing else would answer them."""
         for future in list(self._submitted):
             answer(future, CallCutOff())
         self._refuse_all()
@@ -174,7 +173,7 @@ class BlockingNode:
                 future.set_exception(self._loop.gone())
 
     def do(self, call: Callable[[Node], Awaitable[T]]) -> T:
-        """Make a call that awaits, in the loop's thread. See BlockingSession.do."""
+        """Run a coroutine function in the loop's thread. See BlockingSession.do."""
         return self._loop.submit(partial(call, self._node)).result()
 
     @contextmanager
@@ -191,13 +190,13 @@ class BlockingNode:
     def read(self, look: Callable[[], T], *, timeout_s: float | None = None) -> T:
         """A linearizable read: wait as Node.read does, then `look` at the state machine.
 
-        `look` runs in the loop's thread, where nothing is applied meanwhile; have it copy what it
-        wants.
+        `look` runs in the loop's thread, where no entry is applied meanwhile; it should copy what
+        it returns.
         """
         return self.read_soon(look).result(timeout_s)
 
     def read_soon(self, look: Callable[[], T]) -> Future[T]:
-        """The same as a future."""
+        """As `read`, but return a future."""
 
         async def read() -> T:
             await self._node.read()
@@ -206,7 +205,7 @@ class BlockingNode:
         return self._loop.submit(read)
 
     def look(self, look: Callable[[], T]) -> T:
-        """The same without the wait: the state as it is here."""
+        """As `read`, without the wait: `look` sees the state as it is on this member."""
 
         async def now() -> T:
             return look()
@@ -214,7 +213,7 @@ class BlockingNode:
         return self._loop.submit(now).result()
 
     def committed(self, start: int = 0) -> Iterator[Entry]:
-        """As Node.committed: every committed entry from `start`, then each new one, without end."""
+        """As Node.committed: all committed entries from `start`, then new ones, without end."""
         entries = aiter(self._node.committed(start))
         while True:
             yield self._loop.submit(partial(anext, entries)).result()
@@ -246,7 +245,7 @@ class BlockingLog:
         return self.append_soon(body, timeout_s=timeout_s).result()
 
     def append_soon(self, body: bytes, *, timeout_s: float | None = None) -> Future[Appended]:
-        """The same as a future; those of all threads share one connection."""
+        """As `append`, but return a future; the calls of all threads share one connection."""
         return self._loop.submit(partial(self._log.append, body, timeout_s=timeout_s))
 
     def append_many(
@@ -269,9 +268,9 @@ class BlockingLog:
     def tail_soon(
         self, first: int = 0, *, follow: bool = True
     ) -> Callable[[], Future[Entry | None]]:
-        """The same as a function that gives a future of the next entry, or of None at the end.
+        """As `tail`, but return a function that returns a future of the next entry, or None.
 
-        A future that is cancelled may take an entry with it: begin anew behind the last one.
+        A cancelled future may lose an entry: begin a new tail after the last one you got.
         """
         entries = aiter(self._log.tail(first, follow=follow))
         following: Callable[[], Awaitable[Entry | None]] = partial(anext, entries, None)
@@ -299,7 +298,7 @@ def connect(
     tls: GroupTls | TlsConfig | None = None,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> Iterator[BlockingLog]:
-    """A group's log over the network, for the length of a `with` block. As dledger.connect."""
+    """Open a group's log over the network, during a `with` block. As dledger.connect."""
     make = partial(connect_in_trio, peers, group=group, tls=tls, timeout_s=timeout_s)
     loop = LoopThread(make, f"dledger client of {group}")
     log = loop.open()
@@ -311,7 +310,7 @@ def connect(
 
 @contextmanager
 def open_node(config: NodeConfig, machine: StateMachine) -> Iterator[BlockingNode]:
-    """Open a member of a group for the length of a `with` block. Raises as dledger.open_node."""
+    """Open a member of a group during a `with` block. Raises as dledger.open_node."""
     loop = LoopThread(partial(open_node_in_trio, config, machine), f"dledger {config.node_id}")
     node = loop.open()
     try:

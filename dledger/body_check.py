@@ -1,4 +1,4 @@
-"""Checks what callers give as bodies before any of it is let in: an odd one would end the node."""
+"""Checks the bodies of callers before they are accepted: an invalid one would end the node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REMEDIES: dict[type, str] = {
 
 
 def checked_body_bytes(body: Body) -> int:
-    """The length of one body. Raises BodyInvalid."""
+    """Check one body; return its length. Raises BodyInvalid."""
     if type(body) is bytes:
         return len(body)
     _check({type(body)}, (body,), positioned=True)
@@ -24,9 +24,9 @@ def checked_body_bytes(body: Body) -> int:
 
 
 def checked_lengths(bodies: Sequence[Body], *, positioned: bool = True) -> list[int]:
-    """The lengths of many; `positioned`: whether a PositionedBody may be among them.
+    """Check many bodies; return their lengths. `positioned`: whether a PositionedBody is allowed.
 
-    Raises BodyInvalid, as for what is no sequence at all.
+    Raises BodyInvalid, also if `bodies` is not a sequence.
     """
     try:
         kinds = set(map(type, bodies))

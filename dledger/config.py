@@ -1,4 +1,4 @@
-"""What a node is told: who it is, who the others are, where its data lies, and its limits."""
+"""The settings of a node: its name, the members, its data folder, and its limits."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from dledger.network.tls_config import TlsConfig
 from dledger.snapshots.snapshot_policy import SnapshotPolicy
 from dledger.store.store_config import StoreConfig
 
-# Members of one group. Nine already lose more to counting than they win in safety.
+# Members of one group. More would cost more in acknowledgements than they add in safety.
 MAX_MEMBERS = 9
 
-# Beyond this a lease is so short against an election timeout that reads had better ask.
+# Beyond this a lease is too short, compared to the election timeout, to be worth having.
 MAX_CLOCK_DRIFT = 0.3
 
 _HIGHEST_PORT = 65_535
@@ -40,7 +40,7 @@ def parse_address(setting: str, text: str) -> Address:
         host = host[1:-1]
     elif ":" in host:
         raise ConfigInvalid(
-            setting, f"{text!r}: a numeric IPv6 address stands in brackets, as in [::1]:20911"
+            setting, f"{text!r}: put a numeric IPv6 address in brackets, as in [::1]:20911"
         )
     if not separator or not host or not port.isdecimal() or not 0 < int(port) <= _HIGHEST_PORT:
         raise ConfigInvalid(setting, f"{text!r} is not host:port, as in 127.0.0.1:20911")
@@ -66,18 +66,18 @@ class NodeConfig:
 
     group: str
     node_id: str
-    # Every member, this one included: id -> host:port, as the others and clients reach it.
+    # Every member, this one included: id -> host:port, as other members and clients reach it.
     peers: Mapping[str, str]
     data_dir: Path
     # Where this member listens, where that differs from how others reach it: in a container, or
     # behind a router that translates addresses. As host:port; 0.0.0.0 is every IPv4 address here.
     listen: str | None = None
-    # A node that joins a running group knows no member until a leader tells it; of `peers` it
-    # needs only itself. Once it was told, its log says who belongs to the group.
+    # A node that joins a running group learns the members from a leader; of `peers` it needs only
+    # its own entry. From then on its log holds the members of the group.
     joining: bool = False
     store: StoreConfig = field(default_factory=StoreConfig)
     snapshots: SnapshotPolicy = field(default_factory=SnapshotPolicy)
-    # Without it every process that reaches the port is believed. All members have it, or none.
+    # Without it every process that reaches the port is trusted. All members have it, or none.
     tls: TlsConfig | None = None
 
     # An election starts one to two of these after the last sign of a leader. Five heartbeats: a
@@ -87,20 +87,20 @@ class NodeConfig:
 
     # Lease reads, off without it: the share by which the monotonic clock of any member may run
     # faster or slower than true time. All members must have the same. Real clocks stay within
-    # 0.001; a machine that is suspended with its clock stopped is outside of every bound. With them
-    # members wait for the election timeout even if they see the leader's process end.
+    # 0.001; a machine that is suspended with its clock stopped exceeds every bound. With lease
+    # reads members wait for the election timeout even if they see the leader's process end.
     max_clock_drift: float | None = None
     # The member that should lead whenever it is healthy. All members should name the same one.
     preferred_leader: str | None = None
 
     # An entry counts on this member after a sync. With a number it counts once it is written, and
-    # is synced within so many milliseconds: what was acknowledged meanwhile may be lost when
-    # machines lose power. A process that is killed loses nothing either way. See docs/library.md.
+    # is synced within this many milliseconds: entries acknowledged meanwhile may be lost when
+    # machines lose power. A killed process loses nothing either way. See docs/library.md.
     flush_interval_ms: int | None = None
 
     # Appends that may wait for their commit; the same number as in Java DLedger.
     max_pending_entries: int = 10_000
-    # The same in bytes: what a leader may hold for members that do not answer.
+    # The same in bytes: a leader's memory for members that do not answer.
     max_pending_bytes: int = 64 * 1024 * 1024
     # One push to a peer. At 30 MB/s and 1 ms a round trip even a tenth of it would do; larger
     # pushes keep the other messages of the link waiting.
@@ -150,7 +150,7 @@ class NodeConfig:
                 raise ConfigInvalid(name, "must be at least 1")
 
     def with_changes(self, changes: Mapping[str, Any]) -> NodeConfig:
-        """The same with some settings replaced. Raises ConfigInvalid."""
+        """Return a copy with some settings replaced. Raises ConfigInvalid."""
         return replace(self, **changes)
 
     @property
@@ -168,21 +168,21 @@ class NodeConfig:
 
     @property
     def address(self) -> Address:
-        """Where others reach this member."""
+        """The address at which others reach this member."""
         return parse_address("peers", self.peers[self.node_id])
 
     @property
     def listen_address(self) -> Address:
-        """Where this member listens."""
+        """The address at which this member listens."""
         return self.address if self.listen is None else parse_address("listen", self.listen)
 
 
-# What a running node can take over: see `Node.reconfigure`.
+# The settings that a running node can change: see `Node.reconfigure`.
 CHANGEABLE = ("preferred_leader", "snapshots", "scrub_period_hours")
 
 
 def check_changeable(now: NodeConfig, wanted: NodeConfig) -> None:
-    """Raise ConfigInvalid where `wanted` differs in what a running node cannot take over."""
+    """Raise ConfigInvalid if `wanted` differs in a setting that a running node cannot change."""
     for name in (setting.name for setting in fields(NodeConfig)):
         if name not in CHANGEABLE and getattr(now, name) != getattr(wanted, name):
             raise ConfigInvalid(name, "cannot change while the node runs: start it again")

@@ -38,12 +38,12 @@ BLANK_MAGIC = -1
 # The largest body Java DLedger can encode: its buffer is 4 MiB, header included.
 MAX_BODY_BYTES = 4 * 1024 * 1024 - HEADER_BYTES
 
-BEFORE_FIRST_INDEX = -1  # what "no entry" is called where an index is expected
+BEFORE_FIRST_INDEX = -1  # the index of "no entry"
 NO_TERM = -1  # the term of "no entry"
 
 _STAMP = struct.Struct(">q")
 STAMP_BYTES = _STAMP.size
-# What the chain covers: the header up to the sums, and the body's sum.
+# The fields that the chain covers: the header up to the sums, and the body's sum.
 CHAINED = struct.Struct(">iiqqqiI")
 _PREFIX = struct.Struct(">iiqqqi")
 _SUMS = struct.Struct(">III")
@@ -52,7 +52,7 @@ _BODY_CRC = struct.Struct(">I")
 
 
 class Magic(IntEnum):
-    """What an entry is for."""
+    """The kind of an entry."""
 
     NORMAL = 1
     NOOP = 2
@@ -106,8 +106,8 @@ class Entry(NamedTuple):
 class PositionedBody(NamedTuple):
     """A body that holds its own position: head, the body's offset in the log (i64), tail.
 
-    A message broker's record says where in the log it lies. The position is known only when the
-    leader places the entry, so the store fills it in.
+    A message broker's record contains its own position in the log, which is known only when the
+    leader places the entry. So the store fills it in.
     """
 
     head: bytes
@@ -125,7 +125,7 @@ def body_bytes(body: Body) -> int:
 
 
 def body_lengths(bodies: Sequence[Body]) -> list[int]:
-    """The lengths of many."""
+    """Return the lengths of many bodies."""
     if PositionedBody in set(map(type, bodies)):
         return list(map(body_bytes, bodies))
     return list(map(len, bodies))
@@ -145,7 +145,7 @@ def encode(
 
 
 def decode_header(buffer: bytes | bytearray | memoryview, at: int = 0) -> Header:
-    """The header at `at`. Fields are not judged; see `Header.well_formed`.
+    """Decode the header at `at`. Fields are not checked; see `Header.well_formed`.
 
     Raises struct.error when fewer than 48 bytes are left.
     """
@@ -165,7 +165,7 @@ def decode_entries(buffer: bytes) -> list[Entry]:
 
 
 def encode_blank(size: int) -> bytes:
-    """A blank record of `size` bytes: what fills the end of a segment."""
+    """Encode a blank record of `size` bytes, which fills the end of a segment."""
     return BLANK.pack(BLANK_MAGIC, size) + bytes(size - BLANK_BYTES)
 
 

@@ -1,4 +1,4 @@
-"""Entries of one kind next to each other, in columns; objects are made at the first look."""
+"""Adjacent entries of one kind, in columns; Entry objects are made at the first access."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from dledger.entry import HEADER_BYTES, PLACE, Entry
 class EntryRun(Sequence[Entry]):
     """Adjacent entries of one term and one magic.
 
-    To a state machine it is a sequence of Entry like any other. Those objects cost as much as the
-    sums of an entry do, so they are made at the first look: a machine that only counts, or that
-    reads the columns, does without.
+    To a state machine it is a sequence of Entry like any other. An Entry object costs as much as
+    the sums of an entry, so the objects are made at the first access: a machine that only counts,
+    or reads the columns, does not pay for them.
 
     Attributes:
         first: index of the first entry.
         term: of all of them.
         magic: of all of them.
-        positions: where each begins in the log's address space, ascending.
-        bodies: of each.
+        positions: each entry's position in the log's address space, ascending.
+        bodies: each entry's body.
     """
 
     __slots__ = ("_entries", "bodies", "first", "magic", "positions", "term")
@@ -44,16 +44,16 @@ class EntryRun(Sequence[Entry]):
 
     @property
     def end_pos(self) -> int:
-        """Position of the byte behind the last entry."""
+        """Position of the byte after the last entry."""
         return self.positions[-1] + HEADER_BYTES + len(self.bodies[-1])
 
     @property
     def log_bytes(self) -> int:
-        """What they take in the log."""
+        """The bytes that they take in the log."""
         return self.end_pos - self.positions[0]
 
     def part(self, begin: int, end: int) -> EntryRun:
-        """Those from place `begin` of the run up to place `end`, which is not in it."""
+        """Return the entries at places `begin` to `end` of the run, without that at `end`."""
         if begin == 0 and end >= len(self.bodies):
             return self
         positions, bodies = self.positions[begin:end], self.bodies[begin:end]
@@ -88,7 +88,7 @@ class EntryRun(Sequence[Entry]):
                 self.positions,
                 repeat(self.magic),
                 self.bodies,
-                strict=False,  # two of them have no end
+                strict=False,  # `repeat` has no end
             )
             # A third of the time that Entry(...) takes.
             entries = self._entries = list(map(tuple.__new__, repeat(Entry), rows))
@@ -96,7 +96,7 @@ class EntryRun(Sequence[Entry]):
 
 
 def joined(runs: Sequence[EntryRun]) -> EntryRun:
-    """One run of several that follow each other and are of the same term and magic."""
+    """Join several adjacent runs of the same term and magic."""
     if len(runs) == 1:
         return runs[0]
     positions: list[int] = []

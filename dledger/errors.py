@@ -5,7 +5,7 @@
 * `OutcomeUnknown`: the entry may or may not be committed later. Trying again may do it twice.
 * `Fatal`: this node stops; the data on disk is left as it is.
 
-Fields carry the facts; the text is for people. Nobody has to parse it.
+Fields carry the facts; the text is for people, and no program has to parse it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class DLedgerError(Exception):
 
 
 class NotInTrio(DLedgerError):
-    """A call of trio was made where no trio loop runs. `call` is its name."""
+    """A call that needs trio was made outside a trio loop. `call` is its name."""
 
     def __init__(self, call: str, instead: str) -> None:
         self.call = call
@@ -50,7 +50,7 @@ class NotLeader(Rejected):
 
 
 class LeadershipMoving(Rejected):
-    """The leader hands over to `target` and takes nothing new until that is done or given up."""
+    """The leader hands over to `target`, and refuses appends until that is done or given up."""
 
     def __init__(self, target: str, term: int) -> None:
         self.target = target
@@ -59,7 +59,7 @@ class LeadershipMoving(Rejected):
 
 
 class TransferFailed(Rejected):
-    """Leadership was not handed to `target` (None: to nobody, where anybody would have done)."""
+    """Leadership was not handed to `target` (None: to any other voter)."""
 
     def __init__(self, target: str | None, reason: str) -> None:
         self.target = target
@@ -71,7 +71,7 @@ class TransferFailed(Rejected):
 
 
 class LeaderKept(Rejected):
-    """This member may not forget its leader: it promised the leader's lease to outlast that."""
+    """This member may not forget its leader: the leader's lease relies on that."""
 
     def __init__(self, leader: str) -> None:
         self.leader = leader
@@ -82,7 +82,7 @@ class LeaderKept(Rejected):
 
 
 class LogFull(Rejected):
-    """Too much is waiting to be committed: slow down and try again."""
+    """Too many appends wait to be committed: slow down and try again."""
 
     def __init__(self, pending_entries: int, pending_bytes: int) -> None:
         self.pending_entries = pending_entries
@@ -94,7 +94,7 @@ class LogFull(Rejected):
 
 
 class EntryTooLarge(Rejected):
-    """The body is larger than an entry may be. Trying the same body again is useless."""
+    """The body exceeds the size of an entry. A retry with the same body is useless."""
 
     def __init__(self, body_bytes: int, limit_bytes: int) -> None:
         self.body_bytes = body_bytes
@@ -103,7 +103,7 @@ class EntryTooLarge(Rejected):
 
 
 class BodyInvalid(Rejected, TypeError):
-    """What was to be appended is not bytes. Trying the same again is useless."""
+    """A body is not bytes. A retry with the same body is useless."""
 
     def __init__(self, problem: str) -> None:
         self.problem = problem
@@ -111,7 +111,7 @@ class BodyInvalid(Rejected, TypeError):
 
 
 class NodeClosing(Rejected):
-    """The node is shutting down and takes nothing new."""
+    """The node is shutting down and accepts no more calls."""
 
     def __init__(self) -> None:
         super().__init__("the node is closing; use another node")
@@ -138,14 +138,14 @@ class OutsideLog(Rejected):
         self.last = last
         super().__init__(
             f"{what} {asked} is not in the log, which holds {first}..{last}: "
-            "ask again inside of that range"
+            "ask again inside that range"
         )
 
 
 class SnapshotUnavailable(Rejected):
-    """No snapshot was written: the state machine has none to give, or the disk took none.
+    """No snapshot was written: the state machine has none, or the disk failed.
 
-    The node serves on, and the log keeps what the snapshot would have stood for.
+    The node goes on, and the log keeps the entries that the snapshot would have replaced.
     """
 
     def __init__(self, reason: str) -> None:
@@ -169,11 +169,11 @@ class Discarded(DLedgerError):
         )
 
 
-# --- nobody here can tell ---------------------------------------------------------------------
+# --- the outcome is unknown --------------------------------------------------------------------
 
 
 class OutcomeUnknown(DLedgerError):
-    """The entry is in this node's log, and whether it will be committed is not known here."""
+    """The entry is in this node's log, but this node cannot know whether it will be committed."""
 
 
 class LeadershipLost(OutcomeUnknown):
@@ -190,7 +190,7 @@ class LeadershipLost(OutcomeUnknown):
 
 
 class NodeClosed(OutcomeUnknown):
-    """The node stopped while the entry was on its way."""
+    """The node stopped before the entry was committed."""
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -201,7 +201,7 @@ class NodeClosed(OutcomeUnknown):
 
 
 class PeerFault(DLedgerError):
-    """A peer said what no correct member says: its message was refused, and changed nothing.
+    """A peer sent a message that no correct member sends; it was refused and changed nothing.
 
     The node goes on. The peer has lost data, belongs to another group of the same name, or runs
     other software.
@@ -216,7 +216,7 @@ class PeerFault(DLedgerError):
 
 
 class Fatal(DLedgerError):
-    """The node cannot go on. What it acknowledged is safe on the other nodes."""
+    """The node cannot go on. The entries that it acknowledged are safe on the other nodes."""
 
 
 class ConfigInvalid(Fatal):
@@ -254,8 +254,8 @@ class DataFolderMismatch(Fatal):
 class FirstVotersDiffer(Fatal):
     """The member is started with another list of voters than its group began with.
 
-    `began_with` is empty for a member that joined its group. Two members that go by different
-    lists would elect two leaders.
+    `began_with` is empty for a member that joined its group. Two members with different lists
+    would elect two leaders.
     """
 
     def __init__(
@@ -279,7 +279,7 @@ class FirstVotersDiffer(Fatal):
 
 
 class BirthUnreadable(Fatal):
-    """The file that says how the group began does not say it."""
+    """The record of how the group began cannot be read."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -325,9 +325,9 @@ class LogCorrupt(Fatal):
 
 
 class BeginningDropped(DLedgerError):
-    """Retention removed a file of a log while somebody read it from outside.
+    """Retention removed a file of a log during a scan from outside.
 
-    `first_index` is the first entry that is there now: read again from that one on.
+    `first_index` is the first entry of the log now: read again from that one on.
     """
 
     retry_safe = True
@@ -342,7 +342,7 @@ class BeginningDropped(DLedgerError):
 
 
 class RepairFailed(DLedgerError):
-    """A broken log could not be mended from another member's; nothing uncertain was written."""
+    """A broken log could not be repaired from another member's; nothing uncertain was written."""
 
     def __init__(self, path: str, index: int, problem: str) -> None:
         self.path = path
@@ -352,7 +352,7 @@ class RepairFailed(DLedgerError):
 
 
 class SnapshotCorrupt(DLedgerError):
-    """A snapshot file is broken. An older one serves as well, as long as there is one."""
+    """A snapshot file is broken. An older one is used if there is one."""
 
     def __init__(self, path: str, offset: int, problem: str) -> None:
         self.path = path
@@ -362,7 +362,7 @@ class SnapshotCorrupt(DLedgerError):
 
 
 class SnapshotLost(Fatal):
-    """The log's beginning is gone, and no snapshot stands for it: the state cannot be rebuilt."""
+    """The log's beginning is dropped, and no snapshot replaces it: the state is incomplete."""
 
     def __init__(self, path: str, first_index: int, problems: Sequence[str]) -> None:
         self.path = path
@@ -370,25 +370,25 @@ class SnapshotLost(Fatal):
         self.problems = tuple(problems)
         found = "; ".join(problems) or "there is none"
         super().__init__(
-            f"the log begins with entry {first_index}, and no snapshot in {path} stands for what "
-            f"came before ({found}): put a snapshot there from a copy, or from another member"
+            f"the log begins with entry {first_index}, and no snapshot in {path} replaces the "
+            f"entries before ({found}): put a snapshot there from a copy, or from another member"
         )
 
 
 class ConfigurationLost(Fatal):
-    """The log names an entry that says who belongs to the group, and that one cannot be read."""
+    """The entry with the group's configuration cannot be read."""
 
     def __init__(self, index: int, problem: str) -> None:
         self.index = index
         self.problem = problem
         super().__init__(
-            f"entry {index} says who belongs to the group, and cannot be read ({problem}): "
+            f"entry {index}, the group's configuration, cannot be read ({problem}): "
             "put a snapshot there from another member, or start with an empty folder as a new one"
         )
 
 
 class RestoreFailed(Fatal):
-    """The state machine raised while it took over a snapshot whose sums are right."""
+    """The state machine raised while it restored a snapshot whose sums are valid."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -398,7 +398,7 @@ class RestoreFailed(Fatal):
 
 
 class HardStateLost(Fatal):
-    """The log is there, the record of term and vote is not: starting could vote twice in a term."""
+    """The log has no record of term and vote: a start could vote twice in a term."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -409,21 +409,21 @@ class HardStateLost(Fatal):
 
 
 class HardStateOutdated(Fatal):
-    """Java DLedger ran in this folder after us: our record does not know the votes it gave."""
+    """Java DLedger ran in this folder after us: our record lacks the votes that it gave."""
 
     def __init__(self, path: str, java_path: str) -> None:
         self.path = path
         self.java_path = java_path
         super().__init__(
-            f"{path} does not know what Java DLedger did here since, which is in {java_path}: "
-            "stop Java, then remove the former to take the folder back"
+            f"{path} is older than the {java_path} of Java DLedger, which ran here since: "
+            f"stop Java, then remove {path} to take the folder back"
         )
 
 
 class MachineFailed(Fatal):
-    """The state machine raised over committed entries, or gave something else than their results.
+    """The state machine raised on committed entries, or did not return their results.
 
-    `problem` is what it did.
+    `problem` says what it did.
     """
 
     def __init__(self, first_index: int, last_index: int, problem: str = "raised") -> None:
@@ -437,7 +437,7 @@ class MachineFailed(Fatal):
 
 
 class MachineUnusable(Fatal):
-    """What was given as a state machine is none. `machine` is the name of its class."""
+    """The object is not a state machine. `machine` is the name of its class."""
 
     def __init__(self, machine: str, problem: str) -> None:
         self.machine = machine
@@ -446,22 +446,22 @@ class MachineUnusable(Fatal):
 
 
 class NodeFailed(Fatal):
-    """An error that nothing foresaw ended the node: a mistake here, or in a callback of `submit`.
+    """An unexpected error ended the node: a bug here, or in a callback of `submit`.
 
     `__cause__` is that error, with its traceback.
     """
 
     def __init__(self, cause: BaseException) -> None:
         super().__init__(
-            f"the node stopped for an error that nothing foresaw: {cause!r}; start it again, and "
-            "report this with the traceback"
+            f"an unexpected error stopped the node: {cause!r}; start it again, and report this "
+            "with the traceback"
         )
 
 
 class DiskUnresponsive(Fatal):
-    """The node was left while its disk did not end a sync; its folder is still open.
+    """The node was closed while its disk did not end a sync; its folder is still open.
 
-    What was acknowledged is on a quorum's disks. The folder is closed once the disk answers, or
+    Acknowledged entries are on a quorum's disks. The folder is closed once the disk answers, or
     with the process.
     """
 
@@ -469,7 +469,7 @@ class DiskUnresponsive(Fatal):
         self.path = path
         self.waited_s = waited_s
         super().__init__(
-            f"{path} was not closed: its disk has answered nothing for {waited_s:g} s; mend or "
+            f"{path} was not closed: its disk has not answered for {waited_s:g} s; repair or "
             "replace the disk, then start the process again"
         )
 

@@ -6,7 +6,7 @@
     async with dledger.for_asyncio.connect("n0=10.0.0.1:20911", group="orders") as log:
         appended = await log.append(b"hello")
 
-A bridge over `dledger.blocking`: the node's own loop runs in a thread beside asyncio's. To cancel
+A bridge over `dledger.blocking`: the node's own loop runs in a thread beside asyncio's. Cancelling
 a call gives up the wait, not the append. Errors are those of the same calls in `dledger`.
 """
 
@@ -60,8 +60,8 @@ class AsyncioNode:
     async def read(self, look: Callable[[], T]) -> T:
         """A linearizable read: wait as Node.read does, then `look` at the state machine.
 
-        `look` runs in the node's thread, where nothing is applied meanwhile; have it copy what it
-        wants.
+        `look` runs in the node's thread, where no entry is applied meanwhile; it should copy what
+        it returns.
         """
         return await asyncio.wrap_future(self._node.read_soon(look))
 
@@ -133,7 +133,7 @@ async def connect(
     tls: GroupTls | TlsConfig | None = None,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> AsyncIterator[AsyncioLog]:
-    """A group's log over the network, for the length of a block. As dledger.connect."""
+    """Open a group's log over the network, during a block. As dledger.connect."""
     block = blocking.connect(peers, group=group, tls=tls, timeout_s=timeout_s)
     async with _in_thread(block) as log:
         yield AsyncioLog(log)
@@ -141,17 +141,17 @@ async def connect(
 
 @asynccontextmanager
 async def open_node(config: NodeConfig, machine: StateMachine) -> AsyncIterator[AsyncioNode]:
-    """Open a member of a group for the length of a block. Raises as dledger.open_node."""
+    """Open a member of a group during a block. Raises as dledger.open_node."""
     async with _in_thread(blocking.open_node(config, machine)) as node:
         yield AsyncioNode(node)
 
 
 @asynccontextmanager
 async def _in_thread(block: AbstractContextManager[T]) -> AsyncIterator[T]:
-    """Enter and leave a block that waits, without holding asyncio's loop up."""
+    """Enter and leave a blocking context manager in a thread, beside asyncio's loop."""
     opened = await asyncio.to_thread(block.__enter__)
     try:
         yield opened
     finally:
-        # Leaving must not be cut short: a cancelled task still waits for the node's end.
+        # The exit must not be interrupted: a cancelled task still waits for the node's end.
         await asyncio.shield(asyncio.to_thread(block.__exit__, None, None, None))

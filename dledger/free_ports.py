@@ -12,9 +12,9 @@ from contextlib import ExitStack
 from functools import cache
 from itertools import chain
 
-# Below the ports that systems give to outgoing connections by themselves (Linux from 32768, macOS
-# and IANA from 49152). A member that is killed must find its port free when it comes back, and one
-# of those may be the near end of another connection by then.
+# Below the ports that systems choose for outgoing connections (Linux from 32768, macOS and IANA
+# from 49152). A killed member must find its port free when it restarts, and an outgoing connection
+# may have taken one of those by then.
 FIRST_PORT = 20_000
 END_PORT = 32_000
 
@@ -30,23 +30,23 @@ class NoFreePort(OSError):
 
 
 def _endless_walk() -> Iterator[int]:
-    """Every port again and again, from a place of this process's own."""
+    """Yield every port again and again, from a start that differs between processes."""
     begin = random.SystemRandom().randrange(FIRST_PORT, END_PORT)
     while True:
         yield from chain(range(begin, END_PORT), range(FIRST_PORT, begin))
 
 
-# One walk for the whole process: a port that was given is not given again soon, though nobody
-# listens on it yet.
+# One walk for the whole process: it does not return a port again soon, even if no process listens
+# on it yet.
 _walk = _endless_walk()
 
 
 @cache
 def _claims() -> int | None:
-    """A file of this user's whose byte N is locked by the process that was given port N.
+    """Open this user's file of claims: byte N is locked by the process that claims port N.
 
-    None when there can be none: then only the ports that are listened on count as taken. It stays
-    open for the life of the process, because closing it would give up every lock.
+    None if it cannot be opened: then only ports with a listener count as taken. It stays open for
+    the life of the process, because closing it would release every lock.
     """
     path = f"{tempfile.gettempdir()}/dledger-ports-{os.getuid()}"
     try:
@@ -56,7 +56,7 @@ def _claims() -> int | None:
 
 
 def _is_claimed(port: int) -> bool:
-    """Whether another process was given the port and still runs; else it is this process's now."""
+    """Whether another running process claims the port; if not, this process claims it."""
     claims = _claims()
     if claims is None:
         return False
@@ -68,13 +68,13 @@ def _is_claimed(port: int) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """That many ports of loopback, all different, on which no process listens now.
+    """Return `count` different ports of loopback on which no process listens now.
 
-    None of them is given to another process of this user before this one has ended, though a
-    while may pass until a member listens on them.
+    No other process of this user gets them before this one has ended, even if no member listens on
+    them for a while.
 
     Raises:
-        NoFreePort: the machine has not so many.
+        NoFreePort: the machine has fewer free ports.
     """
     ports: list[int] = []
     with ExitStack() as held:

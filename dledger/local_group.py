@@ -62,7 +62,7 @@ def load_or_make_group(folder: Path, group: str, nodes: int) -> dict[str, str]:
 def serve_command(
     group: str, node_id: str, peers: Mapping[str, str], folder: Path, more: Sequence[str] = ()
 ) -> list[str]:
-    """The command line of one member; `more` options are handed on."""
+    """Return the command line of one member; `more` options are passed on."""
     return [
         *(sys.executable, "-m", "dledger", "serve", "--group", group, "--node", node_id),
         *("--peers", ",".join(f"{peer}={address}" for peer, address in peers.items())),
@@ -75,8 +75,8 @@ async def run_group(
 ) -> None:
     """Run every member as a process of its own until cancelled; then stop them all.
 
-    A member ends by itself when this process does, however it ends: its standard input closes.
-    Raises MemberEnded when one ends before that.
+    A member ends when this process does, in any way, because its standard input closes. Raises
+    MemberEnded if one ends before that.
     """
     async with trio.open_nursery() as nursery:
         for node_id in peers:
@@ -85,7 +85,7 @@ async def run_group(
 
 
 async def _run_member(node_id: str, command: list[str]) -> None:
-    # A group of processes of its own: Ctrl-C in a terminal is for this process, which then asks
+    # A process group of its own: Ctrl-C in a terminal reaches only this process, which then asks
     # its members to stop.
     process = await trio.lowlevel.open_process(command, stdin=subprocess.PIPE, process_group=0)
     try:

@@ -1,4 +1,4 @@
-"""A trio loop in a thread of its own, for programs that do not write trio."""
+"""A trio loop in a thread of its own, for programs that do not use trio."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class CallCutOff(OutcomeUnknown):
     """The loop ended while a call was under way."""
 
     def __init__(self) -> None:
-        super().__init__("the node was closed during the call: what became of it is not known")
+        super().__init__("the node was closed during the call: its outcome is unknown")
 
 
 class LoopThread(Generic[Opened]):
     """Keeps one asynchronous context manager open in a loop, and runs calls there.
 
-    Calls come from any thread but the loop's own. Each gives a future; cancelling that before the
-    call has begun makes it not begin, later it gives up the wait alone.
+    Calls come from any thread but the loop's own. Each returns a future. Cancelling it before the
+    call has begun prevents the call; later it gives up only the wait.
     """
 
     def __init__(self, make: Callable[[], AbstractAsyncContextManager[Opened]], name: str) -> None:
@@ -43,11 +43,11 @@ class LoopThread(Generic[Opened]):
         self._ends: list[Callable[[], None]] = []
 
     def at_end(self, told: Callable[[], None]) -> None:
-        """Call that in the loop's thread once there is no loop any more."""
+        """Call `told` in the loop's thread when the loop has ended."""
         self._ends.append(told)
 
     def open(self) -> Opened:
-        """Start the thread; what the context manager gave. Raises what it raised."""
+        """Start the thread; return the context manager's value. Raises its errors."""
         self._thread.start()
         try:
             return self._opening.result()
@@ -56,7 +56,7 @@ class LoopThread(Generic[Opened]):
             raise
 
     def close(self) -> None:
-        """Leave the context manager and wait for the thread. Raises what ended it by itself."""
+        """Leave the context manager and wait for the thread. Raises the error that ended it."""
         if self._token is not None:
             self.soon(self._stop.cancel)
         self._thread.join()
@@ -64,7 +64,7 @@ class LoopThread(Generic[Opened]):
             raise self._ended
 
     def soon(self, function: Callable[[], object]) -> bool:
-        """Run a function in the loop's thread, soon; whether there is still a loop."""
+        """Run a function in the loop's thread, soon; return whether the loop still runs."""
         assert self._token is not None
         try:
             self._token.run_sync_soon(function)
@@ -83,7 +83,7 @@ class LoopThread(Generic[Opened]):
 
     @contextmanager
     def keep_open(self, make: Callable[[], AbstractAsyncContextManager[T]]) -> Iterator[T]:
-        """Keep another context manager open in the loop, for the length of a `with` block."""
+        """Keep another context manager open in the loop during a `with` block."""
         opening: Future[T] = Future()
         leave = trio.Event()
 
@@ -106,7 +106,7 @@ class LoopThread(Generic[Opened]):
             holding.result()
 
     def gone(self) -> BaseException:
-        """Why there is no loop any more."""
+        """The error for calls after the loop's end."""
         return self._ended or NodeClosing()
 
     # --- in the loop's thread -------------------------------------------------------------------
@@ -133,7 +133,7 @@ class LoopThread(Generic[Opened]):
                 try:
                     await trio.sleep_forever()
                 finally:
-                    self._nursery = None  # it takes no call any more
+                    self._nursery = None  # no more calls
 
     def _start(self, call: Callable[[], Awaitable[T]], future: Future[T]) -> None:
         if not future.set_running_or_notify_cancel():
@@ -145,7 +145,7 @@ class LoopThread(Generic[Opened]):
 
 
 def answer(future: Future[Any], error: BaseException) -> None:
-    """Have a call end with that error, unless it has its answer, or was cancelled, already."""
+    """Set the error of a call, unless it is answered or cancelled already."""
     try:
         future.set_exception(error)
     except InvalidStateError:

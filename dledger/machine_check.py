@@ -1,4 +1,4 @@
-"""Checks a state machine when its node opens, and what its `apply` gives when it is called."""
+"""Checks a state machine when its node opens, and the results of its `apply`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Apply = Callable[[Sequence[Entry]], Sequence[object]]
 
 
 def check_machine(machine: StateMachine) -> None:
-    """Raise MachineUnusable for what can be seen to be no state machine."""
+    """Raise MachineUnusable if the object is recognizably not a state machine."""
     name = type(machine).__name__
     if isinstance(machine, type):
         raise MachineUnusable(machine.__name__, f"is a class: give an object, {machine.__name__}()")
@@ -29,18 +29,18 @@ def check_machine(machine: StateMachine) -> None:
     except TypeError:
         raise MachineUnusable(name, "has an apply() that does not take the entries alone") from None
     except ValueError:
-        return  # written in C, and says nothing of its arguments
+        return  # written in C, without a signature
 
 
 def applied(apply: Apply, entries: Sequence[Entry], first: int, last: int) -> Sequence[object]:
-    """What `apply` made of the entries `first`..`last`: one result for each.
+    """Apply the entries `first`..`last`; return one result for each.
 
     Raises MachineFailed.
     """
     try:
         results = apply(entries)
     except MachineFailed:
-        raise  # of a machine inside of this one
+        raise  # from a machine inside this one
     except Exception as error:
         raise MachineFailed(first, last) from error
     if type(results) is not list and not isinstance(results, Sequence):

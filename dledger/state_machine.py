@@ -1,4 +1,4 @@
-"""What the application puts on top of the log."""
+"""The interface of the application's state machine."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ class StateMachine(Protocol):
     """Folds committed entries into a state, the same on every member."""
 
     def apply(self, entries: Sequence[Entry]) -> Sequence[object]:
-        """Apply a run of committed entries in log order; one result for each.
+        """Apply a run of committed entries in log order; return one result for each.
 
-        Called in the node's trio thread, and again from the log's beginning after a restart, or
-        from behind the newest snapshot (or, see `keeps_nothing`, from behind what was committed).
-        Must be deterministic: no clock, no randomness, no input but the entries. It must not raise:
-        what an entry asks for and cannot be done is a result, the same on every member. Raising
-        stops the node (MachineFailed).
+        Called in the node's trio thread. After a restart it is called again from the log's
+        beginning, or from the first entry after the newest snapshot (or, see `keeps_nothing`, after
+        the recorded commit index). It must be deterministic: no clock, no randomness, no input but
+        the entries. It must not raise, which would stop the node (MachineFailed): return a result,
+        the same on every member, if an entry's request cannot be carried out.
         """
         ...
 
@@ -27,23 +27,22 @@ class StateMachine(Protocol):
 class SnapshottingMachine(StateMachine, Protocol):
     """A state machine whose state can be saved, so that the log need not be kept for ever.
 
-    It may have an attribute `snapshot_format`, a name like "counter/2". A snapshot of another
-    name is not given to `restore`; without the attribute the name is empty.
+    It may have an attribute `snapshot_format`, a name like "counter/2". A snapshot with another
+    name is not passed to `restore`; without the attribute the name is empty.
     """
 
     def snapshot(self) -> Iterable[bytes]:
-        """The state as of now, in chunks of at most 16 MiB.
+        """Return the present state, in chunks of at most 16 MiB.
 
-        Called in the node's trio thread between two applies, so it must be quick: take hold of
-        the state (copy the dict, say), and do the rest in the iterator. That one is run through
-        in another thread while entries are applied, and must not see what they change. A
-        generator function runs nothing before its first chunk is asked for: take hold of the
-        state outside of it.
+        Called in the node's trio thread between two applies, so it must be quick: capture the
+        state (copy the dict, say), and do the rest in the iterator. The iterator runs in another
+        thread while entries are applied, and must not see their changes. A generator function
+        runs nothing before its first chunk is requested: capture the state outside it.
         """
         ...
 
     def restore(self, chunks: Iterator[bytes]) -> None:
-        """Replace the whole state by that of a snapshot; the chunks are those `snapshot` gave.
+        """Replace the whole state by that of a snapshot; `chunks` are those of `snapshot`.
 
         Called before any apply, in another thread. Raising stops the node (RestoreFailed).
         """
@@ -52,34 +51,33 @@ class SnapshottingMachine(StateMachine, Protocol):
 
 @runtime_checkable
 class RetainingMachine(StateMachine, Protocol):
-    """A state machine that decides, by what is in the log, how much of the log is kept."""
+    """A state machine that decides, by the log's entries, how much of the log is kept."""
 
     def log_kept_from(self) -> int:
-        """The first entry that has to stay in the log; 0 keeps it all.
+        """Return the first entry that has to stay in the log; 0 keeps all of it.
 
-        A fold of the applied entries, like the rest of the state: so all members drop the same.
-        Called in the node's trio thread a few times a second, not for each entry: return a number
-        that `apply` has left there. A smaller number than before changes nothing.
+        Like the rest of the state it depends only on the applied entries, so that all members drop
+        the same ones. Called in the node's trio thread a few times a second, not for each entry:
+        return a number that `apply` has stored. A smaller number than before changes nothing.
 
-        With `snapshot` and `restore` the number is part of what they save, and entries that no
-        snapshot stands for stay, whatever it says. Without them the machine is started with the
-        entries that are left: it may name an entry only if those from there on, or from any
-        earlier one on, make the state that it wants to have.
+        With `snapshot` and `restore` the number is part of the saved state, and entries that no
+        snapshot replaces stay in any case. Without them the machine starts with the kept entries:
+        it may name an entry only if the entries from there on, or from any earlier one on, produce
+        the state that it needs.
         """
         ...
 
 
 def snapshot_format(machine: SnapshottingMachine) -> str:
-    """The name that the machine gave the format of its snapshots."""
+    """Return the machine's name for the format of its snapshots."""
     return str(getattr(machine, "snapshot_format", ""))
 
 
 def keeps_nothing(machine: StateMachine) -> bool:
-    """Whether the machine has no state, so that a restart need not read the log to make it again.
+    """Whether the machine has no state, so that a restart need not read the log to rebuild it.
 
-    A machine's class says so itself, by an attribute `keeps_nothing` that is true. One that it
-    inherits along with an `apply` that it replaces does not count: that one may well keep
-    something.
+    A machine's class declares it by a true attribute `keeps_nothing`. An inherited attribute does
+    not count if the class replaces the inherited `apply`, because the new one may keep a state.
     """
     for kind in type(machine).__mro__:
         if "keeps_nothing" in vars(kind):
@@ -90,10 +88,10 @@ def keeps_nothing(machine: StateMachine) -> bool:
 
 
 class LogOnly:
-    """A state machine without a state, for applications that want nothing but the log."""
+    """A state machine without a state, for applications that need only the log."""
 
     keeps_nothing = True
 
     def apply(self, entries: Sequence[Entry]) -> Sequence[object]:
-        """No result for any entry."""
+        """Return None for each entry."""
         return [None] * len(entries)

@@ -1,4 +1,4 @@
-"""What a node says about itself."""
+"""The status of a node."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass
 from dledger.core.member_state import MemberState, Role
 from dledger.core.replica import Replica
 
-# What a follower is that does not vote.
+# The roles of a follower that does not vote.
 LEARNER, REMOVED, JOINING = "learner", "removed", "joining"
 
 
 def role_name(state: MemberState) -> str:
-    """The role of a member, for people: that of Raft, or why it can have none of those."""
+    """Return the role of a member: that of Raft, or the reason why it does not vote."""
     if state.role is not Role.FOLLOWER or state.votes:
         return state.role.value
     if state.self_id in state.membership.members:
@@ -22,7 +22,7 @@ def role_name(state: MemberState) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LearnerStatus:
-    """How far a learner has come, as its leader sees it; nothing is known on other members."""
+    """The progress of a learner, as its leader sees it; unknown on other members."""
 
     lag_entries: int | None
     verdict: str | None  # of its catching up, see `dledger.core.membership.catch_up`
@@ -32,9 +32,9 @@ class LearnerStatus:
 class GroupStatus:
     """The members of the group, as far as a node knows."""
 
-    index: int  # of the entry that says so; -1 for what the group began with
+    index: int  # of the configuration entry; -1 for what the group began with
     voters: list[str]
-    outgoing: list[str]  # voters of before, while a joint phase lasts
+    outgoing: list[str]  # the old voters, while a joint phase lasts
     learners: dict[str, LearnerStatus]
     addresses: dict[str, str]
 
@@ -63,7 +63,7 @@ def _learner(replica: Replica, learner: str) -> LearnerStatus:
 
 @dataclass(frozen=True, slots=True)
 class InstallStatus:
-    """A snapshot on its way: of which entry, and how much of its file has arrived."""
+    """A snapshot that is being received: its last entry, and how much of its file has arrived."""
 
     index: int
     bytes_received: int
@@ -81,7 +81,7 @@ class PeerStatus:
     proven: bool | None  # False: it lost its data, and does not count until it has them again
     problem: str | None  # why there is no connection, or why the peer cannot catch up
     installing: InstallStatus | None = None  # the snapshot that it is being sent
-    answered_s: float | None = None  # since it answered the leader that says this
+    answered_s: float | None = None  # since it last answered this leader
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Status:
     node_id: str
     role: str
     ready: bool  # a leader that has applied an entry of its own term: it may serve
-    proven: bool  # False: its folder is new or lost something, so it neither votes nor counts yet
+    proven: bool  # False: its folder is new or lost data, so it neither votes nor counts yet
     term: int
     leader: str | None
     first_index: int
@@ -104,19 +104,19 @@ class Status:
     pending_bytes: int
     scrubbed_through: int  # the background check of the log on disk, in its present pass
     scrub_passes: int
-    scrub_damage: str | None  # what it found wrong first
+    scrub_damage: str | None  # the first damage that it found
     transfer_target: str | None  # the member that leadership is being handed to
     peers: dict[str, PeerStatus]
     members: GroupStatus
     newest_snapshot: int = -1  # the last entry in it
     installing: InstallStatus | None = None  # the leader's snapshot that this node receives
-    refused_callers: int = 0  # sent away by this node's process, see docs/security.md
+    refused_callers: int = 0  # by this node's process, see docs/security.md
     generation: int = 0  # how often the group was begun again from one member: `dledger recover`
     birth: str = ""  # of the group, 32 hexadecimal digits; empty until the member knows it
     leader_contact_s: float | None = None  # since it heard one; None: never, or it leads
     syncs: int = 0  # to disk, since the node was opened
     sync_seconds: float = 0.0  # what they took together
-    synced: int = -1  # the last entry that a power cut leaves here
+    synced: int = -1  # the last entry here that survives a power cut
     log_bytes: int = 0
     disk_free_bytes: int = 0  # of the file system that the folder is on
     disk_total_bytes: int = 0

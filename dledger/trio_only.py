@@ -1,4 +1,4 @@
-"""Refuses calls outside of trio, where trio's own error would not say what to use instead."""
+"""Refuses calls outside trio with an error that says what to use instead; trio's does not."""
 
 from __future__ import annotations
 

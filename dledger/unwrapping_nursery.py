@@ -1,4 +1,4 @@
-"""A nursery for blocks of users, who expect their own exceptions and no groups."""
+"""A nursery for blocks of users, which raises their own exceptions instead of groups."""
 
 from __future__ import annotations
 

@@ -25,10 +25,10 @@ async def all_queues(client: Client, topic: str) -> list[MessageQueue] | None:
 
 
 async def own_share(client: Client, group: str, topic: str) -> list[MessageQueue] | None:
-    """The queues of a topic that this client should read, or None when that cannot be told now.
+    """Return the queues of a topic that this client should read, or None if that is unknown now.
 
-    A broker that has just become the leader does not know this client. It is told, and asked
-    again; taking its first answer would take every queue away from all members.
+    A broker that has just become the leader does not know this client. The client registers with
+    it, and asks again; its first answer would take every queue away from all members.
 
     Args:
         client: the member.

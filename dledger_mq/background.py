@@ -9,8 +9,8 @@ import trio
 class Background:
     """A nursery whose tasks end with the block, and that leaves the block's own error as it is.
 
-    A plain nursery would wrap an error of the block into an exception group, so that nobody could
-    write `except Rejected` around a producer. An error of a task still comes as a group.
+    A plain nursery would wrap an error of the block into an exception group, and the caller could
+    not write `except Rejected` around a producer. An error of a task still comes as a group.
     """
 
     def __init__(self) -> None:

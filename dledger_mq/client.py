@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import trio
 
@@ -37,6 +37,7 @@ HOUSEKEEPING_TIMEOUT_SECONDS: Final = 3.0
 LEAVE_TIMEOUT_SECONDS: Final = 1.0
 
 Outcome: TypeAlias = "Command | RemotingError"
+_Part = TypeVar("_Part")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +107,7 @@ class Client:
         Raises:
             ClientClosed: the client is not open.
         """
-        if self._remoting is None:
-            raise ClientClosed("client")
-        return self._remoting
+        return _opened(self._remoting)
 
     @property
     def routes(self) -> Routes:
@@ -117,9 +116,7 @@ class Client:
         Raises:
             ClientClosed: the client was never opened.
         """
-        if self._routes is None:
-            raise ClientClosed("client")
-        return self._routes
+        return _opened(self._routes)
 
     @property
     def silence(self) -> SilenceWatch:
@@ -128,9 +125,7 @@ class Client:
         Raises:
             ClientClosed: the client was never opened.
         """
-        if self._silence is None:
-            raise ClientClosed("client")
-        return self._silence
+        return _opened(self._silence)
 
     @property
     def identity(self) -> Identity:
@@ -139,9 +134,7 @@ class Client:
         Raises:
             ClientClosed: the client was never opened.
         """
-        if self._identity is None:
-            raise ClientClosed("client")
-        return self._identity
+        return _opened(self._identity)
 
     @property
     def client_id(self) -> str:
@@ -255,3 +248,10 @@ class Client:
                 [(address, Command(command.code, dict(command.fields))) for address in connected],
                 LEAVE_TIMEOUT_SECONDS,
             )
+
+
+def _opened(part: _Part | None) -> _Part:
+    """Return a part of the client. Raises ClientClosed if the client is not open."""
+    if part is None:
+        raise ClientClosed("client")
+    return part

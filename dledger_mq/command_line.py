@@ -39,7 +39,7 @@ Result = TypeVar("Result")
 
 
 def say(line: str) -> bool:
-    """Print a line; False when whoever read the output has gone, as `head` does.
+    """Print a line; False if the reader of the output has closed it, as `head` does.
 
     What is printed after that goes nowhere, so that the interpreter does not fail at its end.
     """

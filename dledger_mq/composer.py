@@ -115,7 +115,7 @@ class Composer:
             messages: of one topic.
             selector: chooses the queue for all.
             deadline: when to give up, on trio's clock.
-            callback: whom to tell.
+            callback: gets the outcome.
 
         Raises:
             InvalidMessage: no broker would take them so.

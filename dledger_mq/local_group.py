@@ -17,7 +17,7 @@ END_SECONDS: Final = 5.0
 
 NAMESERVER: Final = "nameserver"
 
-# What a process said last is shown when it dies.
+# The last output of a process is shown when it dies.
 _LAST_WORDS_BYTES: Final = 2000
 
 # A line of a child longer than this is cut.
@@ -107,12 +107,12 @@ class LocalGroup:
     async def keep_running(
         self, program: Program, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Run a program; started once it has said its first line.
+        """Run a program; it counts as started once it has printed its first line.
 
         Returns when it has died and is not to be started again.
 
         Raises:
-            MessagingError: it died before it said anything, or it was the last one that ran.
+            MessagingError: it died before it printed a line, or it was the last one that ran.
         """
         is_first = True
         while True:
@@ -129,7 +129,7 @@ class LocalGroup:
             self._say(f"{program.name}: starting again")
 
     async def _run(self, program: Program, task_status: trio.TaskStatus[None] | None) -> bool:
-        """Run a program once, to its end; whether it said anything."""
+        """Run a program once, to its end; return whether it printed anything."""
         heard = False
         with self._directory.log_path(program.name).open("ab") as log:
             process = await trio.lowlevel.open_process(
@@ -173,7 +173,7 @@ class LocalGroup:
             log.seek(0, 2)
             log.seek(max(log.tell() - _LAST_WORDS_BYTES, 0))
             lines = log.read().decode("utf-8", "replace").strip().splitlines()
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "it printed nothing"
 
 
 async def _lines(process: trio.Process) -> AsyncIterator[str]:

@@ -55,7 +55,7 @@ class BrokerOffsets:
         return offset if offset >= 0 else None
 
     async def commit(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
-        """Tell each queue's broker, all at once. What fails is told again with the next commit."""
+        """Commit to each queue's broker, concurrently. The next commit repeats what failed."""
         asked: list[MessageQueue] = []
         wanted: list[tuple[str, Command]] = []
         for queue, offset in offsets.items():
@@ -91,7 +91,7 @@ class FileOffsets:
         return self._offsets.get(queue)
 
     async def commit(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
-        """Write the file anew: a few kilobytes each five seconds, faster than a thread starts."""
+        """Rewrite the file: a few kilobytes every five seconds, faster than a thread starts."""
         self._offsets.update(offsets)
         if self._path is not None and offsets:
             write_offsets(self._path, self._offsets)

@@ -193,7 +193,7 @@ class Producer:
         selector: QueueSelector | None = None,
         timeout_seconds: float | None = None,
     ) -> None:
-        """Send a message without waiting; `callback` is told its outcome once.
+        """Send a message without waiting; `callback` gets its outcome once.
 
         It costs no task. The callback is synchronous, must not block, and may be called before this
         returns.

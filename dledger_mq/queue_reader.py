@@ -1,4 +1,4 @@
-"""Reading one queue: where to begin, and one long pull after the other, whoever leads."""
+"""Reads one queue: finds the first offset, then sends one long pull after the other."""
 
 import logging
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Who of a group reads which queues.
+"""Assigns the queues of a topic to the members of a consumer group.
 
 Every member computes the same from the same two lists, without talking to the others. While the
 members disagree about the lists a queue may have two readers, or none: messages are then

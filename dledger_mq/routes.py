@@ -173,7 +173,7 @@ class Routes:
             reply = await self.ask_nameserver(requests.cluster_info(), "tell the cluster")
             brokers = decode_cluster_info(reply.body).brokers
         except (NameServersUnreachable, RequestRefused, BodyMalformed):
-            return RouteNotFound(topic, self.nameservers)  # it says no more
+            return RouteNotFound(topic, self.nameservers)  # it does not say why
         if any(broker.master is not None for broker in brokers.values()):
             return RouteNotFound(topic, self.nameservers)
         return NoBrokerLeads(topic, self.nameservers, tuple(sorted(brokers)))

@@ -1,14 +1,18 @@
 """`dledger-mq send`: send messages from the command line."""
 
 import os
+import select
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
 from itertools import islice
 
 import click
+import trio
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from dledger_mq.command_line import errors, nameserver_option, run
+from dledger_mq.errors import InvalidMessage
 from dledger_mq.message import Message
 from dledger_mq.producer import Producer
 from dledger_mq.selectors import by_key
@@ -16,6 +20,16 @@ from dledger_mq.send_result import SendResult
 
 # Messages between two steps of the progress bar; enough to keep the pipeline busy.
 _STEP = 2000
+
+# A step takes the lines that have arrived, up to these limits: 10,000 lines of 100 bytes.
+_STEP_LINES = 10_000
+_STEP_BYTES = 1024 * 1024
+
+# One read: the capacity of a pipe.
+_READ_BYTES = 64 * 1024
+
+# A line without an end is kept up to this length: what a broker takes at most.
+_MAX_LINE_BYTES = 4 * 1024 * 1024
 
 
 @click.command("send")
@@ -51,19 +65,18 @@ def send(
     timeout_seconds: float,
     nameservers: Sequence[str],
 ) -> None:
-    """Send each BODY to TOPIC; without one, each line of standard input."""
-    messages = (
-        Message(topic, body, tags=tags, keys=keys)
-        for body in _bodies([os.fsencode(body) for body in bodies], count, size)
-    )
+    """Send each BODY to TOPIC; without one, each line of standard input, as it comes."""
+    given = [os.fsencode(body) for body in bodies]
+    from_input = count is None and not given
     total = count or (len(bodies) or None)
     selector = None if order_key is None else by_key(order_key)
 
     async def task() -> int:
         sent = 0
-        async with Producer(
-            group, nameservers=nameservers, timeout_seconds=timeout_seconds
-        ) as producer:
+        async with (
+            Producer(group, nameservers=nameservers, timeout_seconds=timeout_seconds) as producer,
+            aclosing(_input(topic) if from_input else _made(given, count, size)) as steps,
+        ):
             with Progress(
                 TextColumn("sending"),
                 BarColumn(),
@@ -73,8 +86,11 @@ def send(
                 transient=True,
             ) as progress:
                 bar = progress.add_task("", total=total)
-                while step := list(islice(messages, _STEP)):
-                    results = await producer.send_many(step, selector=selector)
+                async for step in steps:
+                    results = await producer.send_many(
+                        [Message(topic, body, tags=tags, keys=keys) for body in step],
+                        selector=selector,
+                    )
                     sent += len(results)
                     progress.update(bar, advance=len(results))
                     if count is None:
@@ -84,19 +100,52 @@ def send(
     click.echo(f"{run(task)} messages acknowledged")
 
 
-def _bodies(given: Sequence[bytes], count: int | None, size: int) -> Iterator[bytes]:
-    """The bodies to send."""
-    if count is not None:
-        for number in range(count):
-            made_up = f"{number} ".encode().ljust(size, b"x")[:size]
-            yield given[number % len(given)] if given else made_up
-    elif given:
-        yield from given
-    else:
-        for line in sys.stdin.buffer:
-            body = line.rstrip(b"\r\n")
-            if body:
-                yield body
+async def _made(
+    given: Sequence[bytes], count: int | None, size: int
+) -> AsyncGenerator[list[bytes], None]:
+    """Yield the given bodies, or `count` of them, or made up ones, in steps."""
+    bodies = iter(given) if count is None else _repeated(given, count, size)
+    while step := list(islice(bodies, _STEP)):
+        yield step
+
+
+def _repeated(given: Sequence[bytes], count: int, size: int) -> Iterator[bytes]:
+    for number in range(count):
+        made_up = f"{number} ".encode().ljust(size, b"x")[:size]
+        yield given[number % len(given)] if given else made_up
+
+
+async def _input(topic: str) -> AsyncGenerator[list[bytes], None]:
+    """Yield the lines of standard input in steps, each as soon as it has arrived.
+
+    Skips empty lines. Raises InvalidMessage for a line that is longer than a broker takes.
+    """
+    descriptor = sys.stdin.fileno()
+    begun = bytearray()  # a line whose end was not read yet
+    # A read cannot be cancelled: Ctrl-C leaves the thread behind.
+    while data := await trio.to_thread.run_sync(_arrived, descriptor, abandon_on_cancel=True):
+        ended, newline, rest = data.rpartition(b"\n")
+        if newline:
+            lines = [line.rstrip(b"\r") for line in bytes(begun + ended).split(b"\n")]
+            bodies = [line for line in lines if line]
+            for at in range(0, len(bodies), _STEP_LINES):
+                yield bodies[at : at + _STEP_LINES]
+            begun.clear()
+        begun += rest
+        if len(begun) > _MAX_LINE_BYTES:
+            raise InvalidMessage(topic, f"a line of more than {_MAX_LINE_BYTES} bytes")
+    if last := bytes(begun).rstrip(b"\r"):
+        yield [last]
+
+
+def _arrived(descriptor: int) -> bytes:
+    """Wait for input, and read what has arrived; nothing at its end."""
+    pieces = [os.read(descriptor, _READ_BYTES)]
+    size = len(pieces[0])
+    while pieces[-1] and size < _STEP_BYTES and select.select([descriptor], [], [], 0)[0]:
+        pieces.append(os.read(descriptor, _READ_BYTES))
+        size += len(pieces[-1])
+    return b"".join(pieces)
 
 
 def _print(results: Sequence[SendResult]) -> None:

@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 # A broker answers in milliseconds, so that more in flight only waits somewhere else.
 MAX_IN_FLIGHT: Final = 4096
 
-# Half of what a connection holds before it takes the peer for dead.
+# Half of what a connection buffers before it counts the peer as dead.
 MAX_IN_FLIGHT_BYTES: Final = 16 * 1024 * 1024
 
 # A broker answers in milliseconds; after this long it is worth asking for the leader.
@@ -85,7 +85,7 @@ class SendPipeline:
             await self._wait_for_outcome()
 
     def start(self, sending: Sending) -> None:
-        """Send a message; its callback is told the outcome once, perhaps before this returns."""
+        """Send a message; its callback gets the outcome once, perhaps before this returns."""
         self._open.add(sending)
         self._bytes += sending.weight
         if self._closed:

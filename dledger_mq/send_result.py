@@ -1,4 +1,4 @@
-"""What a producer is told about a message that a broker took."""
+"""The result of a message that a broker has stored."""
 
 from enum import IntEnum
 from typing import NamedTuple

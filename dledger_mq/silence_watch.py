@@ -1,4 +1,4 @@
-"""Notices brokers that hold pulls and fell silent, and asks who leads instead of them.
+"""Notices silent brokers that hold pulls, and asks the other members for the leader.
 
 A broker may hold a pull for 15 s, so a pull alone does not tell a queue without messages from a
 broker that is frozen or cut off: neither answers, neither closes its connection. A question that is

@@ -133,5 +133,5 @@ async def _say_ready(plan: GroupPlan) -> None:
                             )
                             return
             except (MessagingError, RemotingError):
-                # Nobody leads yet; the lines of the brokers tell what goes on.
+                # No broker leads yet; the brokers' own lines show the progress.
                 continue

@@ -5,6 +5,6 @@
 * `session.local_session()`: a Spark on this machine that has the source registered.
 * `dledger-spark` (`python -m dledger_spark`): replay, count and show in a terminal.
 
-Nothing here writes to a log, locks it, or reads beyond what is committed, unless it is told to.
-The packages it needs come with `pip install 'dledger[spark]'`.
+The package never writes to a log or locks it, and reads only committed entries unless a caller asks
+for all (`end`). The packages it needs come with `pip install 'dledger[spark]'`.
 """

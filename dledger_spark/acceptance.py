@@ -1,13 +1,13 @@
-"""Which message records the brokers have taken, and which they have passed over. Pure.
+"""Decides which message records the brokers have accepted, and which they have refused. Pure.
 
 A broker's members refuse a record that cannot be read, that does not carry its own position, whose
-topic does not exist, or whose queue offset is not the next one of its queue; its sender was told so
-(see "What the log holds" in docs/broker.md). A topic that is deleted while messages are on their
-way is the usual cause. Such a record is no message.
+topic does not exist, or whose queue offset is not the next one of its queue; the leader reports
+that to the sender (see "What the log holds" in docs/broker.md). The usual cause is a topic that is
+deleted while messages are on their way. Such a record does not count as a message.
 
-The rule needs what came before: the topics that exist and where their queues end. A log that is
-read from its first entry tells all of it. In one whose beginning is gone, nothing is known of a
-topic until it is deleted; its records count until then.
+The rule needs the history: the topics that exist and where their queues end. A reader that starts
+at the log's first entry has all of it. A reader of a log without its beginning does not know a
+topic until it is deleted; the topic's records count until then.
 
 Logs of Java's brokers are not judged: their topics are not in the log.
 """
@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 from dledger_spark.entry_columns import HEADER_BYTES
 from remoting.message import BORN_HOST_V6_FLAG, MESSAGE_MAGIC, STORE_HOST_V6_FLAG
 
-# What `judge` looks at, of the table of messages.
+# The columns of the table of messages that `judge` needs.
 COLUMNS: Final = ("index", "topic", "queue", "offset", "physical_offset", "system_flag")
 _RECORD_MARK: Final = MESSAGE_MAGIC.to_bytes(4, "big")
 _V6: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
@@ -40,16 +40,16 @@ _MAX_COMMAND_VERSION: Final = 2
 _PUT_TOPIC: Final = 1
 _DELETE_TOPIC: Final = 2
 _TOPIC_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
-# What the members of a topic's configuration are, the attributes excepted.
+# The types of a topic's configuration, without the attributes.
 _TOPIC_MEMBERS: Final = (str, int, int, int, str, int)
 
 Numbers = npt.NDArray[np.int64]
-# First and last index of records that are refused, with every record in between.
+# First and last index of a run of refused records; every record in between is refused as well.
 Run = tuple[int, int]
 
 
 class _TopicChange(NamedTuple):
-    """A command that makes or deletes a topic."""
+    """A command that creates or deletes a topic."""
 
     index: int  # type: ignore[assignment]  # hides tuple.index
     topic: str
@@ -57,27 +57,27 @@ class _TopicChange(NamedTuple):
 
 
 class Acceptance:
-    """The state that decides on records, at one place of the log.
+    """The topics and queue ends at one place of the log, which decide on the records behind it.
 
     Args:
-        is_whole: whether all entries of the log before are known, so that a topic that was never
-            heard of does not exist.
+        is_whole: whether all earlier entries of the log are known. Then an unknown topic does not
+            exist.
     """
 
     def __init__(self, *, is_whole: bool) -> None:
         self._is_whole = is_whole
-        # The next offset of each queue, by topic; None for a topic that is known not to exist.
+        # The next offset of each queue, by topic; None for a topic that certainly does not exist.
         self._ends: dict[str, dict[int, int] | None] = {}
 
     def judge(self, entries: pa.RecordBatch, records: pa.RecordBatch) -> list[Run]:
-        """Take in the entries that come next.
+        """Process the next entries and find the refused records in them.
 
         Args:
             entries: a batch of the table of entries.
             records: all records in it, `COLUMNS` of the table of messages or more.
 
         Returns:
-            The records among them that the brokers have passed over.
+            The records that the brokers have refused.
         """
         index = records.column("index").to_numpy()
         refused = []
@@ -116,7 +116,7 @@ class Acceptance:
             self._ends[change.topic] = {}
 
     def _judge_records(self, records: pa.RecordBatch, entries: pa.RecordBatch) -> Numbers:
-        """The indexes of those that are refused."""
+        """The indexes of the refused records."""
         if not len(records):
             return np.empty(0, np.int64)
         index, queues, offsets, places, flags = (
@@ -134,7 +134,7 @@ class Acceptance:
         )
         coded = records.column("topic").dictionary_encode()
         topics = coded.indices.to_numpy()
-        # Rows of one queue next to one another, each queue's in the order of the log.
+        # Sort rows by queue; within a queue they keep the order of the log.
         rows = np.lexsort((queues, topics))
         rows = rows[fits[rows]]
         refused = [np.flatnonzero(~fits)]
@@ -151,7 +151,7 @@ class Acceptance:
         return found
 
     def _judge_queue(self, topic: str, queue: int, rows: Numbers, offsets: Numbers) -> Numbers:
-        """The rows of one queue that are refused."""
+        """The refused rows of one queue."""
         ends = self._ends.get(topic)
         if ends is None:
             is_unknown = topic not in self._ends and not self._is_whole
@@ -172,7 +172,7 @@ class Acceptance:
 
 
 def without(records: pa.RecordBatch, refused: Sequence[Run]) -> pa.RecordBatch:
-    """A batch of the table of messages, which has the column "index", without refused records."""
+    """A batch of the table of messages without the refused records. It needs the column "index"."""
     if not refused or not len(records):
         return records
     index = records.column("index").to_numpy()
@@ -183,7 +183,7 @@ def without(records: pa.RecordBatch, refused: Sequence[Run]) -> pa.RecordBatch:
 
 
 def _runs(candidates: Numbers, refused: Numbers) -> list[Run]:
-    """The refused ones among the candidates, joined where no other candidate is in between."""
+    """Runs of refused candidates; a run ends where a candidate that is not refused lies between."""
     if not len(refused):
         return []
     places = np.searchsorted(candidates, refused)
@@ -194,7 +194,7 @@ def _runs(candidates: Numbers, refused: Numbers) -> list[Run]:
 
 
 def _topic_changes(entries: pa.RecordBatch) -> list[_TopicChange]:
-    """The commands among entries that make or delete a topic, in order."""
+    """The commands that create or delete a topic, in order."""
     bodies = entries.column("body")
     marks = pc.binary_slice(bodies, 4, 7)
     rows = np.flatnonzero(pc.equal(marks, _COMMAND_MARK).to_numpy(zero_copy_only=False))
@@ -207,7 +207,7 @@ def _topic_changes(entries: pa.RecordBatch) -> list[_TopicChange]:
 
 
 def _topic_change(index: int, body: bytes) -> _TopicChange | None:
-    """What a command does to a topic; None for another command, and for one that is malformed."""
+    """The change that a command makes to a topic; None for other and for malformed commands."""
     if len(body) < _PREFIX_BYTES or int.from_bytes(body[:4]) != len(body):
         return None
     if body[7] > _MAX_COMMAND_VERSION:
@@ -225,7 +225,7 @@ def _topic_change(index: int, body: bytes) -> _TopicChange | None:
 
 
 def _is_topic(members: list[Any]) -> bool:
-    """Whether they are the configuration of a topic, as the broker's fold checks it."""
+    """Whether these are a valid configuration of a topic, by the check of the broker's fold."""
     if len(members) != len(_TOPIC_MEMBERS) + 2:
         return False
     fits = all(map(isinstance, members, _TOPIC_MEMBERS))

@@ -1,9 +1,9 @@
 """The chain sums of many entries at once (dledger.entry.chain_crc, vectorised). Pure.
 
 A chain sum is the CRC-32 of forty bytes (an entry's first 36, and its body's sum), begun with the
-sum of the entry before. CRC-32 is linear: the sum of equally long messages is the XOR of what each
-byte contributes at its place, and the beginning is the same as an XOR over the first four bytes.
-So forty look-ups in forty small tables do it for a whole column, about 0.1 us an entry.
+sum of the entry before. CRC-32 is linear: for messages of one length it is the XOR of the
+contributions of each byte at its place, and the initial value is an XOR over the first four bytes.
+So forty look-ups in forty small tables compute a whole column, in about 0.1 us an entry.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Sums = npt.NDArray[np.uint32]
 
 
 def _contributions() -> Sums:
-    """What each value of a byte adds to the sum, for each of the forty places."""
+    """The contribution of each value of a byte to the sum, for each of the forty places."""
     last = np.arange(256, dtype=np.uint32)
     for _bit in range(8):
         last = np.where(last & 1, (last >> 1) ^ np.uint32(_POLYNOMIAL), last >> 1)
     tables = [last]
     while len(tables) < len(_SUMMED):
-        after = tables[-1]  # one zero byte more behind it
+        after = tables[-1]  # one more zero byte follows it
         tables.append((after >> 8) ^ last[after & 255])
     return np.array(tables[::-1], np.uint32)
 

@@ -25,9 +25,10 @@ from rich.progress import (
 from dledger_spark.errors import DledgerSparkError, PackageMissing
 from dledger_spark.rows import json_line, print_rows
 
-# Arrow and Spark take seconds to load and need not be installed for --help: each command loads
-# what it needs, hence the imports inside of functions below.
+# Arrow and Spark take seconds to load and need not be installed for --help, so each command
+# imports what it needs inside its function.
 _HEAVY: Final = ("numpy", "pandas", "py4j", "pyarrow", "pyspark")
+_INTERRUPTED: Final = 130  # as a shell reports Ctrl-C
 _OWN_ERROR: Final = "dledger_spark.errors."
 _SHOWN: Final = {
     "entries": ("index", "term", "magic", "pos", "size", "body"),
@@ -37,16 +38,18 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class _Commands(click.Group):
-    """Turns the package's errors into one line and exit code 1."""
+    """Turns the package's errors into one line and exit code 1, and Ctrl-C into exit code 130."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(_INTERRUPTED)
         except DledgerSparkError as error:
             raise click.ClickException(str(error)) from None
         except OSError as error:
             if error.errno == errno.EPIPE:
-                raise  # the reader of a pipe has gone: click ends without a word
+                raise  # the reader of a pipe is gone: click ends silently
             raise click.ClickException(f"{error}: make room and access, then try again") from None
         except ModuleNotFoundError as error:
             if (error.name or "").split(".")[0] not in _HEAVY:
@@ -61,8 +64,8 @@ def _log_options(command: _Command) -> _Command:
             "--fail-on-data-loss/--no-fail-on-data-loss",
             default=True,
             show_default=True,
-            help="What to do when entries are lost (a file of the log is missing, or retention "
-            "was faster than the replay): end with an error, or go on without them.",
+            help="End with an error when entries are lost (a file of the log is missing, or "
+            "retention was faster than the replay), or go on without them.",
         ),
         click.option(
             "--to",
@@ -111,8 +114,8 @@ def _session_options(command: _Command) -> _Command:
 def dledger_spark() -> None:
     r"""Replay the committed log of a dledger node into tables.
 
-    The folder is only read: a node may be running in it, and only entries that are committed
-    are looked at.
+    The command reads only committed entries and writes nothing to the folder: a node may be
+    running in it.
 
     \b
       dledger-spark count  --path DIR              messages of each topic
@@ -153,10 +156,10 @@ def replay(
 ) -> None:
     """Write OUT/entries and OUT/messages, and go on where an earlier replay stopped.
 
-    Each file covers a range of entries that its name tells, and gets its name when it is whole.
+    The name of each file says which entries it covers; a file gets its name when it is complete.
     So a replay that is killed and started again neither loses nor repeats a row, and one that is
-    started again later adds what was committed meanwhile. Read the result with anything that
-    reads Parquet, such as spark.read.parquet("OUT/messages").
+    started again later adds the entries committed meanwhile. Read the result with any program
+    that reads Parquet, such as spark.read.parquet("OUT/messages").
     """
     from dledger_spark.log_folder import open_log  # noqa: PLC0415
     from dledger_spark.log_range import resolve_range  # noqa: PLC0415
@@ -309,14 +312,14 @@ def _end(number: int, _frame: object) -> NoReturn:
 
 
 def _tell_lost(gaps: list[range]) -> None:
-    """Say on stderr which entries are left out."""
+    """Report on stderr which entries are left out."""
     for gap in gaps:
         click.echo(f"entries {gap.start}..{gap.stop - 1} are lost, and left out", err=True)
 
 
 @contextmanager
 def _one_line_errors() -> Iterator[None]:
-    """An error of ours inside a Spark task, or a full disk, comes out as one line."""
+    """Turn this package's errors inside a Spark task, and a full disk, into one line."""
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     try:
@@ -326,14 +329,14 @@ def _one_line_errors() -> Iterator[None]:
             if line.startswith(_OWN_ERROR):
                 raise click.ClickException(line.partition(": ")[2]) from None
         if os.strerror(errno.ENOSPC) in str(error):
-            problem = "the disk is full that Spark has its temporary files on"
+            problem = "the disk with Spark's temporary files is full"
             raise click.ClickException(f"{problem}: free some, or set TMPDIR") from None
         raise
 
 
 @contextmanager
 def _progress(total: int | None) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr, in a terminal only; gives a function that takes the entries done."""
+    """A bar on stderr, in a terminal only; yields a function that takes the entries done."""
     bar = Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),

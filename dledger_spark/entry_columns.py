@@ -1,8 +1,8 @@
 """Entries as Arrow columns, from bytes that hold whole, adjacent entries. Pure.
 
-Nothing is made per entry: the bytes are an Arrow array of binaries as they lie, headers and bodies
-are slices that Arrow copies in C, and numpy turns the fields' bytes. The one loop is the check of
-the bodies' sums, since no library offers CRC-32 of many pieces in one call.
+No Python object is made per entry: the bytes become an Arrow array of binaries in place, Arrow
+copies headers and bodies as slices in C, and numpy decodes the fields. The only loop checks the
+bodies' sums, because no library computes CRC-32 of many pieces in one call.
 
 The layout is that of dledger/entry.py.
 """
@@ -44,12 +44,12 @@ Positions = npt.NDArray[np.int64]
 
 
 class EntryMismatch(Exception):
-    """An entry is not what it must be. `row` counts from the first entry of the batch."""
+    """An entry differs from what must be there. `row` counts from the batch's first entry."""
 
     def __init__(self, row: int, problem: str, *, sealed: bool = False) -> None:
         self.row = row
         self.problem = problem
-        self.sealed = sealed  # the entry is at its place: looking elsewhere will not help
+        self.sealed = sealed  # the entry is at its place, so a search elsewhere cannot help
         super().__init__(problem)
 
 
@@ -84,11 +84,11 @@ def bounds(values: Any) -> tuple[Positions, Positions]:
 def entry_batch(
     content: bytes, starts: Positions, base: int, first_index: int, previous_term: int
 ) -> pa.RecordBatch:
-    """The entries of `content`, checked against what is known of them.
+    """The entries of `content` as a batch of the table of entries, with their headers checked.
 
     Args:
         content: the bytes of the entries.
-        starts: where each entry begins in `content`, and at last where the last one ends.
+        starts: where each entry begins in `content`, and finally where the last one ends.
         base: position of content[0] in the log.
         first_index: index of the first entry.
         previous_term: term of the entry before; terms never decrease (Raft, section 5.3).
@@ -134,10 +134,11 @@ def check_sums(
     unchecked_through: int,
     previous_chain: int | None,
 ) -> None:
-    """Compare each entry with the sums in it: the body's, and the one over the log up to here.
+    """Compare each entry with its two sums: the body's, and the chain sum.
 
-    Sums of zero are not set. Entries up to `unchecked_through` came from Java, whose callers may
-    put anything into the fields. `previous_chain` is the entry's before; None if it is not known.
+    A sum of zero is not set. Entries up to `unchecked_through` came from Java, whose callers may
+    put any number into the fields. `previous_chain` is the chain sum of the entry before the
+    first one; None if it is unknown.
 
     Raises:
         EntryMismatch: a header or body is not the one that was written.

@@ -1,7 +1,7 @@
 """Where the entries of a segment lie: by the index files, or by going from header to header.
 
-The index files are as good as any hint: fast, and possibly missing or behind after a power cut.
-What they say is believed only when the data agrees; going through the data always works.
+The index files are a hint: fast, but possibly missing or behind after a power cut. A reader uses
+them only where the data agrees; going through the data always works.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def positions_by_index(
 ) -> Iterator[Positions]:
     """Where entries first..last begin, and where the last one ends, in pieces.
 
-    Ends early, without an error, where the index files do not hold what they should.
+    Ends early, without an error, where the index files are missing or wrong.
     """
     while first <= last:
         count = min(last - first + 1, MAX_POSITIONS)
@@ -67,7 +67,7 @@ def positions_by_hop(
         known: index and position of an entry at or before `first`; by default the segment's first.
 
     Raises:
-        LogDamaged: an entry of the range is not there.
+        LogDamaged: an entry of the range is missing.
     """
     index, pos = known or (segment.first_index, segment.first_pos)
     with open_file(segment.path) as file:
@@ -84,7 +84,7 @@ def positions_by_hop(
 
 
 def whole_entries(segment: Segment) -> tuple[int, int]:
-    """How many entries, in order, the segment begins with; and the position behind them."""
+    """The number of entries, in order, that the segment begins with; and the position behind."""
     index, pos, term = segment.first_index, segment.first_pos, -1
     with open_file(segment.path) as file:
         while True:
@@ -104,7 +104,7 @@ def _hop(
 def _hop_terms(
     file: OpenFile, segment: Segment, index: int, pos: int, last: int, term: int
 ) -> tuple[list[int], int, int]:
-    """Begins of the entries whose headers are in the window at `pos`; the position behind."""
+    """The beginnings of the entries with headers in the window at `pos`; the position behind."""
     base = pos
     size = min(WINDOW_BYTES, segment.start + segment.size - base)
     window = os.pread(file.fileno(), max(size, 0), base - segment.start)
@@ -132,7 +132,7 @@ def _missing(file: OpenFile, segment: Segment, index: int, pos: int) -> str:
         return f"the file ends before entry {index}"
     if not any(head):
         return f"nothing is written where entry {index} must be"
-    return f"what is there is not entry {index}"
+    return f"other bytes are where entry {index} must be"
 
 
 def _units(folder: str, first: int, count: int) -> npt.NDArray[Any]:
@@ -164,12 +164,12 @@ def _index_starts(folder: str) -> list[tuple[int, int]]:
                 if start is not None:
                     found.append((start, entry.stat().st_size))
     except FileNotFoundError:
-        return []  # no index, or a file went away: the data is asked instead
+        return []  # no index, or a file was removed: the caller reads the data instead
     return sorted(found)
 
 
 def _adjacent(units: npt.NDArray[Any], segment: Segment, first: int) -> Positions:
-    """Begins and last end of the leading units that follow one another inside the segment."""
+    """The beginnings, and the last end, of the leading units that are adjacent in the segment."""
     if not len(units):
         return np.empty(0, np.int64)
     pos = units["pos"].astype(np.int64)

@@ -1,4 +1,4 @@
-"""Every error of the package. Each says in one line what to do; fields carry the facts."""
+"""Every error of the package. Each says in one line what to do; fields carry the details."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ class DledgerSparkError(Exception):
 
 
 class LogFolderInvalid(DledgerSparkError):
-    """The path does not lead to the folder of one log."""
+    """The path is not the folder of one log."""
 
     def __init__(self, path: str, problem: str) -> None:
         self.path = path
@@ -17,7 +17,7 @@ class LogFolderInvalid(DledgerSparkError):
 
 
 class CommittedUnknown(DledgerSparkError):
-    """The folder does not record how far the log is committed, and no end was asked for."""
+    """The folder does not record the commit index, and the caller gave no end."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -29,7 +29,7 @@ class CommittedUnknown(DledgerSparkError):
 
 
 class RangeUnavailable(DledgerSparkError):
-    """The asked range is not in the log, or not committed."""
+    """The wanted range is not in the log, or not committed."""
 
     def __init__(self, path: str, first: int, last: int, problem: str) -> None:
         self.path = path
@@ -40,7 +40,7 @@ class RangeUnavailable(DledgerSparkError):
 
 
 class LogDamaged(DledgerSparkError):
-    """A file of the log does not hold what it must hold."""
+    """A file of the log is damaged."""
 
     def __init__(self, path: str, offset: int, problem: str) -> None:
         self.path = path
@@ -53,7 +53,7 @@ class LogDamaged(DledgerSparkError):
 
 
 class DataLost(DledgerSparkError):
-    """Entries that should be read are in no file, and failOnDataLoss is not switched off."""
+    """Wanted entries are in no file, and failOnDataLoss is on."""
 
     def __init__(self, problem: str, first: int, last: int, remedy: str) -> None:
         self.problem = problem
@@ -105,7 +105,7 @@ class OutputFailed(DledgerSparkError):
 
 
 class RunReplaced(DledgerSparkError):
-    """A newer replay took over the output folder; what this one still had to do is void."""
+    """A newer replay has taken over the output folder, so this one must not write to it."""
 
     def __init__(self, path: str) -> None:
         self.path = path

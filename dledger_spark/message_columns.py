@@ -1,13 +1,13 @@
 """Message records as Arrow columns, from the bodies of entries. Pure.
 
 An entry is a message when its body begins like a record of RocketMQ's commit log (remoting.message
-has the layout): its own length, and one of the two magics. Everything else (a broker's commands,
-no-ops, configurations) is passed over, and so is a record whose lengths contradict one another:
-brokers refuse it.
+has the layout): its own length, and one of the two magics. All other entries (a broker's commands,
+no-ops, configurations) are skipped, and so are records whose lengths contradict one another,
+because brokers refuse them.
 
-Records come in eight shapes: IPv4 or IPv6 for each of two hosts, and one or two bytes for the
-length of the topic. In one shape every field up to the body lies at a fixed place, so a batch is
-decoded shape by shape; in practice there is one.
+Records have one of eight shapes: IPv4 or IPv6 for each of two hosts, and one or two bytes for the
+length of the topic. Within a shape every field up to the body has a fixed place, so a batch is
+decoded shape by shape; in practice there is only one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _BODY_SIZE_BYTES: Final = 4  # the last field before the body
 _SYSTEM_FLAG: Final = np.dtype([("system_flag", ">i4")])
 _PROPERTY_OF: Final = {"unique_key": UNIQUE_KEY, "keys": KEYS, "tags": TAGS}
 _HEX_DIGITS: Final = np.frombuffer(b"0123456789ABCDEF", np.uint8)
-# What a TimestampType can be shown as: the years 1 to 9999, in milliseconds since 1970.
+# The range of a TimestampType: the years 1 to 9999, in milliseconds since 1970.
 _FIRST_MILLISECOND: Final = -62_135_596_800_000
 _LAST_MILLISECOND: Final = 253_402_300_799_999
 
@@ -49,7 +49,7 @@ def message_batch(entries: pa.RecordBatch, names: Sequence[str] | None = None) -
 
     Args:
         entries: a batch of the table of entries.
-        names: the columns wanted, which are the only ones made; by default all.
+        names: the wanted columns; no others are made. By default all.
     """
     names = MESSAGE_SCHEMA.names if names is None else names
     schema = pa.schema([MESSAGE_SCHEMA.field(name) for name in names])
@@ -77,7 +77,7 @@ def message_batch(entries: pa.RecordBatch, names: Sequence[str] | None = None) -
 
 
 def _shapes(bodies: Any) -> npt.NDArray[np.int64]:
-    """For each body, -1 when it is no record, else its shape in three bits."""
+    """For each body, its shape in three bits, or -1 if it is not a record."""
     shapes = np.full(len(bodies), -1, np.int64)
     begins, ends = bounds(bodies)
     long = np.flatnonzero(ends - begins >= _SMALLEST_RECORD_BYTES)
@@ -129,7 +129,7 @@ def _are_whole(bodies: Any, shape: int) -> npt.NDArray[np.bool_]:
     octets = np.frombuffer(bodies.buffers()[2], np.uint8)
     rest = (2 if shape & 4 else 1) + 2
     whole = ends - begins >= layout.itemsize + rest
-    # What does not fit is looked at all the same, at the record's first bytes instead.
+    # Records that do not fit read the record's first bytes instead, to stay within the buffer.
     at = np.where(whole, begins + layout.itemsize - _BODY_SIZE_BYTES, begins)
     body_ends = begins + layout.itemsize + _number(octets, at)
     whole &= (body_ends >= begins + layout.itemsize) & (body_ends + rest <= ends)
@@ -206,7 +206,7 @@ def _short(octets: npt.NDArray[np.uint8], at: npt.NDArray[np.int64]) -> npt.NDAr
 
 
 def _times(milliseconds: npt.NDArray[np.int64]) -> Any:
-    """Milliseconds since 1970 as instants; null where no calendar shows them."""
+    """Milliseconds since 1970 as instants; null outside of the years 1 to 9999."""
     values = milliseconds.astype(np.int64)
     shown = (values >= _FIRST_MILLISECOND) & (values <= _LAST_MILLISECOND)
     return pa.array(np.where(shown, values, 0) * 1000, pa.int64(), mask=~shown).cast(TIME)
@@ -221,7 +221,7 @@ def _octets(field: npt.NDArray[np.uint8]) -> Any:
 
 
 def _each_once(values: Any, turn: Any) -> Any:
-    """`turn` of the distinct values, put where they stood."""
+    """Apply `turn` to the distinct values only, and put the results in their places."""
     coded = values.dictionary_encode()
     return turn(coded.dictionary).take(coded.indices)
 

@@ -1,9 +1,10 @@
-"""Whether an output was made from the log that is replayed into it, and goes on without a gap.
+"""Checks that an output was made from the log to be replayed, and that no entries lie between.
 
-Equal rows of one entry mean equal history up to there: the chain sum covers all entries before. A
-log of Java's has no sums; there the term and the body must do. So the newest entry that output and
-log share is compared, and the groups' names. A replay into an output that shares no entry with its
-log is refused, since nothing would show that another group's rows get into the same table.
+Equal rows of one entry mean equal history up to there, because the chain sum covers all entries
+before. A log of Java's has no sums, so there only the term and the body are compared. The check
+compares the newest entry that output and log share, and the groups' names. It refuses an output
+that shares no entry with the log, because another group's rows could get into the same table
+unnoticed.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ _REMEDY = "use a new folder"
 
 
 def check_history(log: LogFolder, out: str, *, goes_on: bool, fail_on_data_loss: bool) -> list[Gap]:
-    """Refuse an output that was made from another log, or that this log does not go on from.
+    """Refuse an output that was made from another log, or that this log cannot continue.
 
     Args:
         log: the log to replay.
         out: the output folder.
-        goes_on: whether the replay shall go on where an earlier one ended.
+        goes_on: whether the replay continues where an earlier one ended.
         fail_on_data_loss: whether a gap between output and log is an error, and whether an output
             is refused that has no entry in common with the log.
 
@@ -32,9 +33,9 @@ def check_history(log: LogFolder, out: str, *, goes_on: bool, fail_on_data_loss:
         The gaps, when they are no error.
 
     Raises:
-        OutputInvalid: the output was made from another log, or nothing shows that it was not.
+        OutputInvalid: the output was made from another log, or may have been.
         DataLost: entries between the output's first and the log's first are in neither.
-        LogDamaged: what should be compared cannot be read.
+        LogDamaged: the entry to compare cannot be read.
     """
     files = {table: published(out, table) for table in TABLES}
     newest = [found[-1] for found in files.values() if found]
@@ -46,7 +47,7 @@ def check_history(log: LogFolder, out: str, *, goes_on: bool, fail_on_data_loss:
     if not newest:
         return []
     end = end_of_log(log) if log.committed is None else log.committed
-    # Either table will do, but a file that was copied to one of them shows only there.
+    # Compare both tables: a file that was copied into one of them shows only there.
     compared = [_compare(log, table, found, end) for table, found in files.items()]
     gaps = _gaps_before(log, out, files) if goes_on else []
     if fail_on_data_loss and gaps:
@@ -64,7 +65,7 @@ def check_history(log: LogFolder, out: str, *, goes_on: bool, fail_on_data_loss:
 
 
 def _compare(log: LogFolder, table: str, files: list[Published], end: int) -> bool:
-    """Compare the newest entry that a table and the log share; whether there is one."""
+    """Compare the newest entry that a table and the log share. False if they share none."""
     damage: LogDamaged | None = None
     for file in reversed(files):
         index = min(file.entries.stop - 1, end)
@@ -72,7 +73,7 @@ def _compare(log: LogFolder, table: str, files: list[Published], end: int) -> bo
             continue
         try:
             equal = _is_equal(log, table, file, index)
-        except LogDamaged as error:  # an older entry will do
+        except LogDamaged as error:  # an older entry will do as well
             damage = damage or error
             continue
         if equal is None:
@@ -87,7 +88,7 @@ def _compare(log: LogFolder, table: str, files: list[Published], end: int) -> bo
 
 
 def _is_equal(log: LogFolder, table: str, file: Published, index: int) -> bool | None:
-    """Whether file and log have the same entry `index`; None when it cannot be told."""
+    """Whether file and log have the same entry `index`; None if they cannot be compared."""
     is_last = index == file.entries.stop - 1
     if index == log.first_index - 1:
         if not is_last or log.before_begin_term is None or not log.before_begin_chain:
@@ -111,11 +112,9 @@ def _is_equal(log: LogFolder, table: str, file: Published, index: int) -> bool |
 
 
 def _gaps_before(log: LogFolder, out: str, files: dict[str, list[Published]]) -> list[Gap]:
-    """The entries behind an output's first one that neither it nor the log holds any more."""
+    """The entries after an output's first one that neither the output nor the log holds."""
     first = min(found[0].entries.start for found in files.values() if found)
     before = range(first, log.first_index)
     gaps = {gap for found in files.values() for gap in missing(found, before)}
-    problem = (
-        f"{log.path} begins with entry {log.first_index} by now, and {out} lacks some before it"
-    )
+    problem = f"{log.path} now begins with entry {log.first_index}, and {out} lacks some before it"
     return sorted(Gap(gap.start, gap.stop - 1, problem) for gap in gaps)

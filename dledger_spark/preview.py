@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from dledger_spark.scan import arrow_batches
 from dledger_spark.schema import MESSAGES
 
-# A preview stops soon: small batches keep it from decoding what is not shown.
+# A preview stops soon: with small batches it decodes few rows that it does not show.
 _BATCH_BYTES: Final = 256 * 1024
 
 

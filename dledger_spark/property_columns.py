@@ -1,9 +1,9 @@
 r"""The properties of many messages at once: runs of `name \\x01 value \\x02` to a map column. Pure.
 
-The rules are those of remoting.properties: pieces without a name or without a separator are passed
-over, and of a name that stands twice the last value counts. All cutting is done by Arrow and numpy
-over the whole batch; Python looks at single values only where bytes are not UTF-8 (they are
-replaced by U+FFFD, because a string column cannot hold them).
+The rules are those of remoting.properties: pieces without a name or without a separator are
+skipped, and if a name comes twice the last value counts. Arrow and numpy split the whole batch;
+Python looks at single values only where bytes are not UTF-8 (U+FFFD replaces them, because a
+string column cannot hold them).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dledger_spark.entry_columns import Positions, bounds
 
 _NAME_VALUE: Final = b"\x01"
 _PROPERTY: Final = b"\x02"
-# Up to here, counting pairs in a table of (message, name) is cheaper than sorting them.
+# Up to this size, counting pairs in a table of (message, name) is cheaper than sorting them.
 _MAX_COUNTED_CELLS: Final = 16 * 1024 * 1024
 
 
@@ -68,8 +68,8 @@ class PropertyColumns:
 def slices(data: Any, begins: Positions, ends: Positions) -> Any:
     """The stretches begins[i]..ends[i] of a buffer as binaries; they must ascend.
 
-    Every second element of an array whose offsets are begin, end, begin, end ... is a stretch
-    that is wanted; Arrow copies those out.
+    In an array with the offsets begin, end, begin, end ... every second element is a wanted
+    stretch; Arrow copies these.
     """
     count = len(begins)
     if not count:
@@ -94,7 +94,7 @@ def texts(values: Any) -> Any:
 def _last_of_each(
     rows: npt.NDArray[np.int64], codes: npt.NDArray[np.int64], names: int
 ) -> npt.NDArray[np.int64] | None:
-    """Which pairs stay when only the last of a name counts; None when all do."""
+    """The pairs that stay when only the last of a name counts; None if all stay."""
     if not len(rows):
         return None
     cells = rows * names + codes
@@ -103,6 +103,6 @@ def _last_of_each(
             return None
     elif len(np.unique(cells)) == len(cells):
         return None
-    # np.unique gives the first place of each cell: looked at backwards, that is the last.
+    # np.unique returns the first place of each cell: in reverse order, that is the last.
     _cells, backwards = np.unique(cells[::-1], return_index=True)
     return np.sort(len(cells) - 1 - backwards)

@@ -1,9 +1,8 @@
 """Replays a log into two folders of Parquet files, so that it can be stopped and started again.
 
-The driver shares the range out, every task reads its piece and writes its files itself (rows do
-not go through the Java side, which would cost more than all the rest), and what is already there
-is not written again. Committed entries never change, so an interrupted replay and one that was
-not give the same rows.
+The driver divides the range. Each task reads its piece and writes its files itself: rows do not go
+through the Java side, which would cost more than all the rest. Existing files are not written
+again. Committed entries never change, so an interrupted replay gives the same rows as any other.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ from dledger_spark.table_folder import (
     published,
 )
 
-# As much log as becomes one file of each table: readers like files of this size.
+# This much of the log becomes one file of each table, a usual size for readers of Parquet.
 FILE_BYTES: Final = 128 * 1024 * 1024
 
-# Often enough for a progress bar, and nothing beside the work.
+# Often enough for a progress bar, and cheap beside the work.
 PROGRESS_SECONDS: Final = 0.5
 
 _RESULT: Final = pa.schema([("first", pa.int64()), ("last", pa.int64()), ("messages", pa.int64())])
@@ -43,7 +42,7 @@ _RESULT_COLUMNS: Final = "first long, last long, messages long"
 
 
 class Piece(NamedTuple):
-    """What one task does: read a range, and write it for some tables."""
+    """The work of one task: read a range, and write it for some tables."""
 
     entries: range
     tables: tuple[str, ...]
@@ -51,12 +50,12 @@ class Piece(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What a replay has to do.
+    """The work of a replay.
 
     Attributes:
         pieces: the tasks.
-        entries: how many entries there will be in the output, of those that were asked for.
-        lost: which are left out, because they are in no file any more.
+        entries: number of the wanted entries that the output will have.
+        lost: ranges that are left out, because no file holds them any more.
     """
 
     pieces: list[Piece]
@@ -73,19 +72,19 @@ def plan_replay(
     goes_on: bool = True,
     fail_on_data_loss: bool = True,
 ) -> Plan:
-    """What is still to be done.
+    """Plan the tasks for the files that are still missing.
 
     Args:
         log: the log.
-        entries: what the output shall have, from `log_range.resolve_range`.
+        entries: the wanted range, from `log_range.resolve_range`.
         out: the output folder.
         file_bytes: about how much of the log becomes one file of each table.
-        goes_on: whether the replay shall go on where an earlier one ended; else it was asked for a
-            range that begins somewhere, and a gap before it is meant.
-        fail_on_data_loss: whether entries that are lost are an error.
+        goes_on: whether the replay continues where an earlier one ended; otherwise the caller
+            named a first entry, and a gap before it is intended.
+        fail_on_data_loss: whether lost entries are an error.
 
     Raises:
-        OutputInvalid: the output was made from another log, or nothing tells that it was not.
+        OutputInvalid: the output was made from another log, or may have been.
         DataLost: entries of the range, or between the output and the log's first one, are lost.
     """
     gaps = check_history(log, out, goes_on=goes_on, fail_on_data_loss=fail_on_data_loss)
@@ -104,10 +103,10 @@ def plan_replay(
 
 
 def _judged(log: LogFolder, pieces: list[Piece], files: list[Published]) -> list[Piece]:
-    """The pieces with what is refused in each.
+    """Add to each piece the records that are refused in it.
 
-    Only whoever has read all that comes before can tell, so this is done before the tasks begin,
-    once for all of them; it goes on from what the file of messages before a piece says.
+    That needs all earlier entries, so the driver does it once for all tasks before they begin. It
+    starts from the state in the file of messages before a piece, if there is one.
     """
     before = {file.entries.stop: file for file in files}
 
@@ -132,7 +131,7 @@ def run_replay(
     pieces: list[Piece],
     on_progress: Callable[[int], None],
 ) -> tuple[int, int]:
-    """Do the pieces; the numbers of entries read and of messages among them.
+    """Run the tasks. Returns the number of entries read, and of messages among them.
 
     Args:
         session: a Spark session.
@@ -140,7 +139,7 @@ def run_replay(
         out: the output folder, absolute; on a cluster, a folder that all machines share.
         run: the replay's name, from `table_folder.replay_run`.
         pieces: from `plan_replay`.
-        on_progress: is told, now and then, how many entries are done so far.
+        on_progress: called now and then with the number of entries done so far.
     """
     if not pieces:
         return 0, 0
@@ -160,7 +159,7 @@ def run_replay(
 
 
 def is_published(out: str, piece: Piece) -> bool:
-    """Whether all files of a piece are there."""
+    """Whether all files of a piece exist."""
     return all(os.path.exists(file_path(out, table, piece.entries)) for table in piece.tables)
 
 
@@ -180,7 +179,7 @@ def _write_pieces(
 
 
 def write_piece(log: LogFolder, out: str, run: str, piece: Piece) -> int:
-    """Read a range and publish its files; the number of messages in it."""
+    """Read a range and publish its files. Returns the number of messages in it."""
     messages = 0
     with RangeFiles(out, run, piece.entries, piece.tables) as files:
         notes = FileNotes(log.group, -1, 0)

@@ -1,4 +1,4 @@
-"""Rows as a terminal, a pipe and JSON want them."""
+"""Prints rows for a terminal, for a pipe, and as JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-# A body is shown up to here; a terminal's line has room for little more.
+# At most this much of a body is shown; a terminal's line has room for little more.
 PREVIEW_BYTES: Final = 48
 
 
@@ -52,7 +52,7 @@ def _time(value: datetime) -> str:
 
 
 def _text(value: object) -> str:
-    """One field on one line: what could move a cursor or end a line is escaped."""
+    """One field on one line: characters that move the cursor or end the line are escaped."""
     if value is None:
         return ""
     if isinstance(value, datetime):

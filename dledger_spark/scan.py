@@ -1,7 +1,7 @@
 """The entries of a log as Arrow batches: no Spark, no lock, nothing written.
 
-Files are read, not mapped: a mapped file that somebody cuts short kills the process, where this
-gives a one-line error; and reading from the page cache is many times faster than what follows it.
+It does not map files: if a mapped file is cut short, its readers are killed, where a read gives a
+one-line error. Reading from the page cache is many times faster than the steps after it.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from dledger_spark.log_range import gaps_in, readable, resolve_range
 from dledger_spark.message_columns import message_batch
 from dledger_spark.schema import ENTRIES, MESSAGES, SCHEMAS, TABLES
 
-# A batch of entries is about this long: it fits the caches of a CPU's core, and costs of one batch
-# are small beside it. One entry may be longer than the bytes asked for.
+# The approximate length of a batch of entries: it fits the caches of a CPU's core, and the fixed
+# cost of a batch is small beside it. One entry may be longer.
 BATCH_BYTES: Final = 2 * 1024 * 1024
 MAX_BATCH_BYTES: Final = 512 * 1024 * 1024  # Arrow's offsets in a batch end at 2 GiB
 
@@ -57,19 +57,19 @@ def arrow_batches(
     """The entries first..last, or the messages in them.
 
     Args:
-        path: the folder of a log, or what `open_log` made of it.
+        path: the folder of a log, or the result of `open_log`.
         first: the first entry; None for the first one kept.
-        last: the last one; None for what is committed, "end" for all, committed or not.
+        last: the last entry; None for the commit index, "end" for all, committed or not.
         table: "entries" or "messages" (see `dledger_spark.schema` for the columns).
-        columns: names of the columns wanted, in their order; by default all.
+        columns: names of the wanted columns, in their order; by default all.
         batch_bytes: how much of the log goes into a batch.
-        checksums: whether bodies are compared with their CRC-32. Headers always are compared with
+        checksums: whether to check the two sums of each entry. Headers are always compared with
             their place and with one another.
-        fail_on_data_loss: whether it is an error that entries of the range are in no file, or a
-            reason to go on behind them.
+        fail_on_data_loss: whether to raise if entries of the range are in no file; otherwise the
+            iterator goes on behind them.
 
     Raises:
-        DledgerSparkError: see `dledger_spark.errors`. What was given out before is right.
+        DledgerSparkError: see `dledger_spark.errors`. All earlier batches are right.
     """
     log = path if isinstance(path, LogFolder) else open_log(path)
     names = check_columns(table, columns)
@@ -87,9 +87,9 @@ def arrow_batches(
 
 
 def beginning(log: LogFolder, entries: range) -> Acceptance | None:
-    """What decides on records from the first entry of a range; None when nothing does.
+    """The state that judges records from the first entry of a range; None if none are judged.
 
-    Logs of Java's brokers are not judged; one that was begun by Java does not tell its topics.
+    Logs of Java's brokers are not judged; a log that Java began does not have all its topics.
     """
     if log.group is None:
         return None
@@ -100,8 +100,8 @@ class Judged(NamedTuple):
     """A range whose records have been judged.
 
     Attributes:
-        refused: the records in it that the brokers have passed over.
-        after: what decides behind it, see `Acceptance.encode`; empty when nothing does.
+        refused: the records in it that the brokers have refused.
+        after: the state behind it, see `Acceptance.encode`; empty if records are not judged.
     """
 
     refused: list[Run]
@@ -111,15 +111,15 @@ class Judged(NamedTuple):
 def judge(
     log: LogFolder, pieces: Sequence[range], begin: Callable[[range], Acceptance | None]
 ) -> Iterator[Judged]:
-    """Judge the records of several ranges, in ascending order, for readers of each alone.
+    """Judge the records of several ranges, in ascending order, for tasks that read one range each.
 
     Args:
         log: the log.
         pieces: the ranges.
-        begin: what decides from the first entry of a range whose predecessor is not among them.
+        begin: the state at the first entry of a range, if the range before is not among them.
 
     Raises:
-        DledgerSparkError: as `arrow_batches`. Sums are not checked: that is the readers' part.
+        DledgerSparkError: as `arrow_batches`. The tasks check the sums, not this function.
     """
     acceptance, stop = None, -1
     for piece in pieces:
@@ -158,9 +158,9 @@ def read_range(
     checksums: bool = True,
     refused: Sequence[Run] = (),
 ) -> Iterator[pa.RecordBatch]:
-    """`arrow_batches` of a range that `readable` gave, here or in another process.
+    """`arrow_batches` of a range that `readable` returned, here or in another process.
 
-    Which messages are refused is not judged again: `judge` has told it.
+    It does not judge the records again: `refused` comes from `judge`.
     """
     names = check_columns(table, columns)
     if not 0 < batch_bytes <= MAX_BATCH_BYTES:
@@ -173,7 +173,7 @@ def read_range(
 
 
 def check_columns(table: str, columns: Sequence[str] | None) -> list[str]:
-    """The columns to give out.
+    """The names of the wanted columns.
 
     Raises:
         OptionInvalid: there is no such table, or it has no such column.
@@ -215,7 +215,7 @@ def _entry_batches(
 def _chain_before(log: LogFolder, at: int, index: int) -> int | None:
     """The chain sum of the entry before `index`, which is in segment number `at`.
 
-    None when that entry cannot be read: it is not one of those asked for, so it may be damaged.
+    None if that entry cannot be read: it is outside of the wanted range, so it may be damaged.
     """
     if index == log.first_index:
         return log.before_begin_chain
@@ -240,7 +240,7 @@ def _chain_before(log: LogFolder, at: int, index: int) -> int | None:
 
 
 class _SegmentReader:
-    """Reads a range of one segment, by its index as far as that is right."""
+    """Reads a range of one segment, by its index as far as the index is right."""
 
     def __init__(
         self,
@@ -321,5 +321,5 @@ def _cut(positions: Positions, batch_bytes: int) -> Iterator[Positions]:
         at = end
 
 
-# One pread is asked for all bytes of a batch: the kernel gives at most 2 GiB at once.
+# One pread reads a whole batch, and the kernel returns at most 2 GiB at once.
 assert MAX_BATCH_BYTES + MAX_ENTRY_BYTES < 2**31 - 4096

@@ -1,8 +1,8 @@
 """The columns of the two tables, as Arrow types.
 
-Spark has no unsigned integers, so sums of 32 bits are 64-bit columns. Every column may be null
-for Spark, because it then fits a schema that a user types by hand; what is really null is said at
-the column. Times are instants in UTC.
+Spark has no unsigned integers, so sums of 32 bits are 64-bit columns. For Spark every column may be
+null, so that it fits a schema that a user types by hand; comments name the columns that really can
+be null. Times are instants in UTC.
 """
 
 from __future__ import annotations

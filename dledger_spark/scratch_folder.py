@@ -1,4 +1,4 @@
-"""A temporary folder that goes away with its owner, if need be with the next one's help."""
+"""A temporary folder that is removed with its owner, or by the next owner after a kill."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _LOCK: Final = "lock"
 def scratch_folder() -> Iterator[str]:
     """A new folder among the temporary ones, removed at the end.
 
-    A process that is killed leaves its folder, so folders whose owner is gone are removed first.
-    A living owner holds a lock in its folder, which the system ends with the process.
+    A killed process leaves its folder behind, so this first removes folders whose owner is gone. A
+    living owner holds a lock in its folder, which the system releases with the process.
     """
     parent = tempfile.gettempdir()
     for name in os.listdir(parent):
         if name.startswith(PREFIX):
             _remove_if_left(f"{parent}/{name}")
     folder = tempfile.mkdtemp(prefix=PREFIX, dir=parent)
-    # The lock gets its name when it is held: no process can find it free in between.
+    # The file gets its name after it is locked, so no other process can find it unlocked.
     descriptor = os.open(f"{folder}/.{_LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -41,7 +41,7 @@ def _remove_if_left(folder: str) -> None:
     try:
         descriptor = os.open(f"{folder}/{_LOCK}", os.O_RDWR | os.O_CLOEXEC)
     except OSError:
-        return  # another user's, or just being made
+        return  # another user's, or still being made
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

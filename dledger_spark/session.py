@@ -1,4 +1,4 @@
-"""A Spark on this machine, for jobs over one log: quiet, local, in UTC, leaving nothing behind."""
+"""A local Spark for jobs over one log: quiet, in UTC, and without files left behind."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from dledger_spark.scratch_folder import scratch_folder
 
 # Spark's default of 200 costs seconds a query on a laptop; jobs here group by a few topics.
 SHUFFLE_PARTITIONS: Final = 2
-# A Java that was told to end does so in well under a second; then it is ended the hard way.
+# Java usually ends in well under a second; after this time it is killed.
 JAVA_EXIT_SECONDS: Final = 20
 
 _LOGGING: Final = """\
 status = error
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
-# Spark announces a change of this one's level on stderr unless it is the root's.
+# Spark announces a change of this logger's level on stderr unless it is the root's.
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = error
-# A failed task comes back as an exception; its stack traces on stderr would say it twice more.
+# A failed task raises an exception; stack traces on stderr would only repeat it.
 logger.executor.name = org.apache.spark.executor.Executor
 logger.executor.level = fatal
 logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
@@ -44,11 +44,11 @@ def local_session(
 ) -> Iterator[Any]:
     """A Spark session with the source "dledger" registered; stopped with its Java at the end.
 
-    One at a time in a process. Files it needs on the way are in a temporary folder of its own.
+    Only one can exist in a process at a time. Its temporary files are in a folder of its own.
 
     Args:
-        name: what Spark calls the application.
-        cores: how many tasks run at once; all cores by default.
+        name: Spark's name of the application.
+        cores: number of tasks that run at once; by default all cores.
         java: see `dledger_spark.java.find_java`.
 
     Raises:
@@ -79,7 +79,7 @@ def local_session(
 
 @contextmanager
 def _variables(**values: str) -> Iterator[None]:
-    """Set variables of the environment, which Spark reads, for a while."""
+    """Set variables of the environment, which Spark reads, during the block."""
     saved = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -97,7 +97,7 @@ def _settings(folder: str) -> dict[str, str]:
     with open(logging, "w", encoding="utf-8") as file:
         file.write(_LOGGING)
     os.makedirs(f"{folder}/tmp")
-    # Workers are other Pythons: they find this package where this process found it.
+    # Workers are other Python processes; PYTHONPATH lets them import this package.
     home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     search = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
     return {
@@ -118,7 +118,7 @@ def _settings(folder: str) -> dict[str, str]:
 
 
 def _stop(session: Any) -> None:
-    """Stop Spark and the Java under it, which otherwise stays until this process ends."""
+    """Stop Spark and its Java, which would otherwise live until this process ends."""
     from pyspark import SparkContext  # noqa: PLC0415  # it is loaded by now
 
     gateway = session.sparkContext._gateway

@@ -5,9 +5,8 @@
 
 Options: `path`; `table` ("entries", "messages"); `from` and `to` (indexes, inclusive; `to` may be
 "end"); `partitionBytes`, `minPartitions`; `checksums`, `failOnDataLoss` ("true", "false"). Spark
-asks a Python source for all columns whatever a query needs, so a query that needs few should name
-them:
-`.schema("topic string, offset bigint")`.
+asks a Python source for all columns, whatever a query needs, so a query that needs few should name
+them: `.schema("topic string, offset bigint")`.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from dledger_spark.scan import beginning, check_columns, judge, read_range
 from dledger_spark.schema import ENTRIES, MESSAGES, SCHEMAS
 
 NAME: Final = "dledger"
-# Enough to busy the cores of a laptop with a log that is not tiny.
+# Enough for the cores of a laptop, unless the log is tiny.
 DEFAULT_MIN_PARTITIONS: Final = 8
 OPTIONS: Final = (
     *("path", "table", "from", "to", "partitionBytes", "minPartitions"),
@@ -41,7 +40,7 @@ _KNOWN: Final = frozenset(name.lower() for name in OPTIONS)
 
 @dataclass
 class IndexRange(InputPartition):
-    """The entries one task reads, both ends included, and the records it passes over."""
+    """The entries one task reads, both ends included, and the records it skips."""
 
     first: int
     last: int
@@ -60,7 +59,7 @@ class DledgerDataSource(DataSource):
         """All columns of the table.
 
         Raises:
-            OptionInvalid: an option or the table is not known.
+            OptionInvalid: an option or the table is unknown.
         """
         return from_arrow_schema(SCHEMAS[_table(self.options)])
 
@@ -70,10 +69,10 @@ class DledgerDataSource(DataSource):
 
 
 class DledgerReader(DataSourceReader):
-    """Plans in the driver, reads in the tasks; every task looks at the folder anew."""
+    """Plans in the driver and reads in the tasks; each task opens the folder itself."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        # Spark keeps no case in the names of options.
+        # Spark does not preserve case in the names of options.
         self._options = {key.lower(): value for key, value in options.items()}
         self._table = _table(self._options)
         self._columns = _columns(schema, self._table)
@@ -83,7 +82,7 @@ class DledgerReader(DataSourceReader):
             raise OptionInvalid("path", "", "give the folder of a node's log")
 
     def partitions(self) -> list[InputPartition]:
-        """Ranges of about equal size; what is committed is decided here, once."""
+        """Ranges of about equal size. The commit index is read here, once for all tasks."""
         log = self._log()
         entries = resolve_range(log, self._options.get("from"), self._options.get("to"))
         piece_bytes = _count(self._options, "partitionBytes", MAX_PIECE_BYTES)
@@ -105,7 +104,7 @@ class DledgerReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The batches of one range."""
         if not isinstance(partition, IndexRange):
-            return iter(())  # Spark makes one partition of none when there are no ranges
+            return iter(())  # without ranges Spark makes one partition of its own
         return read_range(
             self._log(),
             range(partition.first, partition.last + 1),
@@ -129,7 +128,7 @@ def _table(options: Mapping[str, str]) -> str:
 
 
 def _columns(schema: StructType, table: str) -> list[str]:
-    """The columns of a schema, which may be a part of the table's in any order."""
+    """The columns of a schema, which may have some of the table's columns in any order."""
     names = check_columns(table, schema.names)
     known = {field.name: field.dataType for field in from_arrow_schema(SCHEMAS[table]).fields}
     for field in schema.fields:

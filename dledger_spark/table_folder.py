@@ -4,13 +4,13 @@
     OUT/messages/00000000000000000000-00000000000000099999.parquet
 
 A file's name says which entries it covers, both ends included, and files of a table never overlap.
-A file is written under a name that readers pass over, synced, and renamed when it is whole: what
-has its name is complete. So the names alone say what is done, and a replay that was killed goes on
-where names are missing.
+A file is written under a name that readers skip, synced, and renamed when it is complete. So the
+names alone show which entries are done, and a replay that was killed writes the missing files.
 
-Two locks, both gone with their process. `_driver.lock`: one replay at a time. `_publish.lock`: held
-while files get their names, after a look at `_run`, which names the replay that may do so. A
-worker that outlives its killed driver therefore cannot add files behind its successor's back.
+Two locks end with the process that holds them. `_driver.lock` allows one replay at a time.
+`_publish.lock` is held while files get their names. Its holder first reads `_run`, the name of the
+replay that may do so. So a worker that outlives its killed driver cannot add files to its
+successor's output.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ import pyarrow.parquet as pq
 from dledger_spark.errors import OutputFailed, OutputInvalid, RunReplaced
 from dledger_spark.schema import MESSAGES, SCHEMAS, TABLES
 
-# Notes of each file: which log it was made from, and what it ends with.
+# Notes in each file: the log that it was made from, and its last entry.
 GROUP: Final = b"dledger.group"
 LAST_TERM: Final = b"dledger.last_term"
 LAST_CHAIN: Final = b"dledger.last_chain_crc"
-# Only in files of messages: what decides on the records behind (`acceptance.Acceptance.encode`).
+# Only in files of messages: the state that judges later records (`acceptance.Acceptance.encode`).
 ACCEPTANCE: Final = b"dledger.acceptance"
 _SUFFIX: Final = ".parquet"
 _UNFINISHED: Final = ".unfinished"
@@ -53,13 +53,13 @@ class Published(NamedTuple):
 
 
 class FileNotes(NamedTuple):
-    """What a file says of the log that it was made from.
+    """The notes of a file about the log that it was made from.
 
     Attributes:
-        group: the log's group; None if it is not known, as in a log of Java's.
+        group: the log's group; None if it is unknown, as in a log of Java's.
         last_term: term of the last entry that the file covers.
         last_chain_crc: its chain sum; 0 if Java wrote it.
-        acceptance: what decides on the records behind; empty if nothing does.
+        acceptance: the state that judges later records; empty if records are not judged.
     """
 
     group: str | None
@@ -70,9 +70,9 @@ class FileNotes(NamedTuple):
 
 @contextmanager
 def replay_run(out: str) -> Iterator[str]:
-    """Take the output folder for one replay, making it if need be; gives the replay's name.
+    """Take the output folder for one replay, and create it if necessary. Yields the replay's name.
 
-    Files that a killed replay left unfinished are removed.
+    Removes unfinished files of a killed replay.
 
     Raises:
         OutputInvalid: another replay writes there, or the folder holds something else.
@@ -140,10 +140,10 @@ def file_path(out: str, table: str, entries: range) -> str:
 
 
 def file_notes(file: Published) -> FileNotes:
-    """What a file says of the log it was made from.
+    """Read the notes of a file.
 
     Raises:
-        OutputInvalid: the file is not one of a replay's.
+        OutputInvalid: the file was not written by a replay.
     """
     with _replay_file(file):
         notes = pq.read_metadata(file.path).metadata or {}
@@ -157,7 +157,7 @@ def row_of(file: Published, index: int) -> dict[str, Any] | None:
     """The row of one entry in a file of the table of entries; None if the file lacks it.
 
     Raises:
-        OutputInvalid: the file is not one of a replay's.
+        OutputInvalid: the file was not written by a replay.
     """
     with _replay_file(file), pq.ParquetFile(file.path) as parquet:
         for number in range(parquet.num_row_groups):
@@ -171,7 +171,7 @@ def row_of(file: Published, index: int) -> dict[str, Any] | None:
 
 @contextmanager
 def _replay_file(file: Published) -> Iterator[None]:
-    """Whatever fails while a file of the output is read says that it is none."""
+    """Turn any error while a file of the output is read into OutputInvalid."""
     try:
         yield
     except (OSError, KeyError, ValueError, AttributeError, pa.ArrowException) as cause:
@@ -181,7 +181,7 @@ def _replay_file(file: Published) -> Iterator[None]:
 
 @contextmanager
 def _failures(out: str) -> Iterator[None]:
-    """What the operating system refuses comes out as one line that names the output."""
+    """Turn errors of the operating system into one line that names the output."""
     try:
         yield
     except OSError as cause:
@@ -189,7 +189,7 @@ def _failures(out: str) -> Iterator[None]:
 
 
 class RangeFiles:
-    """The files of one range while they are written; use it as a context.
+    """The files of one range while they are written, as a context manager.
 
     Args:
         out: the output folder.
@@ -202,7 +202,7 @@ class RangeFiles:
         self._out = out
         self._run = run
         self._names = {table: file_path(out, table, entries) for table in tables}
-        # Another attempt at the same task has another process or another number.
+        # Each attempt at a task has names of its own.
         mark = f".{entries.start}-{os.getpid()}-{os.urandom(4).hex()}{_UNFINISHED}"
         self._unfinished = {table: f"{out}/{table}/{mark}" for table in tables}
         self._writers: dict[str, Any] = {}
@@ -251,7 +251,7 @@ class RangeFiles:
             try:
                 writer.close()
             except OSError:
-                # A file that could not be written cannot be ended either: one error tells of both.
+                # If writing the file failed, closing it fails too: one error is enough.
                 if error[0] is None:
                     raise
             finally:

@@ -1,4 +1,4 @@
-"""How many messages each topic has in a log: counted by Spark, a task for each part of the log."""
+"""Counts the messages of each topic in a log with Spark, with a task for each part of the log."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ class TopicCount(NamedTuple):
 
     Attributes:
         topic: its name.
-        queues: how many of its message queues have messages.
-        messages: how many messages there are.
-        body_bytes: their bodies together, as stored.
-        first_stored: when the earliest was stored, ISO 8601 in UTC; None if no time is shown.
-        last_stored: when the latest was.
+        queues: number of its message queues that have messages.
+        messages: number of messages.
+        body_bytes: sum of the bodies' sizes, as stored.
+        first_stored: store time of the earliest message, ISO 8601 in UTC; None if no time can be
+            shown.
+        last_stored: the same of the latest message.
     """
 
     topic: str

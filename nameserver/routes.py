@@ -1,9 +1,10 @@
 """The route table: which brokers live, and which topics each serves.
 
-A broker name has at most one address a broker id, so never two masters. Who registers as master
-(id 0) takes the name over at once, unless the state version of its registration is lower than the
-present master's. Our brokers put their Raft term there, so that a leader that was deposed while it
-slept cannot take the name back; RocketMQ 5 uses it in the same way, RocketMQ 4 always sends 0.
+A broker name has at most one address a broker id, so never two masters. A broker that registers as
+master (id 0) takes the name over at once, unless the state version of its registration is lower
+than the present master's. Our brokers put their Raft term there, so that a leader that was deposed
+while it slept cannot take the name back; RocketMQ 5 uses it in the same way, RocketMQ 4 always
+sends 0.
 """
 
 from collections.abc import Hashable, Mapping
@@ -187,7 +188,7 @@ class RouteTable:
         topics: Mapping[str, TopicConfig],
         complete: bool,
     ) -> None:
-        """Replace a broker name's queues by what was told."""
+        """Replace a broker name's queues by the registered ones."""
         if complete:
             for topic in name.queues.keys() - topics.keys():
                 self._forget_queues(topic, broker_name)

@@ -142,7 +142,7 @@ class RemotingClient:
             address: "host:port".
             command: the request; its opaque is set here.
             callback: must not block; what it raises is logged.
-            timeout_seconds: after this long, and at most half a second more, it is told
+            timeout_seconds: after this long, and at most half a second more, it gets
                 RequestTimedOut.
         """
         try:

@@ -193,7 +193,7 @@ class Connection:
                 self._tell(one.settle, error)
 
     def close(self, error: RemotingError | str) -> None:
-        """Close at once; what was not sent is dropped, and every waiting request is told.
+        """Close at once; drop unsent frames, and fail every waiting request.
 
         Args:
             error: why, for the log and for the requests that wait.
@@ -291,7 +291,7 @@ class Connection:
         return requests
 
     def _lost(self, *, outcome_unknown: bool) -> RemotingError:
-        """What a request on this closed connection is told; a new error for each."""
+        """Return the error of a request on this closed connection; a new one for each."""
         error = self._close_error
         if isinstance(error, ConnectFailed):
             return ConnectFailed(error.address, error.reason)

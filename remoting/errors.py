@@ -196,7 +196,7 @@ class ListenFailed(RemotingError):
     Attributes:
         host: the host that was asked for.
         port: the port that was asked for.
-        reason: what the system said.
+        reason: the operating system's error.
     """
 
     def __init__(self, host: str, port: int, reason: str) -> None:

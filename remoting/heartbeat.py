@@ -1,7 +1,7 @@
-"""What a client tells every broker about itself every 30 seconds (request 34).
+"""The heartbeat that a client sends to every broker every 30 seconds (request 34).
 
 Java, Go and JavaScript clients write enumerations by name, the C++ client by number; the C++ client
-leaves out what is empty, and the hashes it sends for its tags are wrong, so nobody may filter by
+leaves out what is empty, and the hashes it sends for its tags are wrong, so no broker may filter by
 them. Source: RocketMQ's HeartbeatData and frames of these clients.
 """
 

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 from remoting.command import Command
 from remoting.errors import RemotingError
 
-# What a requester is told, once: the reply, or why there is none.
+# Called once for each request: with the reply, or with the reason why there is none.
 Settle: TypeAlias = Callable[[Command | RemotingError], None]
 
 # A reader that answers 60 thousand requests late holds about 30 MB for them; more is a fault.
@@ -70,7 +70,7 @@ class RequestTable:
         self._waiting[opaque] = request
 
     def take(self, opaque: int) -> WaitingRequest | None:
-        """The request that waits under `opaque`, which then waits no more."""
+        """Remove and return the request that waits under `opaque`."""
         return self._waiting.pop(opaque, None)
 
     def expired(self, now: float) -> list[WaitingRequest]:

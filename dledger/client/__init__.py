@@ -1,1 +1,1 @@
-"""A group over the network: who leads, asking it, following its log."""
+"""The client of a group: finds the leader, sends it requests, follows its log."""

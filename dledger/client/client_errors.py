@@ -1,4 +1,4 @@
-"""What a client of a group meets besides the errors of its members, and those as they were."""
+"""The errors of a client of a group, and the errors that its members answered."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AnsweredError = Rejected | Discarded | OutcomeUnknown
 
 
 class GroupUnreachable(Rejected):
-    """No member could be asked, or none of them leads; nothing was appended."""
+    """No member could be reached, or none of them leads; nothing was appended."""
 
     def __init__(self, problem: str) -> None:
         self.problem = problem
@@ -24,7 +24,7 @@ class GroupUnreachable(Rejected):
 
 
 class TooManyBodies(Rejected):
-    """More than one request can carry. Nothing was appended."""
+    """The bodies exceed the limit of one request. Nothing was appended."""
 
     def __init__(self, bodies: int, total_bytes: int, limit: int, limit_bytes: int) -> None:
         self.bodies = bodies
@@ -36,7 +36,7 @@ class TooManyBodies(Rejected):
 
 
 class ConnectionLost(OutcomeUnknown):
-    """The connection broke, or its member stopped leading, while a request was on its way."""
+    """The connection broke, or its member lost leadership, while a request was in flight."""
 
     def __init__(self, node_id: str, reason: str = "the connection broke") -> None:
         self.node_id = node_id
@@ -76,7 +76,7 @@ class RefusedByNode(Rejected):
 
 
 class UnknownToNode(OutcomeUnknown):
-    """A member failed with an error that leaves open what became of it. `name` is its class."""
+    """A member failed with an error that leaves the outcome unknown. `name` is its class."""
 
     def __init__(self, name: str, fields: Mapping[str, object], text: str) -> None:
         self.name = name
@@ -85,10 +85,10 @@ class UnknownToNode(OutcomeUnknown):
 
 
 def answered_error(name: str, fields: Mapping[str, object], text: str) -> AnsweredError:
-    """The error that a member answered, as an object of its own class where that is known here.
+    """Make an object of the error that a member answered, of its own class if that is known here.
 
-    What arrives is not trusted: a field that is missing or of another type, or a class that says
-    nothing about the outcome, gives RefusedByNode or UnknownToNode.
+    The answer is not trusted: a missing field, a field of another type, or a class that says
+    nothing about the outcome gives RefusedByNode or UnknownToNode.
     """
     kind = _KINDS.get(name)
     if kind is not None:

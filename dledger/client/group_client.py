@@ -36,12 +36,12 @@ from dledger.wire.client_protocol import (
 
 __all__ = ["GroupClient", "GroupUnreachable", "WrittenSnapshot", "connect_node"]
 
-# A member that does not say in this time who leads is taken for one that does not.
+# A member that does not name the leader within this time counts as not leading.
 ASK_TIMEOUT_S = 2.0
 
 
 class WrittenSnapshot(NamedTuple):
-    """A snapshot that a member has: the last entry in it, its bytes, its path over there."""
+    """A snapshot of a member: the last entry in it, its bytes, its path on that member."""
 
     index: int  # type: ignore[assignment]  # hides tuple.index
     term: int
@@ -50,10 +50,11 @@ class WrittenSnapshot(NamedTuple):
 
 
 class GroupClient:
-    """Talks to a group of which some members' addresses are known; each call connects anew.
+    """A client that knows the addresses of some members of a group; each call connects anew.
 
-    It learns the others from them, so all that it was told at first may leave while it lives. For
-    a group that speaks TLS it needs a certificate; raises ConfigInvalid for one of no use.
+    It learns the other members from them, so all members that it was given may leave the group
+    while it lives. A group that speaks TLS requires certificates; unusable ones raise
+    ConfigInvalid.
     """
 
     def __init__(self, group: str, peers: Peers, tls: GroupTls | TlsConfig | None = None) -> None:
@@ -62,16 +63,16 @@ class GroupClient:
 
     @property
     def members(self) -> dict[str, str]:
-        """Name and address of each member, as the group told last; until then as named at first."""
+        """Name and address of each member, as last learned from the group, else as given."""
         return {known.node_id: str(known.address) for known in self._members.current}
 
     @property
     def members_are_told(self) -> bool:
-        """Whether a member has told who belongs to the group; else `members` is what was given."""
+        """Whether `members` was learned from the group; else it is as given."""
         return self._members.learned
 
     async def ask_members(self) -> dict[str, str]:
-        """Ask who belongs to the group: name and address of each, as `members`.
+        """Ask the group for the name and address of each member, as `members`.
 
         Raises GroupUnreachable if no member answers.
         """
@@ -90,12 +91,12 @@ class GroupClient:
             return await log.status()
 
     async def ready_leader(self) -> str | None:
-        """The member that leads and may serve, if one does now."""
+        """Return the member that leads and may serve, if there is one now."""
         leaders = [known for known in await self._ask_all_who_leads() if known.ready]
         return max(leaders, key=lambda known: known.term).member if leaders else None
 
     async def _ask_all_who_leads(self) -> list[Leadership]:
-        """What each member that answers says; the members are learned from it."""
+        """Ask all members for the leader; learn the group's members from the answers."""
         told: list[Leadership] = []
         async with unwrapping_nursery() as nursery:
             for member in self._members.all:
@@ -110,7 +111,7 @@ class GroupClient:
                 async with connect_node(self._members.group, *member, self._tls) as connection:
                     told.append(await connection.who_leads())
             except DLedgerError:
-                return  # it does not serve, whatever the reason
+                return  # it does not serve, for whatever reason
 
     async def append(self, bodies: Sequence[bytes], timeout_s: float) -> list[tuple[int, int, int]]:
         """Append through the leader: (index, term, pos) of each entry.
@@ -136,9 +137,10 @@ class GroupClient:
             yield session
 
     async def transfer(self, target: str | None, timeout_s: float) -> str:
-        """Hand leadership to `target`, or to the member with the longest log; the new leader.
+        """Hand leadership to `target`, else to the member with the longest log; return that member.
 
-        Raises Rejected (TransferFailed: the old leader goes on; GroupUnreachable: see who leads).
+        Raises Rejected (TransferFailed: the old leader goes on; GroupUnreachable: check the
+        leader).
         """
         async with self._log(timeout_s) as log:
             try:
@@ -146,7 +148,7 @@ class GroupClient:
                     Operation.TRANSFER, (), (target or "").encode(), timeout_s
                 )
             except ConnectionLost as error:
-                problem = f"the connection to {error.node_id} broke; see who leads now"
+                problem = f"the connection to {error.node_id} broke; look which member leads now"
                 raise GroupUnreachable(problem) from error
         return str(leader)
 
@@ -161,7 +163,7 @@ class GroupClient:
             case [int(index), int(term), int(size), str(path)]:
                 return WrittenSnapshot(index, term, size, path)
             case _:
-                raise MessageMalformed("a snapshot's answer of another shape")
+                raise MessageMalformed("an answer to a snapshot request with wrong fields")
 
     async def change(
         self,
@@ -170,7 +172,7 @@ class GroupClient:
         expected: int | None = None,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> NumberedConfiguration:
-        """Change who belongs to the group, see `Node.change`; the configuration in force then.
+        """Change the group's members, see `Node.change`; return the configuration in force then.
 
         Waits `timeout_s` for a leader, and then for as long as the leader needs to bring new
         voters up to date. Raises as `Node.change`, GroupUnreachable, ConnectionLost (unknown).

@@ -11,12 +11,12 @@ from dledger.errors import ConfigInvalid
 
 Peers = Mapping[str, str] | Sequence[str] | str
 
-# What one answer may teach: more members than a group can have.
+# The limit of members learned from one answer: more than a group can have.
 MAX_KNOWN = 64
 
 
 class KnownMember(NamedTuple):
-    """Where to ask. Without a name it is an address of whichever member listens there."""
+    """A member to ask. Without a name it is any member that listens at the address."""
 
     node_id: str
     address: Address
@@ -26,9 +26,9 @@ class KnownMember(NamedTuple):
 
 
 class KnownMembers:
-    """Begins with the addresses that the caller gives; learns the rest from the members.
+    """Begins with the addresses that the caller gives; learns the others from the members.
 
-    So all that it was told at first may leave while a client lives.
+    So all members given at first may leave the group while a client lives.
 
     Args:
         group: the name of the group.
@@ -43,7 +43,7 @@ class KnownMembers:
         if not self._first:
             raise ConfigInvalid("peers", "name at least one member's address")
         self._members = self._current = self._first
-        # The one that the addresses are of. A group that never changed is of BEFORE_FIRST_INDEX.
+        # The configuration of the addresses. A group that never changed has BEFORE_FIRST_INDEX.
         self._configuration = BEFORE_FIRST_INDEX - 1
 
     @property
@@ -53,12 +53,12 @@ class KnownMembers:
 
     @property
     def current(self) -> Sequence[KnownMember]:
-        """The members by the newest configuration that was told; until then those named first."""
+        """The members of the newest configuration learned; until then those given at first."""
         return self._current
 
     @property
     def learned(self) -> bool:
-        """Whether a member has told who belongs to the group."""
+        """Whether a member has named the members of the group."""
         return self._configuration >= BEFORE_FIRST_INDEX
 
     def find(self, node_id: str) -> KnownMember | None:
@@ -66,7 +66,7 @@ class KnownMembers:
         return next((known for known in self._members if known.node_id == node_id), None)
 
     def learn(self, index: int, addresses: Mapping[str, str]) -> None:
-        """Entry `index` says that these are the members. Addresses that are none are left out."""
+        """Take over the members of the configuration at `index`, unless an address is invalid."""
         if index <= self._configuration or not 0 < len(addresses) <= MAX_KNOWN:
             return
         try:
@@ -75,7 +75,7 @@ class KnownMembers:
                 for node_id, address in addresses.items()
             ]
         except ConfigInvalid:
-            return  # of a member that we need not believe; those we know stay
+            return  # ignore the answer; the known members stay
         self._configuration, self._current = index, tuple(members)
         names = {known.node_id for known in members}
         places = {known.address for known in members}

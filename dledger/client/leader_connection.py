@@ -1,4 +1,4 @@
-"""Keeps a client's connection to the leader, and leaves a leader that falls silent."""
+"""Keeps a client's connection to the leader, and leaves a leader that stops answering."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from dledger.network.network import TCP, Network
 from dledger.network.tls import GroupTls
 from dledger.wire.client_protocol import Operation
 
-# A leader that owes an answer and has said nothing for so long may be frozen or cut off: the others
-# are asked whether one of them leads by now. No sooner than the shortest election can end, and
-# longer than a busy leader's slowest sync.
+# A leader that owes an answer and has been silent for this long may be frozen or cut off: the
+# client asks the other members whether one of them leads by now. Not shorter than the shortest
+# election, and longer than a busy leader's slowest sync.
 SILENCE_S = 0.4
-# The connection to it is given up after this, even if no other member leads: a router may have
-# forgotten it. Several elections, so that a leader that is merely slow is not left for nothing.
+# The client closes the connection after this, even if no other member leads: a router may have
+# dropped it. Several elections, so that a leader that is merely slow is not left needlessly.
 ANSWER_TIMEOUT_S = 5.0
-# How often a silent leader is looked at.
+# How often the silence of the leader is checked.
 LOOK_S = 0.1
 
 # A caller that waits for a leader gets the reason after this time, and may ask again.
 FIND_LEADER_TIMEOUT_S = 5.0
 
-# A member that says that it leads no more has this time to answer what else is on its way.
+# A member that no longer leads has this time to answer the other requests in flight.
 LEAVE_S = 2.0
 
 
@@ -55,11 +55,11 @@ class LeaderConnection:
 
     @property
     def problem(self) -> str:
-        """Why there is no leader, as far as is known."""
+        """Why there is no leader, as far as the client knows."""
         return self._search.problem
 
     async def reach(self) -> NodeConnection:
-        """The connection to the leader, at once if there is one. Raises GroupUnreachable."""
+        """Return the connection to the leader, at once if there is one. Raises GroupUnreachable."""
         connection = self._current
         if connection is not None and not connection.left:
             return connection
@@ -79,9 +79,9 @@ class LeaderConnection:
     async def ask(
         self, operation: Operation, numbers: Sequence[int], payload: bytes = b""
     ) -> tuple[object, bytes]:
-        """One attempt to have the leader do something. Raises as `reach` and `NodeConnection.ask`.
+        """Send a request to the leader, once. Raises as `reach` and `NodeConnection.ask`.
 
-        Cancelling gives up the wait alone.
+        Cancelling gives up only the wait.
         """
         return await self.ask_on(await self.reach(), operation, numbers, payload)
 
@@ -92,18 +92,18 @@ class LeaderConnection:
         numbers: Sequence[int],
         payload: bytes = b"",
     ) -> tuple[object, bytes]:
-        """The same on what `reach` gave."""
+        """As `ask`, over a connection from `reach`."""
         try:
             return await connection.ask(operation, numbers, payload)
         except (NotLeader, LeadershipLost, NodeClosing, NodeClosed):
-            # It is asked nothing more; what is on its way is answered, each for itself.
+            # It gets no more requests; those in flight are still answered.
             connection.leave(LEAVE_S)
             raise
 
     # --- keeping it ---------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Find a leader whenever a call waits for one, for ever."""
+        """Find a leader whenever a call waits for one, until it is cancelled."""
         pause_s = FIRST_PAUSE_S
         while True:
             while not self._waiting:
@@ -127,8 +127,10 @@ class LeaderConnection:
     async def _keep(
         self, connection: NodeConnection, term: int
     ) -> tuple[NodeConnection, int] | tuple[None, int]:
-        """Wait until the connection is left: the next one and its term, if another member leads;
-        else the term that the next one has to be above.
+        """Wait until the connection is left.
+
+        Returns the next connection and its term if another member leads; else None and the term
+        that the next leader's term must exceed.
         """
         while True:
             await connection.wait_asked()
@@ -148,7 +150,7 @@ class LeaderConnection:
     async def _look_elsewhere(
         self, connection: NodeConnection, term: int
     ) -> tuple[NodeConnection, int] | None:
-        """Ask the others as long as the leader is silent; the connection to a newer one."""
+        """Ask the others while the leader is silent; return the connection to a newer leader."""
         found: tuple[NodeConnection, int] | None = None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_wait_heard, connection, nursery.cancel_scope)
@@ -158,7 +160,7 @@ class LeaderConnection:
 
 
 async def _wait_heard(connection: NodeConnection, scope: trio.CancelScope) -> None:
-    """Cancel the scope once the connection is not silent any more, or is left."""
+    """Cancel the scope once the connection is no longer silent, or is left."""
     while not connection.left and (silent_s := connection.silent_s) >= SILENCE_S:
         if silent_s >= ANSWER_TIMEOUT_S:
             connection.close(f"silent for {silent_s:.1f} s")

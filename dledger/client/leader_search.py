@@ -1,4 +1,4 @@
-"""Asks all members at once who leads, until one of them does."""
+"""Asks all members at once for the leader, until one of them leads."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from dledger.network.network import TCP, Network
 from dledger.network.tls import GroupTls
 from dledger.wire.client_protocol import Leadership
 
-# A member that knows no newer leader holds the question for so long. It bounds for how long a
-# member is asked that cannot know.
+# A member that knows no newer leader holds the request this long. It bounds the wait for a member
+# that cannot learn of one.
 HOLD_MS = 1_000
-# It then answers, unless it is frozen or out of reach.
+# A member answers within this time, unless it is frozen or unreachable.
 ANSWER_S = HOLD_MS / 1000 + 1.0
 
 # Between two attempts at one member: a tenth of the shortest election, then ever longer.
@@ -26,7 +26,7 @@ LONGEST_PAUSE_S = 1.0
 
 
 def jittered(pause_s: float) -> float:
-    """A pause that differs from client to client: those that lost a leader lost it together."""
+    """Return a pause that differs between clients: all clients of a leader lose it at once."""
     return pause_s * random.uniform(0.5, 1.5)
 
 
@@ -34,8 +34,8 @@ class LeaderSearch:
     """Finds a connection to the leader.
 
     A member answers as soon as it is ready to serve, or hears of another leader, so the client does
-    not poll. A member that calls itself the leader is not believed while another one names
-    a leader of a later term.
+    not poll. A member that claims to lead is ignored while another one names a leader of a later
+    term.
 
     Args:
         nursery: carries the connections.
@@ -59,11 +59,11 @@ class LeaderSearch:
 
     @property
     def problem(self) -> str:
-        """Why there is no leader yet, as far as the members say."""
+        """Why there is no leader yet, according to the members."""
         return "; ".join(self._problems.values()) or "no member answered yet"
 
     async def run(self, above_term: int) -> tuple[NodeConnection, int]:
-        """A connection to the member that leads, in a term above that one; and its term."""
+        """Find a leader of a term above `above_term`; return the connection to it and its term."""
         self._problems.clear()
         self._asked.clear()
         self._found, self._newest = None, -1
@@ -79,15 +79,15 @@ class LeaderSearch:
 
     def _ask_members(self, asking: trio.Nursery, above_term: int) -> None:
         for member in self._members.all:
-            # A new member may listen at the address of one that left: the name counts as well. An
-            # address without a name reaches whichever member listens there.
+            # A new member may listen at the address of one that left, so the name counts as well.
+            # An address without a name stands for any member that listens there.
             nameless = KnownMember("", member.address)
             if not self._asked.intersection((member, nameless)):
                 self._asked.add(member)
                 asking.start_soon(self._ask, asking, member, above_term)
 
     async def _ask(self, asking: trio.Nursery, member: KnownMember, above_term: int) -> None:
-        """Ask one member until it is found to lead, or is known as a member no more."""
+        """Ask one member until it leads or is no longer a member."""
         pause_s = FIRST_PAUSE_S
         while member in self._members.all:
             try:
@@ -128,7 +128,7 @@ class LeaderSearch:
                 return
             self._problems[member] = _told(known)
             if known.leader not in (None, known.member) and known.term > told:
-                told = known.term  # heard; now for a newer one
+                told = known.term  # this leader is known; ask for a newer one
             else:
                 await trio.sleep(jittered(FIRST_PAUSE_S))
 
@@ -137,5 +137,5 @@ def _told(known: Leadership) -> str:
     if known.leader is None:
         return f"{known.member} knows no leader"
     if known.leader == known.member:
-        return f"{known.member} leads, and is not ready"
+        return f"{known.member} leads, but is not ready"
     return f"{known.member} takes {known.leader} for the leader"

@@ -1,4 +1,4 @@
-"""The way of a session's commands to the leader over the network."""
+"""Carries a session's commands to the leader over the network."""
 
 from __future__ import annotations
 
@@ -44,5 +44,5 @@ class NetworkWay:
         except MessageMalformed as error:
             raise AnswerUnreadable(error.problem) from error
         except NodeClosing as error:
-            # To a session this is final where it begins at the node that closes; here is another.
+            # NodeClosing is final for a session of that node. Over the network another node serves.
             raise GroupUnreachable("the leader is closing") from error

@@ -34,11 +34,11 @@ from dledger.wire.handshake import Caller, Hello, check_welcome, encode_hello
 
 CONNECT_TIMEOUT_S = 2.0
 
-# Requests on their way over one connection; further ones wait. Half of what a node works on.
+# Requests in flight over one connection; further ones wait. Half of a node's limit.
 MOST_REQUESTS = MAX_OPEN_REQUESTS // 2
 MOST_BYTES = MAX_OPEN_BYTES // 2
 
-# Answered without delay by a node that is well. The others may take as long as they like.
+# A healthy node answers these without delay. The others may take any time.
 PROMPT = frozenset(
     (
         Operation.APPEND,
@@ -51,7 +51,7 @@ PROMPT = frozenset(
 
 
 class _Open:
-    """A request that is not answered."""
+    """A request without an answer."""
 
     __slots__ = ("prompt", "size", "task")
 
@@ -71,13 +71,13 @@ class NodeConnection:
     def __init__(self, node_id: str, stream: Stream, decoder: FrameDecoder) -> None:
         self.node_id = node_id
         self.ended = False
-        self.answers = 0  # how many questions it answered, not with an error
+        self.answers = 0  # how many requests it answered without an error
         self._stream = stream
         self._decoder = decoder
         self._reason = "the connection broke"
         self._open: dict[int, _Open] = {}
         self._open_bytes = 0
-        self._prompt = 0  # of them, those that are answered without delay
+        self._prompt = 0  # open requests of the kinds in PROMPT
         self._last_id = 0
         self._last_sent = 0
         self._outbox: list[bytes] = []
@@ -88,7 +88,7 @@ class NodeConnection:
         self._room = trio.lowlevel.ParkingLot()
         self._news = trio.lowlevel.ParkingLot()
         self._watched = False
-        self.leaving = False  # nothing more is asked here, answers may still come
+        self.leaving = False  # no new requests; answers may still arrive
         self._waits_since = math.inf
         self._scope = trio.CancelScope()
 
@@ -97,7 +97,7 @@ class NodeConnection:
     async def ask(
         self, operation: Operation, numbers: Sequence[int] = (), payload: bytes = b""
     ) -> tuple[object, bytes]:
-        """The value and payload of the answer; cancelling gives up the wait alone.
+        """Send a request; return the answer's value and payload. Cancelling gives up only the wait.
 
         Raises the error that the node answered, as an object of its class (`answered_error`);
         GroupUnreachable where the connection ended before the request left, ConnectionLost where
@@ -118,7 +118,7 @@ class NodeConnection:
         self._add(request_id, opened)
         self._send(frame)
         if self._room and not self._is_full(0):
-            self._room.unpark()  # the next one looks whether there is room for it, too
+            self._room.unpark()  # the next request checks whether there is room for it, too
 
         def abandon(_: object) -> trio.lowlevel.Abort:
             opened.task = None
@@ -132,7 +132,10 @@ class NodeConnection:
         raise GroupUnreachable(f"{self.node_id}: {self._reason}")
 
     async def who_leads(self, above_term: int = -1, wait_ms: int = 0) -> Leadership:
-        """Who leads, waiting for one of a term above that. Raises as `ask`, MessageMalformed."""
+        """Ask for the leader, waiting up to `wait_ms` for one of a term above `above_term`.
+
+        Raises as `ask`, and MessageMalformed.
+        """
         value, _ = await self.ask(Operation.LEADER, [above_term + 1, wait_ms])
         return decode_leadership(value)
 
@@ -154,7 +157,7 @@ class NodeConnection:
         if len(self._open) == 1 and not (
             self._outbox or self._writing or self._fileno == NO_DESCRIPTOR
         ):
-            # Nothing to join it with: it spares the wake-up of the writing task.
+            # There is no other frame to join: a direct write spares the wake-up of a task.
             self._last_sent = self._last_id
             frame = write_now(self._fileno, frame)
             if not frame:
@@ -166,11 +169,11 @@ class NodeConnection:
 
     @property
     def left(self) -> bool:
-        """Whether nothing more can be asked here."""
+        """Whether it accepts no more requests."""
         return self.ended or self.leaving
 
     async def wait_asked(self) -> None:
-        """Wait until it is asked something that is answered without delay, or was left."""
+        """Wait until a request of a kind in PROMPT is open, or the connection is left."""
         while not self._prompt and not self.left:
             self._watched = False
             await self._news.park()
@@ -183,11 +186,11 @@ class NodeConnection:
 
     @property
     def silent_s(self) -> float:
-        """For how long such a question has been waiting without a word from the node."""
+        """How long such a request has been open without any frame from the node, in seconds."""
         return trio.current_time() - self._waits_since if self._prompt else 0.0
 
     def leave(self, limit_s: float) -> None:
-        """Ask nothing more, and end it when all is answered; or after that time."""
+        """Accept no more requests, and close once all are answered, or after `limit_s`."""
         if not self.left:
             self.leaving = True
             self._scope.deadline = trio.current_time() + limit_s
@@ -215,7 +218,7 @@ class NodeConnection:
                 await trio.aclose_forcefully(self._stream)
 
     def close(self, reason: str = "it was closed here") -> None:
-        """End it; calls that wait for an answer fail."""
+        """Close the connection; calls that wait for an answer fail."""
         if not self.ended:
             self._reason = reason
             self._end()
@@ -235,7 +238,7 @@ class NodeConnection:
             self._scope.cancel()
 
     async def _read(self) -> str:
-        """Hand out answers until there are no more; why."""
+        """Hand out answers until the connection ends; return the reason."""
         try:
             while data := await self._stream.receive_some(RECEIVE_BYTES):
                 self._take(self._decoder.feed(bytes(data)))
@@ -249,7 +252,7 @@ class NodeConnection:
         for frame in frames:
             opened = self._open.pop(_answered_id(frame), None)
             if opened is None:
-                raise MessageMalformed("an answer to nothing that was asked")
+                raise MessageMalformed("an answer to no open request")
             self._open_bytes -= opened.size
             self._prompt -= opened.prompt
             self.answers += frame.header[1] == "ok"
@@ -276,14 +279,14 @@ class NodeConnection:
 
 
 def _answered_id(frame: Frame) -> int:
-    """Which request a frame answers. Raises MessageMalformed."""
+    """Return the id of the request that a frame answers. Raises MessageMalformed."""
     match frame.header:
         case [int(request_id), "ok", _]:
             return request_id
         case [int(request_id), "error", str(), dict(), str()]:
             return request_id
         case _:
-            raise MessageMalformed("an answer of another shape")
+            raise MessageMalformed("an answer with wrong fields")
 
 
 def _taken_apart(frame: Frame) -> tuple[object, bytes]:
@@ -301,9 +304,9 @@ async def dial(
     tls: GroupTls | None = None,
     network: Network = TCP,
 ) -> NodeConnection:
-    """A connection that the node has welcomed, to be carried by `run`.
+    """Connect to a node, which has welcomed the connection; the caller runs `run`.
 
-    Without a `node_id`, to whichever member of the group it is; with TLS it has proven to be it.
+    Without a `node_id` any member of the group may answer; with TLS the member has proven its name.
     Raises GroupUnreachable.
     """
     where = f"{node_id} at {address}" if node_id else str(address)
@@ -328,7 +331,7 @@ async def dial(
 
 
 async def _introduced(group: str, node_id: str, stream: Stream) -> tuple[str, FrameDecoder]:
-    """Say hello; the name of the node that answers. Raises MessageMalformed if it refuses."""
+    """Send the hello; return the answering node's name. Raises MessageMalformed if it refuses."""
     await stream.send_all(encode_hello(Hello(Caller.CLIENT, group, node_id)))
     decoder = FrameDecoder()
     while True:
@@ -342,12 +345,12 @@ async def _introduced(group: str, node_id: str, stream: Stream) -> tuple[str, Fr
         case [Frame([_, str(name)], _)]:
             return name, decoder
         case _:
-            raise MessageMalformed("a welcome of another shape")
+            raise MessageMalformed("a welcome with wrong fields")
 
 
 def _in_words(error: BaseException) -> str:
     cause: BaseException = error.__cause__ or error
-    while isinstance(cause, BaseExceptionGroup):  # one for each address that the name stands for
+    while isinstance(cause, BaseExceptionGroup):  # one for each address of the host name
         cause = cause.exceptions[-1]
     if isinstance(cause, OSError) and cause.errno is not None:
         return os.strerror(cause.errno).lower()
@@ -358,7 +361,7 @@ def _in_words(error: BaseException) -> str:
 async def connect_node(
     group: str, node_id: str, address: Address, tls: GroupTls | None = None
 ) -> AsyncIterator[NodeConnection]:
-    """A connection to one node for the length of a block. Raises as `dial`."""
+    """Keep a connection to one node during a block. Raises as `dial`."""
     connection = await dial(group, node_id, address, tls)
     async with unwrapping_nursery() as nursery:
         nursery.start_soon(connection.run)

@@ -1,4 +1,4 @@
-"""A group's entries over the network, each once and in order, from whichever member answers."""
+"""Reads a group's entries over the network, each once and in order, from any member."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from dledger.wire.client_protocol import Operation, decode_entries_answer
 
 logger = logging.getLogger(__name__)
 
-# A member holds a question for the next entry so long. Then it is asked whether it still hears a
-# leader: one that is cut off would say for ever that there is nothing new.
+# A member holds a request for the next entry this long. Then the client asks whether it still hears
+# a leader: a member that is cut off would never report a new entry.
 HOLD_MS = 1_000
-# It has so much longer to send what may be a mebibyte.
+# It has this much longer to send up to a mebibyte.
 MARGIN_S = 2.0
 
-# A member that is left has this time to answer what others have asked it.
+# A member that the client leaves has this time to answer the other open requests.
 LEAVE_S = 5.0
 
 
@@ -57,17 +57,20 @@ class RemoteEntries:
 
 
 def entries_in_answer(first: int, value: object, payload: bytes) -> list[Entry]:
-    """The entries of an answer, which begin with `first`. Raises MessageMalformed, OutsideLog."""
+    """Decode the entries of an answer; they begin with `first`.
+
+    Raises MessageMalformed, OutsideLog.
+    """
     entries = decode_entries_answer(value, payload)
     if entries and entries[0].index < first:
-        raise MessageMalformed(f"entry {entries[0].index}, where {first} was asked for")
+        raise MessageMalformed(f"entry {entries[0].index} instead of {first}")
     if entries and entries[0].index > first:
         raise OutsideLog("entry", first, entries[0].index, entries[-1].index)
     return entries
 
 
 def held_entries(status: object) -> tuple[int, int] | None:
-    """The first and the last entry that a member can give, by its status; None: it says nothing."""
+    """Return a member's first and last committed entry by its status; None if it has neither."""
     match status:
         case {"first_index": int(first), "committed": int(committed), "durable": int(durable)}:
             return first, min(committed, durable)
@@ -76,12 +79,12 @@ def held_entries(status: object) -> tuple[int, int] | None:
 
 
 class ReadingConnection:
-    """A connection to some member, for all that follow the log; another one once it fails.
+    """A connection to any member, shared by all readers of the log; replaced when it fails.
 
     Args:
         nursery: carries the connections.
-        timeout_s: how long the first answer may take. Later outages are waited for without end,
-            and logged once they have lasted as long.
+        timeout_s: how long the first answer may take. Later outages are waited out without limit,
+            and logged once they have lasted this long.
     """
 
     def __init__(
@@ -103,9 +106,9 @@ class ReadingConnection:
         self._problems: dict[KnownMember | str, str] = {}
 
     async def entries(self, first: int) -> Sequence[Entry]:
-        """Committed entries from `first` on, at least one: waits for it as long as it takes.
+        """Wait for committed entries from `first` on, and return at least one.
 
-        Raises OutsideLog if no member that can be reached has it any more; GroupUnreachable where
+        Raises OutsideLog if no reachable member holds the first one any more; GroupUnreachable if
         no member has ever answered and the time for that is over.
         """
         outside: dict[str, OutsideLog] = {}
@@ -126,22 +129,22 @@ class ReadingConnection:
                     if known.leader is not None:
                         continue  # there is nothing new
                 except OutsideLog as error:
-                    # Its log may begin with a snapshot that it was sent; others may have more.
+                    # Its log may begin after a snapshot that it received; others may hold more.
                     outside[connection.node_id] = await _with_range(error, connection)
                 except (DLedgerError, trio.TooSlowError) as error:
                     self._problems[connection.node_id] = (
                         f"{connection.node_id}: {str(error) or 'no answer'}"
                     )
-                    connection.close("it did not answer as it should")
+                    connection.close("its answer was overdue or malformed")
                 connection.leave(LEAVE_S)
         raise GroupUnreachable(f"no member answered within {limit_s:g} s ({self._problem})")
 
     @property
     def _problem(self) -> str:
-        return "; ".join(self._problems.values()) or "nothing was heard yet"
+        return "; ".join(self._problems.values()) or "no answer yet"
 
     async def _reach(self, avoided: Collection[str]) -> NodeConnection:
-        """A connection to a member, to one of `avoided` only if there is no other."""
+        """Return a connection to a member; to one of `avoided` only if there is no other."""
         pause_s, began, told = FIRST_PAUSE_S, trio.current_time(), False
         async with self._turn:
             while True:
@@ -165,7 +168,7 @@ class ReadingConnection:
     async def _dial_any(
         self, avoided: Collection[str], last: Collection[str]
     ) -> NodeConnection | None:
-        """A new connection, those we know trouble of tried after the others."""
+        """Open a connection; members with known problems are tried last."""
         members = list(self._members.all)
         random.shuffle(members)
         members.sort(key=lambda known: (known.node_id in avoided, known.node_id in last))
@@ -183,11 +186,11 @@ class ReadingConnection:
 
 
 async def _with_range(error: OutsideLog, connection: NodeConnection) -> OutsideLog:
-    """The same error with all that the member holds, where it says so."""
+    """Return the error with the range of entries that the member holds, if it reports one."""
     try:
         with trio.fail_after(MARGIN_S):
             status, _ = await connection.ask(Operation.STATUS)
     except (DLedgerError, trio.TooSlowError):
-        return error  # it names what one answer held
+        return error  # it names the range of one answer
     held = held_entries(status)
     return error if held is None else OutsideLog(error.what, error.asked, *held)

@@ -1,4 +1,4 @@
-"""A group's log over the network, for programs that are no member of the group.
+"""A group's log over the network, for programs outside the group.
 
 async with dledger.connect("n0=10.0.0.1:20911,n1=10.0.0.2:20911", group="orders") as log:
     appended = await log.append(b"hello")
@@ -64,7 +64,7 @@ from dledger.wire.client_protocol import (
     decode_appended,
 )
 
-# What passes by itself, or with another leader. Trying the others again is of no use.
+# These errors pass by themselves, or with another leader. A retry after others is useless.
 _PASSING = (
     GroupUnreachable,
     NotLeader,
@@ -80,8 +80,8 @@ _PASSING_FOR_READS = (*_PASSING, OutcomeUnknown)
 class RemoteLog:
     """The log of a group. Made by `connect`; all its tasks share one connection to the leader.
 
-    Calls wait for a leader, and try again what certainly did not happen, until `timeout_s` is over.
-    An append that may have happened is not tried again: that is what `session` is for.
+    Calls wait for a leader, and retry what certainly did not happen, until `timeout_s` is over.
+    An append that may have happened is not retried; a `session` does that safely.
     """
 
     def __init__(
@@ -103,13 +103,13 @@ class RemoteLog:
     async def append(self, body: bytes, *, timeout_s: float | None = None) -> Appended:
         """Append one entry; returns once it is on a quorum's disks and applied by the leader.
 
-        Its `result` is what the leader's state machine made of it, with tuples as lists; None where
-        that is not made of plain values, or larger than 16 KiB. Cancelling gives up the wait, not
-        the append.
+        Its `result` is that of the leader's state machine, with tuples as lists; None if the result
+        is not made of plain values, or larger than 16 KiB. Cancelling gives up the wait, not the
+        append.
 
         Raises:
             Rejected: it was not appended and never will be: NotAppendedInTime with the reason, or
-                what no waiting helps against (EntryTooLarge, say).
+                an error that waiting cannot help (EntryTooLarge, say).
             OutcomeUnknown: it may be in the log, or not: ConnectionLost, LeadershipLost,
                 AnswerOverdue, and others.
         """
@@ -118,7 +118,7 @@ class RemoteLog:
     async def append_many(
         self, bodies: Sequence[bytes], *, timeout_s: float | None = None
     ) -> list[Appended]:
-        """Append entries next to each other. Raises as `append`, for all of them; TooManyBodies."""
+        """Append adjacent entries. Raises as `append`, for all of them; TooManyBodies."""
         if not bodies:
             await trio.lowlevel.checkpoint()
             return []
@@ -141,7 +141,7 @@ class RemoteLog:
         """A session: its appends happen once, whichever leader answers. See docs/sessions.md.
 
         Args:
-            ttl_s: the session ends when the group has not heard of it for so long.
+            ttl_s: the session ends when it is not used for this long.
             timeout_s: how long to try to begin it.
 
         Raises NotAppendedInTime, SessionsOff.
@@ -168,23 +168,23 @@ class RemoteLog:
             status, _ = await self.ask_leader(Operation.STATUS, (), b"", timeout_s)
             held = held_entries(status)
             if held is None:
-                raise outside  # a member that says nothing of it
+                raise outside  # a member that does not report its range
             if not held[0] <= index <= held[1]:
                 raise OutsideLog("entry", index, *held)
             # It was committed between the two questions.
 
     def tail(self, first: int = 0, *, follow: bool = True) -> RemoteEntries:
-        """Every committed entry from `first` on (no-ops too), each once and in order.
+        """Iterate over every committed entry from `first` on (no-ops too), each once and in order.
 
-        With `follow` each new one too, without end, from any member; if that one is lost, or knows
-        no leader, another goes on at the next entry. Without it, up to what the leader has
-        committed. Nothing but one answer (1 MiB) is fetched ahead. For one task at a time; leaving
-        the loop early needs no clean-up.
+        With `follow` new entries follow without end, from any member; if that member is lost, or
+        knows no leader, another one continues with the next entry. Without it, the iteration ends
+        at the leader's commit index. At most one answer (1 MiB) is fetched ahead. For one task at a
+        time; leaving the loop early needs no clean-up.
 
-        Raises OutsideLog where the log begins behind `first`; GroupUnreachable where no member has
-        ever answered within the log's `timeout_s` (a wrong address, a wrong name of the group), and
+        Raises OutsideLog if the log begins after `first`; GroupUnreachable if no member has ever
+        answered within the log's `timeout_s` (a wrong address, a wrong name of the group), and
         without `follow` whenever no leader answers in time. Once a member has answered, outages are
-        waited for, and logged as a warning.
+        waited out, and logged as a warning.
         """
         return RemoteEntries(first, self._reading.entries if follow else self._from_leader)
 
@@ -214,9 +214,9 @@ class RemoteLog:
         payload: bytes,
         timeout_s: float | None,
     ) -> tuple[object, bytes]:
-        """Have the leader do something, trying again what certainly was not done.
+        """Send a request to the leader, and retry it while it certainly was not carried out.
 
-        Raises as `append`; and for what changes nothing, GroupUnreachable at worst.
+        Raises as `append`; for requests that change nothing, GroupUnreachable at worst.
         """
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         passing = _PASSING_FOR_READS if operation in _READS else _PASSING
@@ -246,9 +246,9 @@ class RemoteLog:
     async def ask_leader_once(
         self, operation: Operation, numbers: Sequence[int], payload: bytes, timeout_s: float
     ) -> tuple[object, bytes]:
-        """Wait for a leader, and have it do something, however long that takes: one attempt.
+        """Wait for a leader and send it a request, once, without a limit for the answer.
 
-        Raises what the leader answers; GroupUnreachable where none is found in time.
+        Raises the error that the leader answers; GroupUnreachable if no leader is found in time.
         """
         connection: NodeConnection | None = None
         with trio.move_on_after(timeout_s):
@@ -256,7 +256,7 @@ class RemoteLog:
                 try:
                     connection = await self._leader.reach()
                 except GroupUnreachable:
-                    continue  # it has waited a while; now the rest of the time
+                    continue  # that was a part of the time; wait for the rest
         if connection is None:
             raise GroupUnreachable(f"no leader within {timeout_s:g} s: {self._leader.problem}")
         return await self._leader.ask_on(connection, operation, numbers, payload)
@@ -270,14 +270,14 @@ async def connect(
     tls: GroupTls | TlsConfig | None = None,
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> AsyncIterator[RemoteLog]:
-    """A group's log over the network, for the length of a block. See docs/client-of-the-log.md.
+    """Open a group's log over the network, during a block. See docs/client-of-the-log.md.
 
     Args:
         peers: some members: `{"n0": "host:port"}`, `"n0=host:port,n1=host:port"`, or addresses
             alone, in a text or a sequence. The members that answer name the others.
         group: the name of the group.
         tls: certificates, for a group that speaks TLS; members need their names then.
-        timeout_s: how long each call tries, unless it is told otherwise.
+        timeout_s: how long each call tries by default.
 
     Nothing is connected before the first call. Raises ConfigInvalid, NotInTrio.
     """
@@ -291,7 +291,7 @@ async def connect(
 async def open_log(
     members: KnownMembers, tls: GroupTls | None, timeout_s: float, network: Network = TCP
 ) -> AsyncIterator[RemoteLog]:
-    """The same with members that are shared with others; `network`: dials."""
+    """As `connect`, with shared `members`, and with `network` to dial."""
     async with unwrapping_nursery() as nursery:
         leader = LeaderConnection(members, tls, nursery, network)
         nursery.start_soon(leader.run)
@@ -301,7 +301,7 @@ async def open_log(
 
 
 def checked_tls(members: KnownMembers, tls: GroupTls | TlsConfig | None) -> GroupTls | None:
-    """The contexts for these files. Raises ConfigInvalid."""
+    """Load the TLS contexts of these files. Raises ConfigInvalid."""
     if tls is not None and not all(known.node_id for known in members.all):
         raise ConfigInvalid("peers", "with TLS, name the members: n0=host:port")
     return group_tls(tls)
@@ -311,7 +311,7 @@ def checked_tls(members: KnownMembers, tls: GroupTls | TlsConfig | None) -> Grou
 async def connect_member(
     members: KnownMembers, node_id: str, tls: GroupTls | None
 ) -> AsyncIterator[NodeConnection]:
-    """A connection of one's own to one member. Raises GroupUnreachable."""
+    """Keep a new connection to one member during a block. Raises GroupUnreachable."""
     known = members.find(node_id)
     if known is None:
         raise GroupUnreachable(f"{node_id} is not one of the members that are known")
@@ -325,19 +325,19 @@ async def connect_member(
 async def member_status(
     members: KnownMembers, node_id: str, tls: GroupTls | None
 ) -> dict[str, object]:
-    """The status of one member, asked over a connection of its own. Raises GroupUnreachable."""
+    """Ask one member for its status, over a new connection. Raises GroupUnreachable."""
     async with connect_member(members, node_id, tls) as connection:
         value, _ = await connection.ask(Operation.STATUS)
     return _learned(members, value)
 
 
 def _learned(members: KnownMembers, value: object) -> dict[str, object]:
-    """A member's status, from which the others are learned. Raises GroupUnreachable."""
+    """Check a member's status, and learn the others from it. Raises GroupUnreachable."""
     if not isinstance(value, dict):
-        raise GroupUnreachable("a member answered a status of another shape")
+        raise GroupUnreachable("a member answered a malformed status")
     match value.get("members"):
         case {"index": int(index), "addresses": dict(addresses)}:
             members.learn(index, addresses)
         case _:
-            pass  # of a node that says nothing about it
+            pass  # a node that does not name its group's members
     return value

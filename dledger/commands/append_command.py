@@ -21,7 +21,7 @@ from dledger.errors import DLedgerError, EntryTooLarge
 from dledger.network.tls_config import TlsConfig
 from dledger.wire.client_protocol import MAX_BODIES
 
-# Read at once from a pipe: enough lines for a batch that keeps the disks busy, and little memory.
+# One read from a pipe: enough lines for a batch that keeps the disks busy, and little memory.
 _READ_BYTES = 256 * 1024
 
 
@@ -49,7 +49,7 @@ def append(
     the last batch was appended; read the log before you append it again.
     """
     name, known = members_of(folder, peers, group)
-    # What the shell passed on, byte for byte, also where it is no UTF-8.
+    # The bytes that the shell passed, even if they are not UTF-8.
     given = [os.fsencode(body) for body in bodies]
     trio.run(_append, name, known, given_tls(), given, timeout, as_json)
 
@@ -91,9 +91,9 @@ async def append_batches(
     batches: AsyncGenerator[list[bytes], None],
     tell: Callable[[int, int, int], None],
 ) -> None:
-    """Append one batch after the other, and tell of every entry once it is there.
+    """Append one batch after the other, and report every entry once it is committed.
 
-    Raises as RemoteLog.append_many; what was told of stays appended.
+    Raises as RemoteLog.append_many; reported entries stay appended.
     """
     done = 0
     async with aclosing(batches):
@@ -110,10 +110,10 @@ async def append_batches(
 
 
 async def lines(read: Callable[[], Awaitable[bytes]]) -> AsyncGenerator[list[bytes], None]:
-    """The lines of an input, without their newlines, in batches, as soon as they are read.
+    """Yield the lines of an input, without their newlines, in batches, as soon as they are read.
 
-    `read` gives some bytes, none at the end. Holds no more than a piece of the input and one line.
-    Raises EntryTooLarge for a line that is longer than any entry.
+    `read` returns some bytes, or none at the end. Holds at most one piece of the input and one
+    line. Raises EntryTooLarge for a line that is longer than any entry.
     """
     begun: list[bytes] = []  # of a line whose newline was not read yet
     begun_bytes = 0
@@ -134,7 +134,7 @@ async def lines(read: Callable[[], Awaitable[bytes]]) -> AsyncGenerator[list[byt
 
 
 def batches(bodies: Sequence[bytes]) -> list[list[bytes]]:
-    """The same in order, in pieces that one request carries."""
+    """Split bodies, in order, into pieces that fit into one request."""
     found: list[list[bytes]] = []
     size = 0
     for body in bodies:

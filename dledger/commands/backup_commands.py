@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from dledger.commands.recover_command import (
-    check_nobody_runs,
+    check_no_member_runs,
     drawn_mark,
     known_members,
     print_done,
@@ -35,9 +35,9 @@ from dledger.rescue.survivor import look_at
 def backup(folder: Path, target: Path, as_json: bool) -> None:
     """Copy the member in FOLDER, running or not: its newest snapshot and the committed log.
 
-    What the member recorded as committed is in the copy, which is at most a second behind, and
+    The copy holds the entries that the member recorded as committed, at most a second behind, and
     nothing else. All sums are checked, in FOLDER and in the copy. One member's copy is enough; take
-    that of one which `dledger status` shows without a lag.
+    one that `dledger status` shows without a lag.
     """
     made = back_up(str(folder), str(target))
     if as_json:
@@ -73,17 +73,17 @@ def restore(
     """Begin a group again from COPY, which `dledger backup` made.
 
     COPY stays as it is. The group keeps its name and is in a new generation, as after `dledger
-    recover`: its member is the only voter, others join, and members of before are refused. What the
-    group committed after the copy was made is not in it.
+    recover`: its member is the only voter, others join, and old members are refused. Entries that
+    the group committed after the copy was made are not in it.
     """
     survivor = look_at(str(copy))
     members = known_members(survivor, peers)
     name = node_id or survivor.node_id
     own = address or members.get(name)
     if own is None:
-        raise ConfigInvalid("--address", f"nothing says where {name} will listen")
+        raise ConfigInvalid("--address", f"the address of {name} is not known: give it")
     parse_address("--address", own)
-    check_nobody_runs(survivor, {**members, name: own})
+    check_no_member_runs(survivor, {**members, name: own})
     made = back_up(str(copy), str(target), node_id)
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     done = recover_group(made.folder, made.last_index, own, mark=drawn_mark(), when=now)

@@ -11,17 +11,17 @@ from dledger.errors import DLedgerError, OutcomeUnknown
 
 
 class ExitCode(IntEnum):
-    """What the exit code of a command says."""
+    """The exit codes of the commands."""
 
     DONE = 0
-    FAILED = 1  # it was not done, or what was checked is wrong
-    WRONG_CALL = 2  # click's own: an option or an argument that there is not
+    FAILED = 1  # it was not done, or a check found a problem
+    WRONG_CALL = 2  # click's own: an unknown option or argument
     OUTCOME_UNKNOWN = 3  # it may be in the log, or not
-    INTERRUPTED = 130  # what a shell reports for Ctrl-C
+    INTERRUPTED = 130  # as a shell reports Ctrl-C
 
 
 class InterruptibleCommands(click.Group):
-    """Commands that Ctrl-C ends without a word, and with the code that scripts look for."""
+    """Commands that end silently at Ctrl-C, with the exit code that scripts expect."""
 
     def invoke(self, ctx: click.Context) -> object:
         """As click's own."""
@@ -32,13 +32,13 @@ class InterruptibleCommands(click.Group):
 
 
 def exit_code_of(errors: list[DLedgerError]) -> ExitCode:
-    """The code for a command that these errors ended."""
+    """Return the exit code of a command that these errors ended."""
     unknown = any(isinstance(error, OutcomeUnknown) for error in errors)
     return ExitCode.OUTCOME_UNKNOWN if unknown else ExitCode.FAILED
 
 
 def single_errors(error: BaseException) -> Iterator[BaseException]:
-    """The errors inside nested groups, or the one."""
+    """Yield the errors inside nested groups, or the single error."""
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
             yield from single_errors(inner)

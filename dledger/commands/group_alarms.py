@@ -1,4 +1,4 @@
-"""What is wrong with a group, by what its members say of themselves: the worst first. Pure."""
+"""The alarms of a group, from the status of its members: the worst first. Pure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 from dledger.node.tally import SLOW_SYNC_S
 from dledger.snapshots.snapshot_notes import snapshot_notes
 
-# A member that lacks more of the log than this is told: a second of a busy group.
+# A member that lacks more entries than this raises an alarm: a second of a busy group.
 BEHIND_ENTRIES = 10_000
-# As RocketMQ's rules for disks: at 85 % one has to look, at 95 % there is no time left.
+# As RocketMQ's rules for disks: a warning at 85 %, critical at 95 %.
 DISK_NEARLY_FULL = 0.85
 DISK_FULL = 0.95
 
@@ -26,7 +26,7 @@ class Severity(IntEnum):
 
 
 class Alarm(NamedTuple):
-    """One thing to do something about."""
+    """One problem that an operator should look at."""
 
     severity: Severity
     text: str
@@ -36,8 +36,8 @@ def group_alarms(statuses: Mapping[str, Said]) -> list[Alarm]:
     """All alarms of a group.
 
     Args:
-        statuses: what each member says of itself, as `Status.as_dict`; of one that says nothing,
-            why, as `problem`.
+        statuses: the status of each member, as `Status.as_dict`; for a member that did not answer,
+            the reason, as `problem`.
     """
     found = [
         *_leadership(statuses),
@@ -50,7 +50,7 @@ def group_alarms(statuses: Mapping[str, Said]) -> list[Alarm]:
 
 
 def leader_of(statuses: Mapping[str, Said]) -> tuple[str, Said] | None:
-    """The member that leads in the newest term, and what it says."""
+    """The member that leads in the newest term, and its status."""
     leaders = [(name, said) for name, said in statuses.items() if said.get("role") == "leader"]
     return max(leaders, key=lambda leader: int(leader[1].get("term", -1)), default=None)
 
@@ -118,7 +118,7 @@ def _member(name: str, said: Said) -> Iterator[Alarm]:
 
 
 def sync_average_s(said: Said) -> float | None:
-    """How long a sync of that member takes on average; None before the first one."""
+    """Return the average time of that member's syncs; None before the first one."""
     syncs = int(said.get("syncs", 0))
     return float(said.get("sync_seconds", 0.0)) / syncs if syncs else None
 

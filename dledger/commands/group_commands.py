@@ -34,7 +34,7 @@ from dledger.store.noop_body import decode_noop_body
 
 _MAGICS = {int(magic): magic.name.lower() for magic in Magic}
 
-# How often a starting group is asked whether it leads.
+# How often a starting group is asked for its leader.
 _POLL_S = 0.2
 
 
@@ -45,7 +45,7 @@ Try it, with a whole group on this machine:
   dledger group --nodes 3 --dir /tmp/log        three members, real processes
   dledger append --dir /tmp/log hello world     two entries, on a quorum's disks
   dledger tail --dir /tmp/log --follow          every committed entry
-  dledger status --dir /tmp/log --watch         who leads, how far everyone is
+  dledger status --dir /tmp/log --watch         the leader, and every member's progress
 
 \b
 Run it, with a process on each machine:
@@ -54,11 +54,11 @@ Run it, with a process on each machine:
 
 Each command has its own --help, with examples.
 
-Exit codes: 0 done; 1 not done, or what was checked is wrong; 2 a wrong call; 3 it is not known
+Exit codes: 0 done; 1 not done, or a check found a problem; 2 a wrong call; 3 it is not known
 whether it was done; 130 Ctrl-C.
 """
 
-# In the order in which one meets them.
+# In the order in which a new user needs them.
 _SECTIONS = {
     "Use a group": ("append", "get", "tail"),
     "Run a group": ("group", "serve", "status", "members", "transfer", "snapshot"),
@@ -68,7 +68,7 @@ _SECTIONS = {
 
 
 class CommandsBySection(InterruptibleCommands):
-    """The list of commands, in the sections of what one wants to do."""
+    """Lists the commands in sections, by purpose."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list."""
@@ -104,7 +104,7 @@ def commands() -> None:
     "folder",
     required=True,
     type=click.Path(path_type=Path),
-    help="Where everything goes; made if missing.",
+    help="Folder for all members; made if missing.",
 )
 @click.option("--group", default="group", show_default=True, help="Name of the group.")
 @tls_options
@@ -156,8 +156,8 @@ def tail(
 ) -> None:
     """Print the committed entries, one line each: index, term, kind, body.
 
-    With --follow, members that go away are waited for, once one has answered; Ctrl-C ends it with
-    exit code 0.
+    With --follow the command waits for members that fail, once one has answered; Ctrl-C ends it
+    with exit code 0.
     """
     name, known = members_of(folder, peers, group)
     if not follow:
@@ -168,7 +168,7 @@ def tail(
 
 
 async def _tail(client: GroupClient, first: int, as_json: bool) -> None:
-    """Print what is there, from whichever member answers: a group without a leader shows it too."""
+    """Print the committed entries of any member that answers, even without a leader."""
     while entries := await client.entries(first):
         for entry in entries:
             _print_entry(entry, as_json)
@@ -187,7 +187,7 @@ async def _follow(
             except OutsideLog as error:
                 if error.first <= first:
                     raise
-                first = error.first  # snapshots stand for what was before
+                first = error.first  # snapshots replace the entries before
 
 
 def _print_entry(entry: Entry, as_json: bool) -> None:
@@ -233,7 +233,7 @@ async def _transfer(client: GroupClient, target: str | None, timeout: float) -> 
 
 
 async def _check_member(client: GroupClient, option: str, node_id: str) -> None:
-    """Raise ConfigInvalid unless this is a member of the group, as the group itself says."""
+    """Raise ConfigInvalid unless this is a member of the group, according to the group."""
     members = await client.ask_members()
     if node_id not in members:
         raise ConfigInvalid(option, f"{node_id} is not one of {', '.join(members)}")
@@ -241,7 +241,7 @@ async def _check_member(client: GroupClient, option: str, node_id: str) -> None:
 
 @commands.command()
 @group_options
-@click.option("--node", "node_id", help="The member to write one; else each of them.")
+@click.option("--node", "node_id", help="The member to write one; else every member.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a member.")
 def snapshot(
     folder: Path | None, peers: str | None, group: str, node_id: str | None, as_json: bool

@@ -1,4 +1,4 @@
-"""Which group a command is about."""
+"""The options that name the group of a command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node says: one event a line, as text or as JSON, and no floods."""
+"""The log lines of a node: one event a line, as text or as JSON, limited in number."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ TEXT, JSON = "text", "json"
 FORMATS = (TEXT, JSON)
 LEVELS = ("debug", "info", "warning", "error")
 
-# Who watches the standard output of `dledger serve` reads there when it listens and who leads.
+# Writes to the standard output of `dledger serve`: when it listens, and changes of the leader.
 PROGRESS = "dledger.progress"
 
-# Lines of one kind that may follow one another within this time; the next ones are only counted.
+# Lines of one kind that may be written within this time; further ones are only counted.
 BURST_LINES = 5
 BURST_WINDOW_S = 10.0
-# Kinds of lines that are remembered: far more than there are in the program.
+# Kinds of lines that are counted: far more than the program has.
 _MAX_KINDS = 500
 
-# The event of a line that does not name its own, by the module that says it. docs/operations.md
-# has the list: programs go by these names.
+# The event of a line that does not name its own, by the module that logs it. docs/operations.md has
+# the list: programs rely on these names.
 _EVENTS = {
     "dledger.node.admission_log": "member_in_doubt",
     "dledger.snapshots.awaited_snapshot": "snapshot_installed",
@@ -39,7 +39,7 @@ _EVENTS = {
     "dledger.snapshots.snapshotter": "snapshot",
 }
 
-# What a line may carry beside its text, in this order.
+# The fields that a line may carry beside its text, in this order.
 FIELDS = (
     "role",
     "term",
@@ -83,7 +83,7 @@ class JsonLines(logging.Formatter):
         self._node_id = node_id
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line: when, how bad, what, whose; then what is known of it; then the text."""
+        """Format a line: time, level, event, group and node; then its fields; then the text."""
         line: dict[str, object] = {
             "ts": _time(record),
             "level": record.levelname.lower(),
@@ -103,7 +103,7 @@ class JsonLines(logging.Formatter):
 
 
 class TextLines(logging.Formatter):
-    """Lines for people: coloured where they are read at once, plain where they are kept."""
+    """Formats lines for people: coloured in a terminal, plain in a file."""
 
     def __init__(self, node_id: str, *, coloured: bool) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ class TextLines(logging.Formatter):
         self._coloured = coloured
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Format a line."""
         level = record.levelname
         if self._coloured and record.levelno in _COLOURS:
             level = f"{_COLOURS[record.levelno]}{level}{_PLAIN}"
@@ -124,9 +124,9 @@ class TextLines(logging.Formatter):
 
 
 class FloodGate(logging.Filter):
-    """Lets a few lines of one kind through, then only counts; the next one tells how many.
+    """Lets a few lines of one kind through, then only counts them; the next one says how many.
 
-    Kinds are told apart by where the text is written in the program, not by what is filled in.
+    The kind of a line is its place in the program and its format, not its arguments.
     """
 
     def __init__(self) -> None:
@@ -154,7 +154,7 @@ class FloodGate(logging.Filter):
 
 
 def set_up_logging(group: str, node_id: str, form: str, level: str) -> None:
-    """Say everything in this form from now on, from this level on. May be called again."""
+    """Log in this form, from this level on. May be called again."""
     said, progress = _handler(sys.stderr), _handler(sys.stdout)
     if form == JSON:
         said.setFormatter(JsonLines(group, node_id))

@@ -1,4 +1,4 @@
-"""`dledger members`: who belongs to a group, and changing that."""
+"""`dledger members`: shows the members of a group, and changes them."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def _with_address(kind: Callable[[str, str], Change], option: str, texts: Parsed
 
 @click.command()
 @group_options
-@click.option("--add", multiple=True, metavar="ID=HOST:PORT", help="Let this one vote.")
-@click.option("--learner", multiple=True, metavar="ID=HOST:PORT", help="Have it as a learner.")
-@click.option("--promote", multiple=True, metavar="ID", help="Let a learner vote.")
+@click.option("--add", multiple=True, metavar="ID=HOST:PORT", help="Add a voter.")
+@click.option("--learner", multiple=True, metavar="ID=HOST:PORT", help="Add a learner.")
+@click.option("--promote", multiple=True, metavar="ID", help="Make a learner a voter.")
 @click.option("--demote", multiple=True, metavar="ID", help="Make a voter a learner.")
-@click.option("--remove", multiple=True, metavar="ID", help="Have it no more.")
-@click.option("--move", multiple=True, metavar="ID=HOST:PORT", help="Reach it there.")
-@click.option("--joint", is_flag=True, help="Go by way of both halves, also for one voter.")
+@click.option("--remove", multiple=True, metavar="ID", help="Remove a member.")
+@click.option("--move", multiple=True, metavar="ID=HOST:PORT", help="Change a member's address.")
+@click.option("--joint", is_flag=True, help="Use a joint phase even for one voter.")
 @click.option("--expected", type=click.IntRange(-1), help="Only if this configuration is in force.")
 @click.option("--timeout", default=10.0, show_default=True, help="Seconds to wait for a leader.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
@@ -63,7 +63,7 @@ def members(
     timeout: float,
     as_json: bool,
 ) -> None:
-    """Show who belongs to a group, or change it: all the options make one change.
+    """Show the members of a group, or change them: all the options make one change.
 
     A node to be added must run, with `dledger serve --join`; it gets the log first, which may take
     a while. A node that was removed may be stopped when the command returns.
@@ -86,7 +86,7 @@ def members(
     status = trio.run(client.leader_status, timeout)
     found = status["members"]
     if not isinstance(found, dict):
-        raise ConfigInvalid("--peers", "the leader says nothing of its members: is it older?")
+        raise ConfigInvalid("--peers", "the leader does not name its members: is it older?")
     if as_json:
         click.echo(json.dumps(found))
         return
@@ -94,7 +94,7 @@ def members(
 
 
 def print_members(group: str, leader: str, found: dict[str, object]) -> None:
-    """A table of the members, as a status names them."""
+    """Print a table of the members, as a status names them."""
     addresses, learners = found["addresses"], found["learners"]
     voters, outgoing = found["voters"], found["outgoing"]
     if not isinstance(addresses, dict) or not isinstance(learners, dict):

@@ -1,7 +1,7 @@
 """The settings of a node that an operator may give as flags, in the environment, or in a file.
 
-They are read off `NodeConfig`, `StoreConfig` and `SnapshotPolicy`: whatever plain setting those
-have, the command has. Pure.
+They are derived from `NodeConfig`, `StoreConfig` and `SnapshotPolicy`: each plain setting of these
+classes is an option. Pure.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from dledger.store.store_config import StoreConfig
 
 _HELP = {
     "listen": "Where to listen, if not at this member's address in --peers: 0.0.0.0:20911, say.",
-    "election_timeout_ms": "An election starts one to two of these after a leader fell silent.",
-    "heartbeat_interval_ms": "How often a leader shows that it is there.",
-    "max_clock_drift": "Lease reads: the share by which any clock may run wrong. Off without.",
+    "election_timeout_ms": "An election starts one to two of these after the last heartbeat.",
+    "heartbeat_interval_ms": "How often a leader sends heartbeats.",
+    "max_clock_drift": "Lease reads: the share by which any clock may drift. Off by default.",
     "preferred_leader": "The member that should lead whenever it is healthy.",
     "flush_interval_ms": "Entries count before they are synced: a power cut may lose some.",
     "max_pending_entries": "Appends that may wait for their commit.",
@@ -30,16 +30,16 @@ _HELP = {
     "max_body_bytes": "The largest entry.",
     "checkpoint_bytes": "A start checks the log again from a point this far before its end.",
     "spare_segments": "Data files that are written ahead.",
-    "snapshot_every_entries": "Write a snapshot after so many entries; 0: not for their number.",
+    "snapshot_every_entries": "Write a snapshot after this many entries; 0 switches it off.",
     "snapshot_every_bytes": "The same in bytes of the log.",
-    "snapshot_kept": "How many snapshots are kept, and the log behind the oldest.",
+    "snapshot_kept": "How many snapshots are kept, with the log after the oldest one.",
     "snapshot_trailing_entries": "Entries that are kept for members that are behind.",
 }
 
-# What the annotations of the settings say.
+# The types by the annotations of the settings.
 _KINDS: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool}
 
-# Said by options of their own.
+# Settings with options of their own.
 _IDENTITY = frozenset({"group", "node_id", "peers", "data_dir", "joining"})
 
 _SNAPSHOT = "snapshot_"
@@ -51,10 +51,10 @@ class NodeOption(NamedTuple):
     Attributes:
         name: of the option, in words joined by underscores.
         kind: of its value.
-        default: its value where none is given; None: it has none.
+        default: its default value; None if it has none.
         help: one line about it.
-        part: the class that has it.
-        field: its name there.
+        part: the class that holds it.
+        field: its name in that class.
     """
 
     name: str
@@ -84,9 +84,9 @@ NODE_OPTIONS: tuple[NodeOption, ...] = (
 
 
 def node_settings(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of `NodeConfig` that these values of options stand for.
+    """Return the arguments of `NodeConfig` for these values of options.
 
-    Raises ConfigInvalid where sizes or policy make no sense.
+    Raises ConfigInvalid for contradictory sizes or an invalid policy.
     """
     parts: dict[type, dict[str, Any]] = {NodeConfig: {}, StoreConfig: {}, SnapshotPolicy: {}}
     for option in NODE_OPTIONS:
@@ -100,7 +100,7 @@ def node_settings(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def option_of(setting: str) -> str:
-    """The option behind the setting that a ConfigInvalid names."""
+    """Return the option of the setting that a ConfigInvalid names."""
     first, _, rest = setting.partition(".")
     if first == "snapshots":
         return _SNAPSHOT + rest

@@ -21,7 +21,7 @@ from dledger.store.disk import OsDisk
 from dledger.store.scan import EntryPlace, StoreScan, scan_folder
 from dledger.store.snapshot_folder import SnapshotFolder
 
-# Logs that lose their beginnings in each of so many passes lose them faster than they are read.
+# After so many passes the logs drop their beginnings faster than `verify` reads them.
 _MAX_PASSES = 10
 
 # The columns of one line of `dump`; sums are printed as Java prints them, signed.
@@ -44,7 +44,7 @@ def _signed(number: int) -> int:
 
 
 class _Bodies:
-    """Reads bodies at the places a scan names; keeps one file open."""
+    """Reads bodies at the positions of a scan; keeps one file open."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
@@ -96,7 +96,7 @@ def _dump(folder: Path, first: int, as_json: bool) -> None:
 
 
 def _cannot_read(error: OSError, folder: Path) -> str:
-    """One line for a file or folder that the operating system does not let us read."""
+    """Format one line for a file or folder that cannot be read."""
     return f"{error.filename or folder} cannot be read: {error.strerror or error}"
 
 
@@ -159,19 +159,19 @@ def verify(folders: tuple[Path, ...], as_json: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    """What one folder holds."""
+    """The report of one folder."""
 
     folder: str
     first_index: int
     last_index: int
     committed: int
-    birth: str  # of the group, in hexadecimal digits; empty where the folder does not say
+    birth: str  # of the group, in hexadecimal digits; empty if the folder has no record of it
     problems: list[str]
     readable: bool = True
 
 
 def _node_folders(folders: tuple[Path, ...]) -> list[Path]:
-    """The folders themselves; one that only holds nodes' folders stands for those."""
+    """Return the folders, each folder of several nodes replaced by its nodes' folders."""
     found: list[Path] = []
     for folder in folders:
         inside = sorted(folder.glob("dledger-*"))
@@ -180,10 +180,10 @@ def _node_folders(folders: tuple[Path, ...]) -> list[Path]:
 
 
 def _verify_all(folders: list[Path]) -> tuple[list[_Report], int | None]:
-    """A report of each, and the first index where they differ.
+    """Return a report of each folder, and the first index where they differ.
 
-    Nodes that run may drop their logs' beginnings meanwhile: then it is done again. Raises
-    BeginningDropped when that happens in every pass.
+    A running node may drop its log's beginning meanwhile: then all folders are read again. Raises
+    BeginningDropped if that happens in every pass.
     """
     passes = 1
     while True:
@@ -198,7 +198,7 @@ def _verify_all(folders: list[Path]) -> tuple[list[_Report], int | None]:
 
 
 def _verify_one(folder: Path) -> _Report:
-    """What is in a folder; one that cannot be read is a problem of its own."""
+    """Report one folder; if it cannot be read, the report says so."""
     try:
         return _read_one(folder)
     except OSError as error:
@@ -228,7 +228,7 @@ def _read_one(folder: Path) -> _Report:
 
 
 def _birth(folder: str) -> tuple[str, list[str]]:
-    """The birth of the folder's group, and what is wrong with the record of it."""
+    """Return the birth of the folder's group, and the problems of its record."""
     try:
         record = BirthFile(OsDisk(), folder).record
     except BirthUnreadable as error:
@@ -237,7 +237,7 @@ def _birth(folder: str) -> tuple[str, list[str]]:
 
 
 def _first_difference(reports: list[_Report]) -> int | None:
-    """The first index that all record as committed and where their chain sums differ."""
+    """Return the first index that all record as committed and where their chain sums differ."""
     first = max(report.first_index for report in reports)
     last = min(report.committed for report in reports)
     sums = (_sums(Path(report.folder), first, last) for report in reports)
@@ -248,9 +248,9 @@ def _first_difference(reports: list[_Report]) -> int | None:
 
 
 def _sums(folder: Path, first: int, last: int) -> Iterator[int]:
-    """The chain sums of entries first..last, as far as they are there.
+    """Yield the chain sums of entries first..last, as far as the log goes.
 
-    Raises BeginningDropped if the first of them is gone since it was seen.
+    Raises BeginningDropped if retention has dropped the first one meanwhile.
     """
     scan, expected = scan_folder(str(folder)), first
     for run in scan.runs(check_sums=False):
@@ -263,7 +263,7 @@ def _sums(folder: Path, first: int, last: int) -> Iterator[int]:
 
 
 def _print_reports(reports: list[_Report], differing: int | None) -> None:
-    # Not above: a member that starts draws no table, and loading this takes a while.
+    # Imported late: a starting member draws no table, and the import takes a while.
     from rich.table import Table
 
     from dledger.commands.tables import table_console

@@ -21,7 +21,7 @@ from dledger.errors import ConfigInvalid
 PREFIX = "DLEDGER"
 CONFIG_VARIABLE = f"{PREFIX}_CONFIG"
 
-# The table for every command, and what may be in it: of other options the meaning differs.
+# The table for every command, and the options allowed in it: other options differ in meaning.
 ALL = "all"
 _SHARED = ("group", "peers", "timeout", "tls-cert", "tls-key", "tls-ca")
 
@@ -32,7 +32,7 @@ Options = Mapping[str, click.Option]
 
 
 class RememberingCommand(click.Command):
-    """A command that can be read anew with other defaults: it keeps how it was called."""
+    """A command that keeps its arguments, so that they can be parsed again with other defaults."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As click's own."""
@@ -41,7 +41,7 @@ class RememberingCommand(click.Command):
 
 
 def config_option(group: click.Group) -> None:
-    """Give the command with all others in it `--config`, and each option its variable."""
+    """Give the group of commands `--config`, and each option its environment variable."""
     group.params.append(
         click.Option(
             ["--config"],
@@ -79,9 +79,9 @@ def _options(command: click.Command) -> Options:
 
 
 def read_file(path: Path, group: click.Group) -> dict[str, Any]:
-    """What a file says, as click's default map: by command, then by parameter.
+    """Read a file as click's default map: by command, then by parameter.
 
-    Raises ConfigInvalid that names the file, the key, and what is expected there.
+    Raises ConfigInvalid, which names the file, the key, and the expected value.
     """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -122,13 +122,13 @@ def read_file(path: Path, group: click.Group) -> dict[str, Any]:
 
 
 def _checked(path: Path, table: str, key: str, value: object, option: click.Option) -> object:
-    """A value of the file, if its option can have it."""
+    """Check a value of the file against its option."""
     where = f"{path}, [{table}] {key}"
     if key.replace("_", "-") == "peers" and isinstance(value, dict):
         value = ",".join(f"{peer}={address}" for peer, address in value.items())
     if option.multiple:
         if not isinstance(value, list):
-            raise ConfigInvalid(where, f"{_shown(value)} where a list of texts is expected")
+            raise ConfigInvalid(where, f"{_shown(value)} instead of a list of texts")
         return [_checked_one(where, item, option) for item in value]
     return _checked_one(where, value, option)
 
@@ -136,7 +136,7 @@ def _checked(path: Path, table: str, key: str, value: object, option: click.Opti
 def _checked_one(where: str, value: object, option: click.Option) -> object:
     kinds, expected = _expected(option)
     if type(value) not in kinds:
-        raise ConfigInvalid(where, f"{_shown(value)} where {expected} is expected")
+        raise ConfigInvalid(where, f"{_shown(value)} instead of {expected}")
     try:
         option.type.convert(value, option, None)
     except click.BadParameter as error:
@@ -145,7 +145,7 @@ def _checked_one(where: str, value: object, option: click.Option) -> object:
 
 
 def _expected(option: click.Option) -> tuple[tuple[type, ...], str]:
-    """The types of TOML that an option takes, and their name for people."""
+    """Return the types of TOML that an option takes, and their name for messages."""
     kind = option.type
     if option.is_flag or isinstance(kind, click.types.BoolParamType):
         return (bool,), "true or false"
@@ -166,13 +166,13 @@ def _shown(value: object) -> str:
 
 
 def config_file(ctx: click.Context) -> Path | None:
-    """The file that was named, if one was."""
+    """Return the file given by `--config`, if any."""
     path = ctx.meta.get(_PATH_KEY)
     return path if isinstance(path, Path) else None
 
 
 def origin(ctx: click.Context, key: str) -> str:
-    """Where the value of an option comes from, in words; `key` is its long name."""
+    """Describe where the value of an option comes from; `key` is its long name."""
     option = _options(ctx.command)[key]
     match ctx.get_parameter_source(option.name or ""):
         case ParameterSource.COMMANDLINE:
@@ -187,7 +187,7 @@ def origin(ctx: click.Context, key: str) -> str:
 
 
 def located(ctx: click.Context, error: ConfigInvalid, key: str) -> ConfigInvalid:
-    """The same error, naming the place that the operator wrote; `key` is an option's long name."""
+    """Return the error with the place of the setting; `key` is an option's long name."""
     if key not in _options(ctx.command):
         return error
     where = origin(ctx, key)
@@ -197,13 +197,13 @@ def located(ctx: click.Context, error: ConfigInvalid, key: str) -> ConfigInvalid
 
 
 def in_force(ctx: click.Context) -> Iterator[tuple[str, object, str]]:
-    """Every option of a command that is running: long name, value, where it comes from."""
+    """Yield every option of a running command: its long name, its value, its origin."""
     for key, option in _options(ctx.command).items():
         yield key, ctx.params.get(option.name or ""), origin(ctx, key)
 
 
 def as_toml(ctx: click.Context) -> str:
-    """The same as a file that says it all, with the origins as comments."""
+    """Return a file with every option in force, with the origins as comments."""
     lines = [f"[{ctx.command.name}]"]
     for key, value, where in in_force(ctx):
         if value is None or value == ():
@@ -215,13 +215,13 @@ def as_toml(ctx: click.Context) -> str:
 
 
 def read_again(ctx: click.Context) -> click.Context:
-    """The command as it would be called now: flags and environment as then, the file as it is now.
+    """Parse the command again: with its first flags and environment, and the present file.
 
-    Raises ConfigInvalid, and click's own errors for what is missing now.
+    Raises ConfigInvalid, and click's own errors for options that are missing now.
     """
     path, parent = config_file(ctx), ctx.parent
     if path is None or parent is None or not isinstance(parent.command, click.Group):
-        raise ConfigInvalid("--config", "no file was named when this was started: nothing to read")
+        raise ConfigInvalid("--config", "the command was started without a file: nothing to read")
     above = click.Context(
         parent.command,
         info_name=parent.info_name,

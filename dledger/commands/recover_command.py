@@ -1,4 +1,4 @@
-"""`dledger recover`: begins a group again from one member that is left."""
+"""`dledger recover`: begins a group again from one remaining member."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from dledger.rescue.group_recovery import Recovery, RecoveryRefused, recover_gro
 from dledger.rescue.survivor import Survivor, longest, look_at
 from dledger.unwrapping_nursery import unwrapping_nursery
 
-# A member that runs takes a connection in a fraction of it, also on the other side of the world.
+# A running member accepts a connection in a fraction of this, even on another continent.
 _KNOCK_S = 1.5
 
 
 _HELP = """Begin a group again from FOLDER, when more than half of its voters are lost for good.
 
 Never needed while a majority can be brought back: start them, and nothing is lost. Entries
-that only the lost members held are gone for good. The member of FOLDER must be stopped; it is
-then the only voter. Without --accept-loss-after nothing is changed: what would be is shown, and
-in a terminal the group's name is asked for.
+that only the lost members held are lost for good. The member of FOLDER must be stopped; it is
+then the only voter. Without --accept-loss-after nothing is changed: the command shows what it
+would change, and in a terminal asks for the group's name.
 
 \b
-Members that are left may differ. Begin with the one that holds the most:
+The remaining members may differ. Recover from the one that holds the most:
   dledger recover --compare /srv/a/dledger-n0 /srv/b/dledger-n2
   dledger recover /srv/b/dledger-n2
 
-Members of before are refused from then on. Each that is to come back: `dledger rejoin` on its
-folder, `dledger serve --join`, and `dledger members --add`.
+Old members are refused from then on. To bring one back: `dledger rejoin` on its folder,
+`dledger serve --join`, and `dledger members --add`.
 """
 
 
@@ -58,7 +58,7 @@ folder, `dledger serve --join`, and `dledger members --add`.
     "accepted",
     type=click.IntRange(0),
     metavar="N",
-    help="Yes, what was committed behind entry N may be lost. N: the last entry in FOLDER.",
+    help="Yes, entries committed after entry N may be lost. N: the last entry in FOLDER.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.argument(
@@ -93,7 +93,7 @@ def recover(
     parse_address("--address", own)
     if not as_json:
         _print_survivor(survivor, members)
-    check_nobody_runs(survivor, members)
+    check_no_member_runs(survivor, members)
     if accepted is None:
         accepted = _ask(survivor)
     learners = parse_peers("--learner", ",".join(learner))
@@ -105,12 +105,12 @@ def recover(
 
 
 def drawn_mark() -> str:
-    """What tells this recovery from any other."""
+    """Draw the mark that distinguishes this recovery from any other."""
     return secrets.token_hex(8)
 
 
 def known_members(survivor: Survivor, peers: str | None) -> Mapping[str, str]:
-    """Who belonged to the group: by its log, the options, or the file of `dledger group`."""
+    """Return the group's members by its log, the options, or the file of `dledger group`."""
     if survivor.configuration is not None:
         return survivor.configuration.configuration.addresses
     if peers is not None:
@@ -119,14 +119,14 @@ def known_members(survivor: Survivor, peers: str | None) -> Mapping[str, str]:
     return load_group(base)[1] if (base / GROUP_FILE).exists() else {}
 
 
-def check_nobody_runs(survivor: Survivor, members: Mapping[str, str]) -> None:
-    """A group with a quorum must not be begun again: two of them would live."""
+def check_no_member_runs(survivor: Survivor, members: Mapping[str, str]) -> None:
+    """Refuse to recover a group whose members run: two groups of its name would exist."""
     listening = trio.run(_who_listens, members)
     if listening:
         raise RecoveryRefused(
             survivor.folder,
-            f"{' and '.join(listening)} can be reached: if the group still has a quorum, nothing "
-            "is to be recovered; else stop them first",
+            f"{' and '.join(listening)} can be reached: if the group still has a quorum, it needs "
+            "no recovery; else stop them first",
         )
 
 
@@ -142,14 +142,14 @@ async def _who_listens(members: Mapping[str, str]) -> list[str]:
             await stream.aclose()
             listening.append(f"{node_id} at {address}")
 
-    async with unwrapping_nursery() as nursery:  # Ctrl-C comes out as itself
+    async with unwrapping_nursery() as nursery:  # raises Ctrl-C as a plain KeyboardInterrupt
         for node_id, address in members.items():
             nursery.start_soon(knock, node_id, address)
     return sorted(listening)
 
 
 def _ask(survivor: Survivor) -> int:
-    """Have the group's name typed. Raises RecoveryRefused without a terminal, or with another."""
+    """Ask for the group's name. Raises RecoveryRefused without a terminal, or for another name."""
     if not sys.stdin.isatty():
         raise RecoveryRefused(
             survivor.folder,
@@ -170,21 +170,21 @@ def _print_survivor(survivor: Survivor, members: Mapping[str, str]) -> None:
         f"{survivor.last_term}; the highest term heard of is {survivor.term}",
         f"  committed   at least up to entry {committed}",
         f"  members     {', '.join(f'{n} at {a}' for n, a in members.items()) or 'not named here'}",
-        f"MAY BE LOST    every entry behind {last}: the lost members may have committed some",
+        f"MAY BE LOST    every entry after {last}: the lost members may have committed some",
     ]
     if committed < last:
         lines.append(
-            f"WILL COUNT     entries {committed + 1}..{last}: they become committed, also those "
-            "that never were"
+            f"WILL COUNT     entries {committed + 1}..{last}: they become committed, even if they "
+            "were not"
         )
     if not survivor.proven:
-        lines.append("IN DOUBT       this member lost promises before: take another one if you can")
+        lines.append("IN DOUBT       this member lost promises before: choose another if possible")
     lines += [f"DAMAGE         {problem}" for problem in survivor.problems]
     click.echo("\n".join(lines))
 
 
 def print_done(done: Recovery, as_json: bool) -> None:
-    """Say what was done, and what comes next."""
+    """Print what was done, and the next steps."""
     if as_json:
         click.echo(json.dumps(asdict(done)))
         return
@@ -192,9 +192,9 @@ def print_done(done: Recovery, as_json: bool) -> None:
     click.echo(
         f"group {done.group} begins again: generation {done.generation}, term {done.term}, "
         f"members {members}\n"
-        f"what was changed is as it was in {done.copies}\n"
-        f"start {done.node_id} as ever; then let others join: `dledger rejoin` on the folder of an "
-        "old member, `dledger serve --join`, `dledger members --add`"
+        f"copies of the changed files are in {done.copies}\n"
+        f"start {done.node_id} as usual; then let others join: `dledger rejoin` on the folder of "
+        "an old member, `dledger serve --join`, `dledger members --add`"
     )
 
 
@@ -204,7 +204,7 @@ def _print_comparison(survivors: Sequence[Survivor], as_json: bool) -> None:
         rows = [survivor.as_dict() for survivor in survivors]
         click.echo(json.dumps({"folders": rows, "best": best.folder}))
         return
-    # Not above: a member that starts loads all commands, and what draws tables takes a while.
+    # Imported late: a starting member loads all commands, and this import takes a while.
     from rich.box import SIMPLE
     from rich.table import Table
 
@@ -217,7 +217,7 @@ def _print_comparison(survivors: Sequence[Survivor], as_json: bool) -> None:
     for survivor in survivors:
         numbers = (*survivor.reach, survivor.committed, len(survivor.problems))
         table.add_row(survivor.folder, survivor.node_id, *map(str, numbers))
-    # A folder's name is there to be copied: wider than the terminal rather than cut.
+    # The operator copies a folder's name: print it in full even if it exceeds the terminal.
     table_console().print(table, soft_wrap=True, crop=False)
     for survivor in survivors:
         for problem in survivor.problems:

@@ -1,4 +1,4 @@
-"""Takes over changed settings when the process is told to read its file again (SIGHUP)."""
+"""Takes over changed settings when a signal (SIGHUP) makes the process read its file again."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from dledger.node.node import Node
 
 logger = logging.getLogger(__name__)
 
-# Options of `serve` that change while the node runs, besides the node's own.
+# Options of `serve` that may change while the node runs, besides the node's own.
 _LOGGING = ("log_format", "log_level")
 _NODE = ("preferred_leader", "scrub_period_hours")
 _SNAPSHOT = "snapshot_"
 
 
 class SettingsOnSignal:
-    """One node's settings, as a file says them at each signal.
+    """Reads one node's settings from its file at each signal.
 
     Args:
-        node: that one.
-        ctx: of the command as it runs.
-        config_of: makes the node's settings of another call. Raises ConfigInvalid.
+        node: the node to reconfigure.
+        ctx: the context of the running command.
+        config_of: makes the node's settings from a context. Raises ConfigInvalid.
     """
 
     def __init__(
@@ -40,12 +40,12 @@ class SettingsOnSignal:
         self._values: dict[str, Any] = dict(ctx.params)
 
     async def run(self, signals: AsyncIterable[int]) -> None:
-        """Read again at every signal, for ever."""
+        """Read the file again at every signal, until it is cancelled."""
         async for _ in signals:
             self.read_again()
 
     def read_again(self) -> None:
-        """Take over what changed. A file that is wrong changes nothing."""
+        """Take over changed settings. An invalid file changes nothing."""
         try:
             self._take_over(read_again(self._ctx))
         except (ConfigInvalid, click.ClickException) as error:
@@ -79,13 +79,13 @@ class SettingsOnSignal:
             )
 
     def _read_certificates(self) -> None:
-        """The one place that reads certificates again."""
+        """Read the certificates again."""
         if self._node.config.tls is None:
             return
         try:
             self._node.reload_tls()
         except ConfigInvalid as error:
-            logger.error("the certificates stay those of before: %s", error)
+            logger.error("the old certificates stay in use: %s", error)
         else:
             logger.info("certificates were read again")
 

@@ -1,4 +1,4 @@
-"""The command that mends a node's folder at rest."""
+"""`dledger repair`: repairs the folder of a stopped node."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _UNCERTAIN = (
 @click.option("--json", "as_json", is_flag=True, help="One JSON object with what was replaced.")
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 def repair(folder: Path, source: Path, as_json: bool) -> None:
-    """Replace what is broken in the log in FOLDER by what another member has in its place.
+    """Replace the broken entries of the log in FOLDER by those of another member.
 
-    The node of FOLDER must be stopped. Only what is broken is written, and only where the sums
-    prove that both logs have the same history there. Then `dledger verify FOLDER` should find
-    nothing, and the node starts.
+    The node of FOLDER must be stopped. Only broken entries are written, and only if the sums prove
+    that both logs have the same history there. Then `dledger verify FOLDER` should find no problem,
+    and the node can start.
     """
     repaired = repair_folder(str(folder), str(source))
     if as_json:
@@ -44,7 +44,7 @@ def repair(folder: Path, source: Path, as_json: bool) -> None:
 
 
 def _print_repaired(repaired: list[Repaired]) -> None:
-    # Not above: a member that starts draws no table, and loading this takes a while.
+    # Imported late: a starting member draws no table, and the import takes a while.
     from rich.table import Table
 
     from dledger.commands.tables import table_console

@@ -83,7 +83,7 @@ def node_limits(function: F) -> F:
     type=click.Choice(FORMATS),
     default="text",
     show_default=True,
-    help="How events are told: lines for people, or one JSON object a line.",
+    help="Form of the log lines: text, or one JSON object a line.",
 )
 @click.option(
     "--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="From where."
@@ -92,7 +92,7 @@ def node_limits(function: F) -> F:
     "--exit-with-stdin", is_flag=True, help="Stop when standard input ends (for supervisors)."
 )
 @click.option(
-    "--print-config", is_flag=True, help="Print what is in force and where it is from, and end."
+    "--print-config", is_flag=True, help="Print the settings in force and their origins, and end."
 )
 @tls_options
 @node_limits
@@ -109,7 +109,7 @@ def serve(ctx: click.Context, /, **options: Any) -> None:
 
 
 def checked_config(ctx: click.Context) -> NodeConfig:
-    """The node's settings, of the options of a call. Raises ConfigInvalid that names the place."""
+    """Make the node's settings from the options. Raises ConfigInvalid, which names the option."""
     options = ctx.params
     try:
         return NodeConfig(

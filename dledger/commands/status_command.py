@@ -1,4 +1,4 @@
-"""`dledger status`: a group at one moment, or watched."""
+"""`dledger status`: shows a group once, or again and again."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from dledger.commands.tls_options import given_tls
 from dledger.errors import DLedgerError
 from dledger.unwrapping_nursery import unwrapping_nursery
 
-# One that is frozen must not hold up what the others say.
+# A frozen member must not hold up the answers of the others.
 _ANSWER_S = 2.0
-# The members that were given, those that they name, and one round for a change meanwhile.
+# One round for the given members, one for those that they name, one for a change meanwhile.
 _MOST_ROUNDS = 3
 
 Statuses = dict[str, dict[str, Any]]
@@ -45,12 +45,12 @@ def status(
     interval: float,
     count: int | None,
 ) -> None:
-    """Show what is wrong with a group, and every member: role, term, how far its log is.
+    """Show the alarms of a group, and every member: its role, its term, its log.
 
     `lag` is what a member lacks of the leader's log; `sync` the average time of a sync to its disk
-    (while watching: since the last look); `contact` since it heard the leader, or, of the leader,
-    since the slowest quorum answered it. The members are those that the group names; a list that
-    was given is only where to ask. Exit code 1 if no member leads.
+    (while watching: since the last look); `contact` the time since it heard the leader, or, for the
+    leader, since the slowest quorum answered it. The group names its members; the given list only
+    says where to ask. Exit code 1 if no member leads.
     """
     name, known = members_of(folder, peers, group)
     client = GroupClient(name, known, given_tls())
@@ -65,7 +65,7 @@ def status(
     if as_json:
         _print_json(found, notes)
     else:
-        # Not above: a member that starts draws nothing, and loading what draws takes a while.
+        # Imported late: a starting member draws nothing, and the import takes a while.
         from dledger.commands.status_picture import group_picture
         from dledger.commands.tables import table_console
 
@@ -82,11 +82,11 @@ def _print_json(found: Statuses, notes: Sequence[str]) -> None:
 
 
 async def member_statuses(client: GroupClient, given: Mapping[str, str]) -> Statuses:
-    """What each member says of itself, or why it says nothing.
+    """Return the status of each member, or the reason why it did not answer.
 
-    Those that are known are asked at once, and then those that they name: who belongs to the group
-    is the group's to say, and the list that a command is given may be older. Of those in the list
-    that are no members, the ones that answer are shown too: they run, and may not know it yet.
+    Asks the known members at once, and then those that they name: the group decides its members,
+    and the given list may be older. Given nodes that are no longer members are shown if they
+    answer: they run, and may not know of their removal yet.
     """
     asked: dict[tuple[str, str], dict[str, Any]] = {}
     for _ in range(_MOST_ROUNDS):
@@ -94,7 +94,7 @@ async def member_statuses(client: GroupClient, given: Mapping[str, str]) -> Stat
         new = [member for member in wanted.items() if member not in asked]
         if not new:
             break
-        async with unwrapping_nursery() as nursery:  # Ctrl-C comes out as itself
+        async with unwrapping_nursery() as nursery:  # raises Ctrl-C as a plain KeyboardInterrupt
             for member in new:
                 asked[member] = {"problem": f"no answer within {_ANSWER_S:g} s"}
                 nursery.start_soon(_ask, client, member, asked)
@@ -121,7 +121,7 @@ async def _ask(
 
 
 def member_notes(client: GroupClient, given: Mapping[str, str]) -> list[str]:
-    """What a person must know of the members that are shown: where they are from."""
+    """Return notes for the operator about the origin of the shown members."""
     if not client.members_are_told:
         return ["no member answers: these are the members as given, the group may have others"]
     members = client.members
@@ -140,7 +140,7 @@ async def _watch(
     count: int | None,
     as_json: bool,
 ) -> None:
-    """Look again and again: drawn over in a terminal, one after the other in a pipe."""
+    """Show the group repeatedly: in place in a terminal, one after the other in a pipe."""
     from rich.live import Live
 
     from dledger.commands.status_picture import Syncs, group_picture, syncs_of

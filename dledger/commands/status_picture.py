@@ -1,7 +1,7 @@
-"""A group at one moment, drawn: what is wrong first, then every member.
+"""Draws the status of a group: the alarms first, then every member.
 
-A terminal without room for all columns gets those that matter, and a line that names the rest: a
-table that is squeezed shows nothing.
+A terminal without room for all columns gets the important ones, and a line that names the others: a
+squeezed table is unreadable.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def group_picture(
     console: Console,
     notes: Sequence[str] = (),
 ) -> Group:
-    """Alarms first, then the members, with the columns that have room on that console; notes."""
+    """Draw the alarms, the members with the columns that fit on the console, and the notes."""
     parts: list[Text | Table] = []
     for alarm in group_alarms(found):
         text = f"{alarm.severity.name}  {alarm.text}"
@@ -112,7 +112,7 @@ def _row(said: Mapping[str, Any], last: int | None, earlier: Syncs | None) -> li
 
 
 def _sync_time(said: Mapping[str, Any], earlier: Syncs | None) -> str:
-    """Of the syncs since the last look; of all, if there were none."""
+    """Format the average time of the syncs since the last look; of all syncs if there were none."""
     average = sync_average_s(said)
     if earlier is not None and "syncs" in said:
         syncs, seconds = syncs_of(said)
@@ -122,7 +122,7 @@ def _sync_time(said: Mapping[str, Any], earlier: Syncs | None) -> str:
 
 
 def _contact(said: Mapping[str, Any]) -> str:
-    """Since this member heard its leader; of a leader, since a quorum with it has answered."""
+    """Format the time since this member heard its leader; for a leader, since a quorum answered."""
     contact = said.get("leader_contact_s")
     if said["role"] == "leader":
         peers = said.get("peers") or {}

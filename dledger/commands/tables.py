@@ -1,6 +1,7 @@
-"""Tables for people: as wide as the terminal, and in a pipe as wide as they are.
+"""Prints tables: as wide as the terminal, and in a pipe in full width.
 
-Importing this loads what draws tables, which takes a while: commands do so when they draw.
+Importing this module loads the library that draws tables, which takes a while: commands import it
+only when they draw.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ import os
 from rich.console import Console
 from rich.table import Table
 
-# Of a table that goes to a file or another program, where nothing must be cut.
+# The width for a file or another program, where nothing must be cut.
 PIPE_COLUMNS = 1_000
 
 
 def table_console() -> Console:
-    """Where to print tables."""
+    """Return the console for tables."""
     console = Console()
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = PIPE_COLUMNS
@@ -23,6 +24,6 @@ def table_console() -> Console:
 
 
 def fits(table: Table, console: Console) -> bool:
-    """Whether a table whose columns do not wrap has room there, with nothing cut."""
+    """Whether a table fits on the console without wrapping or cutting a column."""
     options = console.options.update(width=PIPE_COLUMNS)
     return console.measure(table, options=options).maximum <= console.width

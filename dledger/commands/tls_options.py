@@ -22,7 +22,7 @@ _META = "dledger.tls."
 
 
 def tls_options(function: F) -> F:
-    """The options that name certificates. What they say, `given_tls` knows."""
+    """Add the options that name certificates. `given_tls` returns their values."""
     for name, text in reversed(_OPTIONS.items()):
         function = click.option(
             name,
@@ -37,14 +37,14 @@ def tls_options(function: F) -> F:
 
 
 def _keep(context: click.Context, option: click.Parameter, value: Path | None) -> None:
-    # Beside the arguments of the command, so that none of them has to hand three more on.
+    # Kept in the context, so that no command has to pass on three more arguments.
     context.meta[_META + option.opts[0]] = value
 
 
 def given_tls(context: click.Context | None = None) -> TlsConfig | None:
-    """The certificates that this command (of this call of it) was told of.
+    """Return the certificates given to this command.
 
-    Raises ConfigInvalid for a part of them.
+    Raises ConfigInvalid if only a part of them is given.
     """
     meta = (context or click.get_current_context()).meta
     given: dict[str, Path | None] = {name: meta.get(_META + name) for name in _OPTIONS}
@@ -59,7 +59,7 @@ def given_tls(context: click.Context | None = None) -> TlsConfig | None:
 
 
 def tls_arguments(tls: TlsConfig | None) -> list[str]:
-    """The options that say the same to another process."""
+    """Return the options that pass these certificates to another process."""
     if tls is None:
         return []
     paths = (tls.certificate, tls.key, tls.authorities)

@@ -1,4 +1,4 @@
-"""A member's way through roles and terms: pre-votes, votes, and what ends a leadership."""
+"""A member's changes of role and term: pre-votes, votes, and the end of a leadership."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from dledger.entry import NO_TERM
 
 
 class Office(Protocol):
-    """What an elected member takes up, and gives up: see Leadership."""
+    """The work of an elected member: see Leadership."""
 
     def begin(self, now: float) -> None:
-        """This member was elected."""
+        """Begin to lead: this member was elected."""
         ...
 
     def end(self, now: float) -> None:
-        """This member led, and leads no more."""
+        """Stop leading."""
         ...
 
 
 class Elections:
-    """Asks for votes and gives them. `LeaderElector` has the rules; here they become messages."""
+    """Asks for votes and gives them. `LeaderElector` has the rules; this class has the messages."""
 
     __slots__ = ("_elector", "_handler", "_office", "_outbox", "_state", "_view")
 
@@ -47,12 +47,12 @@ class Elections:
         self._office = office
 
     def follow_term(self, term: int, now: float) -> None:
-        """Another member is in a higher term: follow it there."""
+        """Enter a higher term that another member is in."""
         self.change_role(RoleEvent.HIGHER_TERM, now)
         self._enter_term(term, voted_for=None)
 
     def change_role(self, event: RoleEvent, now: float) -> None:
-        """Take a transition of the table of roles. Raises InvariantBroken if it has none."""
+        """Make the transition that ROLE_CHANGES names. Raises InvariantBroken if it names none."""
         was_leader = self._state.role is Role.LEADER
         self._state.change(event)
         if was_leader and self._state.role is not Role.LEADER:
@@ -66,7 +66,7 @@ class Elections:
     # --- standing -----------------------------------------------------------------------------
 
     def campaign(self, now: float) -> None:
-        """The election timer fired: ask for pre-votes."""
+        """Ask for pre-votes, because the election timer fired."""
         self.change_role(RoleEvent.ELECTION_TIMEOUT, now)
         self._state.leader = None
         self._elector.asked(now)
@@ -84,7 +84,7 @@ class Elections:
         self._ask_for_votes(pre=False)
 
     def count_own_vote(self, now: float) -> None:
-        """The record is durable: a candidate's vote for itself counts from now on."""
+        """Count a candidate's vote for itself, which is durable now."""
         if self._state.role is Role.CANDIDATE:
             self._elector.count(self._state.self_id, granted=True)
             self._count_votes(now)
@@ -95,8 +95,9 @@ class Elections:
             if pre:
                 self._outbox.send(peer, request)
             else:
-                # Asked before its own vote is durable, a candidate that crashes could stand in the
-                # same term again with a shorter log, and count the answers to the longer one.
+                # The request waits until the candidate's own vote is durable. Otherwise a candidate
+                # that crashes could stand in the same term again with a shorter log, and count the
+                # answers that were given to the longer one.
                 self._outbox.promise(peer, request)
 
     def _count_votes(self, now: float) -> None:
@@ -110,7 +111,7 @@ class Elections:
     # --- voting -------------------------------------------------------------------------------
 
     def receive_request(self, sender: str, request: VoteRequest, now: float) -> None:
-        """A candidate asks for a vote, or whether it would get one."""
+        """Answer a candidate's request for a vote or a pre-vote."""
         if request.pre:
             self._outbox.send(sender, self._elector.pre_vote(sender, request, now))
             return
@@ -120,7 +121,7 @@ class Elections:
         self._outbox.promise(sender, self._elector.vote(sender, request, now))
 
     def receive_response(self, sender: str, response: VoteResponse, now: float) -> None:
-        """A voter answers."""
+        """Count a voter's answer."""
         self._learn_committed(response)
         if response.pre:
             wanted = self._state.role is Role.PRE_CANDIDATE and (
@@ -133,18 +134,20 @@ class Elections:
             self._count_votes(now)
 
     def _learn_committed(self, response: VoteResponse) -> None:
-        """What a voter knows to be committed is so, if it is the same entry here (log matching)."""
+        """Commit what a voter knows to be committed, if this log has that entry (log matching)."""
         known = response.committed_term
         if known == NO_TERM or self._view.term_at(response.committed) != known:
             return
         if self._state.role is Role.LEADER:
-            return  # an answer to what it asked before: it counts for itself now
+            return  # a late answer: a leader commits by counting acknowledgements
         before = self._state.membership.index
         self._handler.learn_committed(response.committed)
         if self._state.membership.index != before:
-            self._elector.end_round()  # others decide now: ask them, next time
+            self._elector.end_round()  # other voters decide now: the next round asks them
 
 
 def is_granted_pre_vote(message: object) -> bool:
-    """Whether this repeats the term that a pre-vote asked for: no member is in that term yet."""
+    """Whether the message is a granted pre-vote. It carries the requested term, which no member
+    has entered yet.
+    """
     return isinstance(message, VoteResponse) and message.pre and message.granted

@@ -1,10 +1,10 @@
-"""Leader side: brings one peer's log to equal the leader's, and keeps it so.
+"""Leader side: makes one peer's log equal to the leader's, and keeps it so.
 
 A dispatcher first COMPAREs (one probe in flight, backing off a whole term run at a time), has the
-peer TRUNCATE what contradicts the leader, then streams APPENDs with a window of batches in flight,
-and when nothing is left to stream tells the COMMIT index. A peer that is behind the beginning of
-the leader's log is first sent a snapshot (INSTALL_SNAPSHOT), then compared again. Pure: time comes
-in, pushes come out.
+peer TRUNCATE entries that contradict the leader's, then streams APPENDs with a window of batches in
+flight, and sends the COMMIT index when nothing is left to stream. A peer that lacks entries from
+before the beginning of the leader's log first gets a snapshot (INSTALL_SNAPSHOT); then the logs are
+compared again. Pure: time comes in, pushes come out.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from dledger.core.snapshot.snapshot_offer import NO_SNAPSHOTS, SnapshotOffer, Sn
 from dledger.core.snapshot.snapshot_sender import SnapshotSender
 from dledger.errors import InvariantBroken, PeerFault
 
-# Batches on their way to one peer. A round trip with a sync takes about 1 ms and a batch is what
-# one driver turn gathered, so a handful keeps the pipe full; the rest is room for a slow disk.
+# Batches in flight to one peer. A round trip with a sync takes about 1 ms and a batch holds the
+# entries of one driver turn, so a handful keeps the pipe full; the rest is room for a slow disk.
 MAX_BATCHES_IN_FLIGHT = 16
 
-# The least time between two pushes that carry nothing but a commit index. Appends carry it for
-# free; an idle peer learns it this late at most.
+# The least time between two pushes that carry only a commit index. Appends carry it for free; an
+# idle peer learns it with at most this delay.
 COMMIT_NOTICE_INTERVAL_S = 0.01
 
 
@@ -43,18 +43,18 @@ _UNKNOWN = float("-inf")
 
 
 class PhaseEvent(Enum):
-    """What can change a dispatcher's phase."""
+    """The events that can change a dispatcher's phase."""
 
     MATCHED = "the logs agree at the probe, and the peer's ends there"
-    LONGER = "the logs agree at the probe, and the peer's goes on"
-    MISMATCHED = "the logs differ at the push's foundation"
+    LONGER = "the logs agree at the probe, and the peer's is longer"
+    MISMATCHED = "the logs differ at the entry that the push builds on"
     CONFLICT = "an entry of the push contradicts one of the peer's"
-    TRUNCATED = "the peer dropped what contradicted"
+    TRUNCATED = "the peer dropped the contradicting entries"
     CAUGHT_UP = "everything has been sent"
     NEW_ENTRIES = "there are entries to send"
     LOST = "no answer in time, or the connection broke"
-    BEHIND = "the peer lacks what this log begins behind"
-    AGREES = "the peer's log agrees with where the snapshot's log begins"
+    BEHIND = "the peer lacks entries from before the beginning of this log"
+    AGREES = "the peer holds the entry that the snapshot's log begins behind"
 
 
 _COMPARE, _TRUNCATE, _APPEND, _COMMIT, _INSTALL = (
@@ -88,15 +88,15 @@ PHASE_CHANGES: dict[tuple[Phase, PhaseEvent], Phase] = {
 
 
 class BatchSizer(Protocol):
-    """Knows how many entries fit into one push: the store, which knows their sizes."""
+    """Knows how many entries fit into one push. The store implements it: it knows their sizes."""
 
     def batch_end(self, first: int, last: int) -> int:
         """The last index of the batch that begins at `first` and ends at `last` at most."""
         ...
 
 
-# A peer that installs a snapshot keeps the leader's log from being dropped. Not for ever: one that
-# is gone for longer than this begins again with a newer snapshot when it comes back.
+# A peer that installs a snapshot keeps the leader's log from being discarded. After this much
+# silence it no longer does; such a peer begins again with a newer snapshot when it comes back.
 MAX_SILENCE_S = 30.0
 
 
@@ -142,36 +142,36 @@ class EntryDispatcher:
         # The no-op that opens the term is already the last entry: begin right before it.
         self.next_index = view.last_index
         self.match_index = -1
-        self.answered = False  # whether it has said anything about its log yet
-        self.proven = True  # as the peer says of itself: see Admission
-        self.regressed = False  # it seems to have lost what it had acknowledged
+        self.answered = False  # whether the peer has answered a push yet
+        self.proven = True  # as the peer reports about itself: see Admission
+        self.regressed = False  # the peer seems to have lost entries that it acknowledged
         self.last_answer_at = now
         self.commit_notice_at = now
         self._term = term
         self._view = view
         self._batches = batches
-        # The last entry of each batch on its way, and when it left; minus infinity if some of it
-        # had left before.
+        # The last entry of each batch in flight, and when the batch left; minus infinity if some
+        # of its entries had been sent before.
         self._in_flight: deque[tuple[int, float]] = deque()
         self._most_sent = -1
         self._round_trip = RoundTrip()
-        self._probed = False  # whether the probe of `next_index` has left
+        self._probed = False  # whether the probe of `next_index` was sent
         self._probe_deadline = now
         self._progress_deadline = now
         self._sent_committed = -1
-        # Whether the peer needs a snapshot, and this leader has none to send.
+        # Whether the peer needs a snapshot and this leader has none to send.
         self.lacks_snapshot = False
         self._snapshots = snapshots
         self._sender: SnapshotSender | None = None  # kept until the peer has caught up
 
-    # --- what to send -------------------------------------------------------------------------
+    # --- sending ------------------------------------------------------------------------------
 
     def pump(self, committed: int, now: float) -> list[PushRequest]:
-        """Everything that may be sent now, but for a snapshot: see `pump_snapshot`."""
+        """Return all pushes that may be sent now; for snapshots see `pump_snapshot`."""
         if self.phase is _INSTALL:
             return []
         if self.next_index <= self._view.before_begin:
-            # What was discarded cannot be sent, and its terms are not known any more.
+            # Discarded entries cannot be sent, and their terms are no longer known.
             self.next_index = self._view.before_begin + 1
         if self._stuck(now):
             self._round_trip.missed()
@@ -187,7 +187,7 @@ class EntryDispatcher:
         return pushes
 
     def next_deadline(self, committed: int) -> float:
-        """When `pump` may have something to send though nothing arrived; minus infinity: now."""
+        """When `pump` may have something to send without new input; minus infinity: now."""
         if self.phase is _COMPARE or self.phase is _TRUNCATE:
             return self._probe_deadline
         if self.phase is _INSTALL and self._sender is not None:
@@ -199,7 +199,7 @@ class EntryDispatcher:
         deadline = _NEVER
         if self.match_index < self.next_index - 1:
             deadline = self._progress_deadline
-        # While appends wait for room in the window, they are what will carry the commit index.
+        # While appends wait for room in the window, they will carry the commit index.
         if self.phase is _COMMIT and self._sent_committed < committed:
             return min(deadline, self.commit_notice_at)
         return deadline
@@ -238,15 +238,15 @@ class EntryDispatcher:
     def _appends(self, committed: int, now: float) -> list[PushRequest]:
         pushes = []
         last = self._view.last_index
-        # A late answer may have moved the match past the probe that led here: what is acknowledged
-        # already would never leave the window again.
+        # A late answer may have moved the match past the probe that led here. Entries that are
+        # already acknowledged would never leave the window again.
         self.next_index = max(self.next_index, self.match_index + 1)
         while self.next_index <= last and len(self._in_flight) < MAX_BATCHES_IN_FLIGHT:
             if self.match_index >= self.next_index - 1:
                 self._progress_deadline = now + self._round_trip.wait_s
             end = self._batches.batch_end(self.next_index, last)
             pushes.append(self._push(Phase.APPEND, end, committed))
-            # What is sent again is not measured: its acknowledgement may be the first copy's.
+            # Do not measure a repeated batch: the acknowledgement may be for its first copy.
             self._in_flight.append((end, now if self.next_index > self._most_sent else _UNKNOWN))
             self._most_sent = max(self._most_sent, end)
             self.next_index = end + 1
@@ -263,17 +263,17 @@ class EntryDispatcher:
         self.commit_notice_at = now + COMMIT_NOTICE_INTERVAL_S
         return [self._push(Phase.COMMIT, self.next_index - 1, committed)]
 
-    # --- what came back -----------------------------------------------------------------------
+    # --- answers ------------------------------------------------------------------------------
 
     def receive(self, response: PushResponse, now: float) -> None:
-        """Take one answer, however late or repeated.
+        """Handle one answer, which may be late or repeated.
 
-        Raises PeerFault for one that no correct member gives: of entries that there are not.
+        Raises PeerFault if it acknowledges entries beyond the end of this log.
         """
-        end = self._view.last_index
-        if max(response.match, response.verified) > end:
-            told = max(response.match, response.verified)
-            raise PeerFault(self.peer, f"it acknowledges entry {told}, the log ends at {end}")
+        end, acknowledged = self._view.last_index, max(response.match, response.verified)
+        if acknowledged > end:
+            fault = f"it acknowledges entry {acknowledged}, the log ends at {end}"
+            raise PeerFault(self.peer, fault)
         self.heard(now)
         self.answered = True
         self.proven = response.proven
@@ -287,13 +287,13 @@ class EntryDispatcher:
             self._refused(response, now)
 
     def heard(self, now: float) -> None:
-        """The peer answered anything at all: where it was cut off, probe it at once."""
+        """Note that the peer answered; probe it at once if it was silent before."""
         if now - self.last_answer_at >= LEAST_WAIT_S and self.phase in (_COMPARE, _TRUNCATE):
             self._probe_deadline = min(self._probe_deadline, now)
         self.last_answer_at = now
 
     def _measure(self, now: float) -> None:
-        """Empty the window of what is acknowledged. The batch that waited longest is measured."""
+        """Remove acknowledged batches from the window, and measure the one that waited longest."""
         sent_at = _UNKNOWN
         while self._in_flight and self._in_flight[0][0] <= self.match_index:
             _, left_at = self._in_flight.popleft()
@@ -303,18 +303,18 @@ class EntryDispatcher:
             self._round_trip.took(now - sent_at)
 
     def lost(self, now: float) -> None:
-        """The connection broke, so pushes may have been lost: compare anew."""
+        """Compare the logs again: the connection broke, so pushes may have been lost."""
         self._change(PhaseEvent.LOST)
         self._probe_deadline = now + self._round_trip.wait_s
 
     def reachable(self, now: float) -> None:
-        """The connection is there again: probe at once."""
+        """Probe at once: the connection is open again."""
         self._round_trip.begin_anew()
         self._change(PhaseEvent.LOST)
         self._probe_deadline = now
 
     def start_over(self, now: float) -> None:
-        """The peer has lost its log, or a part of it: what it acknowledged says nothing now."""
+        """Forget what the peer acknowledged: it may have lost some or all of its log."""
         self._change(PhaseEvent.LOST)
         self.next_index = self._view.last_index
         self.match_index = -1
@@ -322,7 +322,7 @@ class EntryDispatcher:
         self._probe_deadline = now
 
     def take_regression(self) -> bool:
-        """Whether the peer refused what it had acknowledged; True once for each refusal."""
+        """Whether the peer refused an entry that it had acknowledged; True once per refusal."""
         regressed, self.regressed = self.regressed, False
         return regressed
 
@@ -340,12 +340,12 @@ class EntryDispatcher:
 
     def _refused(self, response: PushResponse, now: float) -> None:
         if self.phase is Phase.INSTALL_SNAPSHOT:
-            return  # late: the peer will say what it has when it answers the offer
+            return  # late: the answer to the offer will show what the peer has
         if self.phase in (Phase.COMPARE, Phase.TRUNCATE):
             if response.index != self.next_index - 1:
-                return  # an answer to a probe that is no longer of interest
+                return  # the answer to an earlier probe
         elif response.index < self.match_index:
-            return  # it agreed further than that since
+            return  # the peer has agreed beyond that index since
         if response.verified >= response.index and self.phase in (Phase.APPEND, Phase.COMMIT):
             self.next_index = response.verified + 1
             self._change(PhaseEvent.CONFLICT)
@@ -359,13 +359,13 @@ class EntryDispatcher:
                 return
             if self.next_index == refused:
                 self.regressed = self.next_index == self.match_index + 1
-                return  # it refuses what it once acknowledged: ask again, but not at once
+                return  # the peer refuses an entry that it acknowledged: ask again, but not at once
         self._probe_deadline = now
 
     def _back_off(self, response: PushResponse) -> None:
-        """Skip back to where the logs can agree: whole term runs at a time."""
+        """Move `next_index` back to where the logs can agree, whole term runs at a time."""
         agreed = self._view.last_index_with_term_at_most(response.hint_term, response.hint_index)
-        # Strictly below the refused probe, so that comparing ends; never below what is agreed.
+        # Strictly below the refused probe, so that comparing ends; never below the match.
         agreed = min(agreed, response.index - 1)
         self.next_index = max(agreed, self.match_index, self._view.before_begin) + 1
 
@@ -373,18 +373,18 @@ class EntryDispatcher:
 
     @property
     def sender(self) -> SnapshotSender | None:
-        """The snapshot on its way, while it is; for those who want to know how far it is."""
+        """The transfer of a snapshot while one runs, for status reports."""
         return self._sender if self.phase is Phase.INSTALL_SNAPSHOT else None
 
     @property
     def needed(self) -> SnapshotOffer | None:
-        """The snapshot that is being sent, or that the peer catches up from: this leader should
-        keep it, and the log from its beginning on.
+        """The snapshot that is being sent, or that the peer catches up from. This leader should
+        keep it, and the log from where the snapshot's log begins.
         """
         return self._sender.offer if self._sender is not None else None
 
     def pump_snapshot(self, now: float) -> list[InstallSnapshot]:
-        """What may be sent now of a snapshot that the peer needs."""
+        """Return the pieces that may be sent now of a snapshot that the peer needs."""
         if self.phase is not Phase.INSTALL_SNAPSHOT:
             return []
         if (sender := self._present_sender(now)) is not None:
@@ -394,7 +394,7 @@ class EntryDispatcher:
         return []
 
     def receive_install(self, response: InstallSnapshotResponse, now: float) -> None:
-        """Take one answer about a snapshot, however late or repeated."""
+        """Handle one answer about a snapshot, which may be late or repeated."""
         self.heard(now)
         sender = self.sender
         if sender is None or response.identity != sender.offer.identity:
@@ -408,14 +408,16 @@ class EntryDispatcher:
         self._probe_deadline = now
 
     def _is_behind(self, refused: int) -> bool:
-        """Whether the peer refused to build on the very beginning of this log."""
+        """Whether the peer refused to build on the beginning of this log."""
         before = self._view.before_begin
         behind = before >= 0 and refused <= before and self.match_index < before
         self.lacks_snapshot = behind
         return behind
 
     def _present_sender(self, now: float) -> SnapshotSender | None:
-        """The one under way if its snapshot still serves, else one of the newest; None without."""
+        """The running transfer if its snapshot still exists, else one of the newest snapshot; None
+        if there is no snapshot.
+        """
         sender = self._sender
         if sender is None or not self._snapshots.holds(sender.offer) or sender.is_over(now):
             newest = self._snapshots.newest()
@@ -439,8 +441,8 @@ class EntryDispatcher:
 
 
 def needed_snapshots(dispatchers: Iterable[EntryDispatcher], now: float) -> list[SnapshotOffer]:
-    """What peers are being sent, or catch up from: to be kept, with the log from the beginning of
-    each on.
+    """The snapshots that peers are being sent or catch up from. Keep each of them, and the log from
+    where its log begins.
     """
     return [
         offer

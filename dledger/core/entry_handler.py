@@ -1,4 +1,4 @@
-"""Follower side: takes a leader's pushes, and answers for what agrees and is durable."""
+"""Follower side: handles a leader's pushes, and acknowledges entries that agree and are durable."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class NoopEntry(NamedTuple):
 
 
 class ConfigurationEntry(NamedTuple):
-    """Append a leader's change of the group, as an entry of magic 3."""
+    """Append this leader's change of the group, as an entry of magic 3."""
 
     index: int  # type: ignore[assignment]  # hides tuple.index
     term: int
@@ -42,7 +42,7 @@ class ConfigurationEntry(NamedTuple):
 
 
 class Restart(NamedTuple):
-    """Drop the whole log, and begin an empty one: a snapshot stands for what was before."""
+    """Drop the whole log, and begin an empty one at `begin`: a snapshot replaces the entries."""
 
     begin: LogBegin
 
@@ -64,18 +64,22 @@ class EntryHandler:
         self._view = view
         self.verified = -1
         self.ack_due = False
-        self.epoch = 0  # cuts of the log so far: what a sync saw before one says nothing after it
+        # The number of cuts of the log: a sync that began before a cut proves nothing after it.
+        self.epoch = 0
         self.writes: list[Write] = []
 
     def enter_term(self) -> None:
-        """A new term: what the last leader verified says nothing about the next one's log,
-        except that committed entries are in both.
+        """Forget what the last leader verified: the next leader's log is only known to share the
+        committed entries.
         """
         self.verified = self._state.committed
         self.ack_due = False
 
     def handle(self, push: PushRequest) -> PushResponse | None:
-        """Take one push of the present leader; the answer that may be given now, if any."""
+        """Handle one push of the present leader; return the answer that may be given now, if any.
+
+        Raises PeerFault if the push contradicts a committed entry.
+        """
         if not self._agrees(push):
             return self._refusal(push)
         self.verified = max(self.verified, push.prev_index)
@@ -93,9 +97,10 @@ class EntryHandler:
         self._state.commit(min(committed, self.verified))
 
     def restart_log(self, begin: LogBegin, group: NumberedConfiguration | None) -> None:
-        """Drop the log for a snapshot's sake; SnapshotReceiver says when that is safe.
+        """Drop the log in favour of a snapshot; SnapshotReceiver decides when that is safe.
 
-        `group` is in force at the snapshot's last entry: None for what the group began with.
+        `group` is in force at the snapshot's last entry; None means the configuration that the
+        group began with.
         """
         before = begin.before_index
         self._state.membership.restarted(group)
@@ -108,14 +113,14 @@ class EntryHandler:
         self.commit(before)
 
     def learn_committed(self, index: int) -> None:
-        """This entry is known to be committed, from another than the leader: whoever leads has it,
-        and all before it.
+        """Commit up to `index`, which a member other than the leader knows to be committed. Every
+        leader has that entry and all entries before it.
         """
         if self._state.commit(index):
             self.verified = max(self.verified, index)
 
     def acknowledgement(self) -> PushResponse | None:
-        """What a finished sync allows to acknowledge, once."""
+        """Return the acknowledgement that a finished sync allows, once."""
         if not self.ack_due:
             return None
         match = min(self.verified, self._state.durable)
@@ -146,7 +151,7 @@ class EntryHandler:
             self._extend(push, first_new)
             self.writes.append(Accepted(push, first_new))
             for index, change in push.changes:
-                # A snapshot may have told of changes that the log reaches only now.
+                # A snapshot may already have brought changes that the log reaches only now.
                 if index >= first_new and index > self._state.membership.index:
                     self._state.membership.appended(index, change)
         self.verified = max(self.verified, push.last_index)
@@ -157,7 +162,7 @@ class EntryHandler:
         return None
 
     def _first_conflict(self, push: PushRequest) -> int | None:
-        """The first index of the push that holds another term here."""
+        """The first index of the push at which this log has another term."""
         view = self._view
         last_here = min(push.last_index, view.last_index)
         for number, run in enumerate(push.runs):
@@ -165,7 +170,7 @@ class EntryHandler:
             run_end = push.last_index
             if following < len(push.runs):
                 run_end = push.runs[following].first_index - 1
-            # What was discarded was committed, so it agrees.
+            # Discarded entries were committed, so they agree.
             index = max(run.first_index, view.before_begin + 1)
             while index <= min(run_end, last_here):
                 if view.term_at(index) != run.term:
@@ -183,9 +188,9 @@ class EntryHandler:
                 self._view.extend(run.term, run_end - max(run.first_index, first_new) + 1)
 
     def _truncate(self, push: PushRequest) -> None:
-        """Drop what contradicts the leader: never more than is proven, never what is committed."""
+        """Drop entries only if they are proven to contradict the leader; never committed ones."""
         contradicted = push.prev_index + 1
-        # What was discarded was committed, so a late cut there contradicts nothing.
+        # Discarded entries were committed, so a late cut there contradicts nothing.
         if not self._view.before_begin < contradicted <= self._view.last_index:
             return
         if self._view.term_at(contradicted) == push.next_term:
@@ -217,7 +222,9 @@ class EntryHandler:
         )
 
     def _refusal(self, push: PushRequest) -> PushResponse:
-        """The logs differ at prev_index: name the last entry here that could agree."""
+        """Refuse a push, because the logs differ at prev_index; name the last entry that could
+        agree.
+        """
         hint = self._view.last_index_with_term_at_most(push.prev_term, push.prev_index)
         return self._answer(push.phase, push.prev_index, ok=False)._replace(
             hint_index=hint, hint_term=self._view.term_at(hint)

@@ -1,4 +1,4 @@
-"""The other members, as their leader sees them: who gets the log, who decides, who catches up."""
+"""The other members as their leader sees them: dispatchers, voters, and learners catching up."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from dledger.core.snapshot.snapshot_offer import NO_SNAPSHOTS, SnapshotSource
 
 
 class Followers:
-    """One dispatcher for each other member, learners too, while this member leads.
+    """One dispatcher for each other member, learners included, while this member leads.
 
-    Who was removed gets the log for one more election timeout: so it learns that it was, and need
-    not ask for votes that nobody will give it.
+    A removed member gets the log for one more election timeout. So it learns of its removal, and
+    does not ask for votes that no member would give it.
 
     Attributes:
-        changing: whether anybody joins, leaves or catches up, so that time matters to it.
-        dispatchers: all of them, by member.
-        voters: those of members that vote.
-        catch_ups: how far learners have come, by member.
+        changing: whether a member joins, leaves or catches up, so that `observe` has work to do.
+        dispatchers: all dispatchers, by member.
+        voters: the dispatchers of members that vote.
+        catch_ups: the progress of learners, by member.
     """
 
     __slots__ = (
@@ -61,19 +61,19 @@ class Followers:
         self._timeout_s = timeout_s
         self._announced = 0
         self._leave_by = 0.0
-        self._leaving: dict[str, float] = {}  # until when
+        self._leaving: dict[str, float] = {}  # when each removed member is dropped
         self.dispatchers: dict[str, EntryDispatcher] = {}
         self.voters: dict[str, EntryDispatcher] = {}
         self.catch_ups: dict[str, CatchUp] = {}
         self.changing = False
 
     def follow(self, now: float) -> None:
-        """Lead the members of the configuration in force. New ones count as heard just now."""
+        """Follow the configuration in force. New members count as heard just now."""
         state, view = self._state, self._view
         membership = state.membership
         members = membership.members - {state.self_id}
         for peer in sorted(members):
-            # Who comes back may have another disk: what it once acknowledged says nothing.
+            # A member that comes back may have another disk: forget what it acknowledged.
             if peer not in self.dispatchers or self._leaving.pop(peer, None) is not None:
                 self.dispatchers[peer] = EntryDispatcher(
                     peer, state.term, view, self._batches, now, self._snapshots
@@ -95,13 +95,13 @@ class Followers:
         self.changing = joins or bool(self._leaving) or not votes
 
     def watch(self, learner: str, now: float) -> None:
-        """Judge a learner anew, from what it has now on; not one that is on its way."""
+        """Restart the catch-up of a learner, unless it is catching up already."""
         catch_up = self.catch_ups.get(learner)
         if catch_up is not None and catch_up.verdict is not Verdict.CATCHING_UP:
             self.catch_ups[learner] = CatchUp(self._view.last_index, self._timeout_s, now)
 
     def observe(self, now: float) -> None:
-        """Time passes: learners are judged, and who was removed is left alone at last."""
+        """Judge the learners, and drop removed members whose time is over."""
         for peer, catch_up in self.catch_ups.items():
             learner, last_index = self.dispatchers[peer], self._view.last_index
             catch_up.observe(learner.match_index, last_index, now, learner.proven)
@@ -111,13 +111,14 @@ class Followers:
             self._look()
 
     def announced(self, round_number: int, now: float) -> None:
-        """The heartbeats of this round told everybody that the last change is committed."""
+        """Note that this round of heartbeats tells every member that the change is committed."""
         self._announced = round_number
         self._leave_by = now + self._timeout_s
 
-    def know(self, confirmed: Mapping[str, int]) -> bool:
-        """Whether a quorum knows which configuration is in force: it has the entry, and answered a
-        heartbeat that said that it is committed. `confirmed` is the last round of each member.
+    def quorum_knows(self, confirmed: Mapping[str, int]) -> bool:
+        """Whether a quorum knows which configuration is in force: each of its members has the entry
+        and answered a heartbeat that announced its commit. `confirmed` is the last round that each
+        member answered.
         """
         membership = self._state.membership
         known = {
@@ -128,12 +129,14 @@ class Followers:
         known[self._state.self_id] = self._announced
         return membership.quorum.reached(known, 0) >= self._announced
 
-    def can_do_without(self, confirmed: Mapping[str, int], now: float) -> bool:
-        """Whether a leader that votes no more may go: they know it, or it waited long enough."""
-        return now >= self._leave_by or self.know(confirmed)
+    def allow_step_down(self, confirmed: Mapping[str, int], now: float) -> bool:
+        """Whether a leader that no longer votes may step down: a quorum knows of the change, or the
+        leader has waited for an election timeout.
+        """
+        return now >= self._leave_by or self.quorum_knows(confirmed)
 
     def check_change(self, after: Configuration) -> None:
-        """Refuse a configuration whose voters could not decide, or would have to wait for the log.
+        """Refuse a configuration whose voters could not form a quorum, or lack much of the log.
 
         Raises LearnerBehind, VoterInDoubt or VotersSilent.
         """
@@ -141,7 +144,7 @@ class Followers:
         known = {peer: d.match_index for peer, d in dispatchers.items()}
         before = state.membership.configuration
         new = new_voters(before, after)
-        # What a learner has never told this leader could be that it is in doubt.
+        # A learner that has never answered this leader may be in doubt.
         in_doubt = [
             peer
             for peer, d in dispatchers.items()
@@ -153,7 +156,7 @@ class Followers:
         check_heard(before, after, heard)
 
     def clear(self) -> None:
-        """This member leads no more."""
+        """Drop everything: this member stopped leading."""
         self.dispatchers.clear()
         self.voters = {}
         self.catch_ups = {}

@@ -1,4 +1,4 @@
-"""What a member does with the words of a leader: its pushes, its heartbeats, its snapshots."""
+"""How a member handles the messages of a leader: pushes, heartbeats and snapshots."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dledger.errors import PeerFault
 
 
 class Following:
-    """Takes what the leader of the present term says, and answers it."""
+    """Handles the messages of the present term's leader, and answers them."""
 
     __slots__ = (
         "_admission",
@@ -59,13 +59,13 @@ class Following:
         self._receiver = receiver
         self._freshness = freshness
         self._admission = admission
-        self._confirmation: Outgoing | None = None  # of the last heartbeat, if it has to wait
+        self._confirmation: Outgoing | None = None  # of the last heartbeat, if it must wait
 
     def receive(self, sender: str, message: FromLeader, now: float) -> None:
-        """Take one message of a leader. Raises PeerFault for what no correct leader says."""
+        """Handle one message of a leader. Raises PeerFault for one that no correct leader sends."""
         state = self._state
         if message.term < state.term:
-            # A deposed leader, or one that our higher term keeps out: let it know.
+            # A deposed leader, or one that this member's higher term keeps out: tell it the term.
             self._outbox.promise(sender, HeartbeatResponse(state.term, 0))
             return
         if state.role is Role.LEADER:
@@ -93,7 +93,7 @@ class Following:
             self._outbox.promise(sender, answer)
 
     def persisted(self) -> None:
-        """A sync ended: acknowledge what it made durable."""
+        """Acknowledge what a finished sync made durable."""
         self._confirm_when_durable()
         if self._state.leader is None or self._state.role is Role.LEADER:
             return
@@ -101,14 +101,14 @@ class Following:
             self._outbox.promise(self._state.leader, answer)
 
     def answer_snapshots(self) -> None:
-        """Tell the leader how far its snapshot is."""
+        """Send the leader the answers about its snapshot."""
         if self._state.leader is not None:
             for answer in self._receiver.take_answers():
                 self._outbox.promise(self._state.leader, answer)
 
     def _confirm(self, leader: str, round_number: int) -> None:
-        """Answer a heartbeat. A member in doubt confirms no round, and promises nothing; one that
-        could still forget which configuration is in force confirms as soon as it cannot.
+        """Answer a heartbeat. A member in doubt confirms no round and promises nothing. A member
+        that could forget in a crash which configuration is in force confirms once that is durable.
         """
         state, promised_ms = self._state, self._elector.promised_ms
         seen = round_number if state.proven else 0

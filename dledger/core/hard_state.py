@@ -1,4 +1,4 @@
-"""What a node must never forget: its term, its vote, and how far it knew the log committed."""
+"""The state that a node must never forget: its term, its vote, and a known commit index."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dledger.entry import BEFORE_FIRST_INDEX
 class HardState(NamedTuple):
     """Term and vote are promises (Raft, figure 2): durable before any message that rests on them.
 
-    `committed` is only a lower bound. It saves readers of a folder at rest from guessing, and it
-    is written whenever the record is written anyway, and once a second.
+    `committed` is only a lower bound, for readers of a folder at rest. It is written once a second,
+    and whenever the record is written for another reason.
     """
 
     term: int = 0

@@ -1,4 +1,4 @@
-"""Who may lead: timers, pre-votes, votes, and the leader's check that a quorum still hears it."""
+"""The rules of elections: timers, pre-votes, votes, and a leader's check that a quorum answers."""
 
 from __future__ import annotations
 
@@ -15,40 +15,42 @@ from dledger.errors import LeaderKept
 
 _NEVER = float("-inf")
 
-# A state machine folds so many entries in a few tenths of a second, which is what waiting for
-# another member to stand costs. A member that has just started over a long log has millions.
+# A member with more entries to apply than this lets another member stand first. A state machine
+# applies so many in a few tenths of a second, and waiting for another member to stand costs as
+# much. A member that has just started with a long log has millions to apply.
 MUCH_TO_APPLY_ENTRIES = 50_000
 
-# The first one waits for so long, as a share of the election timeout: 10 ms of 500. The others are
-# to have learnt by then that the leader is gone, or they refuse.
+# The wait before the first turn, as a share of the election timeout: 10 ms of 500. By then the
+# other members must have learnt that the leader is gone, or they refuse.
 FIRST_TURN = 0.02
-# So long is a turn: 25 ms of 500. Asking, being answered, and syncing two votes fit into it.
+# The length of a turn, as a share of the election timeout: 25 ms of 500. It is enough to ask, to
+# receive the answers, and to sync two votes.
 TURN = 0.05
 
-# A member that grants a pre-vote does not ask itself for so long, as a share of the election
+# A member that grants a pre-vote does not ask for votes itself for this share of the election
 # timeout: 100 ms of 500. The candidate's round of votes, with its sync, fits into it.
 GRANTED_WAIT = 0.2
 
 
 class EarlyTurns(NamedTuple):
-    """When one member asks for votes early, once the process of its leader has ended. In seconds.
+    """When one member asks for votes early after its leader's process has ended. In seconds.
 
-    All members learn of it within milliseconds, so chance alone would have two of them stand at
-    once. They take turns instead, in the order of their names from the lost leader's on, which all
-    of them know: a split vote costs an election timeout.
+    All members learn of the end within milliseconds, so two members might stand at once, and a
+    split vote costs an election timeout. Therefore they take turns, in the order of their names
+    beginning after the lost leader's, which all of them know.
     """
 
-    first_s: float  # from the moment when it learnt of the end
-    round_s: float  # from then on, from one time to the next
+    first_s: float  # from the moment when the member learnt of the end
+    round_s: float  # from one of its turns to the next
 
     @classmethod
     def of(
         cls, member: str, leader: str, voters: Collection[str], timeout_s: float, spread: int = 0
     ) -> EarlyTurns:
-        """The turns of `member`, one of the `voters`, which lost that leader.
+        """The turns of `member`, one of the `voters`, after the loss of `leader`.
 
-        Groups with different `spread` begin with different members: one that takes over from a
-        process which led many groups does not lead all of them.
+        Groups with different `spread` begin with different members. So when a process that led many
+        groups ends, one process does not become the leader of all of them.
         """
         order = sorted(voters)
         at = order.index(leader) if leader in voters else len(order)
@@ -64,14 +66,14 @@ class LeaderElector:
     A member that heard a leader within the shortest election timeout grants no vote and no
     pre-vote (thesis 4.2.3), so a member that was cut off cannot depose a working leader.
 
-    With lease reads on, that is a promise to leaders, which serve reads by it (thesis 6.4.1): no
-    restart and no news of another term takes it back. Only a candidate whom its leader told to
-    stand is exempt, because that leader has given up its lease.
+    With lease reads on, this rule is a promise to leaders, which serve reads by it (thesis 6.4.1):
+    neither a restart nor a message of another term ends it. Only a candidate that its leader told
+    to stand is exempt, because that leader has given up its lease.
 
     Attributes:
-        deadline: when this member stands, unless a leader is heard before.
-        early_until: until then it asks for pre-votes again and again, because the process of its
-            leader has ended; minus infinity at other times.
+        deadline: when this member stands, unless it hears a leader before.
+        early_until: until then it repeatedly asks for pre-votes, because the process of its leader
+            has ended; minus infinity at other times.
     """
 
     __slots__ = (
@@ -107,11 +109,11 @@ class LeaderElector:
         self._asks = False
         self._gave_way = False
         self._handed_over = False
-        self._waits = False  # for a candidate that it granted a pre-vote, since its timer was set
+        self._waits = False  # whether it granted a pre-vote, and waits for that candidate
         self._promises = config.max_clock_drift is not None
         self._spread = config.early_spread
         self.timeout_s = config.election_timeout_s
-        # What an earlier life of this process promised is forgotten, but not over.
+        # A promise of this process before its restart is forgotten, but still holds.
         self.last_leader_contact = now if self._promises else _NEVER
         self.early_until = _NEVER
         self._turns = EarlyTurns(0.0, 0.0)
@@ -122,38 +124,38 @@ class LeaderElector:
 
     @property
     def is_alone(self) -> bool:
-        """Whether this member is the only voter of its group: it has nobody to wait for."""
+        """Whether this member is the only voter of its group."""
         return self._state.membership.voting_members == {self._state.self_id}
 
     def stand_alone(self, now: float) -> None:
-        """As the only voter, stand as soon as it may: at once, unless there were others once.
+        """Stand as soon as the only voter may: at once, unless the group had other voters before.
 
-        One of those may still serve reads by this member's promise: a leader that was removed, and
-        waits to learn that the group knows. What an earlier life promised holds here too.
+        One of those may be a removed leader that waits until the group knows of its removal. It may
+        still serve reads by this member's promise, even by a promise given before a restart.
         """
         self.deadline = now
         if self._promises and self._state.membership.index > BEFORE_FIRST_INDEX:
             self.deadline = max(now, self.last_leader_contact + self.timeout_s)
 
     def postpone(self, now: float) -> None:
-        """Wait a whole election timeout again: between one and two times the configured one, at
-        random, so that members seldom stand at the same moment (Raft 5.2).
+        """Restart the election timer with a random time of one to two election timeouts, so that
+        members seldom stand at the same moment (Raft 5.2).
         """
         self.deadline = now + self.timeout_s * (1.0 + self._random())
         self.early_until = _NEVER
         self._waits = False
 
     def heard_leader(self, now: float) -> None:
-        """The leader of this term spoke."""
+        """Note a message of the leader of this term."""
         self.last_leader_contact = now
         self._gave_way = False
         self.postpone(now)
 
     def gives_way(self, now: float) -> bool:
-        """Whether this member, whose turn it is to stand, leaves it to others and waits again.
+        """Whether this member, whose timer fired, waits again so that another member stands.
 
-        It does with much to apply: a leader serves once all is applied. But only once for each
-        leader that is lost, as perhaps nobody else can stand.
+        It does if it has much to apply, because a leader serves only once it has applied
+        everything. It waits only once per lost leader, as perhaps no other member can stand.
         """
         if self._view.last_index - self._state.applied <= MUCH_TO_APPLY_ENTRIES:
             return False
@@ -167,7 +169,7 @@ class LeaderElector:
         return True
 
     def follows_a_leader(self, now: float) -> bool:
-        """Whether a working leader is known, or is this member."""
+        """Whether this member leads, or knows a working leader."""
         if self._state.role is Role.LEADER:
             return True
         if self._state.leader is None and not self._promises:
@@ -176,14 +178,14 @@ class LeaderElector:
 
     @property
     def promised_ms(self) -> int:
-        """What a heartbeat may be answered with: how long no other candidate gets a vote."""
+        """How long this member promises a leader to vote for no other candidate; 0: no promise."""
         return int(self.timeout_s * 1000) if self._promises and self._state.proven else 0
 
     def forget_leader(self) -> None:
-        """Take the leader for lost, because something outside knows so: this member votes for
-        another at once. A leader and a candidate ignore it; the next heartbeat undoes it.
+        """Treat the leader as lost on the word of the caller, so that this member votes for another
+        at once. A leader and a candidate ignore the call; the next heartbeat undoes it.
 
-        Raises LeaderKept with lease reads, whose point is that voters do not do this.
+        Raises LeaderKept with lease reads, because a leader's lease relies on voters not doing so.
         """
         state = self._state
         if state.role is not Role.FOLLOWER or state.leader is None:
@@ -195,14 +197,15 @@ class LeaderElector:
     # --- an early election --------------------------------------------------------------------
 
     def leader_gone(self, leader: str, term: int, now: float) -> bool:
-        """Take the leader of that term for lost, because its process has ended; whether this
-        member believes it. It asks for pre-votes soon instead of when its timer fires, and answers
-        as if it had never heard that leader. The next word of the leader undoes it.
+        """Treat the leader of `term` as lost, because its process seems to have ended; return
+        whether this member believes it. If so, it asks for pre-votes soon instead of when its timer
+        fires, and answers as if it had never heard that leader. The leader's next message undoes
+        this.
 
-        It only begins a pre-vote: who still hears the leader refuses, so a member that is wrong
-        deposes nobody. With lease reads it is not believed: until the election timeout is over
-        the leader may serve reads by this member's promise, and no sign tells for certain that it
-        does not.
+        It only begins a pre-vote. Members that still hear the leader refuse, so a wrong report
+        deposes no leader. With lease reads this member does not believe the report: until the
+        election timeout is over the leader may serve reads by this member's promise, and no sign
+        proves that it does not.
         """
         state = self._state
         follows = state.role is Role.FOLLOWER and (state.leader, state.term) == (leader, term)
@@ -217,8 +220,8 @@ class LeaderElector:
         return True
 
     def asked(self, now: float) -> None:
-        """This member asks for pre-votes now. When it does so again, if it must: at its next turn
-        as long as an early election is on, else after a whole timeout.
+        """Set the timer, because this member asks for pre-votes now. It asks again at its next turn
+        during an early election, else after a whole timeout.
         """
         if now < self.early_until:
             self._await_next_turn(now)
@@ -231,30 +234,30 @@ class LeaderElector:
     # --- standing -----------------------------------------------------------------------------
 
     def start_round(self, *, handed_over: bool = False) -> None:
-        """Forget the answers to the last round of questions."""
+        """Begin a new round of questions, and forget the answers to the last one."""
         self._granted.clear()
         self._asks = True
         self._handed_over = handed_over
 
     def end_round(self) -> None:
-        """Count on no answer to the last round of questions any more, however late it comes."""
+        """Ignore further answers to the last round of questions."""
         self._granted.clear()
         self._asks = False
 
     def request(self, *, pre: bool) -> VoteRequest:
-        """What to ask the others."""
+        """The request to send to the other voters."""
         term = self._state.term + 1 if pre else self._state.term
         handed_over = self._handed_over and not pre
         return VoteRequest(term, self._view.last_index, self._view.last_term, pre, handed_over)
 
     def count(self, voter: str, granted: bool) -> None:
-        """Note one answer of this round, by voter: an answer that comes again counts once."""
+        """Note one voter's answer in this round; a repeated answer counts once."""
         if self._asks:
             self._granted[voter] = granted or self._granted.get(voter, False)
 
     @property
     def won(self) -> bool:
-        """Whether a quorum said yes: of both halves, while a change is under way."""
+        """Whether a quorum granted; in a joint configuration, a majority of each half."""
         return self._state.membership.quorum.outcome(self._granted) is VoteOutcome.WON
 
     # --- voting -------------------------------------------------------------------------------
@@ -262,17 +265,17 @@ class LeaderElector:
     def log_is_current(self, request: VoteRequest) -> bool:
         """Whether the candidate's log is at least as complete as ours (Raft 5.4.1)."""
         if not self._state.proven and self._state.sole_other is not None:
-            return True  # the only other voter has all that is committed: what it lacks is not
+            return True  # the only other voter has every committed entry, so its log is complete
         ours = (self._view.last_term, self._view.last_index)
         return (request.last_term, request.last_index) >= ours
 
     def pre_vote(self, candidate: str, request: VoteRequest, now: float) -> VoteResponse:
-        """Would we vote for this candidate? Promises nothing.
+        """Answer whether this member would vote for the candidate. Promises nothing.
 
-        Of two members that ask at the same time one goes on. If both stood, each would keep its
-        own vote, and where the group needs every voter that is left, neither could win: that costs
+        If two members ask at the same time, only one of them goes on. If both stood, each would
+        vote for itself. Where the group needs every remaining voter, neither could win, which costs
         another election timeout. Each answers the other only after its own question, so a member
-        that needs the other's answer learns in time that it asks as well.
+        that needs the other's answer learns in time that the other asks as well.
         """
         granted = (
             (self._state.proven or self._state.sole_other is not None)
@@ -283,14 +286,14 @@ class LeaderElector:
         if not granted:
             return self._refusal(request)
         if now < self.early_until:
-            # Somebody's turn has come: not to cross it, this member misses its own once. If it has
-            # just asked as well, it counts on no answer to that: two that stand in one term cost
-            # a whole election timeout, another turn a fraction of one.
+            # It is the candidate's turn, so this member skips its own turn once. If it has just
+            # asked as well, it ignores the answers: two candidates in one term cost a whole
+            # election timeout, another turn a fraction of one.
             self.end_round()
             self.deadline = min(now + self._turns.round_s + self._turns.first_s, self.early_until)
         else:
-            # A member that has not asked yet lets the candidate finish; but one candidate only, or
-            # members that cannot win could keep it from standing.
+            # Wait for this candidate to finish. Wait for one candidate only, or candidates that
+            # cannot win could keep this member from standing.
             if not self._waits:
                 self._waits = True
                 self.deadline = max(self.deadline, now + GRANTED_WAIT * self.timeout_s)
@@ -299,7 +302,7 @@ class LeaderElector:
         return VoteResponse(request.term, granted, pre=True)
 
     def _goes_first(self, candidate: str, request: VoteRequest) -> bool:
-        """Whether a candidate whose log is at least as complete as ours stands rather than we."""
+        """Whether the candidate, whose log is at least as complete as ours, stands before us."""
         ours = (self._view.last_term, self._view.last_index)
         return (request.last_term, request.last_index) > ours or candidate < self._state.self_id
 
@@ -320,7 +323,7 @@ class LeaderElector:
         return VoteResponse(self._state.term, granted, pre=False)
 
     def _refusal(self, request: VoteRequest) -> VoteResponse:
-        # The latest committed entry that the candidate can have: it may not know that it is.
+        # The latest committed entry that the candidate may have without knowing it is committed.
         committed = min(self._state.committed, request.last_index)
         term = self._view.term_at(committed)
         return VoteResponse(self._state.term, False, request.pre, committed, term)
@@ -328,6 +331,6 @@ class LeaderElector:
     # --- leading ------------------------------------------------------------------------------
 
     def quorum_heard_at(self, answers: dict[str, float], now: float) -> float:
-        """The latest moment by which a quorum (this member included) had answered."""
+        """The latest time since which a quorum, including this member, has answered."""
         answers[self._state.self_id] = now
         return self._state.membership.quorum.reached(answers, float("-inf"))

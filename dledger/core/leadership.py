@@ -1,4 +1,4 @@
-"""What a member does while it leads: acknowledgements, heartbeats, changes, and stepping down."""
+"""The work of a leader: acknowledgements, heartbeats, changes, and stepping down."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ from dledger.core.transfer.handover import Handover
 
 
 class Leadership:
-    """The leader's side of the protocol, one term after another; idle while another member leads.
+    """The leader's side of the protocol. One object serves all terms; it is idle while this member
+    does not lead.
 
     Attributes:
-        acks: counts acknowledgements; None on a member that does not lead.
+        acks: counts acknowledgements; None unless this member leads.
         heartbeat_at: when the next heartbeats leave.
     """
 
@@ -88,13 +89,13 @@ class Leadership:
         self._admission = admission
         self.acks: QuorumAckChecker | None = None
         self.heartbeat_at = now
-        self._configuration = state.membership.index  # what this leader goes by
-        self._heard_at = now  # when a quorum was last heard, as of the last look
+        self._configuration = state.membership.index  # the one that this leader has switched to
+        self._heard_at = now  # when a quorum was last heard, as of the last check
 
     # --- beginning and end --------------------------------------------------------------------
 
     def begin(self, now: float) -> None:
-        """This member was elected: open the term with an entry of its own."""
+        """Begin to lead: open the term with a no-op entry, and announce it to the members."""
         state = self._state
         state.membership.elected(self.append_noop())
         self._configuration = state.membership.index
@@ -105,30 +106,30 @@ class Leadership:
         self.broadcast_heartbeat(now)
 
     def end(self, now: float) -> None:
-        """This member leads no more."""
-        self._reads.leave_office()
-        self._admission.leave_office()
+        """Stop leading: give up open reads, transfers and the state of the followers."""
+        self._reads.stop_leading()
+        self._admission.stop_leading()
         self._handover.give_up("the leader stepped down")
         self._state.leader = None
         self._followers.clear()
         self.acks = None
         self._elector.postpone(now)
 
-    # --- what followers say -------------------------------------------------------------------
+    # --- messages of followers ----------------------------------------------------------------
 
     def receive(self, sender: str, message: ToLeader, now: float) -> RoleEvent | None:
-        """Take one answer or question; why this leader must step down, if it must.
+        """Handle one answer or question; return why this leader must step down, if it must.
 
         Raises PeerFault for an answer that no correct member gives.
         """
         if (dispatcher := self._followers.dispatchers.get(sender)) is None:
-            return None  # it is no member yet, or no more
+            return None  # the sender is not a member
         if isinstance(message, ReadRequest):
-            self._reads.request_of(sender, message)
+            self._reads.begin_remote(sender, message)
         elif isinstance(message, HeartbeatResponse):
             dispatcher.heard(now)
             if message.round > 0:
-                dispatcher.proven = True  # it confirms nothing while it is in doubt
+                dispatcher.proven = True  # a member in doubt confirms only round 0
             self._reads.confirm(sender, message)
             return self._removed(now)
         elif isinstance(message, InstallSnapshotResponse):
@@ -144,23 +145,24 @@ class Leadership:
         if message.proven:
             self.acknowledge(dispatcher.peer, message.match, now)
         if dispatcher.take_regression():
-            # The peer refused what it had acknowledged, or that was an old answer: it can tell.
+            # Either the peer lost entries that it had acknowledged, or the refusal is an old one.
+            # Only the peer can tell which.
             self.forget_acknowledged(dispatcher.peer)
             reminder = Reminder(self._state.term, dispatcher.match_index)
             self._outbox.send(dispatcher.peer, reminder)
 
     def acknowledge(self, member: str, index: int, now: float) -> None:
-        """`member` has the log up to `index`, durably; this member counts like any other."""
+        """Count that `member`, which may be this one, has the log durably up to `index`."""
         if self.acks is not None and self.acks.acknowledge(member, index):
             self._advance_commit(self.acks, now)
 
     def forget_acknowledged(self, member: str) -> None:
-        """What a member acknowledged may be lost: it counts again when it says so again."""
+        """Stop counting what a member acknowledged, until it acknowledges entries again."""
         if self.acks is not None:
             self.acks.forget(member)
 
     def prove(self, asker: str, now: float) -> None:
-        """A member in doubt asked: append an entry that can prove it, and begin its log anew."""
+        """Append an entry that can prove a member in doubt, and forget what it acknowledged."""
         self.append_noop()
         self.forget_acknowledged(asker)
         if (dispatcher := self._followers.dispatchers.get(asker)) is not None:
@@ -177,7 +179,7 @@ class Leadership:
     # --- changes of the group -----------------------------------------------------------------
 
     def _configuration_changed(self, acks: QuorumAckChecker, now: float) -> None:
-        """Another configuration is in force, from the next thing that is counted on."""
+        """Switch everything that counts members to the configuration in force."""
         membership = self._state.membership
         self._configuration = membership.index
         acks.follow(membership.quorum, membership.members)
@@ -185,39 +187,41 @@ class Leadership:
         self._followers.follow(now)
         self._look_for_quorum(now)
         self._followers.announced(self.broadcast_heartbeat(now), now)
-        self._advance_commit(acks, now)  # others decide now, and may have decided already
+        self._advance_commit(acks, now)  # the new quorum may have acknowledged more already
 
     @property
     def change_is_known(self) -> bool:
         """Whether, as far as this leader can tell, a quorum knows which configuration is in force,
-        and will after a crash.
+        and will still know it after a crash.
 
-        From then on removed members may stop: the others can elect a leader without them.
+        From then on removed members may stop: the remaining members can elect a leader alone.
         """
         if self._reads.index is None or not self._record.change_is_durable:
             return False
-        return self._followers.know(self._reads.index.confirmed)
+        return self._followers.quorum_knows(self._reads.index.confirmed)
 
     def _removed(self, now: float) -> RoleEvent | None:
-        """A leader that votes no more must not go on (thesis 4.2.2). It sees to it first that the
-        others know that it is gone, for an election timeout at most; the best of them is to stand.
+        """Return REMOVED if this leader no longer votes and must step down (thesis 4.2.2).
+
+        It first waits until a quorum knows of its removal, for an election timeout at most. Then it
+        tells the best of the other voters to stand.
         """
         reads: ReadIndex | None = self._reads.index
         if self._state.votes or reads is None:
             return None
-        if not self._followers.can_do_without(reads.confirmed, now):
+        if not self._followers.allow_step_down(reads.confirmed, now):
             return None
         self._tell_successor(now)
         return RoleEvent.REMOVED
 
     def append_noop(self) -> int:
-        """Append an empty entry; its index."""
+        """Append an empty entry; return its index."""
         index = self._view.extend(self._state.term, 1)
         self._handler.writes.append(NoopEntry(index, self._state.term))
         return index
 
     def append_change(self, entry: NumberedConfiguration) -> int:
-        """Append a change of the group; its index."""
+        """Append a change of the group; return its index."""
         index = self._view.extend(self._state.term, 1)
         self._state.membership.appended(index, entry)
         body = encode_configuration(*entry)
@@ -227,17 +231,17 @@ class Leadership:
     # --- time ---------------------------------------------------------------------------------
 
     def tick(self, now: float) -> RoleEvent | None:
-        """Let time pass; why this leader must step down, if it must."""
+        """Do what is due at `now`; return why this leader must step down, if it must."""
         voters = self._followers.voters
         timeout_s = self._config.election_timeout_s
-        # Answers only get newer, so this is looked up no more often than it is needed.
-        # The sums are those of `next_deadline`: a difference may be rounded the other way.
+        # The times of answers only grow, so look only with the heartbeats and at the deadline.
+        # Compute the same sums as `next_deadline`: a difference may be rounded the other way.
         if now >= self.heartbeat_at or now >= self._heard_at + timeout_s:
             self._look_for_quorum(now)
             if now >= self._heard_at + timeout_s:
                 return RoleEvent.QUORUM_LOST
         if self._handover.disk_stalled(now) and voters:
-            # Nothing becomes durable here any more: let the best of the others lead at once.
+            # Nothing becomes durable here any more: tell the best of the other voters to stand.
             self._tell_successor(now)
             return RoleEvent.DISK_STALLED
         if self._followers.changing:
@@ -261,22 +265,22 @@ class Leadership:
 
     @property
     def unsettled(self) -> bool:
-        """Whether anything that arrives may be what a change or a transfer waits for."""
+        """Whether a change or a transfer runs, for which any message may matter."""
         return self._followers.changing or self._handover.transfer is not None
 
     @property
     def next_deadline(self) -> float:
-        """When `tick` or `pump` has something to do though nothing arrives."""
+        """When `tick` or `pump` has something to do without new input."""
         committed = self._state.committed
         deadline = min(self.heartbeat_at, self._heard_at + self._config.election_timeout_s)
         for dispatcher in self._followers.dispatchers.values():
             deadline = min(deadline, dispatcher.next_deadline(committed))
         return deadline
 
-    # --- what it says -------------------------------------------------------------------------
+    # --- messages to followers ----------------------------------------------------------------
 
     def broadcast_heartbeat(self, now: float) -> int:
-        """Send one to every follower; the number of the round."""
+        """Send a heartbeat to every follower; return the number of the round."""
         self.heartbeat_at = self._config.next_heartbeat_at(now)
         number = self._reads.next_round(now)
         beat = Heartbeat(self._state.term, self._state.committed, number)
@@ -300,7 +304,7 @@ class Leadership:
             self._tell_to_stand(successor)
 
     def _tell_to_stand(self, target: str) -> None:
-        # From now on votes for the target are free, whenever the message arrives.
+        # Whenever the message arrives, voters may vote for the target in spite of their promises.
         if self._reads.lease is not None:
             self._reads.lease.end()
         self._outbox.send(target, TimeoutNow(self._state.term))

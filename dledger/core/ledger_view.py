@@ -1,7 +1,7 @@
 """The log as the core sees it: where it begins and ends, and which term each index has.
 
-Terms never decrease along a log, so a list of runs (term, first index) says it all. The core
-counts, the store carries: no body ever passes through here.
+Terms never decrease along a log, so a list of runs (term, first index) describes it completely. The
+core counts, the store carries: no body ever passes through here.
 """
 
 from __future__ import annotations
@@ -58,12 +58,8 @@ class LedgerView:
             return NO_TERM
         return self._terms[bisect_right(self._firsts, index) - 1]
 
-    def run_start(self, index: int) -> int:
-        """First index of the run of equal terms that `index` lies in."""
-        return self._firsts[bisect_right(self._firsts, index) - 1]
-
     def run_end(self, index: int) -> int:
-        """Last index of the run of equal terms that `index` lies in."""
+        """The last index of the run of equal terms that contains `index`."""
         at = bisect_right(self._firsts, index)
         return self._firsts[at] - 1 if at < len(self._firsts) else self.last_index
 
@@ -75,7 +71,7 @@ class LedgerView:
         return max(min(limit, self.last_index), self.before_begin)
 
     def runs(self, first: int, last: int) -> tuple[TermRun, ...]:
-        """The runs of first..last, the first one beginning at `first`."""
+        """The runs that cover first..last; the first one begins at `first`."""
         if first > last:
             return ()
         if self._firsts and self._firsts[-1] <= first:
@@ -90,7 +86,10 @@ class LedgerView:
         return tuple(found)
 
     def extend(self, term: int, count: int) -> int:
-        """Add `count` entries of `term` at the end; the index of the first of them."""
+        """Add `count` entries of `term` at the end; return the index of the first of them.
+
+        Raises InvariantBroken if `term` is lower than that of the last entry.
+        """
         if term < self.last_term:
             raise InvariantBroken(f"entry of term {term} after one of term {self.last_term}")
         first = self.last_index + 1
@@ -103,7 +102,7 @@ class LedgerView:
     def discard_before(self, first_index: int) -> None:
         """Forget every entry before `first_index`: the log begins there from now on.
 
-        Raises InvariantBroken unless that entry is there: a log is never emptied from its front.
+        Raises InvariantBroken if the log ends before `first_index`: this never empties a log.
         """
         if first_index <= self.before_begin + 1:
             return
@@ -118,16 +117,19 @@ class LedgerView:
         self._firsts[0] = first_index
 
     def restart(self, before_begin: int, before_begin_term: int) -> None:
-        """Forget everything: the log is empty, and begins behind an entry that others have."""
+        """Forget every entry: the log is empty, and begins right behind `before_begin`."""
         self._terms.clear()
         self._firsts.clear()
         self.before_begin = self.last_index = before_begin
         self.before_begin_term = before_begin_term
 
     def truncate_after(self, index: int) -> None:
-        """Forget every entry behind `index`."""
+        """Forget every entry behind `index`.
+
+        Raises InvariantBroken if the log begins behind `index`.
+        """
         if index < self.before_begin:
-            raise InvariantBroken(f"cut at {index}, before the log's begin {self.before_begin}")
+            raise InvariantBroken(f"cut at {index}, before the log's beginning {self.before_begin}")
         self.last_index = min(self.last_index, index)
         while self._firsts and self._firsts[-1] > self.last_index:
             self._firsts.pop()

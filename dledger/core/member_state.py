@@ -1,4 +1,4 @@
-"""What a member is at this moment: role, term, vote, leader, and the growing watermarks."""
+"""The present state of a member: role, term, vote, leader, and the growing watermarks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dledger.errors import InvariantBroken
 
 
 class Role(Enum):
-    """Raft's roles; a pre-candidate asks around before it may start a new term (thesis 9.6)."""
+    """Raft's roles; a pre-candidate asks for pre-votes before it starts a new term (thesis 9.6)."""
 
     FOLLOWER = "follower"
     PRE_CANDIDATE = "pre-candidate"
@@ -19,7 +19,7 @@ class Role(Enum):
 
 
 class RoleEvent(Enum):
-    """What can change a role."""
+    """The events that can change a role."""
 
     ELECTION_TIMEOUT = "election timeout"
     PRE_VOTES_WON = "won the pre-vote"
@@ -28,13 +28,13 @@ class RoleEvent(Enum):
     LEADER_SEEN = "heard the leader of its term"
     QUORUM_LOST = "lost touch with a quorum"
     DISK_STALLED = "its own disk finishes no sync"
-    HANDED_OVER = "was told to stand by its leader"
-    REMOVED = "votes no more in its group"
+    HANDED_OVER = "was told by its leader to stand"
+    REMOVED = "no longer votes in its group"
 
 
 _F, _P, _C, _L = Role.FOLLOWER, Role.PRE_CANDIDATE, Role.CANDIDATE, Role.LEADER
 
-# Every change there is. A pair that is not here cannot happen; trying is a bug, not a no-op.
+# All transitions. A pair that is missing cannot happen; attempting it is a bug, not a no-op.
 ROLE_CHANGES: dict[tuple[Role, RoleEvent], Role] = {
     (_F, RoleEvent.ELECTION_TIMEOUT): _P,
     (_P, RoleEvent.ELECTION_TIMEOUT): _P,
@@ -56,10 +56,10 @@ ROLE_CHANGES: dict[tuple[Role, RoleEvent], Role] = {
 
 
 class MemberState:
-    """One member's view of itself. Watermarks only grow; the one exception is `durable`, which
-    a truncation of uncommitted entries takes back.
+    """One member's view of itself. Watermarks only grow, except that a truncation of uncommitted
+    entries lowers `durable`.
 
-    `decided` are the changes of the group that became committed since somebody looked.
+    `decided` holds the changes of the group that became committed since the last turn.
     """
 
     __slots__ = (
@@ -87,31 +87,31 @@ class MemberState:
         self.voted_for = hard_state.voted_for
         self.leader: str | None = None
         self.durable = durable
-        # The changes in the log may prove more than the record says: see Membership.
+        # The changes in the log may prove a higher commit index than the record: see Membership.
         self.committed = min(max(hard_state.committed, membership.known_committed), durable)
         self.applied = -1
         self.decided: list[ChangeOutcome] = []
         membership.committed_to(self.committed)
         self.proven = True  # else it neither votes nor counts: see Admission
-        self.sole_other: str | None = None  # whom it votes for all the same
+        self.sole_other: str | None = None  # the one member that it votes for even in doubt
 
     @property
     def hard_state(self) -> HardState:
-        """The part that must be on disk before anything rests on it."""
+        """The state that must be on disk before a message rests on it."""
         return HardState(self.term, self.voted_for, self.committed)
 
     @property
     def votes(self) -> bool:
-        """Whether this member may stand for election, and counts."""
+        """Whether this member may stand for election and counts toward a quorum."""
         return self.self_id in self.membership.voting_members
 
     @property
     def other_voters(self) -> list[str]:
-        """Whose votes a candidate asks for."""
+        """The members that a candidate asks for votes."""
         return sorted(self.membership.voting_members - {self.self_id})
 
     def change(self, event: RoleEvent) -> None:
-        """Take the transition that the table names. Raises InvariantBroken if it names none."""
+        """Make the transition that the table names. Raises InvariantBroken if it names none."""
         role = ROLE_CHANGES.get((self.role, event))
         if role is None:
             raise InvariantBroken(f"a {self.role.value} {event.value}: not a transition")
@@ -126,13 +126,13 @@ class MemberState:
         self.leader = None
 
     def vote(self, candidate: str) -> None:
-        """Give this term's only vote."""
+        """Give the only vote of this term. Raises InvariantBroken if it went to another member."""
         if self.voted_for not in (None, candidate):
             raise InvariantBroken(f"second vote in term {self.term}")
         self.voted_for = candidate
 
     def commit(self, index: int) -> bool:
-        """Raise the commit index; whether it moved."""
+        """Raise the commit index; return whether it moved."""
         if index <= self.committed:
             return False
         self.committed = index
@@ -141,7 +141,9 @@ class MemberState:
         return True
 
     def apply(self, index: int) -> None:
-        """Raise the applied index, never past what is committed and durable here."""
+        """Raise the applied index. Raises InvariantBroken if that lowers it, or if the entry is not
+        both committed and durable here.
+        """
         if not self.applied <= index <= min(self.committed, self.durable):
             raise InvariantBroken(
                 f"applied {index}; applied was {self.applied}, committed {self.committed}, "

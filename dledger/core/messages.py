@@ -1,7 +1,7 @@
-"""What members of a group say to each other. Every message carries its sender's term.
+"""The messages that members of a group exchange. Every message carries its sender's term.
 
-A push carries the raw bytes of its entries as `payload`: the core passes them through and never
-looks inside; the node fills them in before a push leaves and checks them when one arrives.
+A push carries the raw bytes of its entries as `payload`. The core passes them through and never
+looks inside; the node fills them in before a push leaves, and checks them when one arrives.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from dledger.entry import BEFORE_FIRST_INDEX, NO_TERM
 
 
 class Phase(IntEnum):
-    """What a leader is doing with one peer's log."""
+    """The phase of a leader's work on one peer's log."""
 
     COMPARE = 1  # looking for the last index where the two logs agree
-    TRUNCATE = 2  # having the peer drop what it has beyond that point
+    TRUNCATE = 2  # having the peer drop its entries beyond that point
     APPEND = 3  # streaming entries
     COMMIT = 4  # nothing to stream: only the commit index moves
-    INSTALL_SNAPSHOT = 5  # sending a snapshot: what the peer lacks is no longer in the log
+    INSTALL_SNAPSHOT = 5  # sending a snapshot, because the log no longer has what the peer lacks
 
 
 class InstallOutcome(IntEnum):
-    """How far a member is with a snapshot that its leader offers."""
+    """A member's answer to a snapshot that its leader offers."""
 
     RECEIVING = 1  # it has the file up to `received`
     AGREES = 2  # its log agrees with the offer's beginning, installed or not: append from there
-    REFUSED = 3  # it cannot take it; its log says why
+    REFUSED = 3  # it cannot install the snapshot, and logs the reason
 
 
 class VoteRequest(NamedTuple):
     """A candidate asks for a vote (Raft 5.2), or whether it would get one (`pre`, thesis 9.6)."""
 
-    term: int  # of a pre-vote: the term the candidate would start
+    term: int  # of a pre-vote: the term that the candidate would start
     last_index: int
     last_term: int
     pre: bool
@@ -44,11 +44,11 @@ class VoteRequest(NamedTuple):
 
 
 class VoteResponse(NamedTuple):
-    """The answer. A granted pre-vote repeats the term that was asked for and promises nothing.
+    """The answer. A granted pre-vote repeats the requested term and promises nothing.
 
-    A refusal tells how far the voter knows its log to be committed, and the term of that entry: the
-    candidate may have it, and not know that it is committed. If it brought a configuration in which
-    the voter votes no more, nobody else may be left to tell.
+    A refusal carries the latest entry that the voter knows to be committed, and its term. The
+    candidate may have that entry without knowing that it is committed. If the entry removed the
+    voter from the configuration, perhaps no other member can tell the candidate.
     """
 
     term: int
@@ -59,11 +59,11 @@ class VoteResponse(NamedTuple):
 
 
 class PushRequest(NamedTuple):
-    """A leader moves one peer's log: COMPARE, TRUNCATE, APPEND or COMMIT.
+    """A leader's message about one peer's log: COMPARE, TRUNCATE, APPEND or COMMIT.
 
-    `prev_index`/`prev_term` name the entry the push rests on. APPEND covers prev_index + 1 to
+    `prev_index`/`prev_term` name the entry that the push builds on. APPEND covers prev_index + 1 to
     `last_index`, whose terms are `runs`. TRUNCATE names in `next_term` the leader's term at
-    prev_index + 1: only an entry that contradicts it is dropped.
+    prev_index + 1: the peer drops its entries from there on only if the first has another term.
     """
 
     term: int
@@ -75,15 +75,15 @@ class PushRequest(NamedTuple):
     next_term: int = NO_TERM
     runs: tuple[TermRun, ...] = ()
     payload: bytes = b""
-    facts: object = None  # what the receiving node's check of the payload found; never sent
+    facts: object = None  # what the receiving node found in the payload; never sent
     changes: tuple[tuple[int, NumberedConfiguration], ...] = ()  # in the payload; never sent
 
 
 class PushResponse(NamedTuple):
-    """What became of a push.
+    """The answer to a push.
 
-    `index` repeats the push's prev_index (COMPARE, TRUNCATE, and every refusal) or is the end of
-    what is acknowledged (APPEND). `match` is the highest index that agrees with the leader's log
+    `index` repeats the push's prev_index (COMPARE, TRUNCATE, and every refusal) or is the last
+    acknowledged entry (APPEND). `match` is the highest index that agrees with the leader's log
     and is durable here; only that counts toward a commit. `verified` is the highest index that
     agrees, durable or not. A refusal says where to look next: the sender's entry `hint_index` of
     term `hint_term`.
@@ -98,11 +98,11 @@ class PushResponse(NamedTuple):
     last_index: int = BEFORE_FIRST_INDEX
     hint_index: int = BEFORE_FIRST_INDEX
     hint_term: int = NO_TERM
-    proven: bool = True  # else `match` tells how far it is, and counts for nothing
+    proven: bool = True  # else `match` only shows progress, and counts toward nothing
 
 
 class Heartbeat(NamedTuple):
-    """A leader is alive. `round` numbers the broadcasts, so that an answer confirms a read."""
+    """A leader's sign of life. `round` numbers the broadcasts, so that answers confirm reads."""
 
     term: int
     committed: int
@@ -110,9 +110,9 @@ class Heartbeat(NamedTuple):
 
 
 class HeartbeatResponse(NamedTuple):
-    """The receiver still follows: the leader was leader when it sent that round.
+    """A follower's answer to a heartbeat: the leader still led when it sent that round.
 
-    For `promised_ms` of its own clock from then on it votes for nobody else; 0: no promise.
+    The follower votes for no other member for `promised_ms` of its own clock; 0: no promise.
     """
 
     term: int
@@ -121,20 +121,20 @@ class HeartbeatResponse(NamedTuple):
 
 
 class TimeoutNow(NamedTuple):
-    """A leader hands over: the receiver has the whole log and is to stand at once."""
+    """A leader hands over: the receiver has the whole log and must stand at once."""
 
     term: int
 
 
 class ReadRequest(NamedTuple):
-    """A follower asks how far its reads have to wait. Numbers grow, and are never used again."""
+    """A follower asks for the index that its reads must wait for. Numbers are never reused."""
 
     term: int
     number: int
 
 
 class ReadResponse(NamedTuple):
-    """The leader still led after that question came; `index` was committed by then."""
+    """The answer: the leader still led after it received the request, and had committed `index`."""
 
     term: int
     number: int
@@ -142,9 +142,10 @@ class ReadResponse(NamedTuple):
 
 
 class InstallSnapshot(NamedTuple):
-    """A leader sends `length` bytes of a snapshot's file from `offset` on; 0: it only asks.
+    """A leader sends `length` bytes of a snapshot's file from `offset` on. With length 0 it only
+    asks how much the peer has.
 
-    The core says which bytes; the node fills in `payload` and its CRC-32.
+    The core chooses the bytes; the node fills in `payload` and its CRC-32.
     """
 
     term: int
@@ -156,7 +157,7 @@ class InstallSnapshot(NamedTuple):
 
 
 class InstallSnapshotResponse(NamedTuple):
-    """What became of the offer of the snapshot (`index`, `snapshot_term`, `chain`)."""
+    """The answer to the offer of the snapshot (`index`, `snapshot_term`, `chain`)."""
 
     term: int
     outcome: InstallOutcome
@@ -167,14 +168,14 @@ class InstallSnapshotResponse(NamedTuple):
 
     @property
     def identity(self) -> tuple[int, int, int]:
-        """That of the offer."""
+        """The identity of the offered snapshot."""
         return self.index, self.snapshot_term, self.chain
 
 
 class Inquiry(NamedTuple):
     """A member whose folder is new or was emptied asks what it may have forgotten: see Admission.
 
-    `number` is drawn anew in each life of the asking process, and repeated by the answer.
+    `number` is drawn at each start of the asking process; the answer repeats it.
     """
 
     term: int
@@ -182,11 +183,11 @@ class Inquiry(NamedTuple):
 
 
 class InquiryAnswer(NamedTuple):
-    """What another member is: new itself, proven, the leader; and how many voters there are (0: it
-    cannot tell).
+    """The answering member's state: whether it is new itself, proven, and the leader; and how many
+    voters the group has (0: it does not know).
 
-    `last_index` is where the log ended; a leader's (`leads`) when it was first asked under that
-    number, and it has appended an entry since.
+    `last_index` is the end of its log. A leader (`leads`) gives the end of its log when it first
+    received this number; it has appended an entry since.
     """
 
     term: int
@@ -199,13 +200,13 @@ class InquiryAnswer(NamedTuple):
 
 
 class Reminder(NamedTuple):
-    """A leader tells a member how far that one has acknowledged the log in this term."""
+    """A leader tells a member the highest index that this member acknowledged in this term."""
 
     term: int
     acknowledged: int
 
 
-# What only a leader says, what only a leader is told, and what counts only from members.
+# Messages that only a leader sends, that only a leader handles, and that count only from members.
 FromLeader = PushRequest | Heartbeat | TimeoutNow | InstallSnapshot | Reminder
 ToLeader = PushResponse | HeartbeatResponse | ReadRequest | InstallSnapshotResponse
 Answer = VoteResponse | PushResponse | HeartbeatResponse | InstallSnapshotResponse | InquiryAnswer

@@ -1,4 +1,4 @@
-"""Messages on their way out of a member: those that may leave now, and those that wait."""
+"""A member's outgoing messages: those that may leave now, and those that wait for a sync."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from dledger.core.promise_record import PromiseRecord
 from dledger.core.reads.read_index import ReadReady
 
 # Messages that wait for one sync. A member sends each peer a handful of kinds, so a hundred
-# members fit; the limit is there for strangers that call under ever new names while a disk hangs.
+# members fit. The limit bounds the answers to strangers that call under ever new names while the
+# disk hangs.
 MAX_WAITING_MESSAGES = 1024
 
 
 class Writes(NamedTuple):
-    """What the store must do, in order; `hard_state` is set when the record must be rewritten."""
+    """What the store must do, in order. `hard_state` is set if the record must be rewritten."""
 
     writes: Sequence[Write]
     hard_state: HardState | None
@@ -32,7 +33,7 @@ class Outgoing(NamedTuple):
 
 
 class Messages(NamedTuple):
-    """What leaves this turn, and what became of the open reads and of changes of the group."""
+    """The messages of one turn, and the outcomes of reads and of changes of the group."""
 
     outgoing: Sequence[Outgoing]
     reads_ready: Sequence[ReadReady]
@@ -41,11 +42,11 @@ class Messages(NamedTuple):
 
 
 class Outbox:
-    """Everything a member says goes through here, so that no promise leaves before the disk has it.
+    """All messages of a member pass through here, so no promise leaves before it is on disk.
 
-    A message that waits for the sync replaces an older one of its kind to the same peer: an answer
-    only ever says more than the one before it, and a lost one is asked for again. So a disk that
-    hangs does not make the outbox grow.
+    A message that waits for the sync replaces an older one of its kind to the same peer: each
+    answer supersedes the one before it, and a peer repeats a question whose answer was lost. So the
+    outbox does not grow while a disk hangs.
     """
 
     __slots__ = ("_leaving", "_record", "_waiting")
@@ -56,31 +57,33 @@ class Outbox:
         self._waiting: dict[tuple[object, ...], Outgoing] = {}
 
     def send(self, peer: str, message: Message) -> None:
-        """Let a message leave now: a question, or an answer that promises nothing."""
+        """Send a message now: a question, or an answer that promises nothing."""
         self._leaving.append(Outgoing(peer, message))
 
     def broadcast(self, peers: Iterable[str], message: Message) -> None:
-        """Send the same message to all of them."""
+        """Send the same message to all `peers` now."""
         self._leaving += [Outgoing(peer, message) for peer in peers]
 
     def promise(self, peer: str, message: Message) -> None:
-        """Send what rests on the term or the vote: now if they are durable, else after the sync."""
+        """Send a message that rests on the term or the vote: now if both are durable, else after
+        the sync.
+        """
         if self._record.is_durable:
             self._leaving.append(Outgoing(peer, message))
             return
         kind: tuple[object, ...] = (peer, type(message))
         if isinstance(message, PushResponse):
             kind += (message.phase, message.ok)
-        self._waiting.pop(kind, None)  # the newest goes last
+        self._waiting.pop(kind, None)  # so that the new message goes last
         if len(self._waiting) < MAX_WAITING_MESSAGES:
             self._waiting[kind] = Outgoing(peer, message)
 
     def forget_promises(self) -> None:
-        """A new term began: promises of an older one are of no use."""
+        """Drop the waiting messages, because a new term began."""
         self._waiting.clear()
 
     def release(self) -> None:
-        """A sync ended: let the promises leave that are durable now."""
+        """Release the waiting messages if the term and the vote are durable now."""
         if self._waiting and self._record.is_durable:
             self._leaving += self._waiting.values()
             self._waiting.clear()
@@ -90,12 +93,7 @@ class Outbox:
         """Whether a message may leave now."""
         return bool(self._leaving)
 
-    @property
-    def waiting(self) -> int:
-        """How many messages wait for the sync."""
-        return len(self._waiting)
-
     def take(self) -> list[Outgoing]:
-        """The messages that leave now."""
+        """Return the messages that leave now, each once."""
         leaving, self._leaving = self._leaving, []
         return leaving

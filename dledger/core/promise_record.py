@@ -1,4 +1,4 @@
-"""What the record on disk says of a member, and what has yet to be written to it."""
+"""The record of a member's promises on disk, and what has yet to be written to it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dledger.core.member_state import MemberState
 
 
 class PromiseRecord:
-    """Term, vote and configuration: as they are, as they were handed to the store, and on disk.
+    """Tracks term, vote and configuration: present, handed to the store, and on disk.
 
     Term and vote are promises (Raft, figure 2): a message that rests on them leaves only once they
-    are on disk. The record also says how far the log was committed, so that a member knows after a
-    crash which configuration is in force.
+    are on disk. The record also holds a commit index, so that a member knows after a crash which
+    configuration is in force.
     """
 
     __slots__ = ("_durable_committed", "_recorded_change", "_state", "_taken", "durable")
@@ -32,8 +32,9 @@ class PromiseRecord:
     def change_is_durable(self) -> bool:
         """Whether this member will know after a crash which configuration is in force.
 
-        It has to before any member relies on it: removed members may be gone by then, and could
-        not help a member that takes the change for uncommitted to commit it again.
+        This must hold before any member relies on the change. Otherwise a member could forget after
+        a crash that the change is committed, and the removed members that could help to commit it
+        again may have stopped.
         """
         return self._state.membership.index <= self._durable_committed
 
@@ -47,7 +48,7 @@ class PromiseRecord:
         )
 
     def take(self) -> HardState | None:
-        """What to write now; None if the record on disk, or on its way there, says it already."""
+        """Return the record to write now; None unless it is due."""
         if not self.is_due:
             return None
         state = self._state
@@ -57,8 +58,8 @@ class PromiseRecord:
         return state.hard_state
 
     def persisted(self, written: HardState, durable: int) -> None:
-        """This record is on disk, with a log that is durable up to `durable`."""
+        """Note that the record `written` is on disk, with a log that is durable up to `durable`."""
         self.durable = (written.term, written.voted_for)
-        # The record says no more than what was durable of the log.
+        # Recovery trusts the commit index of the record only up to the end of the durable log.
         committed = min(written.committed, durable)
         self._durable_committed = max(self._durable_committed, committed)

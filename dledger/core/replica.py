@@ -2,17 +2,17 @@
 
 A driver works in turns, always in this order:
 
-1. give everything that arrived to `receive`, `persisted`, `applied_to`, and call `tick`;
+1. pass everything that arrived to `receive`, `persisted` and `applied_to`, and call `tick`;
 2. `take_writes` and carry them out on the store, in order;
-3. if this member leads, `propose` what the application handed in, and append it to the store;
+3. if this member leads, `propose` the entries of the application, and append them to the store;
 4. `take_messages` and send them; a sync that is due may begin before or after.
 
-After inputs for which `has_ready` is false, the rest of the turn may be left out.
+If `has_ready` is false after the inputs, the driver may skip the rest of the turn.
 
-What may leave when: a question (a pre-vote, a push) may leave at once. Whatever rests on a promise
-(a vote, the request for votes in a term of one's own, an acknowledgement) waits in the outbox until
-`persisted` says that the promise is on disk. So a driver cannot send it too early. The member's own
-vote and its own acknowledgement count by the same rule, as in etcd.
+A question (a pre-vote, a push) may leave at once. A message that rests on a promise (a vote, a
+candidate's request for votes, an acknowledgement) waits in the outbox until `persisted` reports
+that the promise is on disk, so a driver cannot send it too early. The member's own vote and its own
+acknowledgement count by the same rule, as in etcd.
 """
 
 from __future__ import annotations
@@ -61,19 +61,19 @@ from dledger.errors import InvariantBroken, LeadershipMoving, NotLeader, PeerFau
 
 __all__ = ["Messages", "Outgoing", "Replica", "ReplicaConfig", "Writes"]
 
-# Terms grow by one an election. A message that claims so many more comes from no member: followed,
-# it would use up the numbers that there are.
+# A term grows by one per election, so no correct member is this far ahead. A member that followed
+# such a term could run out of terms.
 MAX_TERMS_AHEAD = 2**40
 
 
 class Replica:
     """The protocol of one member. Holds indexes, terms and ranges; never a body, never a clock.
 
-    It gives each input to the part that it concerns: elections, following, leadership, reads and
-    admission. They share the member's state and speak through one outbox.
+    It passes each input to the part that handles it: elections, following, leadership, reads or
+    admission. The parts share the member's state and send through one outbox.
 
-    `membership` is what the log and a snapshot say about the group; without it the log says
-    nothing, and the group is what it began with.
+    `membership` holds the configurations found in the log and in a snapshot. Without it, the
+    configuration that the group began with is in force.
     """
 
     def __init__(
@@ -139,11 +139,11 @@ class Replica:
     # --- inputs -------------------------------------------------------------------------------
 
     def receive(self, sender: str, message: Message, now: float) -> None:
-        """Take one message. Requests are taken from any node, which may know of a newer
-        configuration than this member does; answers only from members.
+        """Handle one message. Requests are accepted from any node, because the sender may know a
+        newer configuration than this member does; answers are accepted from members only.
 
-        Raises PeerFault for a message that no correct member sends: it changed nothing, and this
-        member goes on.
+        Raises PeerFault for a message that no correct member sends. Such a message has changed
+        nothing, and the caller may go on using this member.
         """
         state = self.state
         if sender == state.self_id:
@@ -153,7 +153,7 @@ class Replica:
         if (
             sender not in state.membership.members
             and isinstance(message, Answer)
-            # A removed member may still acknowledge the entry that removed it.
+            # Accept a removed member's acknowledgement of the entry that removed it.
             and (message.term != state.term or sender not in self.dispatchers)
         ):
             return
@@ -179,12 +179,12 @@ class Replica:
                 self.elections.change_role(event, now)
 
     def _receive_inquiry(self, sender: str, inquiry: Inquiry, now: float) -> None:
-        """Answer a member in doubt; as leader, append an entry that can prove it.
+        """Answer a member in doubt. A leader also appends an entry that can prove the member.
 
-        Its term is not followed: a removed member may ask as well.
+        The sender's term is not followed, because the sender may have been removed.
         """
         if not self.record.is_durable:
-            return  # it asks again
+            return  # the sender repeats its question
         steady = self.handover.transfer is None
         answer, begins = self.admission.asked(sender, inquiry, steady=steady)
         self.outbox.send(sender, answer)
@@ -192,7 +192,7 @@ class Replica:
             self.leadership.prove(sender, now)
 
     def tick(self, now: float) -> None:
-        """Let time pass: elections, heartbeats, the check that a quorum still answers."""
+        """Do what is due at `now`: elections, heartbeats, the check that a quorum still answers."""
         self.handover.observe(now)
         self.member_reads.expire(now)
         was_proven = self.state.proven
@@ -205,16 +205,16 @@ class Replica:
                 self.elections.change_role(event, now)
         elif now >= self.elector.deadline:
             if not (self.state.votes and self.state.proven) or self.handover.disk_stalled(now):
-                # It may not lead, or it could keep neither a vote nor an entry.
+                # This member may not lead, or its disk could keep neither a vote nor an entry.
                 self.elector.postpone(now)
             elif not self.elector.gives_way(now):
                 self.elections.campaign(now)
 
     def propose(self, count: int) -> tuple[int, int]:
-        """Make room for `count` new entries; their first index and their term.
+        """Reserve the next `count` entries; return their first index and their term.
 
-        Raises NotLeader or LeadershipMoving. The caller appends exactly these to its store in the
-        same turn.
+        The caller appends exactly these entries to its store in the same turn. Raises NotLeader or
+        LeadershipMoving.
         """
         self.check_proposable()
         if self.handler.writes:
@@ -222,7 +222,7 @@ class Replica:
         return self.view.extend(self.state.term, count), self.state.term
 
     def check_proposable(self) -> None:
-        """Raise NotLeader or LeadershipMoving unless this member takes proposals now."""
+        """Raise NotLeader or LeadershipMoving unless this member accepts proposals now."""
         if self.state.role is not Role.LEADER:
             raise NotLeader(self.state.leader, self.state.term)
         if self.handover.transfer is not None:
@@ -234,7 +234,7 @@ class Replica:
         transition: Transition = Transition.AUTO,
         expected: int | None = None,
     ) -> int:
-        """Append a change of the group; its index. What became of it comes with `take_messages`.
+        """Append a change of the group; return its index. `take_messages` reports the outcome.
 
         `expected`: as in Membership. Raises NotLeader, LeadershipMoving or one of ChangeRefused.
         """
@@ -244,24 +244,24 @@ class Replica:
         entry = membership.propose(changes, committed, transition=transition, expected=expected)
         size = len(encode_configuration(*entry))
         if size > self.config.max_change_bytes:
-            problem = f"{size} bytes, and a segment has room for {self.config.max_change_bytes}"
+            problem = f"{size} bytes, but a segment has room for {self.config.max_change_bytes}"
             raise ConfigurationInvalid(problem)
         self.followers.check_change(entry.configuration)
         return self.leadership.append_change(entry)
 
     def propose_leave(self) -> int:
-        """Append the end of a joint phase; its index. Raises as `propose_change`."""
+        """Append the end of a joint phase; return its index. Raises as `propose_change`."""
         self.check_proposable()
         entry = self.state.membership.propose_leave(self.state.committed)
         return self.leadership.append_change(entry)
 
     def request_read(self, ticket: int) -> None:
-        """Begin a linearizable read, on any member. The outcome comes with `take_messages`."""
+        """Begin a linearizable read, on any member. `take_messages` reports the outcome."""
         self.member_reads.request(ticket)
 
     def persisted(self, index: int, epoch: int, promise: HardState | None, now: float) -> None:
-        """A sync ended: the log is durable up to `index` as of truncation `epoch`, and so is the
-        record, where one was written.
+        """Record that a sync ended: the log, as of truncation `epoch`, is durable up to `index`,
+        and the record holds `promise`, if one was written.
         """
         if promise is not None:
             self.record.persisted(promise, index)
@@ -275,7 +275,7 @@ class Replica:
             self.leadership.acknowledge(self.state.self_id, self.state.durable, now)
 
     def applied_to(self, index: int) -> None:
-        """The state machine has everything up to `index`."""
+        """Record that the state machine has applied every entry up to `index`."""
         self.state.apply(index)
 
     def transfer_leadership(self, target: str | None, now: float) -> LeaderTransfer | None:
@@ -283,22 +283,22 @@ class Replica:
         return self.handover.begin(target, self.followers.voters, now)
 
     def forget_leader(self) -> None:
-        """Take the leader for lost: see LeaderElector. Raises LeaderKept."""
+        """Treat the leader as lost: see LeaderElector. Raises LeaderKept."""
         self.elector.forget_leader()
 
     def leader_gone(self, leader: str, term: int, now: float) -> bool:
-        """The process that led that term has ended, as far as can be seen from here; whether this
-        member believes it: see LeaderElector.
+        """Report that the process that led `term` seems to have ended; return whether this member
+        believes it: see LeaderElector.
         """
         return self.elector.leader_gone(leader, term, now)
 
     def unreachable(self, peer: str, now: float) -> None:
-        """The connection to `peer` broke; what was on its way may be lost."""
+        """Record that the connection to `peer` broke: messages on their way may be lost."""
         if (dispatcher := self.dispatchers.get(peer)) is not None:
             dispatcher.lost(now)
 
     def reachable(self, peer: str, now: float) -> None:
-        """There is a connection to `peer` again."""
+        """Record that a connection to `peer` is open again."""
         self.admission.reachable(now)
         if (dispatcher := self.dispatchers.get(peer)) is not None:
             dispatcher.reachable(now)
@@ -308,9 +308,14 @@ class Replica:
     def has_ready(self, now: float) -> bool:
         """Whether the rest of a turn (`tick`, `take_writes`, `take_messages`) has anything to do.
 
-        As etcd's HasReady. Most heartbeats and acknowledgements leave nothing to do, and a turn
-        for each of them would be most of what an idle process does.
+        As etcd's HasReady. Most heartbeats and acknowledgements leave nothing to do. Without this
+        fast path, turns for them would be most of the work of an idle process.
         """
+        return self.has_news or now >= self.next_deadline()
+
+    @property
+    def has_news(self) -> bool:
+        """Whether it has anything to do before its next deadline: see `has_ready`."""
         return (
             self.outbox.has_ready
             or self.receiver.has_answers
@@ -321,23 +326,22 @@ class Replica:
             or not self.state.proven
             or self.leadership.unsettled
             or self._shown != (self.state.role, self.state.term, self.state.leader)
-            or now >= self.next_deadline()
         )
 
     def take_writes(self) -> Writes:
-        """What the store must do now, before anything is proposed or sent."""
+        """Return what the store must do now, before anything is proposed or sent."""
         writes = self.handler.writes
         self.handler.writes = []
         return Writes(writes, self.record.take())
 
     def take_messages(self, now: float) -> Messages:
-        """What leaves now. On a leader this also fills every peer's window."""
+        """Return what leaves now. On a leader this also fills every peer's window."""
         state, reads = self.state, self.member_reads
         if reads.busy:
             reads.pursue(self.leadership.broadcast_heartbeat, now)
         self.following.answer_snapshots()
         self.leadership.pump(now)
-        self._ask_what_was_forgotten(now)
+        self._inquire(now)
         self._shown = (state.role, state.term, state.leader)
         outgoing = self.outbox.take()
         outcomes = reads.take_outcomes() if reads.busy else NO_OUTCOMES
@@ -346,13 +350,13 @@ class Replica:
         decided, state.decided = state.decided, []
         return Messages(outgoing, *outcomes, decided)
 
-    def _ask_what_was_forgotten(self, now: float) -> None:
+    def _inquire(self, now: float) -> None:
         inquiry = self.admission.question(now)
-        if inquiry is not None and self.record.is_durable:  # else it is asked again soon
+        if inquiry is not None and self.record.is_durable:  # else `question` repeats it soon
             self.outbox.broadcast(self.admission.asked_members, inquiry)
 
     def next_deadline(self) -> float:
-        """When `tick` must be called at the latest."""
+        """The latest time at which `tick` must be called."""
         if self.state.role is Role.LEADER:
             return min(self.leadership.next_deadline, self.member_reads.next_deadline)
         waits = (self.elector.deadline, self.member_reads.next_deadline)
@@ -360,34 +364,29 @@ class Replica:
 
     @property
     def appliable(self) -> int:
-        """How far entries may be applied here."""
+        """The highest index that may be applied here."""
         return min(self.state.committed, self.state.durable)
 
     # --- looking ------------------------------------------------------------------------------
 
     @property
     def acks(self) -> QuorumAckChecker | None:
-        """A leader's count of acknowledgements; None on a member that does not lead."""
+        """The leader's count of acknowledgements; None unless this member leads."""
         return self.leadership.acks
 
     @property
     def reads(self) -> ReadIndex | None:
-        """A leader's open reads."""
+        """The leader's open reads; None unless this member leads."""
         return self.member_reads.index
 
     @property
-    def has_open_reads(self) -> bool:
-        """Whether any read waits here for something, its own or another member's."""
-        return self.member_reads.busy
-
-    @property
     def lease(self) -> LeaderLease | None:
-        """A leader's lease, where lease reads are on."""
+        """The leader's lease; None unless this member leads with lease reads on."""
         return self.member_reads.lease
 
     @property
     def fresh_as_of(self) -> float:
-        """The applied state includes all that was committed then: see Freshness."""
+        """The time as of which the applied state is current: see Freshness."""
         return self.freshness.as_of(self.state.applied)
 
     @property

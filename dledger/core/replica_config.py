@@ -1,4 +1,4 @@
-"""What a member's protocol must know before it starts."""
+"""The settings of one member's protocol."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from typing import NamedTuple
 from dledger.core.membership.configuration import Configuration
 from dledger.core.membership.configuration_codec import MAX_CONFIGURATION_BYTES
 
-# A heartbeat that would follow the last one sooner than this share of the interval is left out.
+# An aligned heartbeat is skipped if it would follow the last one within this share of the interval.
 LEAST_HEARTBEAT_GAP = 0.1
 
-# How long a read may take, in election timeouts: a leader's end may go unnoticed for two of them,
-# an election takes a fraction of one, and a split vote another two.
+# The time limit of a read, in election timeouts. It may take two until the loss of a leader is
+# noticed; an election takes a fraction of one, and a split vote another two.
 READ_WAIT_TIMEOUTS = 4.0
 
 
 class ReplicaConfig(NamedTuple):
-    """What a member must know. Times in seconds; an election waits one to two timeouts.
+    """The settings of one member. Times in seconds; an election waits one to two timeouts.
 
-    `began_with` is the configuration that the group began with; a member that is still to join a
-    group knows the empty one. What is in force comes from the log.
+    `began_with` is the configuration that the group began with; it is empty on a member that has
+    yet to join its group. The configuration in force comes from the log.
 
-    With `aligned_heartbeats` all leaders of a process send theirs at the same moments: at multiples
-    of the interval, by their common clock. `max_clock_drift` is the share by which any member's
-    clock may run faster or slower than true time; None: no leader serves reads by lease, and no
-    voter promises anything. `early_spread` is the same on all members, and differs between groups:
-    see EarlyTurns.
+    With `aligned_heartbeats` all leaders of a process send heartbeats at the same moments: at
+    multiples of the interval, by their common clock. `max_clock_drift` is the share by which any
+    member's clock may run faster or slower than true time. With None no leader serves reads by
+    lease, and no voter promises to refuse candidates. `early_spread` is the same on all members of
+    a group, and differs between groups: see EarlyTurns.
     """
 
     self_id: str
@@ -48,10 +48,10 @@ class ReplicaConfig(NamedTuple):
 
     @property
     def read_wait_s(self) -> float:
-        """A read that is not confirmed by then ends with an error."""
+        """The time limit of a read; a read that is not confirmed by then fails."""
         return READ_WAIT_TIMEOUTS * self.election_timeout_s
 
     @property
     def read_repeat_s(self) -> float:
-        """When a question to the leader that got no answer is asked again."""
+        """The interval at which an unanswered question to the leader is repeated."""
         return 2.0 * self.heartbeat_interval_s

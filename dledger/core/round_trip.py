@@ -1,18 +1,18 @@
-"""How long one peer takes to answer an append, and how long to wait for it before it is missed.
+"""The round-trip time of appends to one peer, and the time limit for an answer.
 
-The rule is that of TCP's retransmission timer (RFC 6298): the smoothed round trip plus four times
-its smoothed deviation, but at least some margin; doubled with each answer that is missed. What was
-sent twice is not measured (Karn's rule): nothing tells which of the two was answered.
+The limit follows TCP's retransmission timer (RFC 6298): the smoothed round trip plus four times its
+smoothed deviation, with a minimum margin. It doubles with each missed answer. Entries that were
+sent twice are not measured (Karn's rule), because the answer may be to either copy.
 """
 
 from __future__ import annotations
 
-# How much longer to wait than a peer takes on the average, at the least: two heartbeats. So a lost
-# batch is found soon, and one slow sync rarely costs a needless probe.
+# The least margin above the average round trip: two heartbeats. It is short enough to notice a
+# lost batch soon, and long enough that one slow sync rarely causes a needless probe.
 LEAST_WAIT_S = 0.2
 
-# The most. No link or disk that is of any use takes so long, and an append that was lost while the
-# connection held is not repeated any sooner.
+# The upper bound of the limit. A usable link or disk answers sooner, and an append that was lost
+# on an open connection waits at most this long until it is repeated.
 MOST_WAIT_S = 4.0
 
 # The weights of a new measurement in the two averages, and of the deviation: as in RFC 6298.
@@ -22,10 +22,10 @@ _DEVIATIONS = 4.0
 
 
 class RoundTrip:
-    """The round trips of one peer, each with the sync that it includes. Times in seconds.
+    """The round trips of one peer, each including the peer's sync. Times in seconds.
 
     Attributes:
-        wait_s: how long to wait for an answer now.
+        wait_s: the present time limit for an answer.
     """
 
     __slots__ = ("_average_s", "_deviation_s", "wait_s")
@@ -36,7 +36,7 @@ class RoundTrip:
         self.wait_s = LEAST_WAIT_S
 
     def took(self, seconds: float) -> None:
-        """An append that was sent once was acknowledged after so long."""
+        """Add a measurement: an append that was sent once was acknowledged after `seconds`."""
         if not self._average_s:
             self._average_s = seconds
             self._deviation_s = seconds / 2
@@ -47,10 +47,10 @@ class RoundTrip:
         self.begin_anew()
 
     def missed(self) -> None:
-        """No answer came in time: wait twice as long for the next one."""
+        """Double the limit, because no answer came in time."""
         self.wait_s = min(2 * self.wait_s, MOST_WAIT_S)
 
     def begin_anew(self) -> None:
-        """Wait for as long as the measurements say: what was missed has been explained."""
+        """Compute the limit from the measurements alone, without the doublings."""
         margin_s = max(_DEVIATIONS * self._deviation_s, LEAST_WAIT_S)
         self.wait_s = min(self._average_s + margin_s, MOST_WAIT_S)

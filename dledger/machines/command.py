@@ -1,4 +1,4 @@
-"""What travels in an entry for a replicated object, and what comes back.
+"""Encodes the commands of replicated objects and their answers.
 
 A command is a msgpack array: the object's name, the operation, its arguments. An answer is a pair:
 OK and the result, or REFUSED and the reason. Pure.
@@ -16,7 +16,7 @@ from dledger.errors import DLedgerError, Rejected
 
 OK, REFUSED = 0, 1
 
-# Names of objects and keys stand in every command; longer ones are a mistake of the caller.
+# Every command contains the names of objects and keys; longer ones are a mistake of the caller.
 MAX_NAME_BYTES = 255
 MAX_KEY_BYTES = 4 * 1024
 
@@ -24,10 +24,9 @@ Key = str | bytes | int
 
 
 class CommandRefused(Rejected):
-    """The command is in the log and changed nothing: the object could not do what it asks for.
+    """The command is in the log but changed nothing: the object could not carry it out.
 
-    `reason` is the same on every member. Sending the same again leads to the same, until the
-    object changes.
+    `reason` is the same on every member. A retry is refused again until the object changes.
     """
 
     def __init__(self, reason: str) -> None:
@@ -36,7 +35,7 @@ class CommandRefused(Rejected):
 
 
 class AppendNotAwaitable(DLedgerError):
-    """Calls were made through something whose `append` is a plain call: none would be sent."""
+    """The `append` of the appender is a plain function: no call through it would be sent."""
 
     def __init__(self, appender: str) -> None:
         self.appender = appender
@@ -55,11 +54,11 @@ class Command(NamedTuple):
 
 
 class HasResult(Protocol):
-    """What an append gives back."""
+    """The answer to an append."""
 
     @property
     def result(self) -> object:
-        """What the state machine made of the entry."""
+        """The state machine's result for the entry."""
         ...
 
 
@@ -120,13 +119,13 @@ def unpack_answer(answer: object) -> object:
 
 
 def pack(value: object) -> bytes:
-    """A value as it is kept. Two values are the same if their bytes are."""
+    """Encode a value to keep it. Two values are equal if their bytes are equal."""
     packed: bytes = msgpack.packb(value)
     return packed
 
 
 def unpack(packed: bytes) -> object:
-    """A kept value, a new object each time, so that callers cannot change the state through it."""
+    """Decode a kept value: a new object each time, so that callers cannot change the state."""
     return msgpack.unpackb(packed, strict_map_key=False)
 
 
@@ -150,7 +149,7 @@ def integer_of(value: object) -> int:
 
 
 def count_arguments(arguments: Sequence[object], count: int) -> Sequence[object]:
-    """The arguments, if there are so many. Raises CommandRefused."""
+    """Return the arguments if there are `count` of them. Raises CommandRefused."""
     if len(arguments) != count:
         raise CommandRefused(f"{len(arguments)} arguments instead of {count}")
     return arguments

@@ -14,16 +14,16 @@ from dledger.machines.command import Appender, Calls
 from dledger.machines.replicated_lock import Holding, ReplicatedLocks
 from dledger.unwrapping_nursery import unwrapping_nursery
 
-# The holder takes its lease for over this much earlier than others do: two clocks of the same kind
-# run far closer to each other than one part in ten.
+# The holder counts its lease as over after this share of it, so before other clients do: clocks
+# differ by far less than one part in ten.
 HOLDERS_SHARE = 0.9
 # A lease is renewed three times in its length: two renewals may be lost.
 RENEWALS_IN_A_LEASE = 3
-# A waiting client looks ten times in a lease, but at most twenty times a second: each look is an
+# A waiting client asks ten times in a lease, but at most twenty times a second: each request is an
 # entry of the log.
 LOOKS_IN_A_LEASE = 10
 SHORTEST_LOOK_S = 0.05
-# Giving a lock back is said once, within this time; its lease would end it anyway.
+# The release of a lock is sent once, within this time; its lease would end it anyway.
 RELEASE_TIMEOUT_S = 1.0
 
 _MISSED = (Rejected, Discarded, OutcomeUnknown)
@@ -50,7 +50,7 @@ class LockLost(OutcomeUnknown):
 
 
 class LockCalls(Calls):
-    """Locks, from afar. Give it a session of its own: it must not queue behind other appends."""
+    """Calls to locks through the log. Give it its own session: it must not queue behind appends."""
 
     def __init__(self, locks: ReplicatedLocks | str, appender: Appender) -> None:
         super().__init__(appender, locks if isinstance(locks, str) else locks.name)
@@ -59,7 +59,7 @@ class LockCalls(Calls):
     async def hold(
         self, lock: str, *, lease_s: float = 10.0, timeout_s: float = math.inf
     ) -> AsyncIterator[int]:
-        """Hold a lock during the block; the token to show to what the lock protects.
+        """Hold a lock during the block; yields the token to show to the protected resource.
 
         The block is cancelled when the lease cannot be renewed in time.
 
@@ -84,7 +84,7 @@ class LockCalls(Calls):
                 await self._release(lock, holder)
 
     async def _acquire(self, lock: str, holder: str, lease_s: float) -> tuple[int, float]:
-        """Token, and when the lease began on our clock."""
+        """Acquire the lock; return the token, and when the lease began on our clock."""
         lease_ms = math.ceil(1000 * lease_s)
         seen: Holding | None = None
         seen_at = 0.0

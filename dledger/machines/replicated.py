@@ -23,25 +23,25 @@ class Replicated(Protocol):
     name: str
 
     def carry_out(self, operation: str, arguments: Sequence[object], index: int) -> object:
-        """Do one thing, as of the entry at `index`. Raises CommandRefused, with nothing changed."""
+        """Carry out the operation of the entry at `index`. CommandRefused leaves it unchanged."""
         ...
 
     def rows(self) -> Iterable[object]:
-        """The state as plain values, as it is now, whatever changes later."""
+        """Return the present state as plain values; later changes do not affect them."""
         ...
 
     def load(self, rows: Iterator[object]) -> None:
-        """Replace the state by that of rows."""
+        """Replace the state by the one in `rows`."""
         ...
 
 
 class Objects:
-    """A state machine of named objects. Every member makes it with the same ones.
+    """A state machine of named objects, the same on every member.
 
         prices, visits = ReplicatedDict(), ReplicatedCounter()
         machine = Objects(prices=prices, visits=visits)
 
-    What no object can do is an answer, never an exception, so a foreign entry harms nothing.
+    An impossible command gets an answer, never an exception, so a foreign entry does no harm.
     """
 
     def __init__(self, **objects: Replicated) -> None:
@@ -77,14 +77,14 @@ class Objects:
         return chain.from_iterable(_chunks(name, rows) for name, rows in frozen)
 
     def restore(self, chunks: Iterator[bytes]) -> None:
-        """Take the state of a snapshot. Raises ValueError if it is not one of these objects."""
+        """Restore the state of a snapshot. Raises ValueError if it is not of these objects."""
         rows: dict[str, list[object]] = {name: [] for name in self._objects}
         for chunk in chunks:
             unpacker = msgpack.Unpacker(strict_map_key=False, max_buffer_size=len(chunk))
             unpacker.feed(chunk)
             name, *some = unpacker
             if name not in rows:
-                raise ValueError(f"the snapshot holds {name!r}, which this state machine has not")
+                raise ValueError(f"the snapshot holds {name!r}, which this state machine lacks")
             rows[name].extend(some)
         for name, each in self._objects.items():
             each.load(iter(rows[name]))

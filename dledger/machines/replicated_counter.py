@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dledger.machines.command import Appender, Calls, CommandRefused, count_arguments, integer_of
 from dledger.machines.replicated import unknown
 
-# What msgpack can carry.
+# The integers that msgpack can encode.
 LEAST, MOST = -(2**63), 2**63 - 1
 
 
@@ -50,16 +50,16 @@ class ReplicatedCounter:
 
 
 class CounterCalls(Calls):
-    """A counter, from afar. Raises as `append` of what it was made with, and CommandRefused."""
+    """Calls to a counter through the log. Raises as the appender's `append`, and CommandRefused."""
 
     async def add(self, amount: int = 1) -> int:
-        """Add, and the sum."""
+        """Add `amount`; return the sum."""
         return integer_of(await self._call("add", amount))
 
     async def get(self) -> int:
-        """The value, read through the log: for clients that are no members."""
+        """Return the value, read through the log: for clients outside the group."""
         return await self.add(0)
 
     async def set(self, value: int) -> None:
-        """Set it to this."""
+        """Set the counter to `value`."""
         await self._call("set", value)

@@ -117,7 +117,7 @@ def _one(value: object) -> bytes | None:
 
 
 class DictCalls(Calls):
-    """A dictionary, from afar. Raises as `append` of what it was made with, and CommandRefused."""
+    """Calls to a dictionary via the log. Raises as the appender's `append`, and CommandRefused."""
 
     async def set(self, key: Key, value: object) -> None:
         """Put one value under a key."""
@@ -128,27 +128,27 @@ class DictCalls(Calls):
         await self._call("update", *(part for item in values.items() for part in item))
 
     async def get(self, key: Key, default: object = None) -> object:
-        """A value, read through the log: for clients that are no members."""
+        """Return a value, read through the log: for clients outside the group."""
         return _value(await self._call("get", key), default)
 
     async def pop(self, key: Key, default: object = None) -> object:
-        """Take a key out, and its value."""
+        """Remove a key and return its value."""
         return _value(await self._call("pop", key), default)
 
     async def add(self, key: Key, value: object) -> bool:
-        """Put a value under a key that is not there; whether it was not."""
+        """Put a value under a new key; return whether the key was new."""
         return await self._call("replace", key, [], [value]) is True
 
     async def replace(self, key: Key, expected: object, value: object) -> bool:
-        """Compare and set; whether the value was the expected one (the same bytes in msgpack)."""
+        """Compare and set; return whether the value was the expected one (equal in msgpack)."""
         return await self._call("replace", key, [expected], [value]) is True
 
     async def remove(self, key: Key, expected: object) -> bool:
-        """Take a key out if its value is the expected one; whether it was."""
+        """Remove a key if its value is the expected one; return whether it was."""
         return await self._call("replace", key, [expected], []) is True
 
     async def clear(self) -> None:
-        """Take everything out."""
+        """Remove all keys."""
         await self._call("clear")
 
 

@@ -1,8 +1,8 @@
 """Locks with leases, without a clock in the log. Pure.
 
-A lock ends when its holder gives it back, or when a client that wants it has seen it unchanged for
-the length of its lease, on a clock of his own: he then asks to end *that* state of it, which does
-nothing if the holder renewed it meanwhile. So no two clocks are ever compared.
+A lock ends when its holder releases it, or when a waiting client has seen it unchanged for the
+length of its lease, on the client's own clock: the client then asks to end *that* state of it,
+which has no effect if the holder has renewed it meanwhile. So no two clocks are ever compared.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ MAX_LEASE_MS = 86_400_000
 
 
 class Holding(NamedTuple):
-    """The holder of a lock. `token` grows from holder to holder: show it to what the lock protects,
-    and have that refuse older ones. `beat` counts renewals.
+    """The holder of a lock.
+
+    `token` grows from holder to holder: show it to the protected resource, which should refuse
+    older ones. `beat` counts renewals.
     """
 
     token: int

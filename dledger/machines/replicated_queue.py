@@ -18,7 +18,7 @@ from dledger.machines.replicated import unknown
 
 # Every member holds all of it in memory. Part of the format: it must be the same everywhere.
 MAX_ITEMS = 1_000_000
-# What one call may take: an answer is kept for its session, and is small.
+# The limit of one `take`: the session keeps its answer, which must be small.
 MAX_TAKEN = 1_000
 
 
@@ -74,10 +74,10 @@ class ReplicatedQueue:
 
 
 class QueueCalls(Calls):
-    """A queue, from afar. Raises as `append` of what it was made with, and CommandRefused."""
+    """Calls to a queue through the log. Raises as the appender's `append`, and CommandRefused."""
 
     async def put(self, *items: object) -> int:
-        """Add items at the end, all at once; how many there are then."""
+        """Add items at the end, all at once; return the new length."""
         return integer_of(await self._call("put", *items))
 
     async def take(self, count: int = 1) -> list[object]:

@@ -23,13 +23,13 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _LABELS = ("group", "node")
 _PEER_LABELS = (*_LABELS, "peer")
 
-# Name in the status: what it says.
+# Name in the status, and its description.
 _STATUS_GAUGES = {
     "term": "Raft term that the node is in.",
     "first_index": "First entry in the log.",
     "last_index": "Last entry in the log.",
     "durable": "Last entry that counts on this node: synced, or with a flush interval written.",
-    "synced": "Last entry that a power cut leaves on this node's disk.",
+    "synced": "Last entry on this node's disk that survives a power cut.",
     "committed": "Last entry known to be on a quorum's disks.",
     "applied": "Last entry that the state machine has.",
     "pending_entries": "Appends that wait to be committed and applied.",
@@ -48,7 +48,7 @@ _TALLY_COUNTERS = {
 
 
 def render(nodes: Iterable[tuple[Status, Tally]]) -> bytes:
-    """The whole text for these nodes."""
+    """Render the metrics of these nodes."""
     registry = CollectorRegistry()
     registry.register(_Nodes(list(nodes)))
     return bytes(generate_latest(registry))

@@ -25,14 +25,14 @@ MAX_HEAD_BYTES = 16 * 1024
 
 
 class MetricsServer:
-    """A small HTTP server. `text` is made anew for each request."""
+    """A small HTTP server. It calls `text` for each request."""
 
     def __init__(self, text: Callable[[], bytes]) -> None:
         self._text = text
         self._connections = 0
 
     async def serve(self, listeners: list[trio.SocketListener]) -> None:
-        """Serve every connection, for ever."""
+        """Serve every connection, until it is cancelled."""
         await trio.serve_listeners(self._serve_one, listeners)
 
     async def _serve_one(self, stream: trio.SocketStream) -> None:
@@ -44,7 +44,7 @@ class MetricsServer:
             async with stream:
                 await self._converse(stream)
         except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as error:
-            logger.debug("a reader of metrics went away: %s", error)
+            logger.debug("a client of the metrics closed its connection: %s", error)
         except h11.RemoteProtocolError as error:
             logger.debug("not HTTP, on the address for metrics: %s", error)
         finally:
@@ -73,7 +73,7 @@ class MetricsServer:
 
 
 async def _request(connection: h11.Connection, stream: trio.SocketStream) -> h11.Request | None:
-    """The next request whole; None at the end of the stream."""
+    """Read the next request; None at the end of the stream."""
     request = None
     while True:
         event = connection.next_event()
@@ -100,7 +100,7 @@ async def serve_nodes(
     address: str,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """What `serving_metrics.serve_metrics` is."""
+    """Serve the metrics of nodes; see `serving_metrics.serve_metrics`."""
     await serve_text(
         lambda: render((node.status(), node.tally) for node in nodes()),
         parse_address("metrics", address),
@@ -113,7 +113,7 @@ async def serve_text(
     address: Address,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """The same for any text. Raises as `bind`."""
+    """Serve any text as metrics. Raises as `bind`."""
     server = MetricsServer(text)
     listeners = await bind("metrics", address, TCP.listen)
     task_status.started(listeners[0].socket.getsockname()[1])

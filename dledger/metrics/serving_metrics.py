@@ -1,4 +1,4 @@
-"""Metrics on demand: a member without them does not load what they are made with."""
+"""Metrics on demand: a member without them does not load their libraries."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ async def serve_metrics(
     address: str,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Answer `GET /metrics` with the state of nodes, for ever; the port, once it listens.
+    """Answer `GET /metrics` with the state of nodes, until it is cancelled.
 
-    `nodes` is called for each request; `address` is host:port. Raises AddressInUse, ConfigInvalid.
+    `nodes` is called for each request; `address` is host:port; `task_status` gets the port once it
+    listens. Raises AddressInUse, ConfigInvalid.
     """
     # Here, not above: the libraries for HTTP and for the format take an eighth of a member's start.
     from dledger.metrics.metrics_server import serve_nodes

@@ -252,8 +252,7 @@ class Driver:
         if self._is_over:
             return
         try:
-            self._turn.turn(trio.current_time())
-            self._timer.move(self, self._turn.next_deadline)
+            self._timer.move(self, self._turn.turn(trio.current_time()))
         except Exception as error:
             self.fail(error)
 

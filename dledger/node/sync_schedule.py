@@ -32,8 +32,11 @@ class RunsSyncs(Protocol):
         """Whether the disk has been so quick that `run` is better than `start`."""
         ...
 
-    def run(self, work: SyncWork) -> Ended | None:
-        """Do a sync here and now; None if it does not end soon, and goes on beside the loop."""
+    def run(self, work: SyncWork, *, leads: bool) -> Ended | None:
+        """Do a sync here and now; None if it does not end soon, and goes on beside the loop.
+
+        `leads`: whether this member leads.
+        """
         ...
 
     def start(self, work: SyncWork) -> None:
@@ -121,18 +124,18 @@ class SyncSchedule:
         """Whether to begin one now."""
         if self._syncer.busy:
             return False
-        if self.hard_state_due is not None or self._store.record_due:
-            return True
         waits = self._delay is not None and now < self._delay.due_at
-        return not waits and self._written != self._synced
+        if self._written != self._synced and not waits:
+            return True
+        return self.hard_state_due is not None or self._store.record_due
 
     def start(self, now: float) -> None:
         """Begin one in a thread."""
         self._syncer.start(self._begin(now))
 
-    def run(self, now: float) -> Ended | None:
+    def run(self, now: float, *, leads: bool) -> Ended | None:
         """Do one here and now; None if it does not end soon and goes on in its thread."""
-        return self._syncer.run(self._begin(now))
+        return self._syncer.run(self._begin(now), leads=leads)
 
     def _begin(self, now: float) -> SyncWork:
         hard_state, self.hard_state_due = self.hard_state_due, None

@@ -201,20 +201,23 @@ class Turn:
         """When a turn is due at the latest."""
         return min(self._replica.next_deadline(), self.syncs.next_deadline)
 
-    def turn(self, now: float) -> None:
-        """Take everything that arrived, and do and say what follows from it."""
-        if self.take_inputs(now) or self._has_ready(now):
-            self._replica.tick(now)
-            self.act_and_sync(now)
-            return
-        if self._replica.appliable > self._replica.state.applied:
-            self._after_turn(_NOTHING, True)
-        if self.appends_alone:  # the client may already have submitted its next append
-            self.act_and_sync(self._clock())
+    def turn(self, now: float) -> float:
+        """Take everything that arrived, and do and say what follows from it; the next deadline."""
+        if not self.take_inputs(now) and not self._has_news(now):
+            deadline = self.next_deadline
+            if deadline > now:
+                if self._replica.appliable > self._replica.state.applied:
+                    self._after_turn(_NOTHING, True)
+                if not self.appends_alone:
+                    return deadline
+                now = self._clock()  # the client may already have submitted its next append
+        self._replica.tick(now)
+        self.act_and_sync(now)
+        return self.next_deadline
 
-    def _has_ready(self, now: float) -> bool:
-        """Whether anything but applying is left to do: see Replica.has_ready."""
-        if self._submissions or self._replica.has_ready(now):
+    def _has_news(self, now: float) -> bool:
+        """Whether there is anything but applying to do before the next deadline."""
+        if self._submissions or self._replica.has_news:
             return True
         return self.syncs.is_due(now)
 
@@ -230,8 +233,10 @@ class Turn:
         syncs = self._act(now)
         while self._counts_more(syncs, now):
             now = self._clock()
-            if self._ended_syncs:
+            ended = bool(self._ended_syncs)
+            if ended:
                 self.take_inputs(now)
+            if ended or self._replica.acks is not None:  # else nothing has moved a deadline
                 self._replica.tick(now)
             syncs = self._act(now)
 
@@ -351,18 +356,20 @@ class Turn:
             return True
         if not syncs:
             return False
-        if (ended := self.syncs.run(now)) is None:
+        replica = self._replica
+        leads = replica.acks is not None
+        if (ended := self.syncs.run(now, leads=leads)) is None:
             # It goes on in its thread. A follower still has to do what it put off.
-            return self._replica.acks is None
+            return not leads
         work, error = ended
         if error is None and work.hard_state is None:
             self.syncs.ended(work)
-            replica = self._replica
             now = self._clock()
             replica.persisted(work.index, work.epoch, None, now)
-            quiet = not self._has_ready(now) and replica.appliable <= replica.state.applied
             # A follower has put off what comes after a turn until it has answered.
-            return not quiet or replica.acks is None
+            if not leads or replica.appliable > replica.state.applied:
+                return True
+            return self._has_news(now) or now >= replica.next_deadline()
         self._ended_syncs.append((work, error))
         return True
 

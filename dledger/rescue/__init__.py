@@ -1,1 +1,1 @@
-"""Work on the folders of members at rest: copies, and beginning again without a quorum."""
+"""Work on the folders of stopped members: backups, and recovery without a quorum."""

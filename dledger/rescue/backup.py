@@ -1,8 +1,8 @@
 """A consistent copy of one member's folder, running or not: a snapshot and the committed log.
 
-Committed entries never change, so what is recorded as committed when the copy begins can be read
-while the member writes behind it. Nothing else is copied: not the end of the log that may still be
-replaced. The index is made of the entries, as at a start.
+Committed entries never change, so the entries recorded as committed when the copy begins can be
+read while the member appends more. The end of the log, which may still be replaced, is not copied.
+The index is rebuilt from the entries, as at a start.
 
 The copy is marked as one that lost promises: a member that is started on it neither votes nor
 counts until a leader of its group has brought it up to date. To begin a group from it, see
@@ -31,17 +31,17 @@ from dledger.store.snapshot_format import SnapshotHeader
 from dledger.store.standing_file import StandingFile
 from dledger.store.store_config import StoreConfig
 
-# A node that drops old segments meanwhile can take away what is being copied: then it begins anew.
+# A running node may drop segments that are being copied: then the copy starts again.
 ATTEMPTS = 3
 
-# Folders in the copy; an attempt that failed leaves them, empty.
+# Folders in the copy; a failed attempt leaves them empty.
 _PARTS = (DATA, INDEX, SNAPSHOTS)
 
 _PIECE_BYTES = 4 * 1024 * 1024
 
 
 class BackupFailed(DLedgerError):
-    """There is no copy, or none that can be relied on."""
+    """The backup failed: there is no usable copy."""
 
     def __init__(self, folder: str, problem: str) -> None:
         self.folder = folder
@@ -51,7 +51,7 @@ class BackupFailed(DLedgerError):
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """What was copied. Indexes are -1 where there is nothing.
+    """The result of a backup. Indexes are -1 where there is nothing.
 
     Attributes:
         folder: the `dledger-<id>` folder that was made.
@@ -83,7 +83,7 @@ def back_up(
 
     Raises:
         ConfigInvalid: there is no member's folder, or one in `target` already.
-        BackupFailed: what is committed there cannot be read whole.
+        BackupFailed: some of the committed entries cannot be read.
         DiskFailed: the copy could not be written.
     """
     disk = disk or OsDisk()
@@ -92,9 +92,9 @@ def back_up(
         try:
             return _attempt(disk, source, target, node_id)
         except FileNotFoundError as error:
-            problem = f"{error.filename} went away"
+            problem = f"{error.filename} was removed"
         except BeginningDropped:
-            problem = "the beginning of its log went away"
+            problem = "the beginning of its log was dropped"
     raise BackupFailed(source, f"{problem}, {ATTEMPTS} times in a row: try again")
 
 
@@ -133,7 +133,7 @@ class _Copy:
         end_pos = self._end_of_committed()
         for part in ("", *_PARTS):
             disk.make_folder(f"{folder}/{part}")
-        StandingFile(disk, folder).set(Standing.LOST)  # first: half a copy is none either
+        StandingFile(disk, folder).set(Standing.LOST)  # first, so that half a copy is marked too
         self._made.append(f"{folder}/unproven")
         snapshot = self._copy_snapshot()
         self._copy_entries(end_pos)
@@ -165,13 +165,13 @@ class _Copy:
         )
 
     def undo(self) -> None:
-        """Remove what was made; the folders stay, empty."""
+        """Remove the copied files; the folders stay, empty."""
         for path in reversed(self._made):
             with contextlib.suppress(OSError):
                 self._disk.remove(path)
 
     def _end_of_committed(self) -> int:
-        """Where the last entry ends that is recorded as committed. All sums up to there are right.
+        """Return the end of the last entry recorded as committed; check all sums up to there.
 
         Raises BackupFailed.
         """
@@ -183,7 +183,7 @@ class _Copy:
                     return end_pos
                 last, end_pos = header[2], header[4] + header[1]
         if last < committed:
-            problem = f"its log is broken behind entry {last}: take another member's folder"
+            problem = f"its log is broken after entry {last}: take another member's folder"
             raise BackupFailed(self._scan.folder, problem)
         return end_pos
 
@@ -196,7 +196,7 @@ class _Copy:
         self._disk.sync_folder(f"{self._folder}/{DATA}")
 
     def _copy_snapshot(self) -> SnapshotHeader | None:
-        """The newest one that the copy of the log reaches."""
+        """Copy the newest snapshot that the copied log reaches."""
         committed, group = self._record.committed, self._record.group
 
         def judge(header: SnapshotHeader) -> str | None:
@@ -213,12 +213,12 @@ class _Copy:
         return newest.header
 
     def _make_index(self, record: StoreRecord) -> None:
-        """Have the index made of the entries, as a node that starts would."""
+        """Rebuild the index from the entries, as a start of the node would."""
         base = self._folder.rpartition("/")[0] or "/"
         open_store(self._disk, base, StoreConfig(), record.group, record.node_id).close()
 
     def _copy_file(self, source: str, target: str, size: int, length: int) -> None:
-        """Copy the first `size` bytes; the file gets `length`, zeros behind them. Durable."""
+        """Copy the first `size` bytes; pad the file with zeros to `length`. Durable on return."""
         with contextlib.ExitStack() as stack:
             reader = self._disk.open(source, writable=False)
             stack.callback(reader.close)
@@ -234,7 +234,7 @@ class _Copy:
             self._size += at
 
     def _verify(self, record: StoreRecord) -> tuple[int, int]:
-        """Index and term of the copy's last entry. Raises BackupFailed unless it is whole."""
+        """Check the copy; return the index and term of its last entry. Raises BackupFailed."""
         copy = scan_folder(self._folder, self._disk)
         last, term = record.before_begin, record.before_begin_term
         for run in copy.runs():

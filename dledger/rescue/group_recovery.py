@@ -1,16 +1,16 @@
 """Begins a group again from one member, after its quorum was lost for good.
 
-This gives up the promise of Raft on purpose, once, by an operator's word. What only the lost
-members held is gone. What this member holds and the group had never committed becomes committed:
-nobody who could tell the two apart is left. docs/operations.md says what may be lost when.
+This gives up Raft's guarantee on purpose, once, by an operator's decision. Entries that only the
+lost members held are lost. Entries of this member that the group never committed become committed:
+no remaining member could distinguish them. docs/operations.md says what may be lost when.
 
-Entries of magic 3 say who belongs to the group from now on: this member alone, and learners.
-They are ordinary steps of the rules for such changes (a joint phase, and its end), so every program
-that reads the log comes to the same members; only who agreed to them is not ordinary.
+Entries of magic 3 set the members of the group from now on: this member as the only voter, and
+learners. They follow the rules for such changes (a joint phase, and its end), so every reader of
+the log computes the same members; only the old quorum's agreement is missing.
 
-The old members must not take part again with what they hold, which is why the folder begins a new
-generation of the group (`dledger.store.generation`) before anything else is written. That there is
-one voter only is no hardship: the others join as they are started, empty, and get the log from it.
+The old members must not take part again with their old logs. Therefore the folder begins a new
+generation of the group (`dledger.store.generation`) before anything else is written. One voter is
+enough to begin with: the others join with empty folders and get the log from it.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ from dledger.store.standing_file import FILE_NAME as UNPROVEN
 from dledger.store.store_config import StoreConfig
 from dledger.store.sync_calls import sync_data
 
-# Of what is copied, this much is looked at in one go.
+# Files are copied in pieces of this size.
 _PIECE_BYTES = 256 * 1024
 
-# What was done, in the folder of the copies.
+# The record of what was done, in the folder of the copies.
 DONE = "recovery.json"
 
 
@@ -68,17 +68,17 @@ class RecoveryRefused(DLedgerError):
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What was done to a folder.
+    """The result of a recovery.
 
     Attributes:
-        folder, group, node_id: to which.
-        generation, mark: the one that begins with it.
+        folder, group, node_id: the recovered member's.
+        generation, mark: those of the generation that begins with it.
         term: of the new entries.
-        kept_through: the last entry of before. What the group committed behind it is lost.
-        known_committed: how far it was recorded as committed. What lies behind that, up to
-            `kept_through`, counts as committed now, whether it was or not.
-        members: who belongs to the group now.
-        copies: where the files that were changed are, as they were.
+        kept_through: the last old entry. Later entries that the group committed are lost.
+        known_committed: the recorded commit index. The entries after it, up to `kept_through`,
+            count as committed now, whether they were or not.
+        members: the members of the group now.
+        copies: the folder with copies of the changed files, as they were before.
         when: the time, as the caller named it.
     """
 
@@ -108,22 +108,22 @@ def recover_group(
     """Begin the group of the folder at `path` again, with its member as the only voter.
 
     Args:
-        path: the folder of a member that is stopped.
-        accepted_through: the last entry in it, as its operator read it: whoever names it has seen
-            that what was committed behind it is lost.
+        path: the folder of a stopped member.
+        accepted_through: the last entry in it. By naming it the operator accepts that later
+            committed entries are lost.
         address: where the member will listen, host:port.
-        mark: 16 hexadecimal digits drawn at random. They tell this recovery from one of a copy of
-            the folder: members of the two will refuse each other.
+        mark: 16 random hexadecimal digits. They distinguish this recovery from one of a copy of
+            the folder: members of the two refuse each other.
         learners: members that will get the log, each with its address. They begin with empty
             folders.
         when: the time, for the record of what was done.
         disk: where the folder is.
 
-    An interrupted call is done again; a further generation does no harm.
+    An interrupted call can be repeated; a further generation does no harm.
 
     Raises:
         RecoveryRefused: the log ends elsewhere, or is broken inside.
-        ConfigInvalid: there is no member's folder, the members cannot be these, or the mark.
+        ConfigInvalid: there is no member's folder, or the members or the mark are invalid.
         DataFolderLocked: the member runs.
         LogCorrupt, HardStateLost, DiskFailed: as when a node starts.
     """
@@ -163,9 +163,9 @@ def recover_group(
 def recovery_steps(
     before: NumberedConfiguration | None, node_id: str, address: str, learners: Mapping[str, str]
 ) -> list[Configuration]:
-    """The configurations that lead, each by a legal step, to `node_id` as the only voter.
+    """Return the configurations that lead, by legal steps, to `node_id` as the only voter.
 
-    `before` is None for a group that never changed since it began: its first change may be any.
+    `before` is None for a group that never changed: its first change may be any.
     """
     if node_id in learners:
         raise ConfigInvalid("--learner", f"{node_id} is the member that the group begins with")
@@ -181,7 +181,7 @@ def recovery_steps(
     others = [Remove(member) for member in sorted(now.members - {node_id})]
     joint = enter_joint(now, [AddVoter(node_id, own), *others], auto_leave=False)
     steps += [joint, leave_joint(joint)]
-    # Only now: a newcomer may have the address of one that is gone.
+    # Only now: a new member may have the address of a lost one.
     if added or own != address:
         steps.append(simple(steps[-1], [UpdateAddress(node_id, address), *added]))
     return steps
@@ -196,8 +196,8 @@ def _check(survivor: Survivor, accepted_through: int) -> None:
         raise RecoveryRefused(folder, problem)
     if survivor.last_index < survivor.committed:
         problem = (
-            f"its log is broken behind entry {survivor.last_index}, and entry "
-            f"{survivor.committed} is recorded as committed: mend it with `dledger repair` first, "
+            f"its log is broken after entry {survivor.last_index}, and entry "
+            f"{survivor.committed} is recorded as committed: run `dledger repair` on it first, "
             "or take another member's folder"
         )
         raise RecoveryRefused(folder, problem)
@@ -207,7 +207,7 @@ def _check(survivor: Survivor, accepted_through: int) -> None:
 
 
 def _copy(disk: Disk, survivor: Survivor, generation: int) -> Path:
-    """Copy what will be changed; durable on return. Nobody else has the folder meanwhile."""
+    """Copy the files that will be changed; durable on return. The folder is locked meanwhile."""
     folder = Path(survivor.folder)
     copies = folder / f"recovery-{generation}"
     lock = disk.lock(f"{folder}/{LOCK}")
@@ -234,7 +234,7 @@ def _copy(disk: Disk, survivor: Survivor, generation: int) -> Path:
 
 
 def _copy_durably(source: Path, target: Path) -> None:
-    """Copy a file; what is zero in it takes no room in the copy, and no time on the disk."""
+    """Copy a file, sparsely: zeros take no space in the copy, and no time on the disk."""
     with source.open("rb") as reader, target.open("wb") as writer:
         while piece := reader.read(_PIECE_BYTES):
             if piece.strip(b"\0"):
@@ -258,14 +258,14 @@ def _sync(path: Path) -> None:
 
 
 def _rewrite(disk: Disk, survivor: Survivor, steps: list[Configuration]) -> int:
-    """Append the configurations in a new term, and have all of the log committed; that term."""
+    """Append the configurations in a new term, and commit the whole log; return that term."""
     base = os.path.dirname(survivor.folder) or "."
     store = open_store(disk, base, StoreConfig(), survivor.group, survivor.node_id)
     try:
         if store.last_index != survivor.last_index:
             problem = (
-                f"the log goes on to entry {store.last_index} behind damage at entry "
-                f"{survivor.last_index + 1}: mend it with `dledger repair` first"
+                f"the log goes on to entry {store.last_index} after damage at entry "
+                f"{survivor.last_index + 1}: run `dledger repair` on it first"
             )
             raise RecoveryRefused(survivor.folder, problem)
         return _append(store, survivor, steps)

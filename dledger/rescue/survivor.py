@@ -1,6 +1,6 @@
-"""What one member's folder holds, for those who have to begin a group again from it.
+"""Reads one member's folder, from which a group may be begun again.
 
-Nothing is written, and no lock is taken. See `dledger.rescue.group_recovery` for what may follow.
+Nothing is written, and no lock is taken. See `dledger.rescue.group_recovery` for the recovery.
 """
 
 from __future__ import annotations
@@ -28,18 +28,17 @@ class Survivor:
 
     Attributes:
         folder: its `dledger-<id>` folder.
-        group, node_id: whose it is.
-        generation, mark: which life of the group it is of; the mark is empty for one that was
-            never recovered.
-        birth: of the group, in hexadecimal digits; empty where the folder does not say.
+        group, node_id: the member's group and name.
+        generation, mark: the group's generation; the mark is empty if it was never recovered.
+        birth: of the group, in hexadecimal digits; empty if the folder has no record of it.
         proven: whether it holds all that was promised from it, as far as it knows.
-        first_index, last_index, last_term: its log.
-        term: the highest one that it has heard of.
-        committed: how far it recorded that the log is committed; more of it may be.
-        snapshot_index: the last entry in its newest snapshot that is whole.
-        configuration: who belonged to the group, by the log's end; None where the folder does not
-            say, for the group never changed since it began.
-        problems: what is wrong with the files.
+        first_index, last_index, last_term: of its log.
+        term: the highest term that it has recorded.
+        committed: the recorded commit index; more entries may be committed.
+        snapshot_index: the last entry in its newest whole snapshot.
+        configuration: the group's configuration at the log's end; None if the folder holds none,
+            because the group never changed.
+        problems: the problems of the files.
     """
 
     folder: str
@@ -60,11 +59,11 @@ class Survivor:
 
     @property
     def reach(self) -> tuple[int, int, int]:
-        """What makes one folder a better begin than another: Raft's order of logs (5.4.1)."""
+        """The order of folders for a recovery, the best last: Raft's order of logs (5.4.1)."""
         return self.generation, self.last_term, self.last_index
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, for JSON; of the configuration who votes, and where everybody listens."""
+        """Plain values, for JSON; of the configuration its voters and all addresses."""
         found = {
             field.name: getattr(self, field.name)
             for field in fields(self)
@@ -77,13 +76,12 @@ class Survivor:
 
 
 def look_at(path: str, disk: Disk | None = None) -> Survivor:
-    """Read the folder of a member that is at rest; every sum of its log is checked.
+    """Read the folder of a stopped member; check every sum of its log.
 
     Raises:
         ConfigInvalid: there is no log in it, or no record of term and vote.
-        BirthUnreadable: the record of how the group began is none.
-        ConfigurationLost: it names an entry that says who belongs to the group, and that one
-            cannot be read.
+        BirthUnreadable: the record of how the group began cannot be read.
+        ConfigurationLost: it names an entry with the group's configuration that cannot be read.
         OSError: it cannot be read.
     """
     disk = disk or OsDisk()
@@ -122,7 +120,7 @@ def look_at(path: str, disk: Disk | None = None) -> Survivor:
 
 
 def longest(survivors: Sequence[Survivor]) -> Survivor:
-    """The one to begin the group again from. Raises ConfigInvalid for those of two groups."""
+    """Return the folder to recover the group from. Raises ConfigInvalid for those of two groups."""
     groups = sorted({survivor.group for survivor in survivors})
     if len(groups) > 1:
         raise ConfigInvalid("FOLDER", f"these are members of {' and '.join(groups)}")
@@ -151,7 +149,7 @@ def _newest_snapshot(
 def _configuration(
     disk: Disk, change: tuple[HeaderRun, int] | None, snapshot: SnapshotHeader | None
 ) -> NumberedConfiguration | None:
-    """Who belongs to the group by the last change: in the log, or else in the snapshot."""
+    """Return the group's last configuration: in the log, or else in the snapshot."""
     try:
         if change is not None:
             run, at = change

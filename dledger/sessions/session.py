@@ -1,8 +1,8 @@
-"""A client's session: appends that happen once, however often they have to be sent.
+"""A client's session: each append is applied once, however often it is sent.
 
-Every append of a session has a sequence. One that is not answered is sent again with the same
-sequence, to whichever member leads, before anything newer is: the group applies it once and gives
-the first result (`dledger.sessions.session_table`).
+Every append of a session has a sequence. An append without an answer is sent again with the same
+sequence, to the present leader, before any newer one: the group applies it once and returns the
+first result (`dledger.sessions.session_table`).
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ from dledger.unwrapping_nursery import unwrapping_nursery
 DEFAULT_TTL_S = 60.0
 # An append gives up after this time: many elections.
 DEFAULT_TIMEOUT_S = 30.0
-# A session is used at least so often in its ttl: two keep-alives may be lost.
+# A session is used at least this often in its ttl: two keep-alives may be lost.
 KEEP_ALIVES_IN_A_TTL = 3
-# The end of a session is said once, within this time; its ttl would end it anyway.
+# The close of a session is sent once, within this time; its ttl would end it anyway.
 CLOSE_TIMEOUT_S = 1.0
 
 # Between two attempts: a tenth of the shortest election, then ever longer.
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 0.5
 
-# One submission. Half of the results that a session keeps, and what one frame can carry.
+# Bodies in one submission: half of the results that a session keeps, and what one frame holds.
 MOST_BODIES_AT_ONCE = 128
 MOST_BYTES_AT_ONCE = MAX_BODY_BYTES
 # Appends of one session that may be without an answer, given at once or left over from calls that
@@ -65,7 +65,7 @@ MOST_BYTES_AT_ONCE = MAX_BODY_BYTES
 MOST_UNSETTLED = 1_024
 MOST_UNSETTLED_BYTES = 16 * 1024 * 1024
 
-# Trying again cannot help.
+# A retry cannot succeed after these.
 _USELESS = (EntryTooLarge, SessionsOff, SessionFull, NodeClosing)
 
 
@@ -74,7 +74,7 @@ class SessionAppended(NamedTuple):
 
     sequence: int
     index: int  # type: ignore[assignment]  # hides tuple.index
-    result: object  # what the machine made of it when it was applied; tuples have become lists
+    result: object  # the state machine's, when it was applied; tuples have become lists
     repeated: bool  # whether an earlier attempt had been applied
 
 
@@ -82,7 +82,7 @@ Settled = SessionAppended | ResultNotKept
 
 
 class SessionWay(Protocol):
-    """How commands get to the leader."""
+    """Carries commands to the leader."""
 
     async def reach(self) -> None:
         """Find the leader, and send nothing. Raises Rejected."""
@@ -106,7 +106,7 @@ class Session:
         self._next = 1
         self._unsettled: deque[tuple[int, bytes]] = deque()
         self._unsettled_bytes = 0
-        self._in_log = 0  # so many of them, the oldest, may be in the log
+        self._in_log = 0  # this many of them, the oldest, may be in the log
         self._ended = False
         self._problem = "no attempt was made"
 
@@ -119,8 +119,8 @@ class Session:
             Rejected: it was not appended and never will be (SessionExpired, SessionFull,
                 EntryTooLarge, or what kept the group from taking it until the time was over).
             SessionOutcomeUnknown: the time was over first. `settle` or the next append find out.
-                What was learned before is in its `settled`.
-            ResultNotKept: it was applied; its result is not there.
+                Its `settled` holds the outcomes known so far.
+            ResultNotKept: it was applied, but its result was not kept.
         """
         return (await self.append_many((body,), timeout_s=timeout_s))[0]
 
@@ -129,7 +129,7 @@ class Session:
     ) -> list[SessionAppended]:
         """Append bodies in this order, each exactly once. Raises as `append`.
 
-        Cancelling gives up the wait: what may be in the log already is settled by the next call.
+        Cancelling gives up the wait: the next call settles appends that may be in the log already.
         """
         first: int | None = None
         settled: list[Settled] = []
@@ -151,7 +151,7 @@ class Session:
         raise NotAppendedInTime(timeout_s, self._problem)
 
     async def settle(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[SessionAppended]:
-        """Find out about appends whose outcome is unknown: they are applied, once, and returned.
+        """Settle the appends whose outcome is unknown: each is applied once and returned.
 
         Raises as `append`.
         """
@@ -171,7 +171,7 @@ class Session:
         return len(self._unsettled)
 
     def _add(self, bodies: Sequence[bytes]) -> int:
-        """Number new bodies; the sequence of the first. Raises BodyInvalid."""
+        """Number new bodies; return the sequence of the first. Raises BodyInvalid."""
         if self._ended:
             raise SessionExpired(self.id)
         total = self._unsettled_bytes + sum(checked_lengths(bodies, positioned=False))
@@ -185,7 +185,7 @@ class Session:
         return first
 
     def _drop_unsent(self, first: int) -> None:
-        """Forget the bodies from `first` on if none of them can be in the log: never happened."""
+        """Forget the bodies from `first` on if none of them can be in the log."""
         while (
             self._in_log < len(self._unsettled)
             and self._unsettled[self._in_log][0] == first
@@ -197,7 +197,7 @@ class Session:
     def _unknown(
         self, first: int, reason: str, settled: Sequence[Settled]
     ) -> SessionOutcomeUnknown:
-        """For a call whose bodies begin at `first`: what it has learned, and where that ends."""
+        """Make the error of a call whose bodies begin at `first`, with the known outcomes."""
         oldest = self._unsettled[0][0] if self._unsettled else self._next
         own = [each for each in settled if each.sequence >= first]
         return SessionOutcomeUnknown(
@@ -207,7 +207,7 @@ class Session:
     # --- sending --------------------------------------------------------------------------------
 
     async def _settle(self, settled: list[Settled]) -> None:
-        """Send what is not answered, oldest first, until all of it is; add what became of it."""
+        """Send all unanswered appends, oldest first; add their outcomes to `settled`."""
         pause_s = FIRST_PAUSE_S
         while self._unsettled:
             if self._ended:
@@ -221,7 +221,7 @@ class Session:
                 )
             except (Rejected, Discarded, OutcomeUnknown) as error:
                 if not isinstance(error, OutcomeUnknown):
-                    self._in_log = before  # this attempt is certainly nowhere
+                    self._in_log = before  # this attempt certainly failed
                 if isinstance(error, _USELESS):
                     raise
                 self._problem = str(error)
@@ -236,7 +236,7 @@ class Session:
                 raise SessionExpired(self.id)
             settled += self._take(batch, answers)
         if not settled:
-            await trio.lowlevel.checkpoint()  # never behind an answer: a deadline would lose it
+            await trio.lowlevel.checkpoint()  # never after an answer: a deadline would lose it
 
     def _batch(self) -> list[tuple[int, bytes]]:
         batch: list[tuple[int, bytes]] = []
@@ -274,7 +274,7 @@ class Session:
         try:
             return SessionAppended(sequence, index, unpack_result(packed), repeated)
         except (ValueError, TypeError):
-            return ResultNotKept(self.id, sequence, index)  # it did not arrive as it was made
+            return ResultNotKept(self.id, sequence, index)  # its result is not msgpack
 
     # --- the session's own life -----------------------------------------------------------------
 
@@ -290,7 +290,7 @@ class Session:
             self._ended = answer.kind is AnswerKind.UNKNOWN
 
     async def close(self) -> None:
-        """Say that there is nothing more to append: one attempt. Unsettled appends stay so."""
+        """Close the session: one attempt. Unsettled appends stay unsettled."""
         if self._ended:
             return
         self._ended = True
@@ -302,7 +302,7 @@ class Session:
 
 
 class NotAppendedInTime(Rejected):
-    """The group did not take the append until the time was over; it was not appended."""
+    """The group did not accept the append in time; it was not appended."""
 
     def __init__(self, timeout_s: float, reason: str) -> None:
         self.timeout_s = timeout_s

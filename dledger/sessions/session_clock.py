@@ -9,7 +9,7 @@ from __future__ import annotations
 
 
 class SessionClock:
-    """What a leader writes into the session entries it makes."""
+    """The time that a leader writes into its session entries."""
 
     __slots__ = ("_base_ms", "_base_s", "_term")
 
@@ -24,7 +24,7 @@ class SessionClock:
         Args:
             now_s: this process's monotonic clock, in seconds.
             term: the term this node leads in.
-            applied_ms: the time of the latest session entry that was applied here.
+            applied_ms: the time of the last session entry that was applied here.
         """
         if term != self._term:
             self._term = term

@@ -39,8 +39,8 @@ from dledger.entry import Body, PositionedBody
 from dledger.sessions.session_errors import ReservedBody, SessionFormatTooNew
 from dledger.sessions.session_table import SessionLimits
 
-# No byte of it is zero. A position that a PositionedBody holds begins with a zero byte, so a head
-# that is shorter than the mark cannot become one together with the position behind it.
+# No byte of it is zero. The position in a PositionedBody begins with a zero byte, so a head shorter
+# than the mark cannot form the mark together with the position after it.
 MARK = b"\xf5dlsess\xf6"
 VERSION = 1
 
@@ -50,16 +50,16 @@ _APPEND = struct.Struct(">qqqq")
 _OF_ONE = struct.Struct(">qq")
 _EXPIRE = struct.Struct(">q")
 
-# What a session adds to a body.
+# The bytes that a session adds to a body.
 APPEND_BYTES = _PREFIX.size + _APPEND.size
 
-# Bounds of what an `open` may ask for: whatever an entry says, a table stays this small.
+# The limits of an `open`: they bound the table whatever an entry asks for.
 MAX_TTL_MS = 24 * 3600 * 1000
 MAX_LIMITS = SessionLimits(sessions=65_536, results=4_096, result_bytes=1024 * 1024)
 
 
 class Kind(IntEnum):
-    """What an envelope holds."""
+    """The kinds of envelopes."""
 
     PLAIN = 0
     OPEN = 1
@@ -77,7 +77,7 @@ class PlainEntry(NamedTuple):
 
 
 class OpenEntry(NamedTuple):
-    """A session begins; its id is the index of this entry."""
+    """Begins a session; its id is the index of this entry."""
 
     time_ms: int
     ttl_ms: int
@@ -99,21 +99,21 @@ class AppendEntry(NamedTuple):
 
 
 class KeepAliveEntry(NamedTuple):
-    """The client of a session still lives."""
+    """Keeps a session alive."""
 
     time_ms: int
     session: int
 
 
 class CloseEntry(NamedTuple):
-    """The client of a session has no more to append."""
+    """Ends a session at its client's request."""
 
     time_ms: int
     session: int
 
 
 class ExpireEntry(NamedTuple):
-    """Sessions that were not used for their ttl end now."""
+    """Ends the sessions that were not used for their ttl."""
 
     time_ms: int
 
@@ -155,7 +155,7 @@ SessionCommand = OpenSession | AppendInSession | KeepSessionAlive | CloseSession
 
 
 def encode_command(command: SessionCommand, time_ms: int, limits: SessionLimits) -> list[bytes]:
-    """The bodies of the entries that carry out a command."""
+    """Encode the entries that carry out a command."""
     match command:
         case OpenSession(ttl_ms):
             ttl_ms = min(max(ttl_ms, 1), MAX_TTL_MS)
@@ -173,12 +173,12 @@ def encode_command(command: SessionCommand, time_ms: int, limits: SessionLimits)
 
 
 def encode_expire(time_ms: int) -> bytes:
-    """The body of an entry that ends sessions which are not used."""
+    """Encode the entry that ends unused sessions."""
     return _prefix(Kind.EXPIRE) + _EXPIRE.pack(time_ms)
 
 
 def escaped(bodies: Sequence[Body]) -> Sequence[Body]:
-    """Bodies of the application as a group with sessions writes them: nearly always as they are.
+    """Wrap those bodies of the application that begin with the mark; return the others unchanged.
 
     Raises ReservedBody for a PositionedBody that begins with the mark: it cannot be moved.
     """
@@ -202,7 +202,7 @@ def is_envelope(body: bytes) -> bool:
 
 
 def decode(body: bytes) -> SessionEntry | None:
-    """What an envelope holds; None for one that is broken, which no leader of ours writes.
+    """Decode an envelope; None for a broken one, which no leader of ours writes.
 
     Raises SessionFormatTooNew: another version may mean anything, so this member must not guess.
     """

@@ -1,4 +1,4 @@
-"""What can go wrong with client sessions, in the tree of `dledger.errors`."""
+"""The errors of client sessions, in the tree of `dledger.errors`."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class ReservedBody(Rejected):
     def __init__(self, mark: bytes) -> None:
         self.mark = mark
         super().__init__(
-            f"a positioned body that begins with {mark.hex()} cannot be told from a session's "
-            "entry: begin it otherwise"
+            f"a positioned body that begins with {mark.hex()} looks like a session's entry: "
+            "begin it with other bytes"
         )
 
 
 class SessionExpired(Rejected):
     """The session has ended: closed, not used for its ttl, or pushed out by newer ones.
 
-    What this call was to append was not appended.
+    Nothing of this call was appended.
     """
 
     def __init__(self, session: int) -> None:
@@ -39,8 +39,8 @@ class SessionExpired(Rejected):
 
 
 class SessionFull(Rejected):
-    """Too much of this session would wait for an answer: what was given now, and what earlier
-    calls that were cancelled or timed out have left. Nothing of this call was appended.
+    """Too many appends of this session would wait for an answer, with those that cancelled or
+    timed out calls have left. Nothing of this call was appended.
     """
 
     def __init__(self, unsettled: int, unsettled_bytes: int) -> None:
@@ -65,12 +65,12 @@ class SequenceGap(Rejected):
 
 
 class SessionOutcomeUnknown(OutcomeUnknown):
-    """The time was over, or the session ended, before it was known what became of an append.
+    """The time was over, or the session ended, before the outcome of an append was known.
 
-    `sequence` is the first one concerned. While the session lives, `settle()` and the next append
+    `sequence` is the first such append. While the session lives, `settle()` and the next append
     find out: they send it again, and it is applied once. After its end (`ended`) no call can.
 
-    `settled` is what this call has learned before, in order: a SessionAppended for each sequence
+    `settled` holds the known outcomes of this call, in order: a SessionAppended for each sequence
     that was applied, or a ResultNotKept in its place.
     """
 
@@ -100,11 +100,11 @@ class SessionOutcomeUnknown(OutcomeUnknown):
 
 
 class ResultNotKept(DLedgerError):
-    """The sequence was applied exactly once; its result is not there (any more).
+    """The sequence was applied exactly once, but its result was not kept.
 
     `index` is the entry, if that is still known. The result was dropped for newer ones, was larger
-    than a session keeps, or is not made of what msgpack can hold. Of a call with several bodies,
-    `settled` is what became of each, in order.
+    than a session keeps, or is not made of plain values. For a call with several bodies, `settled`
+    holds the outcome of each, in order.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class SessionFormatTooNew(Fatal):
         self.version = version
         self.known = known
         super().__init__(
-            f"a session entry of version {version}, this member knows {known}: "
+            f"a session entry of version {version}; this member knows version {known}: "
             "install the version of the other members"
         )
 

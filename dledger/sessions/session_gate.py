@@ -1,4 +1,4 @@
-"""The leader's side of client sessions: commands become entries with the leader's time."""
+"""The leader's side of client sessions: makes entries of commands, with the leader's time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EXPIRY_INTERVAL_S = 1.0
 
 
 class LeadingNode(Protocol):
-    """What this needs of a node."""
+    """The part of a node that `SessionGate` uses."""
 
     @property
     def term(self) -> int:
@@ -42,7 +42,7 @@ class LeadingNode(Protocol):
 
 
 class SessionGate:
-    """Lets commands of sessions into the log of a node whose machine is WithSessions."""
+    """Appends commands of sessions to the log of a node whose machine is WithSessions."""
 
     def __init__(self, node: LeadingNode, machine: WithSessions) -> None:
         self._node = node
@@ -50,13 +50,14 @@ class SessionGate:
         self._clock = SessionClock()
 
     def escaped(self, bodies: Sequence[Body]) -> Sequence[Body]:
-        """Bodies of plain appends as they go into the log. Raises ReservedBody, BodyInvalid."""
+        """Encode bodies of plain appends for the log. Raises ReservedBody, BodyInvalid."""
         checked_lengths(bodies)
         return escaped(bodies)
 
     def submit(self, command: SessionCommand, done: Done) -> None:
-        """Append the entries of a command without a task; `answers_of` its outcome. As
-        `Node.submit`.
+        """Append the entries of a command without a task, as `Node.submit`.
+
+        `answers_of` converts the outcome.
         """
         bodies = encode_command(command, self._now_ms(), self._machine.limits)
         self._node.submit_envelopes(bodies, done)
@@ -66,7 +67,7 @@ class SessionGate:
         return await self._append(encode_command(command, self._now_ms(), self._machine.limits))
 
     async def run(self) -> None:
-        """End sessions that are not used, while this node leads; for ever."""
+        """End unused sessions while this node leads. Runs until it is cancelled."""
         while True:
             await trio.sleep(EXPIRY_INTERVAL_S)
             if self._node.is_ready_leader:
@@ -91,7 +92,7 @@ class SessionGate:
 
 
 def answers_of(appended: Sequence[Appended]) -> list[SessionAnswer]:
-    """What became of the entries of a command."""
+    """Return the answers of the entries of a command."""
     answers = [entry.result for entry in appended]
     checked = [answer for answer in answers if isinstance(answer, SessionAnswer)]
     if len(checked) != len(answers):

@@ -1,8 +1,8 @@
 """The session table as canonical bytes: equal tables give equal bytes, on every member.
 
 A magic line, then records: a length (u32, big-endian) and msgpack. The first record is [version,
-time in ms, number of sessions], each other one a session, the least recently used first. What
-follows the last record is the snapshot of the application's own machine.
+time in ms, number of sessions], each other one a session, the least recently used first. The
+snapshot of the application's own machine follows the last record.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LENGTH = struct.Struct(">I")
 
 
 def encode_table(table: SessionTable) -> Iterator[bytes]:
-    """The bytes of a table in pieces. What is given out is the table as it was at the call."""
+    """Encode a table in pieces. They hold the table as it was at the call."""
     head = [VERSION, table.time_ms, len(table)]
     return _encode(head, table.frozen())
 
@@ -44,16 +44,16 @@ def _record(content: object) -> bytes:
 
 
 def decode_table(chunks: Iterable[bytes]) -> tuple[SessionTable, Iterator[bytes]]:
-    """The table at the beginning of `chunks`, wherever these were cut, and the chunks behind it.
+    """Decode the table at the beginning of `chunks`; return it and the chunks after it.
 
     Raises SessionTableInvalid.
     """
     reader = _Reader(chunks)
     if reader.take(len(MAGIC)) != MAGIC:
-        raise SessionTableInvalid("it begins otherwise: was it made without WithSessions?")
+        raise SessionTableInvalid("no table at its beginning: was it made without WithSessions?")
     version, time_ms, count = _numbers(reader.record(), 3)
     if version != VERSION:
-        raise SessionTableInvalid(f"version {version}; this member knows {VERSION}")
+        raise SessionTableInvalid(f"version {version}; this member knows version {VERSION}")
     table = SessionTable.thawed(time_ms, (_session(reader.record()) for _ in range(count)))
     return table, reader.rest()
 
@@ -77,7 +77,7 @@ def _session(record: list[object]) -> FrozenSession:
 
 def _kept(record: object) -> Kept:
     if not isinstance(record, list) or not record:
-        raise SessionTableInvalid("a result of another shape")
+        raise SessionTableInvalid("a malformed result")
     *numbers, result = record
     sequence, index = _numbers(numbers, 2)
     if result is not None and not isinstance(result, bytes):

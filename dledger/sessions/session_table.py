@@ -1,14 +1,14 @@
-"""The replicated table of client sessions: what each session applied, with which result.
+"""The replicated table of client sessions: the applied sequences of each session, and results.
 
-The rule of Raft's thesis, section 6.3: the state machine remembers, for each client, which of its
-requests it has applied and what they gave, so that a request that comes twice is applied once.
-The same on every member, because it changes by log entries only: no clock, no chance.
+The rule of Raft's thesis, section 6.3: the state machine remembers the applied requests of each
+client and their results, so that a request that arrives twice is applied once. The table is the
+same on every member, because only log entries change it: no clock, no random numbers.
 
 * Sequences of a session are applied in order and without gaps: sequence n + 1 only after n. So a
   sequence up to the last one was certainly applied, and a later one certainly was not.
 * Results are kept for repeated requests until the client says that it has the answer, but at
   most `results` of them and `result_bytes`, the newest.
-* Time is what entries say, and never goes back. Sessions end by entries alone: a close, an expire,
+* The time comes from entries, and never goes back. Only entries end sessions: a close, an expire,
   or an open that finds the table full and pushes out the least recently used one.
 """
 
@@ -19,12 +19,12 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import NamedTuple
 
-# What a kept result counts besides its bytes: about what Python needs for it.
+# A kept result counts this much more than its bytes: about Python's overhead for it.
 RESULT_OVERHEAD_BYTES = 64
 
 
 class SessionLimits(NamedTuple):
-    """How much a table holds. The leader writes its own into each `open`: all members agree."""
+    """The limits of a table. The leader writes its own into each `open`, so all members agree."""
 
     sessions: int = 4_096
     results: int = 256  # of one session
@@ -32,7 +32,7 @@ class SessionLimits(NamedTuple):
 
 
 class Verdict(Enum):
-    """What is to be done with an append."""
+    """How to treat an append."""
 
     FRESH = "apply it, then keep its result"
     REPEATED = "it was applied: give the kept result"
@@ -49,7 +49,7 @@ class Kept(NamedTuple):
 
     @property
     def counted_bytes(self) -> int:
-        """What it counts against the session's limit."""
+        """The bytes that it counts against the session's limit."""
         return RESULT_OVERHEAD_BYTES + len(self.result or b"")
 
 
@@ -82,7 +82,7 @@ class _Session:
         self.kept_bytes -= self.kept.popleft().counted_bytes
 
     def drop_answered(self, answered: int) -> None:
-        # What was not applied cannot have been answered, whatever a client says.
+        # A sequence that was not applied cannot have been answered, whatever a client says.
         self.answered = max(self.answered, min(answered, self.last + 1))
         while self.kept and self.kept[0].sequence < self.answered:
             self.drop_first()
@@ -106,7 +106,7 @@ class SessionTable:
     # --- appends --------------------------------------------------------------------------------
 
     def admit(self, session: int, sequence: int, answered: int, time_ms: int) -> Verdict:
-        """An append arrives. FRESH: it counts as applied from now on; `keep` follows."""
+        """Judge an append. FRESH: it counts as applied from now on; `keep` follows."""
         found = self._used(session, time_ms)
         if found is None:
             return Verdict.UNKNOWN
@@ -119,10 +119,10 @@ class SessionTable:
         return Verdict.FRESH
 
     def keep(self, session: int, sequence: int, index: int, result: bytes | None) -> None:
-        """The result of an admitted append; the session may have ended meanwhile."""
+        """Keep the result of an admitted append; the session may have ended meanwhile."""
         found = self._sessions.get(session)
-        # Answered already: another entry of the same run said so. It must not matter how the log
-        # is cut into runs.
+        # Skip a result that another entry of the same run says is answered: the table must not
+        # depend on how the log is cut into runs.
         if found is None or sequence < found.answered:
             return
         kept = Kept(sequence, index, result)
@@ -133,7 +133,7 @@ class SessionTable:
             found.drop_first()
 
     def kept(self, session: int, sequence: int) -> Kept | None:
-        """The kept result of a sequence that was applied; None: it is not kept any more."""
+        """Return the kept result of an applied sequence; None if it is no longer kept."""
         found = self._sessions.get(session)
         if found is None or not found.kept:
             return None
@@ -141,29 +141,29 @@ class SessionTable:
         return found.kept[at] if 0 <= at < len(found.kept) else None
 
     def expected(self, session: int) -> int:
-        """The sequence that a session expects next. Raises KeyError."""
+        """Return the sequence that a session expects next. Raises KeyError."""
         return self._sessions[session].last + 1
 
     # --- sessions -------------------------------------------------------------------------------
 
     def open(self, session: int, ttl_ms: int, limits: SessionLimits, time_ms: int) -> None:
-        """A session begins. In a full table the least recently used ones make room."""
+        """Begin a session. A full table drops the least recently used ones."""
         self._advance(time_ms)
         while len(self._sessions) >= limits.sessions:
             self._sessions.popitem(last=False)
         self._sessions[session] = _Session(ttl_ms, self.time_ms, limits)
 
     def keep_alive(self, session: int, time_ms: int) -> bool:
-        """A session is used; whether there is such a session."""
+        """Note that a session is used; return whether it exists."""
         return self._used(session, time_ms) is not None
 
     def close(self, session: int, time_ms: int) -> bool:
-        """A session ends; whether there was such a session."""
+        """End a session; return whether it existed."""
         self._advance(time_ms)
         return self._sessions.pop(session, None) is not None
 
     def expire(self, time_ms: int) -> int:
-        """End every session that was not used for its ttl; how many did."""
+        """End every session that was not used for its ttl; return how many ended."""
         self._advance(time_ms)
         ended = [
             session
@@ -175,7 +175,7 @@ class SessionTable:
         return len(ended)
 
     def next_expiry_ms(self) -> int | None:
-        """When the first session ends if none is used again."""
+        """Return when the first session ends if none is used again."""
         return min((each.used_ms + each.ttl_ms for each in self._sessions.values()), default=None)
 
     def _advance(self, time_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""Puts client sessions under a state machine: it is given each append of a session once."""
+"""Adds client sessions to a state machine: it applies each append of a session once."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from dledger.state_machine import (
 
 # A larger result is not kept. Part of the format: it must be the same on every member.
 MAX_RESULT_BYTES = 16 * 1024
-# What a snapshot of a table and a machine calls its format, before that of the machine.
+# The format name of a snapshot of a table and a machine begins with this.
 SNAPSHOT_FORMAT = "sessions/1"
 
 
 class AnswerKind(IntEnum):
-    """What became of an entry of a session."""
+    """The outcome of an entry of a session."""
 
     OPENED = 0  # number: the session's id
     APPLIED = 1  # number: the entry that was applied
-    REPEATED = 2  # applied before; number: the entry that was
-    FORGOTTEN = 3  # applied before, and neither entry nor result are kept
+    REPEATED = 2  # applied before; number: that entry
+    FORGOTTEN = 3  # applied before, and neither entry nor result is kept
     GAP = 4  # not applied; number: the sequence that the session expects
     UNKNOWN = 5  # not applied: there is no such session
     USED = 6
@@ -61,7 +61,7 @@ class SessionAnswer(NamedTuple):
 
 
 def pack_result(result: object) -> bytes | None:
-    """A machine's result as a session keeps it; None if it is too large or not plain values."""
+    """Encode a machine's result to keep it; None if it is too large or not plain values."""
     try:
         packed: bytes = msgpack.packb(result)
     except (TypeError, ValueError, OverflowError):
@@ -70,7 +70,7 @@ def pack_result(result: object) -> bytes | None:
 
 
 def unpack_result(packed: bytes) -> object:
-    """What `pack_result` packed; tuples have become lists."""
+    """Decode what `pack_result` packed; tuples have become lists."""
     return msgpack.unpackb(packed, strict_map_key=False)
 
 
@@ -87,7 +87,7 @@ class WithSessions:
     """
 
     def __new__(cls, machine: StateMachine, limits: SessionLimits | None = None) -> WithSessions:
-        """The kind of wrapper that fits the machine."""
+        """Choose the kind of wrapper that fits the machine."""
         if cls is WithSessions and isinstance(machine, SnapshottingMachine):
             retains = isinstance(machine, RetainingMachine)
             return super().__new__(_WithRetention if retains else _WithSnapshots)
@@ -158,24 +158,24 @@ class WithSessions:
 
 
 class _WithSnapshots(WithSessions):
-    """The same over a machine that has snapshots."""
+    """The wrapper of a machine that has snapshots."""
 
     machine: StateMachine
 
     @property
     def snapshot_format(self) -> str:
-        """That of the machine, behind the mark of this wrapper."""
+        """The prefix of this wrapper, then the machine's format."""
         assert isinstance(self.machine, SnapshottingMachine)
         return f"{SNAPSHOT_FORMAT}+{snapshot_format(self.machine)}"
 
     def snapshot(self) -> Iterator[bytes]:
-        """The table and the machine as they are now. Later entries do not show in it."""
+        """Yield the table and the machine as they are now, without later entries."""
         assert isinstance(self.machine, SnapshottingMachine)
         table, inner = encode_table(self.table), self.machine.snapshot()
         return chain(table, inner)
 
     def restore(self, chunks: Iterator[bytes]) -> None:
-        """Take the state of a snapshot. Raises SessionTableInvalid."""
+        """Restore the state of a snapshot. Raises SessionTableInvalid."""
         assert isinstance(self.machine, SnapshottingMachine)
         table, rest = decode_table(chunks)
         self.machine.restore(rest)
@@ -183,10 +183,10 @@ class _WithSnapshots(WithSessions):
 
 
 class _WithRetention(_WithSnapshots):
-    """The same over a machine that also says what of the log is kept."""
+    """The wrapper of a machine that also has `log_kept_from`."""
 
     def log_kept_from(self) -> int:
-        """As the machine says; the table is in the snapshots."""
+        """The machine's answer; the table is in the snapshots."""
         assert isinstance(self.machine, RetainingMachine)
         return self.machine.log_kept_from()
 
@@ -213,7 +213,7 @@ class _Run:
         self._places.append((at, sequence))
 
     def flush(self) -> None:
-        """Apply what was added, keep the results of sessions."""
+        """Apply the added entries, and keep the results of sessions."""
         if not self._entries:
             return
         entries, places = self._entries, self._places
@@ -233,5 +233,5 @@ class _Run:
 
 
 def _inner(entry: Entry, body: bytes, header_bytes: int) -> Entry:
-    """The entry with the application's body, whose place in the log `body_pos` tells."""
+    """Return the entry with the application's body, and the body's position as `body_pos`."""
     return entry._replace(pos=entry.pos + header_bytes, body=body)

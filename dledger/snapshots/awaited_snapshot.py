@@ -1,9 +1,9 @@
-"""Gives a running state machine the snapshot that stands for what the log no longer holds.
+"""Restores a running state machine from the snapshot that replaces the dropped part of its log.
 
-A log that was begun anew for a snapshot's sake begins before the snapshot's last entry. Its entries
-are appended as usual; once that one is here, committed and durable, the state machine is given the
-snapshot, and goes on behind it. So what is applied is never ahead of the log, and no entry is
-applied twice or left out.
+A log that was restarted for a snapshot begins before the snapshot's last entry. Its entries are
+appended as usual. Once that last entry is committed and durable here, the state machine is restored
+from the snapshot and goes on after it. So the state is never ahead of the log, and no entry is
+applied twice or skipped.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class AwaitedSnapshot:
 
     Args:
         folder: reads the file.
-        store, replica: know how far the log is, and whether it is the snapshot's.
-        machine: what is restored.
-        restored: called in the node's thread when it was.
+        store, replica: tell how far the log is, and whether the snapshot belongs to it.
+        machine: the state machine to restore.
+        restored: called in the node's thread after the restore.
         beside: reads the file.
     """
 
@@ -51,9 +51,9 @@ class AwaitedSnapshot:
         self._beside = beside
 
     def restore_if_due(self) -> None:
-        """Begin to restore the machine if the log has reached the snapshot.
+        """Begin to restore the machine if the log has reached the snapshot's last entry.
 
-        Raises RestoreFailed or InvariantBroken, now or beside: the node cannot go on.
+        Raises RestoreFailed or InvariantBroken, here or in `beside`: the node cannot go on.
         """
         snapshot, machine = self.snapshot, self._machine
         if snapshot is None or self.is_restoring:
@@ -69,7 +69,7 @@ class AwaitedSnapshot:
 
         def restore() -> Continuation:
             try:
-                # Its sums were checked when it came, or when the node started; and again now.
+                # Its sums were checked when it arrived, or at the start; and again now.
                 machine.restore(self._folder.reader(snapshot).chunks())
             except (Exception, DLedgerError) as error:
                 raise RestoreFailed(snapshot.path) from error
@@ -79,7 +79,7 @@ class AwaitedSnapshot:
 
     def _has_restored(self, snapshot: Snapshot) -> None:
         self.is_restoring = False
-        if self.snapshot is snapshot:  # else the log was begun anew once more meanwhile
+        if self.snapshot is snapshot:  # else the log was restarted again meanwhile
             self.snapshot = None
         index = snapshot.header.index
         self._replica.applied_to(index)

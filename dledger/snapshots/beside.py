@@ -1,12 +1,12 @@
-"""Work that would hold up the event loop, and how the result comes back to it."""
+"""Runs blocking work beside the event loop, and returns its result to the loop."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-# What is to be done in the loop when the work is over.
+# Runs in the loop after the work.
 Continuation = Callable[[], None]
 
-# Runs the work beside the loop, then, in the loop, what the work returned. What the work or its
-# continuation raises ends the node; work that may fail says in its continuation what then.
+# Runs the work beside the loop, then, in the loop, the continuation that the work returned. An
+# exception of either ends the node; work that may fail handles the failure in its continuation.
 Beside = Callable[[Callable[[], Continuation]], None]

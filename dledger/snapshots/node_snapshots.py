@@ -1,4 +1,4 @@
-"""All that one node does about snapshots, put together: written, sent, received, restored."""
+"""The snapshots of one node: writes, sends, receives and restores them."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from dledger.waits.pending_appends import PendingAppends
 
 
 class Snapshots:
-    """One node's.
+    """The snapshots of one node.
 
-    `look` is to be called at `next_look_at`.
+    The caller calls `look` at `next_look_at`.
 
     Args:
         group: its name.
         policy: when snapshots are written, and how many are kept.
         opened: the folder, and what was found in it.
-        incoming: what takes a leader's snapshot into the folder.
-        machine: what is saved and restored.
-        source: what can be sent; the replica has it too.
+        incoming: writes a leader's snapshot into the folder.
+        machine: the state machine to save and restore.
+        source: the snapshots that can be sent; the replica uses it too.
         replica, ways, pending: the node's.
-        beside: does what would hold up the loop.
-        wake: has a turn taken soon.
-        wake_look: has `look` called soon.
-        restored: told when the machine was given a leader's snapshot.
+        beside: runs blocking work beside the loop.
+        wake: requests a turn soon.
+        wake_look: requests a call of `look` soon.
+        restored: called after the machine was restored from a leader's snapshot.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Snapshots:
         )
 
     def go_by(self, policy: SnapshotPolicy) -> None:
-        """Another policy from now on. Raises ConfigInvalid."""
+        """Change the policy. Raises ConfigInvalid."""
         self._snapshotter.go_by(policy)
 
     def ask(self, done: Callable[[SnapshotAnswer], None]) -> None:
@@ -80,41 +80,41 @@ class Snapshots:
 
     @property
     def newest_snapshot(self) -> Snapshot | None:
-        """The newest one that was written, or given to the state machine."""
+        """The newest snapshot that was written, or from which the state machine was restored."""
         return self._source.last
 
     @property
     def newest(self) -> int:
-        """The last entry in the newest one; -1 without."""
+        """The last entry in the newest snapshot; -1 if there is none."""
         return self._source.last.header.index if self._source.last is not None else -1
 
     @property
     def installing(self) -> InstallStatus | None:
-        """The leader's snapshot that is being received, or that the state waits for."""
+        """The leader's snapshot that is being received, or that waits to be restored."""
         installing = self.transfer.installing
         return InstallStatus(*installing) if installing is not None else None
 
     @property
     def next_look_at(self) -> float:
-        """When `look` is to be called."""
+        """The time of the next call of `look`."""
         return min(self._snapshotter.next_look_at, self.transfer.next_look_at)
 
     def look(self, now: float) -> None:
-        """Begin what is due, and say what a peer lacks."""
+        """Begin the work that is due, and log which peers lack a snapshot."""
         self._snapshotter.look(now)
         if now >= self.transfer.next_look_at:
             self.transfer.look(self._replica, now)
 
     def close(self) -> None:
-        """Give up what is under way, and answer every caller that waits."""
+        """Give up the snapshot being written, and answer every caller that waits."""
         self._snapshotter.close()
 
     def ended(self) -> None:
-        """Nothing runs beside the loop any more: close what is being received."""
+        """Close the file being received. No work may run beside the loop any more."""
         self.transfer.close()
 
     def _log_replaced(self, snapshot: Snapshot) -> None:
-        """The log is begun anew: the state machine waits for this snapshot."""
+        """Note that the log was restarted, and that the state machine waits for this snapshot."""
         self.awaited.snapshot = snapshot
         self._snapshotter.log_replaced()
         self._pending.never_applied(snapshot.header.index, self._replica.state.leader)

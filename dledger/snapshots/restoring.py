@@ -1,4 +1,4 @@
-"""Opens a node's folder, and gives the state machine the newest good snapshot in it."""
+"""Opens a node's folder, and restores the state machine from the newest usable snapshot in it."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ logger = logging.getLogger(__name__)
 
 
 class Opened(NamedTuple):
-    """A node's folder, open. `restored` is what the state machine begins with, if anything.
+    """A node's open folder. `restored`: the snapshot that the state machine was restored from.
 
-    `awaited`: the node stopped while it installed a leader's snapshot, and the log does not reach
-    that one's last entry yet. The state machine begins with it when it does.
+    `awaited`: the leader's snapshot that the node was installing when it stopped, if the log does
+    not reach its last entry yet. The state machine is restored from it once the log does.
 
-    `keeps_nothing`: the state machine has no state that the log would have to make again.
+    `keeps_nothing`: the state machine has no state that a replay of the log must rebuild.
 
     `birth`: how the group began, as the folder says.
     """
@@ -59,7 +59,7 @@ class Opened(NamedTuple):
 
     @property
     def hard_state(self) -> HardState:
-        """The durable one; what a snapshot stands for is committed, whatever the record says."""
+        """The durable hard state; entries that a snapshot replaces count as committed."""
         hard_state = self.store.hard_state
         if self.restored is None:
             return hard_state
@@ -67,20 +67,22 @@ class Opened(NamedTuple):
 
     @property
     def configuration(self) -> bytes:
-        """Who belonged to the group where the log is begun with; empty: who did at first."""
+        """The configuration where the log begins; empty for the group's first one."""
         snapshot = self.restored or self.awaited
         return b"" if snapshot is None else snapshot.header.configuration
 
 
 def open_and_restore(disk: Disk, config: NodeConfig, machine: StateMachine) -> Opened:
-    """Open the store and bring the state machine to its newest good snapshot. Blocks; any thread.
+    """Open the store and restore the state machine from its newest usable snapshot.
+
+    Blocks; may run in any thread.
 
     Raises as `open_store`, and:
-        ConfigInvalid: snapshots are asked for of a state machine that has none.
-        SnapshotLost: the log's beginning is gone, and no snapshot stands for it.
+        ConfigInvalid: the settings ask for snapshots, but the state machine has none.
+        SnapshotLost: the log's beginning is dropped, and no snapshot replaces it.
         RestoreFailed: the state machine raised.
         FirstVotersDiffer: the group began with other voters than the settings name.
-        BirthUnreadable: the folder does not say with which.
+        BirthUnreadable: the folder's record of the first voters cannot be read.
     """
     can_snapshot = isinstance(machine, SnapshottingMachine)
     if config.snapshots.is_on and not can_snapshot:
@@ -89,18 +91,8 @@ def open_and_restore(disk: Disk, config: NodeConfig, machine: StateMachine) -> O
         )
     store = open_store(disk, str(config.data_dir), config.store, config.group, config.node_id)
     try:
-        restored = awaited = None
         folder = SnapshotFolder(disk, node_folder(str(config.data_dir), config.node_id))
-        if isinstance(machine, SnapshottingMachine):
-            folder.open()
-            try:
-                restored = restore_newest(folder, store, machine, config.group)
-            except SnapshotLost:
-                if (awaited := find_awaited(folder, store, machine, config.group)) is None:
-                    raise
-        elif store.first_index > 0 and folder.indexes():
-            problem = "the state machine has no method restore()"
-            raise SnapshotLost(folder.path, store.first_index, [problem])
+        restored, awaited = _restore(folder, store, machine, config.group)
         opened = Opened(store, folder, restored, awaited, keeps_nothing(machine))
         return opened._replace(birth=_settled_birth(disk, config, opened))
     except BaseException:
@@ -108,8 +100,30 @@ def open_and_restore(disk: Disk, config: NodeConfig, machine: StateMachine) -> O
         raise
 
 
+def _restore(
+    folder: SnapshotFolder, store: SegmentStore, machine: StateMachine, group: str
+) -> tuple[Snapshot | None, Snapshot | None]:
+    """Open the folder and restore the machine; return the snapshots restored and awaited."""
+    try:
+        if isinstance(machine, SnapshottingMachine):
+            folder.open()
+            try:
+                return restore_newest(folder, store, machine, group), None
+            except SnapshotLost:
+                if (awaited := find_awaited(folder, store, machine, group)) is None:
+                    raise
+                return None, awaited
+        if store.first_index > 0 and folder.indexes():
+            problem = "the state machine has no method restore()"
+            raise SnapshotLost(folder.path, store.first_index, [problem])
+    except OSError as cause:
+        name = cause.filename if isinstance(cause.filename, str) else folder.path
+        raise DiskFailed("open", name, cause) from cause
+    return None, None
+
+
 def _settled_birth(disk: Disk, config: NodeConfig, opened: Opened) -> BirthRecord:
-    """How the group began, durable in the folder: the member takes part after this."""
+    """Settle how the group began, durably, before the member takes part."""
     path = node_folder(str(config.data_dir), config.node_id)
     in_snapshot = opened.configuration
     changed = bool(opened.store.configuration_indexes) or (
@@ -125,14 +139,14 @@ def _settled_birth(disk: Disk, config: NodeConfig, opened: Opened) -> BirthRecor
 def incoming_for(
     opened: Opened, group: str, machine: StateMachine, sync_bytes: int = SYNC_BYTES
 ) -> IncomingSnapshot | None:
-    """What takes a leader's snapshot into the folder; None if the machine cannot be given one."""
+    """Return what receives a leader's snapshot; None if the machine cannot restore one."""
     if not isinstance(machine, SnapshottingMachine):
         return None
     return IncomingSnapshot(opened.folder, group, snapshot_format(machine), sync_bytes)
 
 
 def configuration_problem(content: bytes) -> str | None:
-    """What is wrong with the configuration in a snapshot's header; None for nothing, or none."""
+    """Return what is wrong with the configuration in a snapshot's header, or None."""
     try:
         if content:
             decode_configuration(content)
@@ -144,19 +158,21 @@ def configuration_problem(content: bytes) -> str | None:
 def find_awaited(
     folder: SnapshotFolder, store: LogStore, machine: SnapshottingMachine, group: str
 ) -> Snapshot | None:
-    """A snapshot of an entry that the log does not reach yet, where none serves that it reaches:
-    the node stopped while it installed one. Every sum of it is right.
+    """Find the snapshot that the node was installing when it stopped.
+
+    It is of an entry that the log does not reach yet, and no snapshot that the log reaches is
+    usable. All its sums are valid.
     """
     named = _names_of(snapshot_format(machine), group)
     folder.look_at_all_again()
     newest = folder.find_newest(
-        lambda header: named(header) if header.index > store.last_index else "it is of no use"
+        lambda header: named(header) if header.index > store.last_index else "it is not usable"
     ).newest
     if newest is None:
         return None
     folder.make_durable(newest)
     index = newest.header.index
-    logger.warning("the log ends before entry %d, of which the snapshot is: it is awaited", index)
+    logger.warning("the restore of the snapshot of entry %d waits until the log reaches it", index)
     return Snapshot(newest.header, newest.path, newest.size)
 
 
@@ -164,7 +180,7 @@ Judge = Callable[[SnapshotHeader], str | None]
 
 
 def _names_of(wanted: str, group: str) -> Judge:
-    """Finds out whether a snapshot is of this group, and one that the state machine can read."""
+    """Return a judge that accepts snapshots of this group that the state machine can read."""
 
     def judge(header: SnapshotHeader) -> str | None:
         if header.group != group:
@@ -177,7 +193,7 @@ def _names_of(wanted: str, group: str) -> Judge:
 
 
 def _judge_of(store: LogStore, wanted: str, group: str) -> Judge:
-    """Finds out whether a snapshot is one to begin with, the log being what it is."""
+    """Return a judge that accepts snapshots with which this log can start."""
     named = _names_of(wanted, group)
 
     def judge(header: SnapshotHeader) -> str | None:
@@ -198,9 +214,9 @@ def _judge_of(store: LogStore, wanted: str, group: str) -> Judge:
 def restore_newest(
     folder: SnapshotFolder, store: LogStore, machine: SnapshottingMachine, group: str
 ) -> Snapshot | None:
-    """Give the machine the newest snapshot that is whole and of this log; which one it was.
+    """Restore the machine from the newest valid snapshot of this log; return that snapshot.
 
-    Every sum is checked before the machine sees a byte. Raises SnapshotLost, RestoreFailed.
+    Checks every sum before the machine reads a byte. Raises SnapshotLost, RestoreFailed.
     """
     judge = _judge_of(store, snapshot_format(machine), group)
     newest, problems = folder.find_newest(judge)

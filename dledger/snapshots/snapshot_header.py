@@ -1,4 +1,4 @@
-"""What a snapshot says of itself. Pure."""
+"""Makes the header of a snapshot. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from dledger.store.snapshot_format import SnapshotHeader
 def snapshot_header(
     store: LogStore, membership: Membership, applied: int, group: str, machine: str
 ) -> SnapshotHeader:
-    """The header for the state after the entry `applied`; without a configuration where this
-    member was not told yet who belongs to the group.
+    """Make the header for the state after the entry `applied`.
+
+    It has no configuration if this member does not know the group's configuration yet.
     """
     entry = store.header_at(applied)
     numbered = membership.at(applied)

@@ -1,4 +1,4 @@
-"""What `dledger status` says about snapshots on their way, one line for each member behind."""
+"""The lines of `dledger status` about snapshot transfers, one for each member behind."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 
 def snapshot_notes(statuses: Mapping[str, Mapping[str, object]]) -> list[str]:
-    """Who receives a snapshot and how much of it is there, and who needs one that nobody has.
+    """List the members that receive a snapshot, with their progress, or need a missing one.
 
     Args:
-        statuses: what each member says of itself, as in `Status.as_dict`.
+        statuses: the status of each member, as in `Status.as_dict`.
     """
     notes = []
     for node_id, status in statuses.items():

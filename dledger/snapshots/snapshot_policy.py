@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from dledger.errors import ConfigInvalid
 
-# Two: if the newest breaks on the disk, the one before it and the log behind that still serve.
+# Two: if the newest is damaged on the disk, the one before it and the log after that suffice.
 DEFAULT_KEPT = 2
-# More than these fill the disk with what nobody will ever read.
+# More snapshots only fill the disk: they are never read.
 MAX_KEPT = 100
-# What a member may be behind and still be sent entries: some seconds of full load.
+# A member that lags by fewer entries is sent entries, not a snapshot: some seconds of full load.
 DEFAULT_TRAILING_ENTRIES = 100_000
 
 
@@ -19,11 +19,11 @@ class SnapshotPolicy:
     """Off by default. Raises ConfigInvalid for numbers that make no sense.
 
     Attributes:
-        every_entries: write a snapshot when so many entries were applied since the last one; 0:
-            not because of their number.
-        every_bytes: the same in bytes of the log; 0: not because of their size.
-        kept: how many snapshots are kept. The log is kept from the oldest of them on; before
-            there are so many, nothing of it is dropped.
+        every_entries: write a snapshot when this many entries were applied since the last one; 0
+            switches it off.
+        every_bytes: the same in bytes of the log; 0 switches it off.
+        kept: how many snapshots are kept. The log is kept from the oldest of them on; until there
+            are this many, nothing of the log is dropped.
         trailing_entries: how many of the applied entries are kept at least, for members that are
             behind. Only whole segments are ever dropped.
     """
@@ -42,5 +42,5 @@ class SnapshotPolicy:
 
     @property
     def is_on(self) -> bool:
-        """Whether snapshots are written without being asked for."""
+        """Whether snapshots are written without a request."""
         return self.every_entries > 0 or self.every_bytes > 0

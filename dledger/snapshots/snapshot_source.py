@@ -1,4 +1,4 @@
-"""Which snapshots of this node can be sent to members that are behind."""
+"""The snapshots of this node that can be sent to members that are behind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Known(NamedTuple):
 class NodeSnapshots:
     """The snapshots of one node that are on its disk and whole, as far as the node knows.
 
-    Made before the replica, told by whoever writes, receives and removes snapshots.
+    Made before the replica. The parts that write, receive and remove snapshots keep it up to date.
     """
 
     def __init__(self, store: LogStore, piece_bytes: int = PIECE_BYTES) -> None:
@@ -32,32 +32,32 @@ class NodeSnapshots:
 
     @property
     def last(self) -> Snapshot | None:
-        """The newest one; it may be older than the log, and of no use to others then."""
+        """The newest snapshot; it may be older than the log, and then useless to other members."""
         return self._last
 
     def add(self, snapshot: Snapshot) -> None:
-        """This one is there now."""
+        """Add a snapshot that was written or received."""
         if self._last is None or self._last.header.index <= snapshot.header.index:
             self._last = snapshot
 
     def keep(self, indexes: Collection[int]) -> None:
-        """Only snapshots of these entries are left."""
+        """Forget all snapshots except those of these entries."""
         self._known = {at: known for at, known in self._known.items() if at[0] in indexes}
 
     def replace(self, last: Snapshot | None) -> None:
-        """The newest one turned out to be broken; what is left."""
+        """Replace the newest snapshot, which is broken, by the newest of the others."""
         self._known.clear()
         self._last = last
 
     def find(self, offer: SnapshotOffer) -> Snapshot | None:
-        """The snapshot that was offered, if it is still there."""
+        """Return the snapshot that was offered, if it still exists."""
         known = self._known.get(offer.identity)
         return known.snapshot if known is not None else None
 
     # --- as the core's source -----------------------------------------------------------------
 
     def newest(self) -> SnapshotOffer | None:
-        """The newest one that the log goes on from; None without."""
+        """The newest snapshot that the log continues; None if there is none."""
         snapshot = self._last
         if snapshot is None:
             return None
@@ -74,7 +74,7 @@ class NodeSnapshots:
         return offer
 
     def holds(self, offer: SnapshotOffer) -> bool:
-        """Whether its file is there, and the log from its beginning on."""
+        """Whether its file exists, and the log still reaches back to it."""
         known = self._known.get(offer.identity)
         return (
             known is not None

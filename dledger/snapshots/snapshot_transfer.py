@@ -1,7 +1,7 @@
-"""Carries snapshots between members: reads pieces that leave, writes those that arrive, in threads.
+"""Moves snapshots between members: reads outgoing pieces and writes incoming ones, in threads.
 
-The core says which bytes go to whom, and judges what arrived. Here the bytes are moved: one piece
-is read and one written at a time, beside the loop that appends.
+The core decides which bytes go to which peer, and judges those that arrived. This module moves the
+bytes: it reads one piece and writes one at a time, beside the loop that appends.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from dledger.store.snapshot_folder import Snapshot, SnapshotFolder
 
 logger = logging.getLogger(__name__)
 
-# Pieces that wait for this node's disk, each way: some peers' windows. More is dropped, and asked
-# for again: memory stays flat however slow the disk is.
+# Pieces that wait for this node's disk, each way: the windows of several peers. Further pieces are
+# dropped and sent again, so a slow disk does not use up memory.
 MAX_WAITING_PIECES = 32
 
 
-# How often a leader looks whether a peer needs a snapshot that it does not have.
+# How often a leader checks whether a peer needs a snapshot that the leader does not have.
 WATCH_INTERVAL_S = 2.0
 
 
 class Installing(NamedTuple):
-    """A snapshot on its way to this node: of which entry, how much of its file is here."""
+    """A snapshot that this node receives: its last entry, and how many bytes have arrived."""
 
     index: int  # type: ignore[assignment]  # hides tuple.index
     received: int
@@ -48,15 +48,15 @@ class _Arrived(NamedTuple):
 
 
 class SnapshotTransfer:
-    """Both sides of one node.
+    """The sending and the receiving side of one node.
 
     Args:
-        folder: where this node's snapshots are.
-        incoming: what receives; None for a node whose machine takes none.
-        source: which there are to be sent.
-        ways: to the others.
-        wake: has the driver take a turn.
-        log_replaced: told in a turn that the log is begun anew for this snapshot's sake.
+        folder: this node's snapshots.
+        incoming: receives snapshots; None if the node's machine cannot restore one.
+        source: the snapshots that can be sent.
+        ways: to the peers.
+        wake: requests a turn.
+        log_replaced: called in a turn in which the log was restarted for a snapshot.
         beside: reads and writes pieces.
     """
 
@@ -80,7 +80,7 @@ class SnapshotTransfer:
         self._leaving: deque[tuple[str, InstallSnapshot]] = deque()
         self._arriving: deque[InstallSnapshot] = deque()
         self._arrived: deque[_Arrived] = deque()
-        self._checked: Identity | None = None  # what was read through before its first piece left
+        self._checked: Identity | None = None  # the one whose sums were checked
         self._reads = False  # whether a piece is being read
         self._writes = False  # whether one is being written
         self._said: Identity | None = None
@@ -91,7 +91,7 @@ class SnapshotTransfer:
     # --- in the node's turns ----------------------------------------------------------------
 
     def send(self, link: Way, peer: str, message: InstallSnapshot) -> None:
-        """Let a message of the core leave; a piece, once it is read."""
+        """Send a message of the core; a piece is sent once it is read."""
         if not message.length:
             link.send(message)
         elif len(self._leaving) < MAX_WAITING_PIECES:
@@ -99,9 +99,9 @@ class SnapshotTransfer:
             self._read_next()
 
     def turn(self, replica: Replica, *, sync_runs: bool) -> None:
-        """Take what has to be written, and tell the core what was.
+        """Queue the pieces to write, and tell the core which were written.
 
-        A log is not begun anew while a sync runs: its record would be that of the old log.
+        A log is not restarted while a sync runs, because that sync writes a record of the old log.
         """
         if pieces := replica.receiver.take_pieces():
             self._arriving += pieces[: MAX_WAITING_PIECES - len(self._arriving)]
@@ -121,7 +121,7 @@ class SnapshotTransfer:
     # --- the bytes ----------------------------------------------------------------------------
 
     def _read_next(self) -> None:
-        """Begin to read the next piece that leaves, if none is being read."""
+        """Begin to read the next outgoing piece, if none is being read."""
         while self._leaving and not self._reads:
             peer, message = self._leaving.popleft()
             if (snapshot := self._source.find(message.offer)) is not None:
@@ -151,7 +151,7 @@ class SnapshotTransfer:
         self._read_next()
 
     def _look_for_another(self, problem: Exception) -> None:
-        """The newest snapshot is broken: find the newest one that is not."""
+        """Find the newest intact snapshot, as the newest one is broken."""
         logger.error("a snapshot cannot be sent: %s; taking the one before it", problem)
         self._leaving.clear()
         self._checked = None
@@ -175,7 +175,7 @@ class SnapshotTransfer:
         self._read_next()
 
     def _write_next(self) -> None:
-        """Begin to write the next piece that arrived, if none is being written."""
+        """Begin to write the next incoming piece, if none is being written."""
         if not self._arriving or self._writes:
             return
         self._writes = True
@@ -221,9 +221,9 @@ class SnapshotTransfer:
             )
 
     def look(self, replica: Replica, now: float) -> None:
-        """Say once of each peer that it needs a snapshot which this leader does not have.
+        """Log once for each peer that it needs a snapshot which this leader does not have.
 
-        To be called at `next_look_at`.
+        The caller calls this at `next_look_at`.
         """
         self.next_look_at = now + WATCH_INTERVAL_S
         lacking = {p for p, d in replica.dispatchers.items() if d.lacks_snapshot}
@@ -232,10 +232,10 @@ class SnapshotTransfer:
         self._said_lacking = lacking
 
     def installed(self) -> None:
-        """The state machine has the snapshot: nothing is under way any more."""
+        """Note that the state machine has the snapshot: nothing is in progress any more."""
         self.installing = None
 
     def close(self) -> None:
-        """Close the part that is being received. Nothing may run any more."""
+        """Close the partial file being received. No read or write may be in progress."""
         if self._incoming is not None:
             self._incoming.close()

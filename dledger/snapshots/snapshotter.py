@@ -1,4 +1,4 @@
-"""Writes snapshots beside the appends, and drops the log that they stand for."""
+"""Writes snapshots while appends go on, and drops the part of the log that they replace."""
 
 from __future__ import annotations
 
@@ -30,31 +30,31 @@ logger = logging.getLogger(__name__)
 
 NO_METHODS = "the state machine has no methods snapshot() and restore()"
 
-# How often it is looked whether a snapshot is due. The log grows by a few segments meanwhile.
+# How often the node checks whether a snapshot is due. The log grows by a few segments meanwhile.
 LOOK_INTERVAL_S = 0.25
 
-# After a snapshot that failed (a full disk, as a rule) the next one is not tried at once.
+# The pause after a failed snapshot (usually because of a full disk).
 RETRY_S = 30.0
 
-# What became of a snapshot that was asked for.
+# The answer to a request for a snapshot.
 SnapshotAnswer = Snapshot | DLedgerError
 
 
 class Snapshotter:
-    """One node's snapshots: by policy, and when asked for. One is written at a time.
+    """Writes one node's snapshots, by policy and on request, one at a time.
 
-    `look` is to be called at `next_look_at`, and when a snapshot was asked for.
+    The caller calls `look` at `next_look_at`, and after a request for a snapshot.
 
     Args:
         group: the name in the files.
-        policy: when, and how many.
-        machine: what is to be saved; one without `snapshot` and `restore` never is.
+        policy: when to write snapshots, and how many to keep.
+        machine: the state machine to save; one without `snapshot` and `restore` never is.
         opened: the store and the folder.
-        replica: knows what is applied, and is told where the log begins.
+        replica: knows the applied index, and learns where the log begins.
         log_cut: called when the log has a new beginning, which a sync must record.
-        snapshots: is told which there are.
+        snapshots: the snapshots that exist; this class keeps it up to date.
         beside: writes and removes files.
-        wake: has `look` called soon.
+        wake: requests a call of `look` soon.
     """
 
     def __init__(
@@ -79,12 +79,12 @@ class Snapshotter:
         self._replica = replica
         self._log_cut = log_cut
         self._retention = log_kept_from(machine)
-        self._indexes: list[int] | None = None  # of the snapshots, once they were looked at
+        self._indexes: list[int] | None = None  # of the snapshots, once the folder was read
         self._cut = False  # whether the log's beginning was dropped, so that files may have to go
         self._waiting: list[Callable[[SnapshotAnswer], None]] = []
-        self._asked: list[Callable[[SnapshotAnswer], None]] = []  # for the one being written
+        self._asked: list[Callable[[SnapshotAnswer], None]] = []  # waiting callers
         self._retry_at = 0.0
-        self._busy = False  # whether files are being written, looked at or removed
+        self._busy = False  # whether files are being written, read or removed
         self._closed = False
         self._beside = beside
         self._wake = wake
@@ -93,13 +93,13 @@ class Snapshotter:
             self.next_look_at = float("inf")
 
     def go_by(self, policy: SnapshotPolicy) -> None:
-        """Another policy from the next look on. Raises ConfigInvalid for a machine without any."""
+        """Change the policy from the next look on. Raises ConfigInvalid without snapshots."""
         if policy.is_on and self._machine is None:
             raise ConfigInvalid("snapshots", NO_METHODS)
         self._policy = policy
 
     def ask(self, done: Callable[[SnapshotAnswer], None]) -> None:
-        """Write a snapshot of what is applied now, or a little later; `done` is told once.
+        """Write a snapshot of the state now, or a little later; `done` is called once.
 
         If the newest one is of the last applied entry already, nothing is written. Raises
         SnapshotUnavailable, NodeClosing.
@@ -112,7 +112,7 @@ class Snapshotter:
         self._look_soon()
 
     def look(self, now: float) -> None:
-        """Begin what is due or asked for, if nothing is under way."""
+        """Begin the snapshot that is due or requested, if no work is in progress."""
         if now < self.next_look_at:
             return
         self.next_look_at = now + LOOK_INTERVAL_S
@@ -130,7 +130,7 @@ class Snapshotter:
             self._remove_discarded()
 
     def close(self) -> None:
-        """Have a snapshot that is being written given up; answer every caller that waits."""
+        """Give up the snapshot being written, and answer every caller that waits."""
         self._closed = True
         self._answer(NodeClosing())
         self._asked, self._waiting = self._waiting, []
@@ -161,19 +161,19 @@ class Snapshotter:
         return header.pos + header.size - last_pos >= policy.every_bytes
 
     def _write(self, machine: SnapshottingMachine, now: float) -> None:
-        """Begin to write one, and drop then what it allows to drop."""
+        """Begin to write a snapshot, and then drop the part of the log that it replaces."""
         applied = self._replica.state.applied
         last = self._snapshots.last
         if last is not None and last.header.index == applied:
             self._has_written(last, now)
             return
         if applied < self._store.first_index:
-            problem = "nothing is applied of the log that there is"
+            problem = "the state machine has applied no entry of this log"
             self._has_failed(SnapshotUnavailable(problem), now)
             return
         header = self._header(applied, snapshot_format(machine))
         try:
-            # Between two applies, as this is one step of the loop: the state is of `applied`.
+            # This is one step of the loop, between two applies: the state is that of `applied`.
             chunks = iter(machine.snapshot())
         except Exception as error:
             self._has_failed(_unavailable(f"the state machine raised {error!r}", error), now)
@@ -226,11 +226,11 @@ class Snapshotter:
             done(answer)
 
     def installed(self, snapshot: Snapshot) -> None:
-        """The state machine was given a leader's snapshot, for whose sake the log was dropped."""
+        """Note that the state machine was restored from a leader's snapshot."""
         self._snapshots.add(snapshot)
 
     def log_replaced(self) -> None:
-        """The log was begun anew: the files of the old one have to go."""
+        """Note that the log was restarted: the files of the old one have to be removed."""
         self._cut = True
         self._look_soon()
 
@@ -241,9 +241,9 @@ class Snapshotter:
     # --- dropping -----------------------------------------------------------------------------
 
     def _drop_what_is_covered(self, snapshot: Snapshot, now: float) -> None:
-        """Remove old snapshots, then the log that the oldest one left stands for.
+        """Remove old snapshots, then the part of the log that the oldest kept one replaces.
 
-        The log is kept from the oldest snapshot on, so that each of them can be begun with.
+        The log is kept from the oldest snapshot on, so that a start can use any of them.
         """
         kept, folder = self._policy.kept, self._folder
         needed = [offer.index for offer in self._needed(now)]
@@ -275,11 +275,11 @@ class Snapshotter:
         self._remove_discarded()
 
     def _needed(self, now: float) -> Sequence[SnapshotOffer]:
-        """What members that are behind are being sent."""
+        """The snapshots that are being sent to members that are behind."""
         return needed_snapshots(self._replica.dispatchers.values(), now)
 
     def _find_snapshots(self) -> None:
-        """See which there are, as retention may go on with them before a new one is written."""
+        """Find the existing snapshots: retention may use them before a new one is written."""
 
         def find() -> Continuation:
             try:
@@ -302,7 +302,7 @@ class Snapshotter:
         self._look_soon()
 
     def _drop(self, now: float) -> None:
-        """Drop what policy, snapshots, state machine and members that are behind leave."""
+        """Drop the log that policy, snapshots, state machine and lagging members do not need."""
         applied, kept_from = self._replica.state.applied, self._kept_from()
         snapshots = None if self._machine is None else self._indexes or ()
         before = first_kept(self._policy, applied, snapshots, kept_from)
@@ -312,7 +312,7 @@ class Snapshotter:
         if not first < before <= self._store.last_index:
             return
         if self._store.segment_begin(before).first_index == first:
-            return  # only whole segments go
+            return  # only whole segments are dropped
         self._store.note_committed(self._replica.appliable)
         self._store.discard_before(before)
         self._cut = True
@@ -320,7 +320,7 @@ class Snapshotter:
         self._log_cut()
 
     def _kept_from(self) -> int | None:
-        """What the state machine says. Raises MachineFailed."""
+        """The first entry that the state machine needs. Raises MachineFailed."""
         if self._retention is None:
             return None
         try:
@@ -330,7 +330,7 @@ class Snapshotter:
             raise MachineFailed(applied, applied) from error
 
     def _holds_up_retention(self) -> bool:
-        """Whether the state machine lets go of entries that only newer snapshots could replace."""
+        """Whether only newer snapshots are missing to drop entries that the state machine frees."""
         kept_from, applied = self._kept_from(), self._replica.state.applied
         if not kept_from or self._indexes is None:
             return False

@@ -1,7 +1,7 @@
 """Checks of a run of entries, from a peer or from the disk. Pure: bytes in, facts or an error out.
 
-What leaves a leader is what its disk holds: whole adjacent entries of one segment. The follower
-believes nothing of it before every header, both sums and the order are checked.
+A leader sends the bytes of its disk: whole adjacent entries of one segment. The follower uses them
+only after it has checked every header, both sums and the order.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _FIRST_MAGIC, _LAST_MAGIC = 1, 3
 
 
 class BatchFacts(NamedTuple):
-    """What `verify_batch` found out, so that nothing looks at the bytes again."""
+    """The result of `verify_batch`: the bytes need not be parsed again."""
 
     first_index: int
     last_index: int
@@ -37,20 +37,20 @@ def _refuse(index: int, problem: str) -> NoReturn:
 
 
 def _judge_header(header: tuple[int, ...], index: int, last_term: int, pos: int, room: int) -> None:
-    """Raise BatchInvalid with the reason why a header is wrong; return if it is right."""
+    """Raise BatchInvalid if the header is wrong."""
     magic, size, found, term, found_pos, _, _, _, body_size = header
     if not _FIRST_MAGIC <= magic <= _LAST_MAGIC:
         _refuse(index, f"unknown magic {magic}")
     if size != HEADER_BYTES + body_size or size > MAX_ENTRY_BYTES:
         _refuse(index, f"size {size} with a body of {body_size} bytes")
     if size > room:
-        _refuse(index, f"{size} bytes, of which only {room} came")
+        _refuse(index, f"{size} bytes, of which only {room} arrived")
     if found != index:
         _refuse(index, f"found index {found}")
     if term < last_term or term < 0:
         _refuse(index, f"term {term} after term {last_term}")
     if found_pos != pos:
-        _refuse(index, f"position {found_pos} where {pos} follows")
+        _refuse(index, f"position {found_pos} instead of {pos}")
 
 
 def verify_batch(
@@ -61,12 +61,12 @@ def verify_batch(
     Args:
         raw: the entries, as they lie in the leader's segment.
         first_index: the index that the first entry must have.
-        previous_chain: chainCrc of the entry before, as stored there (0 at the log's start and
-            behind an entry of Java), or None when it is not known: then the first entry's chain
-            is not checked.
+        previous_chain: chainCrc stored in the entry before (0 at the log's start and after an
+            entry of Java), or None if it is not known: then the first entry's chain is not
+            checked.
         previous_term: term of the entry before; no term may be smaller.
 
-    A stored sum of zero is "not checked" (Java wrote the entry).
+    A stored sum of zero is not checked (Java wrote the entry).
 
     Raises:
         BatchInvalid: with the first thing that is wrong.
@@ -78,7 +78,7 @@ def verify_batch(
     entries: list[EntryRun] = []
     runs: list[TermRun] = []
     index, last_term, run_term = first_index, previous_term, -1
-    run_magic: int | None = None  # equal to that of no entry, however wrong
+    run_magic: int | None = None  # differs from the magic of every entry, even a broken one
     first_pos = pos = unpack(raw, 0)[4]
     if first_pos < 0:
         _refuse(first_index, f"position {first_pos}")
@@ -136,11 +136,11 @@ def verify_batch(
 def check_run(
     raw: bytes, first_index: int, previous_chain: int | None, unchecked_through: int
 ) -> int:
-    """Check entries that were read back from a log that was checked before; the last chainCrc.
+    """Check entries that are read back from a log; return the last chainCrc.
 
-    Both sums of every entry behind `unchecked_through` are computed anew (a stored zero is "not
-    checked", as above), about 1 us an entry. Together with the chain of the entry before, as
-    `previous_chain`, they cover every byte; None: not known, as above.
+    Computes both sums of every entry after `unchecked_through` again (a stored zero is not
+    checked), about 1 us an entry. With `previous_chain`, the chainCrc of the entry before, the sums
+    cover every byte; None if it is not known.
 
     Raises:
         BatchInvalid: with the first thing that is wrong.
@@ -153,7 +153,7 @@ def check_run(
         _, size, found, _, _, _, stored, body_sum, body_size = unpack(raw, at)
         next_at = at + size
         if found != index or size != HEADER_BYTES + body_size or next_at > end:
-            _refuse(index, f"index {found} and {size} bytes where another entry lay")
+            _refuse(index, f"index {found} and {size} bytes instead of the entry that was written")
         if index > unchecked_through:
             if body_sum and (crc32(view[at + HEADER_BYTES : next_at]) or 1) != body_sum:
                 _refuse(index, "the body does not match its CRC")

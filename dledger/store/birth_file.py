@@ -1,7 +1,7 @@
 """The file `birth` in a member's folder: how its group began.
 
-It is durable before the member first votes or stores an entry: it is written when the folder is
-opened, and the member takes part after that.
+It is written when the folder is opened, and durable before the member first votes or stores an
+entry.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dledger.store.small_file import read_small_file, write_small_file
 
 FILE_NAME = "birth"
 
-# Nine voters with the longest names and addresses, each character written as six, take less.
+# More than nine voters with the longest names and addresses take at six bytes a character.
 MOST_BYTES = 16 * 1024
 
 
 class BirthFile:
-    """The record of one folder; None where there is none yet. Errors of the disk are OSError.
+    """The record of one folder; None before it is written. Errors of the disk are OSError.
 
-    Raises BirthUnreadable where there is a file, and no record in it.
+    Raises BirthUnreadable if the file exists but holds no record.
     """
 
     def __init__(self, disk: Disk, folder: str) -> None:
@@ -30,7 +30,7 @@ class BirthFile:
 
     @property
     def path(self) -> str:
-        """Where the file is."""
+        """Path of the file."""
         return f"{self._folder}/{FILE_NAME}"
 
     def _read(self) -> BirthRecord | None:
@@ -42,6 +42,6 @@ class BirthFile:
         return record
 
     def write(self, record: BirthRecord) -> None:
-        """Let it say this; durable when it returns."""
+        """Replace the record; durable on return."""
         write_small_file(self._disk, self._folder, FILE_NAME, encode_birth(record))
         self.record = record

@@ -1,12 +1,12 @@
-"""How a group began, as a member's folder says it: the first voters, and the birth.
+"""How a group began, as recorded in a member's folder: the first voters, and the birth.
 
-*First voters* are the list that the member was first started with. They decide until the log says
-who does, so two members with different lists are of different groups, whatever the name. Their
-names count; an address may change.
+The *first voters* are the list that the member was first started with. They decide until the log
+holds a change of the group, so two members with different lists belong to different groups even if
+the name is the same. Only their names count; an address may change.
 
-The *birth* is drawn by the first leader and stands in entry 0 of the log. So it tells two groups
-apart that have the same name and the same first voters, but began separately. A member knows it
-once it knows entry 0 to be committed, or has it from a leader whose snapshot stands for that entry.
+The *birth* is drawn by the first leader and is part of entry 0 of the log. It distinguishes two
+groups that have the same name and the same first voters but began separately. A member knows it
+once entry 0 is known to be committed, or once it has installed a snapshot that replaces that entry.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _SUM_CHARACTERS = 16
 
 
 class BirthRecord(NamedTuple):
-    """What a folder says.
+    """The record of a member's folder.
 
     Attributes:
-        group: whose folder it is.
-        first_voters: what the group began with. The empty configuration for a member that joined
-            the group. None in a folder of an earlier version whose log holds a change: which
-            list was the first is not known there.
+        group: name of the group.
+        first_voters: the voters that the group began with. The empty configuration for a member
+            that joined the group. None if it is not known: in a folder of an earlier version whose
+            log holds a change.
         birth: 16 bytes; empty while it is not known.
     """
 
@@ -43,12 +43,12 @@ class BirthRecord(NamedTuple):
 
     @property
     def voters_sum(self) -> str:
-        """What members compare of their first voters; empty where none are known."""
+        """The checksum by which members compare their first voters; empty if none are known."""
         began_with = self.first_voters
         return voters_sum(began_with.voters) if began_with and began_with.voters else ""
 
 
-# Of a folder that was not asked.
+# For a folder whose record was not read.
 NOTHING_KNOWN = BirthRecord()
 
 
@@ -58,12 +58,12 @@ def voters_sum(names: Iterable[str]) -> str:
 
 
 def shown_names(names: Iterable[str]) -> str:
-    """Names, for people."""
-    return ", ".join(sorted(names)) or "nobody"
+    """Format names for a message."""
+    return ", ".join(sorted(names)) or "no member"
 
 
 def encode_birth(record: BirthRecord) -> bytes:
-    """A line of JSON, and a line with its CRC-32."""
+    """Encode the record as a line of JSON and a line with its CRC-32."""
     voters = record.first_voters
     fields = {
         "version": VERSION,
@@ -76,7 +76,7 @@ def encode_birth(record: BirthRecord) -> bytes:
 
 
 def decode_birth(content: bytes) -> BirthRecord | None:
-    """What `encode_birth` wrote; None for anything else."""
+    """Decode what `encode_birth` wrote; None for anything else."""
     line, _, last = content.partition(b"\n")
     if last != b"%08x\n" % crc32(line + b"\n"):
         return None

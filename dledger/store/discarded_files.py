@@ -1,4 +1,4 @@
-"""Files that the log no longer begins with, removed beside the loop that appends."""
+"""Removes the files of a log's dropped beginning in a thread, while the loop appends."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dledger.store.disk import Disk
 
 
 class DiscardedFiles:
-    """Files that no reader and no recovery looks at any more.
+    """Files that no reader and no recovery uses any more.
 
-    Their removal is not synced: what a crash brings back is removed at the next start.
+    Their removal is not synced: files that a crash brings back are removed at the next start.
     """
 
     def __init__(self, disk: Disk, paths: Sequence[str]) -> None:
@@ -19,10 +19,10 @@ class DiscardedFiles:
         self._disk = disk
 
     def remove(self) -> None:
-        """Remove them, in any thread.
+        """Remove the files; may run in any thread.
 
-        Raises DiskFailed when that fails. The store goes on: no entry was concerned, and the
-        next start removes the rest.
+        Raises DiskFailed. The store can go on: the files hold no entry of the log, and the next
+        start removes the rest.
         """
         for path in self.paths:
             try:

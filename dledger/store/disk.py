@@ -1,18 +1,18 @@
-"""All file work of a store, behind a small protocol, and the one over the operating system.
+"""The protocol for all file work of a store, and its implementation over the operating system.
 
-The simulation gives the same store a disk of its own, which forgets at a crash what this text
-does not promise. What is durable when:
+The simulation gives the same store a disk of its own, which loses at a crash everything that is not
+promised here. When data is durable:
 
-* `DiskFile.write`: visible to every reader at once. After a crash of the *process* it is all
-  there; after a crash of the *machine* any subset of the 512-byte sectors written since the last
-  `sync` of that file may have reached the disk, each one whole, with its old or its new content.
+* `DiskFile.write`: visible to every reader at once. It survives a crash of the *process*. After a
+  crash of the *machine* any subset of the 512-byte sectors written since the last `sync` of that
+  file may have reached the disk; each sector has its old or its new content.
 * `DiskFile.sync` (fdatasync): the content and the length of the file are durable.
 * `Disk.create`, `rename`, `remove`: durable after `sync_folder` of the folder. Before that, a
   machine crash may undo any of them.
 * `DiskFile.grow`: the new part reads as zeros. Durable after `sync`. Files never shrink.
 
 Every method raises OSError. After a failed `sync` nothing is known about any write since the
-sync before it; the store does not ask again.
+previous sync; the store never retries it.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Disk(Protocol):
 
 @contextlib.contextmanager
 def _named(path: str) -> Iterator[None]:
-    """Put the path into errors of calls that only know a file descriptor."""
+    """Add the path to errors of calls that only know a file descriptor."""
     try:
         yield
     except OSError as cause:
@@ -117,7 +117,7 @@ def _named(path: str) -> Iterator[None]:
 
 
 class OsDiskFile:
-    """A file of the operating system. Whole writes and reads whatever the kernel returns."""
+    """A file of the operating system. Repeats short reads and writes until they are complete."""
 
     __slots__ = ("_descriptor", "_path")
 
@@ -157,10 +157,10 @@ class OsDiskFile:
         """Write all of `data` at offset `at`, or raise."""
         try:
             written = os.pwrite(self._descriptor, data, at)
-            while written < len(data):  # the kernel may take less: a full disk, a signal
+            while written < len(data):  # the kernel may write less: a full disk, a signal
                 more = os.pwrite(self._descriptor, memoryview(data)[written:], at + written)
                 if more == 0:
-                    raise OSError(errno.EIO, "the disk takes no more bytes")
+                    raise OSError(errno.EIO, "the disk accepts no more bytes")
                 written += more
         except OSError as cause:
             cause.filename = self._path

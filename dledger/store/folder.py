@@ -1,4 +1,4 @@
-"""The folder of one node: what belongs in it, and the sizes its files have."""
+"""The folder of one node: its segment files, and their sizes."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ LOCK = "lock"
 
 
 class FoundFiles(NamedTuple):
-    """Segment files in a folder, by start; names of other files are left alone."""
+    """Segment files in a folder, by start; other files are ignored."""
 
     sizes: dict[int, int]
 
     @property
     def segment_bytes(self) -> int:
-        """The length that the files say they have: that of the longest; 0 without files."""
+        """The segment length of these files: that of the longest; 0 without files."""
         return max(self.sizes.values(), default=0)
 
 
 def node_folder(base: str, node_id: str) -> str:
-    """Java DLedger's rule for where a node lives: <base>/dledger-<id>."""
+    """Return a node's folder by Java DLedger's rule: <base>/dledger-<id>."""
     return f"{base}/dledger-{node_id}"
 
 
 def find_files(disk: Disk, folder: str) -> FoundFiles:
-    """The segment files of a folder and their lengths, but for those that go meanwhile."""
+    """Find the segment files of a folder and their lengths; skip files removed meanwhile."""
     sizes = {}
     for name in disk.list(folder):
         start = start_of(name)
@@ -39,7 +39,7 @@ def find_files(disk: Disk, folder: str) -> FoundFiles:
             try:
                 file = disk.open(f"{folder}/{name}", writable=False)
             except FileNotFoundError:
-                continue  # retention removed it: who looks without the lock asks the record again
+                continue  # retention removed it; a caller without the lock reads the record again
             try:
                 sizes[start] = file.size()
             finally:
@@ -52,7 +52,7 @@ def drop_discarded(
 ) -> None:
     """Remove the files that end at `begin` or earlier, in the folder and in `found`.
 
-    A node that stopped while it removed them leaves any of them, with gaps in between.
+    A node that stopped while it removed them may have left any of them, with gaps in between.
     """
     for start in [start for start in found.sizes if start + segment_bytes <= begin]:
         disk.remove(f"{folder}/{file_name(start)}")
@@ -74,7 +74,7 @@ def check_sizes(folder: str, sizes: dict[int, int], last: int, segment_bytes: in
 
 
 def open_data(disk: Disk, folder: str, segment_bytes: int, found: FoundFiles) -> SegmentFiles:
-    """The data files, checked for gaps and lengths, the last one brought to full length."""
+    """Open the data files: check gaps and lengths, and extend the last one to full length."""
     starts = list(found.sizes)
     check_spacing(folder, starts, segment_bytes)
     check_sizes(folder, found.sizes, max(starts, default=0), segment_bytes)
@@ -85,7 +85,7 @@ def open_data(disk: Disk, folder: str, segment_bytes: int, found: FoundFiles) ->
 
 
 def open_index(disk: Disk, folder: str, segment_bytes: int, found: FoundFiles) -> SegmentFiles:
-    """The index files. Those that do not fit together are removed: the data rebuilds them."""
+    """Open the index files. Files that do not fit together are removed: the data rebuilds them."""
     starts = list(found.sizes)
     try:
         check_spacing(folder, starts, segment_bytes)

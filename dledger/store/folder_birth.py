@@ -1,8 +1,8 @@
-"""Brings together what a member is started with and what its folder says of the group's birth.
+"""Compares the voters that a member is started with to its folder's record of the group's birth.
 
-The first start records the list of voters; a later one with other names is refused, because two
-members that go by different lists elect two leaders. Once the log holds a change of the group, the
-log says who decides, and the list of a start is not looked at. See docs/membership.md.
+The first start records the list of voters. A later start with other names is refused, because two
+members with different lists elect two leaders. Once the log holds a change of the group, the log
+decides, and the list of a start is ignored. See docs/membership.md.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ logger = logging.getLogger(__name__)
 def settle_birth(
     file: BirthFile, store: SegmentStore, group: str, began_with: Configuration, *, changed: bool
 ) -> BirthRecord:
-    """How the group began, for a member that starts; durable in its folder on return.
+    """Settle how the group of a starting member began; durable in its folder on return.
 
     Args:
-        file: of the folder.
-        store: its log.
-        group: as the member is started.
-        began_with: the voters that it is started with; nobody for one that joins.
-        changed: whether log or snapshot say who belongs to the group.
+        file: the folder's record.
+        store: the folder's log.
+        group: the group's name, as the member is started.
+        began_with: the voters that the member is started with; empty for one that joins.
+        changed: whether the log or a snapshot holds a configuration.
 
     Raises:
-        DataFolderMismatch: the folder says that it is of another group or birth.
-        FirstVotersDiffer: it began with other voters.
-        DiskFailed, OSError: of the disk.
+        DataFolderMismatch: the folder belongs to another group or birth.
+        FirstVotersDiffer: the group began with other voters.
+        DiskFailed, OSError: the disk failed.
     """
     before = file.record
     in_log = _readable_birth(store)
@@ -53,7 +53,7 @@ def settle_birth(
 
 
 def committed_birth(store: SegmentStore, committed: int) -> bytes:
-    """The birth that entry 0 names, if that is there and committed; empty if not.
+    """Return the birth in entry 0 if that entry is kept and committed, else empty bytes.
 
     Raises LogCorrupt, DiskFailed.
     """
@@ -64,7 +64,7 @@ def committed_birth(store: SegmentStore, committed: int) -> bytes:
 
 
 def _readable_birth(store: SegmentStore) -> bytes:
-    """The same; empty as well where entry 0 is damaged, of which the scrubber tells."""
+    """As `committed_birth`, but empty if entry 0 is damaged, which the scrubber reports."""
     try:
         return committed_birth(store, store.hard_state.committed)
     except LogCorrupt as error:
@@ -73,7 +73,7 @@ def _readable_birth(store: SegmentStore) -> bytes:
 
 
 def _founder_that_joins(store: SegmentStore, began_with: Configuration) -> bool:
-    """Whether an earlier version ran here by a list, and this start names none."""
+    """Whether an earlier version ran here with a list of voters, and this start names none."""
     return not began_with.voters and store.last_index >= 0
 
 
@@ -82,13 +82,13 @@ def _check(file: BirthFile, record: BirthRecord, group: str, in_log: bytes) -> N
         raise DataFolderMismatch(file.path, f"group {record.group}", f"group {group}")
     if record.birth and in_log and in_log != record.birth:
         found = f"a group of birth {record.birth.hex()}"
-        raise DataFolderMismatch(file.path, found, f"birth {in_log.hex()}, which its log is of")
+        raise DataFolderMismatch(file.path, found, f"birth {in_log.hex()}, as in its log")
 
 
 def _first_voters(
     path: str, record: BirthRecord, store: SegmentStore, now: Configuration, changed: bool
 ) -> Configuration | None:
-    """The voters to go by. Raises FirstVotersDiffer."""
+    """Return the first voters that apply. Raises FirstVotersDiffer."""
     first = record.first_voters
     if first is None or first.voters == now.voters:
         return first if first is None else now  # addresses may be newer
@@ -97,7 +97,7 @@ def _first_voters(
     if not changed:
         raise FirstVotersDiffer(path, record.group, sorted(first.voters), sorted(now.voters))
     logger.info(
-        "the log says who belongs to group %s: the voters that this start names (%s) do not count",
+        "the log holds the members of group %s: the voters that this start names (%s) are ignored",
         *(record.group, shown_names(now.voters)),
     )
     return first
@@ -106,7 +106,7 @@ def _first_voters(
 def _founded_nothing(record: BirthRecord, store: SegmentStore) -> bool:
     """Whether this member may join a group though it was once started with a list of voters.
 
-    It holds nothing, and has to prove itself, as any member does that joins.
+    It may if its log is empty and it still has to prove itself, as every member that joins.
     """
     empty = store.last_index < 0 and not record.birth
     return empty and store.standing is not Standing.PROVEN

@@ -1,8 +1,8 @@
 """Which recovery of a group a folder belongs to.
 
 `dledger.rescue.group_recovery` begins a group again from one member, in the next generation. Two
-operators may do so with two copies of one folder, so the number alone does not tell the groups
-apart that come of it: each recovery draws a mark as well.
+operators may do so with two copies of one folder, so the number alone cannot distinguish the
+resulting groups: each recovery draws a mark as well.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NEVER_RECOVERED = Generation()
 
 
 def is_generation(number: object, mark: object) -> bool:
-    """Whether the two make a generation."""
+    """Whether `number` and `mark` are a valid generation."""
     if type(number) is not int or not 0 <= number <= HIGHEST_NUMBER or type(mark) is not str:
         return False
     return not mark or (number > 0 and _MARK.fullmatch(mark) is not None)

@@ -1,7 +1,7 @@
 """The generation that a folder belongs to: a small file beside the hard state.
 
-`generation 1 0123456789abcdef` and a line end: the number and the mark. Versions before marks wrote
-the number alone. A folder without the file is of generation 0.
+It holds `generation 1 0123456789abcdef` and a line end: the number and the mark. Versions before
+marks wrote the number alone. A folder without the file is of generation 0.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class GenerationFile:
         if word == "generation" and number.isdecimal() and is_generation(int(number), mark):
             return Generation(int(number), mark)
         path = f"{self._folder}/{FILE_NAME}"
-        raise LogCorrupt(path, 0, "this does not say which generation the folder belongs to")
+        raise LogCorrupt(path, 0, "the file does not name the generation of the folder")
 
     def set(self, generation: Generation) -> None:
-        """Record another one; durable when it returns."""
+        """Record another generation; durable on return."""
         text = f"generation {generation.number} {generation.mark}".rstrip() + "\n"
         write_small_file(self._disk, self._folder, FILE_NAME, text.encode())
         self.generation = generation

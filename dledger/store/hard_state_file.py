@@ -1,8 +1,8 @@
-"""The record that makes a folder a node's: term, vote, identity, and what recovery may rely on.
+"""The record of a node's folder: term, vote, identity, and what recovery may rely on.
 
 The file has two slots of 512 bytes, 4 KiB apart (a disk may tear one physical sector), written
-in turn; the newer one whose CRC is right wins. The slot that holds the last durable record is
-never written to, also not when a write without a sync came in between.
+in turn; the newer one with a valid CRC wins. The slot that holds the last durable record is never
+written, even after a write without a sync.
 
 ==== ==== ===================== ==============================================================
  off size field                 value
@@ -13,25 +13,26 @@ never written to, also not when a write without a sync came in between.
   16    8 sequence              grows with every write
   24    8 term
   32    8 committed             a durable lower bound; -1 for nothing
-  40    8 unchecked_through     entries up to here came from Java: their CRC fields mean nothing
+  40    8 unchecked_through     entries up to here came from Java: their CRC fields are unused
   48    8 before_begin          index before the first one kept; -1 in a whole log
   56    8 before_begin_term     its term; -1 if unknown
   64    8 scan_pos              recovery may begin at this segment: all before it is synced
-  72    8 scan_index            index of the first entry at or behind scan_pos
+  72    8 scan_index            index of the first entry at or after scan_pos
   80    8 segment_bytes
   88    8 index_segment_bytes
   96    8 begin_pos             position of the first entry kept
  104    8 configuration_index   the last entry of magic 3 before scan_index; -1 for none. Version 1
-                               has no such field: there the names begin here
+                               has no such field: its names begin here
 112      vote, group, node id  each one length byte and UTF-8; length 255 = no vote
  508    4 CRC-32 of bytes 0..507
 ==== ==== ===================== ==============================================================
 
 All integers are big-endian and signed, but for the two CRCs.
 
-The *synced mark* at byte 8192 says up to which entry the log was synced: b"DLsynced", the index in
-8 bytes, CRC-32 of these 16. Each sync of the log writes it and does not wait for it, so it outlives
-the process, and a power cut if the file was synced since. Without a whole mark nothing is known.
+The *synced mark* at byte 8192 names the last entry that was synced: b"DLsynced", the index in 8
+bytes, CRC-32 of these 16. Each sync of the log writes the mark but does not sync it, so the mark
+survives the process, and survives a power cut if the file was synced since. Without a valid mark
+nothing is known.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ MARK_AT = 2 * SLOT_DISTANCE_BYTES
 _MARK = struct.Struct(">8sqI")
 _MARK_MAGIC = b"DLsynced"
 FILE_BYTES = MARK_AT + _MARK.size
-# Three names and their length bytes must fit behind the numbers: 112 + 3 * 128 <= 508.
+# Three names and their length bytes must fit after the numbers: 112 + 3 * 128 <= 508.
 MAX_NAME_BYTES = 127
 
 _MAGIC = b"DLedgerH"
@@ -68,7 +69,7 @@ _NO_VOTE = 255
 
 
 class StoreRecord(NamedTuple):
-    """What one slot says. See the table of the module."""
+    """The content of one slot. See the table of the module."""
 
     group: str
     node_id: str
@@ -88,7 +89,7 @@ class StoreRecord(NamedTuple):
 
     @property
     def hard_state(self) -> HardState:
-        """The part that the core knows."""
+        """The part that the core uses."""
         return HardState(self.term, self.voted_for, self.committed)
 
 
@@ -99,7 +100,7 @@ def check_name(setting: str, name: str) -> None:
 
 
 def encode_record(record: StoreRecord, sequence: int) -> bytes:
-    """The 512 bytes of a slot."""
+    """Encode the 512 bytes of a slot."""
     names = []
     for name in (record.voted_for, record.group, record.node_id):
         content = b"" if name is None else name.encode()
@@ -126,7 +127,7 @@ def encode_record(record: StoreRecord, sequence: int) -> bytes:
 
 
 def decode_record(slot: bytes) -> tuple[StoreRecord, int] | None:
-    """The record and its sequence number; None when the slot holds no whole record."""
+    """Decode the record and its sequence number; None if the slot holds no valid record."""
     if len(slot) != SLOT_BYTES or _SUM.unpack_from(slot, _SUM_AT)[0] != crc32(slot[:_SUM_AT]):
         return None
     magic, version, *_ = _NUMBERS_1.unpack_from(slot)
@@ -162,14 +163,14 @@ def decode_record(slot: bytes) -> tuple[StoreRecord, int] | None:
         scan_pos=scan_pos,
         scan_index=scan_index,
         begin_pos=begin_pos,
-        # No log had such an entry before version 2.
+        # No log before version 2 has such an entry.
         configuration_index=changes[0] if changes else BEFORE_FIRST_INDEX,
     )
     return record, sequence
 
 
 def newest_record(content: bytes) -> tuple[StoreRecord, int, int] | None:
-    """The newer valid record of a file, its sequence number and its slot (0 or 1)."""
+    """Return the newer valid record of a file, its sequence number and its slot (0 or 1)."""
     found = None
     for slot in (0, 1):
         at = slot * SLOT_DISTANCE_BYTES
@@ -180,13 +181,13 @@ def newest_record(content: bytes) -> tuple[StoreRecord, int, int] | None:
 
 
 def encode_mark(index: int) -> bytes:
-    """The synced mark for entry `index`."""
+    """Encode the synced mark for entry `index`."""
     check = crc32(_MARK_MAGIC + index.to_bytes(8, "big", signed=True))
     return _MARK.pack(_MARK_MAGIC, index, check)
 
 
 def decode_mark(content: bytes) -> int:
-    """The index in the mark of a file's content; -1 without a whole mark."""
+    """Decode the index in the mark of a file's content; -1 without a valid mark."""
     found = content[MARK_AT:FILE_BYTES]
     if len(found) < _MARK.size:
         return BEFORE_FIRST_INDEX
@@ -205,17 +206,17 @@ class HardStateFile:
 
     @classmethod
     def open(cls, disk: Disk, folder: str) -> tuple[HardStateFile, StoreRecord] | None:
-        """The file and its newest record; None when there is no file.
+        """Open the file, and return it with its newest record; None if there is no file.
 
-        Raises HardStateLost when no record in it is whole. A crash cannot do that: the file gets
-        its name when a record is in it, and a write leaves the other slot alone.
+        Raises HardStateLost if it holds no valid record. A crash cannot cause that: the file gets
+        its name after its first record is written, and a write never touches the other slot.
         """
         if FILE_NAME not in disk.list(folder):
             return None
         path = f"{folder}/{FILE_NAME}"
         file = disk.open(path)
         try:
-            # What a killed process wrote may be in the page cache only: durable before believed.
+            # Bytes that a killed process wrote may be in the page cache only: sync before use.
             file.sync()
             content = file.read(FILE_BYTES, 0)
             newest = newest_record(content)
@@ -229,7 +230,7 @@ class HardStateFile:
 
     @classmethod
     def create(cls, disk: Disk, folder: str, record: StoreRecord) -> HardStateFile:
-        """A new file with one record, durable on return."""
+        """Create the file with one record; durable on return."""
         if _NEW_NAME in disk.list(folder):
             disk.remove(f"{folder}/{_NEW_NAME}")
         file = disk.create(f"{folder}/{_NEW_NAME}")
@@ -250,11 +251,11 @@ class HardStateFile:
 
     @property
     def is_first_record(self) -> bool:
-        """Whether nothing was written since the file was made."""
+        """Whether no record was written since the file was created."""
         return self._sequence == 1
 
     def write(self, record: StoreRecord, *, durable: bool) -> None:
-        """Write the record into the slot that does not hold the last durable one."""
+        """Write the record into the slot that does not hold the last durable record."""
         slot = 1 - self._durable_slot
         self._sequence += 1
         self._file.write(encode_record(record, self._sequence), slot * SLOT_DISTANCE_BYTES)
@@ -274,9 +275,9 @@ class HardStateFile:
             self._synced = index
 
     def lower_mark(self, index: int) -> None:
-        """Have the mark name no entry behind `index`; durable on return.
+        """Lower the mark to `index` if it names a later entry; durable on return.
 
-        Before the log is cut: what is written in place of the entries there is not synced yet.
+        Call this before the log is cut: the entries that replace the cut ones are not synced yet.
         """
         if index < self._synced:
             self.mark_synced(index)

@@ -1,8 +1,8 @@
-"""Receives one snapshot's file, from its beginning on, and makes it one of the folder's.
+"""Receives the file of one snapshot from its beginning on, and adds it to the snapshot folder.
 
-The part has a name of its own, by the entry and the history that the snapshot is of: a member that
-is restarted goes on with it. Only what was synced counts then, and nothing is believed before the
-whole file is here and every sum in it is right.
+The name of the partial file holds the entry and the history of the snapshot, so that a restarted
+member can continue it. Only the synced part counts then. The snapshot is used only when the whole
+file has arrived and every sum in it is right.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from dledger.store.snapshot_format import MAX_HEADER_BYTES, SnapshotHeader
 
 PART_SUFFIX = ".part"
 
-# The unit of progress that outlives a power cut. Nothing behind a multiple of it is written before
-# everything up to there is synced, so the length of a part tells what can be relied on.
+# The unit of progress that survives a power cut. Everything up to a multiple of it is synced before
+# anything after it is written, so the length of a partial file tells how much of it is durable.
 SYNC_BYTES = 8 * 1024 * 1024
 
 
 class SnapshotUnwanted(Exception):
-    """An offered snapshot cannot be taken here: why, in one line."""
+    """This member cannot accept an offered snapshot; the message says why, in one line."""
 
 
 class Received(NamedTuple):
-    """How much of the file is here, and the snapshot once it is whole and right."""
+    """How many bytes of the file have arrived, and the snapshot once it is complete and valid."""
 
     stored: int
     snapshot: Snapshot | None = None
 
 
 class IncomingSnapshot:
-    """What a folder receives; one snapshot at a time. One thread at a time; OSError passes through.
+    """Receives one snapshot at a time, in one thread at a time. OSError passes through.
 
     Args:
-        folder: where.
+        folder: receives the snapshot.
         group, machine: the names that the header must have.
-        sync_bytes: the unit of progress that outlives a power cut.
+        sync_bytes: the unit of progress that survives a power cut.
     """
 
     def __init__(
@@ -59,12 +59,12 @@ class IncomingSnapshot:
         self._count = 0
         self._header_checked = False
         self._whole: Snapshot | None = None
-        self._spoilt: set[str] = set()  # parts of which a sync failed, until they are removed
+        self._spoilt: set[str] = set()  # partial files whose sync failed, until they are removed
 
     def take(self, offer: SnapshotOffer, offset: int, piece: bytes) -> Received:
-        """Take a piece of the offered file, or none; what is here now.
+        """Take a piece of the offered file, or an empty one; return what has arrived so far.
 
-        A piece that does not follow what is here is left alone: it comes again. Raises
+        A piece that does not follow the last one is ignored: the leader sends it again. Raises
         SnapshotUnwanted for a snapshot that this member cannot use, or that arrived broken.
         """
         if self._offer != offer:
@@ -76,7 +76,7 @@ class IncomingSnapshot:
                     self._write(piece)
                 self._check(offer)
             except OSError:
-                self._discard(offer)  # after a failed sync nobody knows what the disk has
+                self._discard(offer)  # after a failed sync the content on disk is unknown
                 raise
             except SnapshotCorrupt as error:
                 self._discard(offer)
@@ -84,7 +84,7 @@ class IncomingSnapshot:
         return Received(self._count, self._whole)
 
     def close(self) -> None:
-        """Close the part; it stays where it is."""
+        """Close the partial file, and keep it."""
         file, self._file, self._offer = self._file, None, None
         if file is not None:
             file.close()
@@ -93,7 +93,7 @@ class IncomingSnapshot:
         self.close()
         path = self._path(offer)
         self._spoilt.add(path)
-        with contextlib.suppress(OSError):  # else before it is written to again
+        with contextlib.suppress(OSError):  # tried again before the next write to it
             self._disk.remove(path)
             self._spoilt.discard(path)
 
@@ -102,7 +102,7 @@ class IncomingSnapshot:
         return f"{self._folder.path}/{index:0{NAME_DIGITS}d}-{term}-{chain:08x}{PART_SUFFIX}"
 
     def _begin(self, offer: SnapshotOffer) -> None:
-        """Find out what is here of it; parts of others are of no use any more."""
+        """Find the part of it that is here; remove the partial files of other snapshots."""
         self._header_checked, self._whole = False, self._found(offer)
         self._count = offer.size if self._whole is not None else 0
         path = self._path(offer)
@@ -124,7 +124,7 @@ class IncomingSnapshot:
         self._offer = offer
 
     def _found(self, offer: SnapshotOffer) -> Snapshot | None:
-        """The offered snapshot, if this folder has it already: a crash came before its log."""
+        """Return the offered snapshot if a crash came after its adoption and before its log's."""
         path = self._folder.file(offer.index)
         try:
             reader = SnapshotReader(self._disk, path)
@@ -152,11 +152,11 @@ class IncomingSnapshot:
             raise SnapshotUnwanted(f"it is of group {header.group}")
         if header.machine != self._machine:
             raise SnapshotUnwanted(
-                f"it has the format {header.machine!r}, the state machine here reads "
+                f"it has the format {header.machine!r}, but the state machine here reads "
                 f"{self._machine!r}: start this member with the program of the others"
             )
         if self._offer is not None and _identity(header) != self._offer.identity:
-            raise SnapshotUnwanted(f"it is of entry {header.index}, offered was another one")
+            raise SnapshotUnwanted(f"it is of entry {header.index}, not of the offered one")
         try:
             if header.configuration:
                 decode_configuration(header.configuration)
@@ -165,7 +165,7 @@ class IncomingSnapshot:
         self._header_checked = self._offer is not None
 
     def _check(self, offer: SnapshotOffer) -> None:
-        """Look at the header as soon as it is here, and at everything when everything is."""
+        """Check the header as soon as it has arrived, and everything once the file is complete."""
         path = self._path(offer)
         if not self._header_checked and self._count >= min(MAX_HEADER_BYTES, offer.size):
             self._check_header(SnapshotReader(self._disk, path).header)

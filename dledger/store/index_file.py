@@ -10,7 +10,7 @@ from dledger.store.segment import SegmentFiles
 
 
 def read_unit(index_files: SegmentFiles, index: int) -> IndexUnit | None:
-    """The unit of an entry; None when the files do not hold one for it."""
+    """Read the unit of an entry; None if the files hold none for it."""
     pos = index * UNIT_BYTES
     if not index_files.begin <= pos < index_files.end:
         return None
@@ -24,9 +24,9 @@ def read_unit(index_files: SegmentFiles, index: int) -> IndexUnit | None:
 def term_runs(
     unit_at: Callable[[int], IndexUnit | None], first: int, last: int
 ) -> list[TermRun] | None:
-    """The runs of first..last by binary search: terms never decrease along a log.
+    """Find the term runs of first..last by binary search: terms never decrease along a log.
 
-    Reads about log2(last - first) units for each run. None when a unit is missing.
+    Reads about log2(last - first) units for each run. None if a unit is missing.
     """
     runs: list[TermRun] = []
     start = first

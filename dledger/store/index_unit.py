@@ -27,20 +27,20 @@ class IndexUnit(NamedTuple):
 
     @property
     def end(self) -> int:
-        """Position of the byte behind the entry."""
+        """Position of the byte after the entry."""
         return self.pos + self.size
 
 
 def magics(units: bytes) -> bytes:
-    """The magic of each of these units: its last byte, which says all. One slice for all."""
+    """Return the magic of each of these units: its last byte suffices. One slice for all."""
     return units[3::UNIT_BYTES]
 
 
 def index_units(run: EntryRun) -> bytes:
-    """The units of these entries.
+    """Encode the units of these entries.
 
-    They differ in three fields. Each of those is packed for all entries in one go, and laid in
-    byte by byte: that is half the time of packing unit by unit.
+    The units differ in three fields. Each field is packed for all entries at once and then copied
+    in byte by byte, which takes half the time of packing unit by unit.
     """
     count = len(run.bodies)
     if count == 1:

@@ -15,14 +15,14 @@ MAX_FILE_BYTES = 4096
 
 
 class JavaTerm(NamedTuple):
-    """What a Java node promised."""
+    """The term and vote that a Java node recorded."""
 
     term: int
     voted_for: str | None
 
 
 def parse_java_term(text: str) -> JavaTerm | None:
-    """Term and vote; None when there is no term in the text (the vote may be missing or empty)."""
+    """Parse term and vote; None if the text has no term (the vote may be missing or empty)."""
     fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     term = fields.get("currTerm", "").strip()
     if not term.isascii() or not term.isdigit():
@@ -31,9 +31,9 @@ def parse_java_term(text: str) -> JavaTerm | None:
 
 
 def read_java_term(disk: Disk, folder: str) -> JavaTerm | None:
-    """The file's content; None when there is no such file.
+    """Read the file; None if there is no such file.
 
-    Raises LogCorrupt when it cannot be read: to start from term 0 could vote twice.
+    Raises LogCorrupt if it cannot be parsed: a start from term 0 could vote twice.
     """
     if FILE_NAME not in disk.list(folder):
         return None
@@ -45,21 +45,21 @@ def read_java_term(disk: Disk, folder: str) -> JavaTerm | None:
         file.close()
     found = parse_java_term(content.decode("utf-8", "replace"))
     if found is None:
-        raise LogCorrupt(path, 0, "no line 'currTerm=<number>' of Java DLedger in it")
+        raise LogCorrupt(path, 0, "it has no line 'currTerm=<number>' of Java DLedger")
     return found
 
 
 def covers(record: HardState, java: JavaTerm) -> bool:
-    """Whether nothing that Java promised is missing in our record."""
+    """Whether our record includes the term and vote that Java recorded."""
     if java.term == record.term:
         return java.voted_for == record.voted_for
     return java.term < record.term
 
 
 def retire_java_term(disk: Disk, folder: str) -> None:
-    """Rename the file once our own record holds what it said.
+    """Rename the file once our own record includes its content.
 
-    Left in place it would be believed again, years out of date, should our record get lost.
+    Otherwise a start that has lost our record would use the outdated file again.
     """
     if FILE_NAME in disk.list(folder):
         disk.rename(f"{folder}/{FILE_NAME}", f"{folder}/{RETIRED_NAME}")

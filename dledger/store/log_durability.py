@@ -1,10 +1,9 @@
-"""What of a store is durable, and how more of it becomes so.
+"""The syncs of a store: what is durable, and how more becomes durable.
 
-Order of durability. A sync makes the data files durable first, the record of term and vote
-second, so that the record's `committed` may count what the same sync made durable. Neither is
-acknowledged before both are there. A crash between them leaves entries of a term that the record
-does not know yet: `open_store` then raises the term and leaves the vote empty, which is safe,
-for a vote in that term would have been in the record.
+A sync makes the data files durable first and the record of term and vote second, so the record's
+`committed` may include entries of the same sync. Neither is acknowledged before both are durable. A
+crash between the two may leave entries of a term above the record's: `open_store` then raises the
+term and clears the vote. That is safe, because a vote in that term would be in the record.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ class LogDurability:
         hard_state_file: holds the record, and the synced mark.
         extent: where the log begins and ends.
         health: ended by any error of the disk.
-        record: the one that is durable.
+        record: the durable record.
         recovered: the log as it is durable at the start.
-        checkpoint_bytes: the index is synced whenever the log has grown by so much.
+        checkpoint_bytes: the index is synced whenever the log has grown by this much.
     """
 
     def __init__(
@@ -53,19 +52,19 @@ class LogDurability:
         self._checkpoint_bytes = checkpoint_bytes
         self._synced_index = recovered.last_index
         self._index_synced_through = recovered.last_index
-        self._index_synced_pos = recovered.end_pos  # the log's end when a sync last took the index
+        self._index_synced_pos = recovered.end_pos  # the log's end at the last sync of the index
         self._record_wanted = False
         self._work: SegmentSyncWork | None = None
 
     @property
     def record(self) -> StoreRecord:
-        """The record that is durable now."""
+        """The durable record."""
         self.settle()
         return self._record
 
     @property
     def synced_index(self) -> int:
-        """The last entry that is durable, by the syncs that have ended."""
+        """The last entry that a finished sync made durable."""
         work = self._work
         if (
             work is not None
@@ -78,24 +77,26 @@ class LogDurability:
 
     @property
     def is_syncing(self) -> bool:
-        """Whether a sync was begun that has not ended."""
+        """Whether a sync is in flight."""
         self.settle()
         return self._work is not None
 
     @property
     def record_due(self) -> bool:
         """Whether the record on disk still names an older beginning than the log has."""
+        if self._record.begin_pos >= self._extent.begin_pos:
+            return False  # nor will what a sync recorded meanwhile be older
         self.settle()
         return self._record.begin_pos < self._extent.begin_pos and self._work is None
 
     # --- syncs --------------------------------------------------------------------------------
 
     def begin_sync(self, hard_state: HardState | None) -> SegmentSyncWork:
-        """What is dirty now; see `SyncWork`.
+        """Begin a sync of everything that is dirty now; see `SyncWork`.
 
         Raises:
-            InvariantBroken: the work before this one has not run yet, or the hard state breaks
-                a promise that is recorded.
+            InvariantBroken: the previous work has not run yet, or the hard state contradicts the
+                recorded one.
         """
         self._health.check()
         self.settle()
@@ -110,7 +111,7 @@ class LogDurability:
             or end_pos - self._index_synced_pos >= self._checkpoint_bytes
         )
         dirty = data.take_dirty()
-        if covers_index:  # a segment is full, or enough of it: recovery may then begin behind it
+        if covers_index:  # a segment, or enough of it, is full: recovery may then begin after it
             dirty += self._index.take_dirty()
             self._index_synced_pos = end_pos
         record = None
@@ -130,7 +131,7 @@ class LogDurability:
         return self._work
 
     def _check_promise(self, hard_state: HardState) -> None:
-        """Terms never go back, and a vote is given once a term (Raft, section 5.2)."""
+        """Check that the term does not decrease and the vote in it does not change (Raft, 5.2)."""
         term, vote = self._record.term, self._record.voted_for
         if hard_state.term < term or (
             hard_state.term == term and vote is not None and hard_state.voted_for != vote
@@ -141,7 +142,7 @@ class LogDurability:
             )
 
     def settle(self) -> None:
-        """Take over the results of a sync that has run. Raises DiskFailed if it failed."""
+        """Take over the result of a sync that has run. Raises DiskFailed if it failed."""
         work = self._work
         if work is None or not work.done:
             return
@@ -156,27 +157,27 @@ class LogDurability:
             self._synced_index = work.index
             if work.covers_index:
                 self._index_synced_through = work.index
-        else:  # it marked what was cut meanwhile
+        else:  # the sync marked entries that were cut meanwhile
             with self._health.disk_work("write the synced mark of"):
                 self._hard_state_file.mark_synced(self._synced_index)
 
     # --- around changes of the log ------------------------------------------------------------
 
     def before_cut(self, index: int) -> None:
-        """The log is about to be cut behind `index`: those entries count as synced no more."""
-        self.settle()  # a sync that ended before the cut counts as of before it
+        """Prepare for a cut after `index`: later entries no longer count as synced."""
+        self.settle()  # a sync that ended before the cut belongs to the log before it
         with self._health.disk_work("lower the synced mark of"):
             self._hard_state_file.lower_mark(index)
 
     def after_cut(self) -> None:
-        """The log was cut, and its new end is durable."""
+        """Note that the log was cut, and that its new end is durable."""
         extent = self._extent
         self._synced_index = min(self._synced_index, extent.last_index)
         self._index_synced_through = min(self._index_synced_through, extent.last_index)
         self._index_synced_pos = min(self._index_synced_pos, extent.end_pos)
 
     def record_restart(self, before: int) -> None:
-        """Record that an empty log begins behind entry `before`; durable when it returns."""
+        """Record that an empty log begins after entry `before`; durable on return."""
         self._synced_index = self._index_synced_through = before
         record = self._next_record(None, before, True)
         with self._health.disk_work("record the new log of"):
@@ -187,9 +188,8 @@ class LogDurability:
     # --- the record ---------------------------------------------------------------------------
 
     def save_committed(self) -> None:
-        """Write the record with what was noted, without a sync. The next sync makes it durable.
-
-        While a sync is under way the record is only written with the next one.
+        """Write the record with the noted commit index, without a sync. The next sync makes it
+        durable. While a sync is in flight, the next one writes the record.
         """
         self._health.check()
         self.settle()
@@ -198,20 +198,20 @@ class LogDurability:
             return
         record = self._next_record(None, self._synced_index, False)
         if record != self._record:
-            self._record_wanted = True  # durable with the next sync, and the synced mark with it
+            self._record_wanted = True  # the next sync makes it and the synced mark durable
             with self._health.disk_work("write the hard state of"):
                 self._hard_state_file.write(record, durable=False)
 
     def _next_record(
         self, hard_state: HardState | None, synced_index: int, index_synced: bool
     ) -> StoreRecord:
-        """The record as it may be written once everything up to `synced_index` is durable."""
+        """Return the record to write once everything up to `synced_index` is durable."""
         extent = self._extent
         if hard_state is not None:
             extent.committed = max(extent.committed, hard_state.committed)
         committed = max(self._record.committed, min(extent.committed, synced_index))
         index_through = synced_index if index_synced else self._index_synced_through
-        # What lies before a committed entry is fixed, if the index of it is durable.
+        # Entries up to a committed one are final once their index units are durable.
         begin = extent.begins.settle(min(committed, index_through + 1))
         changes = extent.configurations
         while len(changes) > 1 and changes[1] < begin.first_index:
@@ -237,7 +237,7 @@ class LogDurability:
     # --- the end ------------------------------------------------------------------------------
 
     def sync_all(self) -> None:
-        """Sync everything and record what is committed, here and now.
+        """Sync everything and record what is committed, in this thread.
 
         Raises DiskFailed, and InvariantBroken while a sync runs.
         """
@@ -248,7 +248,7 @@ class LogDurability:
         self.settle()
         with self._health.disk_work("sync"):
             if self._work is not None:
-                self._work.run()  # begun, and never run
+                self._work.run()  # a sync was begun and never run
                 self.settle()
             for file in [*self._data.take_dirty(), *self._index.take_dirty()]:
                 file.sync()

@@ -1,4 +1,4 @@
-"""Where a log begins and ends, and what is known of the entries between without their bytes."""
+"""Where a log begins and ends, and the facts about its entries that are kept in memory."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from dledger.store.walk_begins import WalkBegin, WalkBegins
 
 
 class LogExtent:
-    """Changed by whoever writes, cuts or drops entries; everybody else reads.
+    """The bounds of one log. The parts that write, cut or drop entries update it.
 
     Attributes:
         view: indexes and terms.
         begin_pos: position of the first entry kept.
         before_begin_chain: chainCrc of the entry before it; 0 if unknown.
-        end_pos: position of the byte behind the last entry.
+        end_pos: position of the byte after the last entry.
         last_chain: chainCrc of the last entry.
         begins: the places from which the next recovery may begin to walk.
         configurations: entries of magic 3, from the last one before these places on.
         epoch: grows by one with every truncation and restart.
-        committed: as far as the store was told; nothing up to there is ever truncated.
+        committed: the noted commit index; no entry up to it is ever truncated.
     """
 
     __slots__ = (
@@ -67,7 +67,7 @@ class LogExtent:
         return self.view.last_index
 
     def extend(self, units: bytes, runs: Sequence[TermRun], end_pos: int, last_chain: int) -> None:
-        """Entries were written at the end: their index units, and their runs of equal terms."""
+        """Add entries at the end, given their index units and their runs of equal terms."""
         first, kinds = self.last_index + 1, magics(units)
         count = len(kinds)
         self.begins.note(units, first, count, end_pos)
@@ -82,12 +82,12 @@ class LogExtent:
         self.last_chain = last_chain
 
     def begin_empty_at(self, pos: int) -> None:
-        """A log without entries begins at this segment instead."""
+        """Move the beginning of a log without entries to this segment."""
         self.begin_pos = self.end_pos = pos
         self.begins.restart(WalkBegin(pos, self.last_index + 1))
 
     def cut_after(self, index: int, end_pos: int, last_chain: int) -> None:
-        """The entries behind `index`, which ends at `end_pos`, are gone."""
+        """Drop the entries after `index`, which ends at `end_pos`."""
         self.view.truncate_after(index)
         self.end_pos = end_pos
         self.last_chain = last_chain
@@ -97,7 +97,7 @@ class LogExtent:
         self.epoch += 1
 
     def drop_before(self, first: int, pos: int, before_chain: int) -> None:
-        """The log begins with entry `first` now, which lies in the segment at `pos`."""
+        """Drop the entries before `first`, the first entry of the segment at `pos`."""
         self.before_begin_chain = before_chain
         self.view.discard_before(first)
         self.begin_pos = pos
@@ -105,7 +105,7 @@ class LogExtent:
         self.configurations = [found for found in self.configurations if found >= first]
 
     def restart(self, begin: LogBegin, segment_pos: int, epoch: int) -> None:
-        """The log is empty and begins there; `segment_pos` is where that segment begins."""
+        """Begin an empty log at `begin`, in the segment that begins at `segment_pos`."""
         self.view.restart(begin.before_index, begin.before_term)
         self.before_begin_chain = self.last_chain = begin.before_chain
         self.begin_pos = self.end_pos = begin.pos

@@ -21,8 +21,8 @@ class LogReader:
     Args:
         data, index: the files.
         extent: where the log begins and ends.
-        health: ended by an error of the disk, and by bytes that are not what was written.
-        unchecked_through: the sums of entries up to here mean nothing.
+        health: ended by an error of the disk, and by bytes other than those that were written.
+        unchecked_through: the sums of entries up to here are not checked.
     """
 
     __slots__ = ("_checked", "_data", "_extent", "_health", "_index", "_unchecked_through")
@@ -40,17 +40,17 @@ class LogReader:
         self._extent = extent
         self._health = health
         self._unchecked_through = unchecked_through
-        # The last entry that was read back, and its chain: what is read next rests on it.
+        # The last entry that was read back, and its chain: the check of the next one starts here.
         self._checked = (BEFORE_FIRST_INDEX, 0)
 
     def forget(self) -> None:
-        """The log was cut: what was read last may be another entry now."""
+        """Forget the last entry that was read back: the log was cut."""
         self._checked = (BEFORE_FIRST_INDEX, 0)
 
     # --- one entry ----------------------------------------------------------------------------
 
     def unit(self, index: int) -> IndexUnit:
-        """The index unit of an entry. Raises OutsideLog, LogCorrupt, DiskFailed."""
+        """Read the index unit of an entry. Raises OutsideLog, LogCorrupt, DiskFailed."""
         extent = self._extent
         if not extent.first_index <= index <= extent.last_index:
             raise OutsideLog("entry", index, extent.first_index, extent.last_index)
@@ -64,7 +64,7 @@ class LogReader:
         return unit
 
     def chain_at(self, index: int) -> int:
-        """ChainCrc stored in an entry; of the entry before the first one, what is known of it."""
+        """Return the chainCrc of an entry; of the entry before the first one, 0 if unknown."""
         extent = self._extent
         if index == extent.first_index - 1:
             return extent.before_begin_chain
@@ -80,21 +80,21 @@ class LogReader:
             header = decode_header(self._data.read(HEADER_BYTES, unit.pos))
         if header.index != index or header.pos != unit.pos:
             at = unit.pos % self._data.segment_bytes
-            problem = f"no header of entry {index} where the index says"
+            problem = f"no header of entry {index} at the position in its index unit"
             self._health.fail(LogCorrupt(self._data.path(unit.pos), at, problem))
         return header
 
     # --- runs of entries ----------------------------------------------------------------------
 
     def read_run(self, first: int, last: int, max_bytes: int) -> tuple[int, bytes]:
-        """Whole adjacent entries from `first`, not beyond `last`, of one segment, and the last one.
+        """Read whole adjacent entries of one segment: `first`, and more up to `last`.
 
-        At least one entry, then as many as fit into `max_bytes`. Every sum is checked: what the
-        disk gives back is neither applied, nor sent, nor handed out unless it is what was written.
+        Reads at least one entry, then as many as fit into `max_bytes`; returns the index of the
+        last one, and the bytes. Checks every sum, so that no damaged entry is applied or sent.
 
         Raises:
             OutsideLog: there is no entry `first`.
-            LogCorrupt: terminal: the disk gave back something else.
+            LogCorrupt: terminal: the disk returned other bytes than were written.
             DiskFailed: terminal.
         """
         last, raw = self.read_unchecked(first, last, max_bytes)
@@ -116,7 +116,7 @@ class LogReader:
         return last, raw
 
     def read_unchecked(self, first: int, last: int, max_bytes: int) -> tuple[int, bytes]:
-        """As `read_run`, but the bytes are as the disk gives them, for callers that check them."""
+        """As `read_run`, but without checking the sums, for callers that check them."""
         self._health.check()
         unit = self.unit(first)
         last = min(last, self._extent.last_index)
@@ -138,7 +138,7 @@ class LogReader:
             return low, self._data.read(end - unit.pos, unit.pos)
 
     def read_bytes(self, pos: int, size: int) -> bytes:
-        """`size` bytes of the log at `pos`, within one segment and before its end.
+        """Read `size` bytes of the log at `pos`, within one segment and before the log's end.
 
         Raises:
             OutsideLog: some of them are not in the log, or in another segment.
@@ -154,7 +154,7 @@ class LogReader:
     # --- segments -----------------------------------------------------------------------------
 
     def segment_begin(self, index: int) -> SegmentBegin:
-        """The segment that an entry lies in: where it begins, and with which entry.
+        """Return the position and the first entry of the segment that holds an entry.
 
         Raises OutsideLog, DiskFailed.
         """
@@ -166,7 +166,7 @@ class LogReader:
         return SegmentBegin(pos, self.last_before(pos, index) + 1)
 
     def last_before(self, pos: int, index: int) -> int:
-        """The last entry that ends at `pos` or before; `index` is one that does not."""
+        """Find the last entry that ends at `pos` or before; `index` is one that ends later."""
         low, high = self._extent.first_index - 1, index
         while high - low > 1:
             middle = (low + high) // 2
@@ -177,7 +177,7 @@ class LogReader:
         return low
 
     def begin_for(self, index: int) -> LogBegin:
-        """Where the log of a member begins that is given the state after entry `index`."""
+        """Return where the log of a member begins that installs the state after entry `index`."""
         extent = self._extent
         pos, first = extent.begin_pos, extent.first_index
         if index != first - 1:

@@ -1,6 +1,6 @@
-"""What a node needs of its log's storage: the contract of the two stores.
+"""The contract of a node's log store.
 
-A store is driven by one thread. Only `SyncWork.run` runs in another one.
+One thread drives a store. Only `SyncWork.run` runs in another one.
 Errors: DiskFailed is terminal, every later call raises it again; OutsideLog for reads beyond the
 log; InvariantBroken for calls that contradict the log.
 """
@@ -20,16 +20,16 @@ from dledger.store.batch import BatchFacts
 
 
 class Written(NamedTuple):
-    """A leader's new entries, for those who would read them back otherwise."""
+    """A leader's new entries, so that they need not be read back."""
 
     first: int
     last: int
     entries: EntryRun
-    raw: bytes | None  # as they lie in the log; None where they touch two segments
+    raw: bytes | None  # as written to the log; None if they touch two segments
 
 
 class SyncWork(Protocol):
-    """What was dirty at `begin_sync`. When `run` returns, it is durable."""
+    """The sync of everything that was dirty at `begin_sync`: durable when `run` returns."""
 
     @property
     def index(self) -> int:
@@ -38,7 +38,7 @@ class SyncWork(Protocol):
 
     @property
     def epoch(self) -> int:
-        """The store's epoch at `begin_sync`: if it has grown, `index` may not hold any more."""
+        """The store's epoch at `begin_sync`: if it has grown since, `index` may be outdated."""
         ...
 
     @property
@@ -47,7 +47,7 @@ class SyncWork(Protocol):
         ...
 
     def run(self) -> None:
-        """Sync, in any thread, once. Raises DiskFailed: then nothing of it counts."""
+        """Sync, in any thread, once. After DiskFailed nothing of it counts as durable."""
         ...
 
 
@@ -71,7 +71,7 @@ class LogStore(Protocol):
 
     @property
     def end_pos(self) -> int:
-        """Position of the byte behind the last entry."""
+        """Position of the byte after the last entry."""
         ...
 
     @property
@@ -81,22 +81,22 @@ class LogStore(Protocol):
 
     @property
     def hard_state(self) -> HardState:
-        """The hard state that is durable now."""
+        """The durable hard state."""
         ...
 
     @property
     def standing(self) -> Standing:
-        """Whether the store is known to hold all that was promised from it."""
+        """Whether the store is known to hold every entry and vote that its member promised."""
         ...
 
     def set_standing(self, standing: Standing) -> None:
-        """Record that; durable when it returns."""
+        """Record the standing; durable on return."""
         ...
 
     @property
     def configuration_indexes(self) -> list[int]:
-        """Entries of magic 3, ascending: the last one before what an open walks through, and all
-        behind it. Each names the one it was made for, which may lie before them.
+        """Entries of magic 3, ascending: the last one before the place where recovery began to
+        walk, and all after it. Each names the configuration it was made for, which may be earlier.
         """
         ...
 
@@ -105,19 +105,19 @@ class LogStore(Protocol):
         ...
 
     def view(self) -> LedgerView:
-        """A new view of indexes and terms for the core, which keeps it up to date itself."""
+        """Return a new view of indexes and terms. The core keeps it up to date itself."""
         ...
 
     def append(self, term: int, magic: int, bodies: Sequence[Body]) -> Written:
-        """Leader: encode and write entries. EntryTooLarge: none written."""
+        """Leader: encode and write entries. After EntryTooLarge none is written."""
         ...
 
     def write_batch(self, raw: bytes, facts: BatchFacts) -> None:
-        """Follower: write entries that `verify_batch` accepted, at the positions in them."""
+        """Follower: write entries that `verify_batch` accepted, at the positions they carry."""
         ...
 
     def chain_at(self, index: int) -> int:
-        """ChainCrc stored in an entry; 0 before the first one."""
+        """The chainCrc stored in an entry; 0 before the first one."""
         ...
 
     def header_at(self, index: int) -> Header:
@@ -125,76 +125,77 @@ class LogStore(Protocol):
         ...
 
     def term_at(self, index: int) -> int:
-        """The term of an entry; NO_TERM outside of the log."""
+        """The term of an entry; NO_TERM outside the log."""
         ...
 
     def read(self, first: int, last: int, max_bytes: int) -> bytes:
-        """Whole adjacent entries from `first`, not beyond `last`, of one segment.
+        """Read whole adjacent entries of one segment: `first`, and more up to `last`.
 
-        At least one entry, then as many as fit into `max_bytes`. LogCorrupt, and terminal, if the
-        disk gives back something else than was written.
+        Reads at least one entry, then as many as fit into `max_bytes`. Raises LogCorrupt, which is
+        terminal, if the disk returns other bytes than were written.
         """
         ...
 
     def read_run(self, first: int, last: int, max_bytes: int) -> tuple[int, bytes]:
-        """What `read` reads, and the index of the last entry in it."""
+        """As `read`, but also return the index of the last entry read."""
         ...
 
     def read_unchecked(self, first: int, last: int, max_bytes: int) -> tuple[int, bytes]:
-        """As `read_run`, without a look at the sums."""
+        """As `read_run`, without checking the sums."""
         ...
 
     def read_bytes(self, pos: int, size: int) -> bytes:
-        """`size` bytes of the log at `pos`, within one segment and before `end_pos`."""
+        """Read `size` bytes of the log at `pos`, within one segment and before `end_pos`."""
         ...
 
     def truncate_after(self, index: int) -> None:
-        """Drop every entry behind `index`, for good: durable when it returns."""
+        """Drop every entry after `index`; durable on return."""
         ...
 
     def discard_before(self, index: int) -> None:
-        """Drop whole segments at the log's beginning, none with `index` or a later entry in it.
+        """Drop whole segments at the log's beginning that hold only entries before `index`.
 
-        `index` must be committed. Reads of what was dropped raise OutsideLog from now on; the
-        first entry kept stays where it is. Durable with the next record that is synced, see
+        `index` must be committed. Reads of dropped entries raise OutsideLog from now on; the kept
+        entries keep their positions. Durable with the next record that is synced, see
         `record_due`; until then a crash may bring the dropped entries back.
         """
         ...
 
     def begin_for(self, index: int) -> LogBegin:
-        """Where the log of a member begins that is given the state after entry `index`.
+        """Return where the log of a member begins that installs the state after entry `index`.
 
-        Where the segment with that entry begins, or else this log: so equal entries stay at equal
-        positions. OutsideLog unless `index` or the entry behind it is in this log.
+        That is the beginning of the segment with that entry, or of this log if the log begins with
+        the next entry: so equal entries stay at equal positions. Raises OutsideLog unless `index`
+        or the next entry is in this log.
         """
         ...
 
     def restart(self, begin: LogBegin) -> None:
-        """Drop the whole log and begin an empty one there, for good: durable when it returns.
+        """Drop the whole log and begin an empty one at `begin`; durable on return.
 
-        For a snapshot that stands for everything before. The log must not hold the entry that the
-        new one begins behind (else there is nothing to drop), and no sync may run. At every moment
-        of a crash there is the old log, maybe without what contradicts the new one, or the new.
+        A snapshot replaces the dropped entries. The log must not hold the entry before `begin`
+        (else nothing has to be dropped), and no sync may be in flight. A crash leaves either the
+        old log, perhaps without the entries that contradict the new one, or the new log.
         """
         ...
 
     @property
     def record_due(self) -> bool:
-        """Whether a sync is wanted though nothing was written: the log's new beginning."""
+        """Whether a sync is needed only to record the log's new beginning."""
         ...
 
     def begin_sync(self, hard_state: HardState | None) -> SyncWork:
-        """What is dirty now, and the hard state to record. One at a time."""
+        """Begin a sync of everything dirty and of this hard state. One at a time."""
         ...
 
     def note_committed(self, index: int) -> None:
-        """Remember how far the log is committed, for the next time the record is written."""
+        """Note the commit index, which is written with the next record."""
         ...
 
     def save_committed(self) -> None:
-        """Write the record with what was noted, without waiting for a sync."""
+        """Write the record with the noted commit index, without waiting for a sync."""
         ...
 
     def close(self) -> None:
-        """Sync what is dirty, record what is committed, and release the folder."""
+        """Sync everything dirty, record the commit index, and release the folder."""
         ...

@@ -5,10 +5,10 @@ A leader opens its term with a no-op. A msgpack array:
 ===== ========= ==============================================================================
  at   field     value
 ===== ========= ==============================================================================
-   0  version   1; a later version may add fields behind these
+   0  version   1; a later version may append fields
    1  leader    the member that appended the entry
    2  time_ms   its wall clock, milliseconds since 1970-01-01 UTC. Clocks of leaders differ, and
-                may step: the time is for people and tables, and nothing else rests on it
+                may step: the time is for operators and tables, nothing else depends on it
    3  birth     in entry 0 the birth of the group, 16 bytes; in any other entry empty
 ===== ========= ==============================================================================
 
@@ -47,7 +47,7 @@ def encode_noop_body(body: NoopBody) -> bytes:
 
 
 def decode_noop_body(content: bytes | memoryview) -> NoopBody | None:
-    """What the body of a no-op says; None where it says nothing that this version can read."""
+    """Decode the body of a no-op; None if this version cannot read it."""
     if not content:
         return None
     try:
@@ -69,6 +69,6 @@ def decode_noop_body(content: bytes | memoryview) -> NoopBody | None:
 
 
 def birth_of(content: bytes | memoryview) -> bytes:
-    """The birth of the group whose entry 0 has this body."""
+    """Return the birth of the group whose entry 0 has this body."""
     body = decode_noop_body(content)
     return BEFORE_BIRTHS if body is None or not body.birth else body.birth

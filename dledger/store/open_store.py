@@ -1,4 +1,4 @@
-"""Opens the folder of a node: new, ours, or one that Java DLedger left."""
+"""Opens the folder of a node: a new one, our own, or one that Java DLedger left."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def open_store(
 ) -> SegmentStore:
     """Open or create the store of one node in `folder`/dledger-`node_id`.
 
-    Files that are there decide about their own lengths; `config` is for new logs.
+    Existing files keep their lengths; `config` is for new logs.
 
     Raises:
         ConfigInvalid: a name does not fit.
         DataFolderLocked: another process has the folder open.
         DataFolderMismatch: it belongs to another node or group.
         HardStateLost: there is a log, and no record of term and vote.
-        HardStateOutdated: Java DLedger ran in the folder since.
+        HardStateOutdated: Java DLedger has run in the folder since.
         LogCorrupt: a record inside the log is broken.
         DiskFailed: any error of the disk.
     """
@@ -77,7 +77,7 @@ def _open_locked(
     undo: contextlib.ExitStack,
     lock: DiskLock,
 ) -> SegmentStore:
-    # What a killed process named may be gone after a power cut: durable before believed.
+    # A power cut may undo the names that a killed process gave: sync them before using them.
     disk.sync_folder(path)
     opened = HardStateFile.open(disk, path)
     standing = StandingFile(disk, path)
@@ -87,7 +87,7 @@ def _open_locked(
         hard_state_file = None
         record = _first_record(disk, path, config, identity, data_found, index_found)
         if not data_found.sizes and not record.term and standing.standing is Standing.PROVEN:
-            standing.set(Standing.FRESH)  # before the record: an empty folder is never believed
+            standing.set(Standing.FRESH)  # before the record: a new folder is not proven
     else:
         hard_state_file, record = opened
         undo.callback(hard_state_file.close)
@@ -135,13 +135,13 @@ def _first_record(
     data_found: FoundFiles,
     index_found: FoundFiles,
 ) -> StoreRecord:
-    """The record of a new folder, or of one that Java left. Refuses a log without a term."""
+    """Make the record of a new folder, or of one that Java left. Refuses a log without a term."""
     java = read_java_term(disk, path)
     if java is None and data_found.sizes:
         raise HardStateLost(f"{path}/{HARD_STATE}")
     index_bytes = index_found.segment_bytes
     if index_bytes % UNIT_BYTES:
-        index_bytes = 0  # no index of this format: it is rebuilt
+        index_bytes = 0  # not an index of this format: it is rebuilt
     return identity._replace(
         segment_bytes=data_found.segment_bytes or config.segment_bytes,
         index_segment_bytes=index_bytes or config.index_segment_bytes,
@@ -161,10 +161,10 @@ def _check_identity(path: str, record: StoreRecord, identity: StoreRecord) -> No
 def _check_java_has_not_run(
     disk: Disk, path: str, hard_state_file: HardStateFile, record: StoreRecord
 ) -> None:
-    """Refuse a folder to which Java came back: it may have voted, and appended, since.
+    """Refuse a folder in which Java has run since our record: it may have voted and appended.
 
-    A crash may leave Java's term file beside the first record that was made of it, and beside no
-    later one.
+    A crash may leave Java's term file beside the first record, which was made from it, but not
+    beside a later one.
     """
     java = read_java_term(disk, path)
     if java is None:
@@ -176,7 +176,7 @@ def _check_java_has_not_run(
 def _sync_recovered(
     disk: Disk, data: SegmentFiles, index: SegmentFiles, recovered: Recovered
 ) -> None:
-    """Make durable what a killed process left in the page cache, before anyone relies on it."""
+    """Make durable what a killed process left in the page cache, before it is used."""
     first = recovered.begins[0]
     data.mark_dirty(start for start in data.starts if start + data.segment_bytes > first.pos)
     index_pos = first.first_index * UNIT_BYTES
@@ -187,10 +187,10 @@ def _sync_recovered(
 
 
 def _complete_record(record: StoreRecord, recovered: Recovered, *, is_new: bool) -> StoreRecord:
-    """The record with what recovery found out."""
+    """Return the record with the results of recovery."""
     last_term = recovered.runs[-1].term if recovered.runs else record.before_begin_term
     if record.term < last_term:
-        # Entries reached the disk, and the crash came before the record: see segment_store.
+        # The crash came between entries and record: see log_durability.
         record = record._replace(term=last_term, voted_for=None)
     first = recovered.begins[0]
     if is_new:

@@ -1,8 +1,8 @@
-"""Where new entries go, and their bytes. Pure; the leader's hot loop.
+"""The positions of new entries, and their bytes. Pure; the leader's hot loop.
 
 Rule of Java DLedger: at least 8 bytes of a segment stay free, so that a blank record can close
-it. An entry that would leave less opens the next segment, and the blank covers what is left. The
-blank is written together with the entry behind it, never earlier: so the log's end is always the
+it. An entry that would leave less opens the next segment, and the blank covers the rest. The
+blank is written together with the entry after it, never earlier: so the log's end is always the
 end of its last entry, and equal histories are equal bytes.
 """
 
@@ -45,7 +45,7 @@ class Placement(NamedTuple):
 
 
 class LogEnd(NamedTuple):
-    """Where the next entry goes."""
+    """The end of the log, where the next entry goes."""
 
     next_index: int
     pos: int
@@ -53,23 +53,23 @@ class LogEnd(NamedTuple):
 
 
 def filler(pos: int, segment_bytes: int) -> bytes:
-    """The blank record that closes the segment behind `pos`: 8 bytes, the rest is zero already."""
+    """Encode the blank record that closes the segment from `pos` on: 8 bytes, then zeros."""
     return BLANK.pack(BLANK_MAGIC, segment_bytes - pos % segment_bytes)
 
 
 def segment_end(pos: int, segment_bytes: int) -> int:
-    """End of the segment that an entry ending at `pos` lies in, or begins in if there is none."""
+    """Return the end of the segment that contains `pos`. No entry ends at a segment's end."""
     return pos - pos % segment_bytes + segment_bytes
 
 
 def place(
     term: int, magic: int, bodies: Sequence[Body], end: LogEnd, segment_bytes: int, body_limit: int
 ) -> Placement:
-    """Encode entries one behind the other; less than 1 us an entry.
+    """Encode adjacent entries; less than 1 us an entry.
 
     Raises:
-        EntryTooLarge: a body is longer than `body_limit`; nothing has happened then. The limit is
-            for applications: a configuration may fill a segment.
+        EntryTooLarge: a body is longer than `body_limit`; nothing was changed. The limit is for
+            applications: a configuration may fill a segment.
     """
     pos, chain = end.pos, end.chain
     if magic == Magic.CONFIGURATION:
@@ -114,7 +114,7 @@ def _place_one(
 ) -> Placement | None:
     """As `place`, for one entry that fits into the segment; None if it does not.
 
-    Half the time: an append that comes alone is waited for by itself.
+    It takes half the time, which counts when appends come one at a time.
     """
     index, pos, chain = end
     contents = stamped(bodies, (pos,))
@@ -130,7 +130,7 @@ def _place_one(
 
 
 def stamped(bodies: Sequence[Body], positions: Sequence[int]) -> list[bytes]:
-    """The bytes of bodies whose entries lie there."""
+    """Return the bytes of bodies whose entries are at `positions`."""
     if PositionedBody not in set(map(type, bodies)):
         return list(cast("Sequence[bytes]", bodies))
     return [
@@ -142,10 +142,10 @@ def stamped(bodies: Sequence[Body], positions: Sequence[int]) -> list[bytes]:
 
 
 def _encode(run: EntryRun, chain: int, parts: list[bytes]) -> int:
-    """Add the bytes of these entries to `parts`; the last chain sum.
+    """Add the bytes of these entries to `parts`; return the last chain sum.
 
-    Column by column, so that the loops are those of `map`, but for the chain, each sum of which
-    rests on the one before.
+    It works column by column, so that `map` runs the loops; only the chain needs a Python loop,
+    because each sum depends on the one before.
     """
     bodies, positions = run.bodies, run.positions
     lengths = list(map(len, bodies))

@@ -14,7 +14,7 @@ CONFIGURATION = int(Magic.CONFIGURATION)
 
 
 class PushCheck:
-    """One peer connection's checks. Remembers the end of the last push, on which the next rests."""
+    """The checks of one peer connection. It remembers the end of the last push for the next one."""
 
     __slots__ = ("_chain", "_index", "_store", "_term")
 
@@ -25,7 +25,7 @@ class PushCheck:
         self._chain: int | None = 0
 
     def check(self, push: PushRequest) -> PushRequest:
-        """The push with the facts about its payload, and the changes of the group in it.
+        """Return the push with the facts about its payload and the changes of the group in it.
 
         Raises MessageMalformed.
         """
@@ -35,7 +35,7 @@ class PushCheck:
             push.payload, push.prev_index + 1, self._previous_chain(push), push.prev_term
         )
         if facts.last_index != push.last_index or tuple(facts.term_runs) != push.runs:
-            raise MessageMalformed("the entries of a push are not those it announces")
+            raise MessageMalformed("the entries of a push differ from its header")
         self._index, self._chain = facts.last_index, facts.last_chain
         self._term = push.runs[-1].term
         if CONFIGURATION not in magics(facts.index_units):
@@ -43,9 +43,9 @@ class PushCheck:
         return push._replace(facts=facts, changes=_changes(facts))
 
     def _previous_chain(self, push: PushRequest) -> int | None:
-        """The chain sum of the entry the push rests on; None where it is not known here.
+        """Return the chain sum of the entry before the push; None if it is not known here.
 
-        Equal index and term mean the same entry (log matching), whoever told us of it.
+        Equal index and term mean the same entry (log matching), from any peer.
         """
         prev = push.prev_index
         if prev == BEFORE_FIRST_INDEX:
@@ -61,7 +61,7 @@ class PushCheck:
 
 
 def _changes(facts: BatchFacts) -> tuple[tuple[int, NumberedConfiguration], ...]:
-    """The changes among the entries of a push. Raises ConfigurationMalformed."""
+    """Decode the changes of the group in a push. Raises ConfigurationMalformed."""
     return tuple(
         (entry.index, decode_configuration(entry.body))
         for run in facts.entries

@@ -1,4 +1,4 @@
-"""The log as recovery left it. Pure."""
+"""The result of a recovery. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class SegmentBegin(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """What recovery cut away, and why."""
+    """The cut that recovery made, and its reason."""
 
     pos: int
     index: int  # type: ignore[assignment]  # hides tuple.index
@@ -42,4 +42,4 @@ class Recovered(NamedTuple):
     entries_checked: int
     cut: Cut | None
     configuration_indexes: list[int]
-    lost_through: int  # entries behind the end up to here were synced, and are gone; -1 for none
+    lost_through: int  # entries after the end up to here were synced, and are lost; -1 for none

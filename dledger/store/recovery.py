@@ -1,8 +1,8 @@
 """Opens the files of a log after a stop or a crash: checks, cuts, rebuilds the index.
 
-The walk begins at the entry that the record calls synced up to (`scan_pos`), or at the log's begin
-when there is no record yet or the index before it is not usable. It checks every entry from there
-to the end. See docs/storage-format.md for the rules, `recovery_table` for the table.
+The walk begins at the record's `scan_pos`, or at the log's beginning if there is no record yet or
+the index before `scan_pos` is not usable. It checks every entry from there to the end. See
+docs/storage-format.md for the rules, `recovery_table` for the table.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class Recovery:
 
     Args:
         data, index: the files; their lengths and spacing are checked already.
-        record: what may be relied on. For a log of Java that has no record yet, one with
+        record: the durable record. For a log of Java that has no record yet, one with
             `committed` -1 and everything unchecked.
         first_index: the first entry kept, None to take it from the log.
         synced: the entry that the synced mark names; -1 for none.
-        mark: marks the folder as one that lost entries; durable on return. Called before anything
-            is cut that this member may have acknowledged.
+        mark: marks the folder as one that lost entries; durable on return. Called before a cut of
+            entries that this member may have acknowledged.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Recovery:
         self._walker = LogWalker(data.segment_bytes)
         self._begins: list[WalkBegin] = []
         self._end_pos = 0
-        self._zero_from: int | None = None  # there is nothing from here on, if that was looked for
+        self._zero_from: int | None = None  # all is zero from here on; None if not checked
         self._checked = 0
         self._configurations: list[int] = []
 
@@ -115,7 +115,7 @@ class Recovery:
     # --- where to begin -----------------------------------------------------------------------
 
     def _find_begin(self) -> int:
-        """Position of the first entry kept: behind the blank that a cut of the head left."""
+        """Find the position of the first entry kept: after the blank that a cut head left."""
         data = self._data
         data.drop_before(self._record.begin_pos)
         kept = self._record.committed > self._record.before_begin
@@ -136,7 +136,7 @@ class Recovery:
         return self._first_index
 
     def _set_out(self, begin_pos: int) -> int:
-        """Where the walk begins: behind what needs no check, if the index of that is good."""
+        """Return where the walk begins: after the checked part, if its index is usable."""
         record, data = self._record, self._data
         walker = self._walker
         walker.unchecked_through = record.unchecked_through
@@ -180,7 +180,7 @@ class Recovery:
     # --- the walk -----------------------------------------------------------------------------
 
     def _walk_all(self, pos: int) -> Cut | None:
-        """Walk to the log's end; what was cut there, if anything."""
+        """Walk to the log's end; return the cut that was made there, if any."""
         data, walker = self._data, self._walker
         while pos < data.end:
             self._walk_segment(pos)
@@ -220,7 +220,7 @@ class Recovery:
         pos = found[0][2] * UNIT_BYTES
         index_files = self._index
         if index_files.starts and not index_files.begin <= pos <= index_files.end:
-            # The files hold other entries than the log does: begin them anew.
+            # The index files do not adjoin these entries: begin them anew.
             index_files.drop_from(index_files.begin)
         inside = index_files.begin <= pos < index_files.end
         if not inside or index_files.read(len(units), pos) != units:
@@ -265,9 +265,9 @@ class Recovery:
         return unfinished_write(data.read(size, pos), pos, data.segment_bytes)
 
     def _clean(self, next_index: int) -> None:
-        """Leave nothing behind the log's end, in the data and in the index."""
+        """Leave nothing after the log's end, in the data and in the index."""
         data, index_files = self._data, self._index
-        if self._zero_from == self._end_pos:  # looked at already: only files of zeros are to go
+        if self._zero_from == self._end_pos:  # known already: only files of zeros are removed
             segment_pos = self._end_pos - self._end_pos % data.segment_bytes
             data.drop_from(segment_pos + data.segment_bytes)
         else:
@@ -281,8 +281,9 @@ class Recovery:
 
 
 def intact_behind(data: SegmentFiles, pos: int, next_index: int, term: int) -> bool:
-    """Whether an entry that could follow the log lies behind the record at `pos`, which should be
-    entry `next_index`, the one before being of `term`.
+    """Whether an intact entry that could follow the log lies after the record at `pos`.
+
+    The record should be entry `next_index`; the entry before it is of `term`.
     """
     pos += 1
     while pos < data.end:

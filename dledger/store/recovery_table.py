@@ -1,6 +1,7 @@
 """What recovery does with a record: the decision table. Pure.
 
-The rows are tried from the top; the first whose columns all agree decides. None agrees with both.
+The rows are tried from the top; the first whose columns all agree decides. None in a column agrees
+with both values.
 docs/storage-format.md says why no row cuts an acknowledged entry silently.
 """
 
@@ -15,20 +16,20 @@ from dledger.store.walk import Findings
 class Verdict(Enum):
     """What happens to a record and all that follows it."""
 
-    KEEP = auto()  # the entry is part of the log; go on behind it
-    CUT = auto()  # the log ends before the record; what follows is zeroed
-    CUT_AND_MARK = auto()  # cut; entries are lost that this member acknowledged, perhaps
+    KEEP = auto()  # the entry is part of the log; the walk goes on
+    CUT = auto()  # the log ends before the record; the rest is zeroed
+    CUT_AND_MARK = auto()  # cut, and mark the folder: acknowledged entries may be lost
     REFUSE = auto()  # the files stay as they are, and the store does not open
 
 
 class Evidence(NamedTuple):
-    """What is known of a record."""
+    """The facts about a record."""
 
     findings: Findings
     recorded: bool  # its index is recorded as committed
     synced: bool  # the synced mark says that its entry was durable here
-    unfinished: bool  # it looks like a write that a crash did not let finish
-    intact_behind: bool  # an intact entry that could follow the log lies behind it
+    unfinished: bool  # it looks like a write that a crash interrupted
+    intact_behind: bool  # an intact entry that could follow the log lies after it
 
 
 class Row(NamedTuple):
@@ -63,7 +64,7 @@ TABLE = (
     Row(False, False, None, False, True, Verdict.REFUSE, "intact entries follow the broken one"),
     Row(False, False, True, True, None, Verdict.CUT_AND_MARK, _SYNCED),
     Row(False, False, True, False, False, Verdict.CUT_AND_MARK, _SYNCED),
-    Row(False, False, False, True, None, Verdict.CUT, "a write that was not synced did not finish"),
+    Row(False, False, False, True, None, Verdict.CUT, "a write that was not synced is incomplete"),
     Row(False, False, False, False, False, Verdict.CUT, "a torn write at the log's end"),
 )
 

@@ -1,11 +1,12 @@
-"""Mends the log of a node at rest from the log of another member.
+"""Repairs the log of a stopped node from the log of another member.
 
-The files of all members hold the same bytes wherever their histories are equal, and an entry's
-chain sum says that everything before it is equal. So a broken stretch is replaced by the bytes at
-the same place in another member's files, if they follow, by their sums, what is intact before and
-lead to what is intact behind. Damage that reaches the log's end has nothing intact behind it: then
-the log is continued with all that the other one has, and the caller is told. Such a folder is
-marked before it is written to: its member does not vote or count until it is proven.
+The files of all members hold the same bytes wherever their histories are equal, and equal chain
+sums mean that all entries before are equal. So a broken stretch is replaced by the bytes at the
+same place in another member's files, if their sums follow the intact entry before the stretch and
+lead to the intact entry after it. If the damage reaches the log's end, there is no intact entry
+after it: the log is then continued with all later entries of the other log, and the result says so.
+Such a folder is marked before it is written to: its member does not vote or count until it is
+proven.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ from dledger.store.segment import SegmentFiles, file_name
 from dledger.store.standing_file import StandingFile
 from dledger.store.walk import WINDOW_BYTES, LogWalker, RawHeader, Stop
 
-# Read first at each step: a long stretch of damage is mended in many small steps.
+# The size of the first read at each step: a long stretch of damage is repaired in small steps.
 _STEP_BYTES = 256 * 1024
 
 
 class Repaired(NamedTuple):
-    """One stretch that was replaced: where it begins in a file, its bytes, its entries.
+    """One stretch that was replaced: its file and offset, its bytes, its entries.
 
-    `certain` is False where the damage reached the log's end: the log was continued with all that
-    the other one has, and entries that only the broken one held may be gone.
+    `certain` is False if the damage reached the log's end: the log was continued with the later
+    entries of the other log, and entries that only the broken log held may be lost.
     """
 
     path: str
@@ -46,7 +47,7 @@ class Repaired(NamedTuple):
 
 
 class _Stretch(NamedTuple):
-    """How far the other log goes: up to an entry that ours has as well, or to its own end."""
+    """How far to copy the other log: up to an entry that our log also holds, or to its end."""
 
     end: int
     next_index: int
@@ -54,13 +55,13 @@ class _Stretch(NamedTuple):
 
 
 def repair_folder(target: str, source: str, disk: Disk | None = None) -> list[Repaired]:
-    """Replace what is broken in the log in `target` by what the log in `source` has there.
+    """Replace the broken entries of the log in `target` by those of the log in `source`.
 
-    What was replaced is durable on return. The index is written anew where it does not say what
-    the entries say. A torn write at the log's end is left to recovery.
+    The repair is durable on return. Index units that contradict the entries are written anew. A
+    torn write at the log's end is left to recovery.
 
     Raises:
-        ConfigInvalid: the folders are not those of two members of one group.
+        ConfigInvalid: the folders do not belong to two members of one group.
         DataFolderLocked: a node runs on `target`.
         RepairFailed: the other log does not hold the broken entries either, or nothing proves
             that its entries are the same ones.
@@ -79,7 +80,7 @@ def repair_folder(target: str, source: str, disk: Disk | None = None) -> list[Re
             name = cause.filename if isinstance(cause.filename, str) else broken.folder
             if name.startswith(broken.folder):
                 raise DiskFailed("repair", name, cause) from cause
-            # Of a member that runs: what was replaced so far is right, and stays.
+            # The other member runs and dropped files. The repairs made so far are valid.
             raise copy.dropped() or cause from None
 
 
@@ -98,7 +99,7 @@ def _check_pair(disk: Disk, broken: StoreScan, copy: StoreScan) -> None:
         problem = f"{copy.folder} belongs to a group of the same name that began separately"
         raise ConfigInvalid("--from", problem)
     if broken.segment_bytes != copy.segment_bytes:
-        raise ConfigInvalid("--from", f"its files have {copy.segment_bytes} bytes, not ours")
+        raise ConfigInvalid("--from", f"its segments have {copy.segment_bytes} bytes, not ours")
 
 
 def _mend(
@@ -126,7 +127,7 @@ def _mend(
 
 
 def _replace_missing_files(disk: Disk, broken: StoreScan, folder: str) -> None:
-    """Put files of zeros where whole files are missing between others."""
+    """Create files of zeros in place of files missing between others."""
     starts = [segment.start for segment in broken.segments]
     if not starts:
         raise ConfigInvalid("folder", f"{folder} holds no log to be repaired")
@@ -160,7 +161,7 @@ class _Repair:
         self._doubt = doubt
 
     def run(self, walker: LogWalker, pos: int) -> None:
-        """Walk to the log's end from `pos`, mending on the way."""
+        """Walk to the log's end from `pos`, and repair on the way."""
         size = _STEP_BYTES
         while pos < self._data.end or (walker.next_index or 0) <= self._committed:
             headers = walker.walk(self._window(self._data, size, pos), pos)
@@ -176,12 +177,12 @@ class _Repair:
                 return
 
     def _replace(self, ours: LogWalker, pos: int) -> bool:
-        """Replace what is broken at `pos`; False where the log may simply end there."""
+        """Replace the broken stretch at `pos`; False if the log may simply end there."""
         data, first = self._data, ours.next_index or 0
         found = self._compare(ours, pos)
         if found.leads_back or (found.end > pos and first <= self._committed):
             if not found.leads_back and intact_behind(data, pos, first, ours.term):
-                problem = "the other log does not lead to the intact entries behind the damage"
+                problem = "the other log does not lead to the intact entries after the damage"
                 raise RepairFailed(data.path(pos), first, problem)
             if not found.leads_back:
                 self._doubt()
@@ -196,7 +197,7 @@ class _Repair:
         return False
 
     def _compare(self, ours: LogWalker, pos: int) -> _Stretch:
-        """Walk the other log from `pos` until it is equal to ours again, or to its end."""
+        """Walk the other log from `pos` until it equals ours again, or to its end."""
         size = ours.segment_bytes
         walker = LogWalker(size, next_index=ours.next_index, term=ours.term, chain=ours.chain)
         begin = pos
@@ -222,13 +223,13 @@ class _Repair:
 
     @staticmethod
     def _window(files: SegmentFiles, size: int, pos: int) -> bytes:
-        """The bytes at `pos`, up to the end of their file; none where there is no file."""
+        """Read the bytes at `pos`, up to the end of their file; empty if there is no file."""
         if not files.begin <= pos < files.end:
             return b""
         return files.read(min(size, files.segment_bytes - pos % files.segment_bytes), pos)
 
     def _write_index(self, headers: list[RawHeader]) -> None:
-        """Let the index say what these entries say."""
+        """Write the index units of these entries where they differ."""
         if not headers:
             return
         index, pos = self._index, headers[0][2] * UNIT_BYTES

@@ -1,9 +1,9 @@
 """Reads the folder of a node from outside: no lock, no recovery, nothing written.
 
-The log is what recovery would keep: the intact entries from the first file on, each checked
-against the one before. It may be read while a node writes to it; what is read then is the log up
-to some entry of that moment. If the node drops the log's beginning meanwhile, the scan begins where
-the log begins then, or says so (`BeginningDropped`) if it has given out entries before.
+The log consists of the entries that recovery would keep: the intact entries from the first file on,
+each checked against the one before. A node may write to the log during the scan; the scan then ends
+at some entry of that moment. If the node drops the log's beginning meanwhile, the scan begins at
+the new beginning, or raises `BeginningDropped` if it has yielded entries before.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from dledger.store.walk import (
     prefix_blank,
 )
 
-# The index unit's magic is not compared: Java's leader writes 1 for every kind of entry.
+# The magic of the index unit is not compared: Java's leader writes 1 for every kind of entry.
 _UNIT_WITHOUT_MAGIC = 4
-# A log that loses its beginning in each of so many passes loses it faster than it is read.
+# After so many passes the log drops its beginning faster than the scan reads it.
 _MAX_PASSES = 10
 
 
 class ProblemKind(Enum):
-    """What is wrong in a folder."""
+    """Kinds of problems in a folder."""
 
     FOREIGN_FILE = auto()
     FILE_MISSING = auto()
@@ -48,7 +48,7 @@ class ProblemKind(Enum):
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong, and where. `entry` is the index of the entry concerned, if any."""
+    """One problem and its place. `entry` is the index of the affected entry, if any."""
 
     kind: ProblemKind
     path: str
@@ -58,7 +58,7 @@ class Problem(NamedTuple):
 
 
 class SegmentFile(NamedTuple):
-    """One data file: the position it begins at, its path, its length in bytes."""
+    """One data file: its first position, its path, its length in bytes."""
 
     start: int
     path: str
@@ -81,15 +81,15 @@ class HeaderRun(NamedTuple):
 
 
 class StoreScan:
-    """What is in one node's folder; made by `scan_folder`.
+    """The content of one node's folder; made by `scan_folder`.
 
     Attributes:
         folder: the `dledger-<id>` folder.
         segments: the data files, in order.
         segment_bytes: their length, as found.
         record: the newest record of `hard-state`, None without one (Java has none).
-        java: whether there is no `hard-state`, as Java leaves it: then no sums are checked.
-        problems: what was found wrong so far. Walking the entries may add to it.
+        java: whether the folder is Java's, without `hard-state`: then no sums are checked.
+        problems: the problems found so far. Walking the entries may add more.
     """
 
     def __init__(self, disk: Disk, folder: str) -> None:
@@ -103,18 +103,18 @@ class StoreScan:
         self._look()
 
     def _look(self) -> None:
-        """Take in the names of the files, and the record that says where the log begins."""
+        """Read the names of the files, and the record that says where the log begins."""
         data = f"{self.folder}/{DATA}"
         found = find_files(self._disk, data)
         while (again := self._read_record()) and self.record and again != self.record:
             if again.begin_pos == self.record.begin_pos:
                 break
-            # Files went while we looked, maybe not the first ones first.
+            # Files were removed meanwhile, perhaps not the first ones first.
             self.record = again
             found = find_files(self._disk, data)
         self.segment_bytes = self.record.segment_bytes if self.record else found.segment_bytes
         begin_pos = self.record.begin_pos if self.record else 0
-        # What ends before the recorded beginning is no part of the log: it is being removed.
+        # Files that end before the recorded beginning are being removed: skip them.
         found = FoundFiles(
             {s: n for s, n in found.sizes.items() if s + self.segment_bytes > begin_pos}
         )
@@ -130,20 +130,20 @@ class StoreScan:
 
     @property
     def committed(self) -> int:
-        """A lower bound of what is committed; -1 when nothing is recorded."""
+        """A lower bound of the commit index; -1 if none is recorded."""
         return self.record.committed if self.record else -1
 
     def runs(self, *, check_sums: bool = True) -> Iterator[HeaderRun]:
-        """The log's headers, many at a time, from the first entry kept.
+        """Yield the log's headers, many at a time, from the first entry kept.
 
-        Without `check_sums` bodies are not looked at (about 1 us an entry). Raises
-        BeginningDropped if retention has overtaken it.
+        Without `check_sums` bodies are not read (about 1 us an entry). Raises BeginningDropped if
+        retention has overtaken the scan.
         """
         while not (yield from self._runs_as_looked_at(check_sums)):
             self._look()
 
     def _runs_as_looked_at(self, check_sums: bool) -> Generator[HeaderRun, None, bool]:
-        """What `runs` yields; False if the first file is gone: then it has yielded nothing."""
+        """As `runs`; returns False, without yielding anything, if the first file is gone."""
         walker = self.walker(check_sums=check_sums)
         stop = Stop.SEGMENT_END
         expected = self.segments[0].start if self.segments else 0
@@ -168,14 +168,14 @@ class StoreScan:
         return True
 
     def dropped(self) -> BeginningDropped | None:
-        """The error that says that the log lost files since they were looked at; None if not."""
+        """Return the error to raise if the log has dropped files since the scan began."""
         now = self._read_record()
         if now is None or self.record is None or now.begin_pos <= self.record.begin_pos:
             return None
         return BeginningDropped(self.folder, now.before_begin + 1)
 
     def entries(self, *, check_sums: bool = True) -> Iterator[EntryPlace]:
-        """Every entry of the log: header, path of its file, offset in it."""
+        """Yield every entry of the log: its header, the path of its file, its offset there."""
         make = Header._make
         for (start, path, _), found in self.runs(check_sums=check_sums):
             for raw in found:
@@ -184,10 +184,10 @@ class StoreScan:
     def verify(self) -> list[Problem]:
         """Walk the whole log with all sums, compare the index, and return all problems.
 
-        Of the index only the first wrong unit is told. A node that runs writes its index a moment
-        after the data, so its last units may seem to be missing. If the log's beginning is dropped
-        meanwhile, all is looked at again from the new one on; BeginningDropped if that happens
-        again and again.
+        Only the first wrong unit of the index is reported. A running node writes its index a moment
+        after the data, so its last units may be missing. If the log's beginning is dropped
+        meanwhile, the check starts again from the new one; raises BeginningDropped if that happens
+        too often.
         """
         passes = 1
         while True:
@@ -204,7 +204,7 @@ class StoreScan:
                 return self.problems
             if passes == _MAX_PASSES:
                 raise dropped
-            # What was found may only be that files went away.
+            # The problems found may only be that files were removed.
             passes += 1
             self.problems.clear()
             self._look()
@@ -225,7 +225,7 @@ class StoreScan:
         self, kind: ProblemKind, path: str, offset: int, entry: int | None, text: str
     ) -> None:
         problem = Problem(kind, path, offset, entry, text)
-        if problem not in self.problems:  # a second walk finds the same
+        if problem not in self.problems:  # a second walk finds the same problems
             self.problems.append(problem)
 
     def _read_record(self) -> StoreRecord | None:
@@ -281,7 +281,7 @@ class StoreScan:
         walker.pos, walker.stop = pos, Stop.SEGMENT_END
         while pos < end:
             want = min(WINDOW_BYTES, end - pos)
-            # A file that is too short (a crash at its creation) reads as if filled with zeros.
+            # A file that is too short (a crash at its creation) counts as filled with zeros.
             window = file.read(want, pos - segment.start).ljust(want, b"\0")
             found = walker.walk(window, pos)
             if found:
@@ -308,7 +308,7 @@ class StoreScan:
         return pos
 
     def _note_end(self, walker: LogWalker, stop: Stop) -> None:
-        """Note why the walk ended, if not simply at the log's end."""
+        """Note why the walk ended, unless it reached the log's end."""
         next_index = walker.next_index or 0
         if stop is Stop.BROKEN:
             start = walker.pos - walker.pos % self.segment_bytes
@@ -330,7 +330,7 @@ class StoreScan:
             )
 
     def _index_files(self) -> SegmentFiles:
-        """The index files; none of them if they do not fit together."""
+        """Open the index files; none of them if they do not fit together."""
         folder = f"{self.folder}/{INDEX}"
         found = find_files(self._disk, folder)
         size = found.segment_bytes or UNIT_BYTES
@@ -346,7 +346,7 @@ class StoreScan:
         return SegmentFiles(self._disk, folder, size, starts)
 
     def _index_agrees(self, files: SegmentFiles, headers: list[RawHeader]) -> bool:
-        """Note the first unit of this run that does not say what the data says."""
+        """Note the first unit of this run that contradicts the data."""
         pos = headers[0][2] * UNIT_BYTES
         wanted = [UNIT.pack(h[0], h[4], h[1], h[2], h[3]) for h in headers]
         found = b""
@@ -363,17 +363,17 @@ class StoreScan:
                     files.path(unit_pos),
                     unit_pos % files.segment_bytes,
                     headers[at][2],
-                    "the index unit does not say what the entry says",
+                    "the index unit does not match the entry",
                 )
                 return False
         return True
 
 
 def scan_folder(path: str, disk: Disk | None = None) -> StoreScan:
-    """Look at a node's folder: `path` is its `dledger-<id>` folder, or the one around it.
+    """Scan a node's folder: `path` is its `dledger-<id>` folder, or the one around it.
 
     Raises:
-        ConfigInvalid: there is no log in it, or those of several nodes.
+        ConfigInvalid: there is no log in it, or there are logs of several nodes.
         OSError: it cannot be read.
     """
     disk = disk or OsDisk()

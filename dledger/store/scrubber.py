@@ -1,7 +1,7 @@
 """Checks the log of a running node again and again, a little at a time.
 
-A disk may return other bytes than it was given, long after the write. Whoever reads such an entry
-first should not be the member that needs it to mend another's log.
+A disk may return wrong bytes long after the write. The damage should be found before another member
+needs the entry to repair its own log.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dledger.store.log_store import LogStore
 
 
 class ScrubStatus(NamedTuple):
-    """How far the present pass is, how many passes ended, and what was found wrong first."""
+    """The progress of this pass, the number of finished passes, and the first damage found."""
 
     checked_through: int
     passes: int
@@ -38,14 +38,14 @@ class Scrubber:
 
     @property
     def status(self) -> ScrubStatus:
-        """What was found so far."""
+        """The progress and the first damage found so far."""
         return ScrubStatus(self._last, self._passes, self._damage)
 
     def step(self, committed: int, max_bytes: int) -> int:
-        """Check the next entries, at most up to `committed`; how many bytes they have.
+        """Check the next entries, at most up to `committed`; return their size in bytes.
 
-        0 means that this pass ended and the next call begins another. What lies in the page cache
-        is checked as it lies there. Behind damage the check goes on.
+        0 means that this pass has ended and the next call begins another. Pages in the page cache
+        are checked there, not on the disk. The check goes on after damage.
         """
         store = self._store
         if self._last + 1 < store.first_index:

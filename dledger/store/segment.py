@@ -1,7 +1,7 @@
 """A run of files of one length that hold one address space (as Java's MmapFileList).
 
-The file for position p is named by the 20-digit start of its stretch. New files are zero, and
-what is cut away is zeroed, so that every byte behind the written part of the last file is zero.
+Each file is named by its first position in 20 digits. New files are zero, and cut bytes are zeroed,
+so every byte after the written part of the last file is zero.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ MAX_OPEN_FILES = 32
 # One write of zeros: large enough that the disk is the limit, small enough to hold in memory.
 ZERO_PIECE_BYTES = 1024 * 1024
 MAGIC_BYTES = 4
-# Comparing with it is many times faster than to look for a byte that is not zero.
+# Comparing with it is many times faster than searching for a byte that is not zero.
 _ZEROS = bytes(ZERO_PIECE_BYTES)
 
 
 class SpareSource(Protocol):
-    """Where ready-made, zeroed files of full length come from."""
+    """Provides zeroed files of full length, made ahead of need."""
 
     def take(self, path: str) -> bool:
-        """Move a spare file to `path`; False when there is none."""
+        """Move a spare file to `path`; False if there is none."""
         ...
 
 
 def file_name(start: int) -> str:
-    """The name of the file that begins at position `start`."""
+    """Return the name of the file that begins at position `start`."""
     return f"{start:0{NAME_DIGITS}d}"
 
 
 def start_of(name: str) -> int | None:
-    """The position in a file's name; None for a name that is not a segment's."""
+    """Return the position in a file's name; None if the name is not a segment's."""
     if len(name) == NAME_DIGITS and name.isascii() and name.isdigit():
         return int(name)
     return None
@@ -82,7 +82,7 @@ class SegmentFiles:
         self._retired: list[DiskFile] = []
 
     def use_spares(self, spares: SpareSource) -> None:
-        """Take new files from `spares` as long as it has some."""
+        """Take new files from `spares` while it has any."""
         self._spares = spares
 
     @property
@@ -92,15 +92,15 @@ class SegmentFiles:
 
     @property
     def end(self) -> int:
-        """Position behind the last file; 0 without files."""
+        """Position after the last file; 0 without files."""
         return self.starts[-1] + self.segment_bytes if self.starts else 0
 
     def path(self, pos: int) -> str:
-        """Path of the file that position `pos` lies in."""
+        """Path of the file that contains position `pos`."""
         return f"{self.folder}/{file_name(pos - pos % self.segment_bytes)}"
 
     def file(self, pos: int) -> DiskFile:
-        """The open file that position `pos` lies in."""
+        """The open file that contains position `pos`."""
         start = pos - pos % self.segment_bytes
         file = self._open.get(start)
         if file is None:
@@ -114,9 +114,9 @@ class SegmentFiles:
     def create(self, start: int) -> None:
         """Add the file that begins at `start`; its length and its name are durable on return.
 
-        They are synced at once: a gap between the files found at recovery, or a short file that
-        is not the last, is then never the work of a power cut, and can be refused. This happens
-        once a segment, and without the first of the two syncs if there is a spare.
+        Because of these syncs a power cut never causes a gap between the files, or a short file
+        that is not the last: recovery can refuse both. They happen once a segment, and a spare
+        saves the first of the two.
         """
         path = self.path(start)
         if self._spares is None or not self._spares.take(path):
@@ -129,7 +129,7 @@ class SegmentFiles:
         self._close_idle(but=start)
 
     def read(self, size: int, pos: int) -> bytes:
-        """`size` bytes at `pos`, across files if need be; fewer at the end of the last file."""
+        """Read `size` bytes at `pos`, across files if needed; fewer at the end of the last file."""
         within = pos % self.segment_bytes
         if within + size <= self.segment_bytes:
             return self.file(pos).read(size, within)
@@ -143,7 +143,7 @@ class SegmentFiles:
         return b"".join(parts)
 
     def write(self, data: bytes, pos: int) -> None:
-        """Write at `pos`, across files if need be; missing files at the end are created."""
+        """Write at `pos`, across files if needed; creates missing files at the end."""
         if not self.starts:
             self.create(pos - pos % self.segment_bytes)
         while pos + len(data) > self.end:
@@ -163,7 +163,7 @@ class SegmentFiles:
             pos += part
 
     def zero(self, pos: int, end: int) -> None:
-        """Overwrite pos..end with zeros where it is not zero already. Files are not created."""
+        """Zero pos..end where it is not zero already. Creates no files."""
         end = min(end, self.end)
         while pos < end:
             within = pos % self.segment_bytes
@@ -185,12 +185,12 @@ class SegmentFiles:
         return True
 
     def cut_at(self, pos: int, written_end: int) -> None:
-        """Drop what lies at `pos` and behind it; durable on return.
+        """Drop all bytes from `pos` on; durable on return.
 
-        In the file of `pos` nothing is written behind `written_end`.
+        In the file of `pos` nothing is written after `written_end`.
 
-        Later files go first. Then the magic at `pos` is zeroed and synced, alone: it has one byte
-        that is not zero, so it is there or not, and from then on the log ends here however much
+        Later files are removed first. Then the magic at `pos` is zeroed and synced, alone: only one
+        byte of it is not zero, so this is atomic. From then on the log ends at `pos`, however much
         of the rest reaches the disk.
         """
         self.drop_from(pos - pos % self.segment_bytes + self.segment_bytes)
@@ -220,8 +220,9 @@ class SegmentFiles:
             self.starts.pop(0)
 
     def forget_before(self, start: int) -> list[str]:
-        """Give up the files that end at `start` or earlier; their paths. Nothing is removed yet:
-        somebody else may do that, in any thread.
+        """Forget the files that end at `start` or earlier, and return their paths.
+
+        The caller removes them, in any thread.
         """
         paths = []
         while self.starts and self.starts[0] + self.segment_bytes <= start:
@@ -231,7 +232,7 @@ class SegmentFiles:
         return paths
 
     def mark_dirty(self, starts: Iterable[int]) -> None:
-        """Have these files synced with the next work, whoever wrote to them."""
+        """Have the next sync include these files, to which another part wrote."""
         self._dirty.update(starts)
 
     @property
@@ -240,19 +241,19 @@ class SegmentFiles:
         return min(self._dirty, default=-1)
 
     def take_dirty(self) -> list[DiskFile]:
-        """The dirty files, in order, to be synced elsewhere. They stay open until `settle`."""
+        """Return the dirty files, in order, for a sync elsewhere. They stay open until `settle`."""
         self._syncing = {start: self.file(start) for start in sorted(self._dirty)}
         self._dirty.clear()
         return list(self._syncing.values())
 
     def sync_dirty(self) -> None:
-        """Make durable, here and now, what was written."""
+        """Sync the dirty files in this thread."""
         for file in self.take_dirty():
             file.sync()
         self.settle()
 
     def settle(self) -> None:
-        """The work of `take_dirty` is over."""
+        """End the sync of the files from `take_dirty`."""
         self._syncing = {}
         for file in self._retired:
             file.close()
@@ -271,7 +272,7 @@ class SegmentFiles:
         self._disk.remove(self.path(start))
 
     def _give_up(self, start: int) -> None:
-        """Close the file, now or when the sync that uses it has ended."""
+        """Close the file now, or after the sync that uses it."""
         file = self._open.pop(start, None)
         self._dirty.discard(start)
         if file is not None:
@@ -281,7 +282,7 @@ class SegmentFiles:
                 file.close()
 
     def _close_idle(self, but: int | None = None) -> None:
-        """Close the files used longest ago that nobody needs open, down to the limit."""
+        """Close the least recently used files that are not needed open, down to the limit."""
         if len(self._open) <= MAX_OPEN_FILES:
             return
         for start in list(self._open):

@@ -1,6 +1,6 @@
-"""Writes the entries of a log to segment files, and takes them away: at the end, at the beginning.
+"""Writes the entries of a log to segment files, and drops them at its end and at its beginning.
 
-Nothing here makes entries durable but what says so: see `log_durability`.
+A method makes entries durable only if its docstring says so: see `log_durability`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class SegmentLog:
 
     Args:
         data, index: the files.
-        extent: where the log begins and ends; kept up to date here.
+        extent: where the log begins and ends; this class updates it.
         reader: reads entries of the same files.
         health: ended by an error of the disk: DiskFailed now and from every later call.
         body_limit: the largest body that `append` takes, in bytes.
@@ -66,7 +66,7 @@ class SegmentLog:
             raise InvariantBroken("append of no entries")
         if term < extent.view.last_term:
             raise InvariantBroken(
-                f"append in term {term} behind an entry of {extent.view.last_term}"
+                f"append in term {term} after an entry of term {extent.view.last_term}"
             )
         first = extent.last_index + 1
         end = LogEnd(first, extent.end_pos, extent.last_chain)
@@ -82,11 +82,11 @@ class SegmentLog:
         return Written(first, extent.last_index, placed.entries, raw)
 
     def write_batch(self, raw: bytes, facts: BatchFacts) -> None:
-        """Write verified entries at the positions in them.
+        """Write verified entries at the positions they carry.
 
         Raises:
-            InvariantBroken: they do not follow the log, or the leader's segments have another
-                length than ours.
+            InvariantBroken: they do not follow the log, or the leader's segment length differs
+                from ours.
             DiskFailed: terminal.
         """
         self._health.check()
@@ -94,12 +94,12 @@ class SegmentLog:
         pos = facts.first_pos
         if facts.first_index != extent.last_index + 1:
             raise InvariantBroken(
-                f"batch from entry {facts.first_index} behind entry {extent.last_index}"
+                f"batch from entry {facts.first_index} after entry {extent.last_index}"
             )
         if facts.term_runs[0].term < extent.view.last_term:
             raise InvariantBroken(
                 f"batch of term {facts.term_runs[0].term} "
-                f"behind an entry of {extent.view.last_term}"
+                f"after an entry of term {extent.view.last_term}"
             )
         if facts.end_pos + BLANK_BYTES > segment_end(pos, segment_bytes):
             raise InvariantBroken(
@@ -117,32 +117,32 @@ class SegmentLog:
         """Close the last segment with a blank, for a batch that begins the next one."""
         extent, segment_bytes = self._extent, self._data.segment_bytes
         if extent.last_index < extent.first_index and pos % segment_bytes == 0:
-            # Nothing is kept yet: the log may begin at any segment (it does behind old files of
-            # a Java broker that was migrated).
+            # The log is empty and may begin at any segment (in a migrated Java broker it begins
+            # after old files).
             self._data.drop_from(self._data.begin)
             self._data.create(pos)
             extent.begin_empty_at(pos)
             return
         if pos != segment_end(extent.end_pos, segment_bytes):
-            raise InvariantBroken(f"batch at position {pos} behind the log's end {extent.end_pos}")
+            raise InvariantBroken(f"batch at position {pos} beyond the log's end {extent.end_pos}")
         self._data.write(filler(extent.end_pos, segment_bytes), extent.end_pos)
 
     # --- the end is cut -----------------------------------------------------------------------
 
     def check_cut(self, index: int) -> None:
-        """Raise InvariantBroken if a cut behind `index` takes committed entries, or more."""
+        """Raise InvariantBroken if a cut after `index` drops a committed entry."""
         extent = self._extent
         if index < extent.committed:
-            raise InvariantBroken(f"cut behind {index}, but {extent.committed} is committed")
+            raise InvariantBroken(f"cut after {index}, but {extent.committed} is committed")
         if index < extent.first_index - 1:
-            raise InvariantBroken(f"cut behind {index}, before the begin {extent.first_index}")
+            raise InvariantBroken(f"cut after {index}, before the begin {extent.first_index}")
 
     def truncate_after(self, index: int) -> None:
-        """Drop every entry behind `index`; durable when it returns.
+        """Drop every entry after `index`; durable on return.
 
-        What is cut away is zeroed and synced before anything is written in its place. So a crash
-        can bring back old entries only as long as no peer was told that they are gone, and new
-        bytes never mix with old ones.
+        The cut bytes are zeroed and synced before anything is written in their place. So a crash
+        can bring old entries back only before a peer has learned of the cut, and new bytes never
+        mix with old ones.
 
         Raises InvariantBroken as `check_cut`, DiskFailed.
         """
@@ -162,7 +162,7 @@ class SegmentLog:
         extent.cut_after(index, end_pos, chain)
 
     def _truncate_index(self, index: int) -> None:
-        """Zero the units behind `index`. No sync: recovery compares them with the data."""
+        """Zero the units after `index`. No sync: recovery compares them with the data."""
         unit_end = (index + 1) * UNIT_BYTES
         size = self._index.segment_bytes
         self._index.drop_from(max(-(-unit_end // size) * size, self._index.begin + size))
@@ -171,14 +171,14 @@ class SegmentLog:
     # --- the beginning moves ------------------------------------------------------------------
 
     def discard_before(self, index: int) -> None:
-        """Drop whole segments at the log's beginning, none with `index` or a later entry in it.
+        """Drop whole segments at the log's beginning that hold only entries before `index`.
 
-        Cutting only where a segment begins keeps replicas equal byte by byte, and the position
-        of the log's end the same on all of them.
+        Because only whole segments are dropped, the replicas' files stay equal byte by byte, and
+        the log's end has the same position on all of them.
 
         Raises:
-            InvariantBroken: `index` is not committed. Then another leader could still cut the
-                log before its new beginning.
+            InvariantBroken: `index` is not committed. Another leader could then still cut the log
+                before its new beginning.
             DiskFailed: terminal.
         """
         self._health.check()
@@ -192,16 +192,16 @@ class SegmentLog:
             extent.drop_before(first, pos, self._reader.chain_at(first - 1))
 
     def check_restart(self, begin: LogBegin) -> None:
-        """Raise InvariantBroken unless the log may be dropped for one that begins there."""
+        """Raise InvariantBroken unless a log that begins at `begin` may replace this one."""
         extent, before = self._extent, begin.before_index
         if before <= extent.committed or extent.view.term_at(before) == begin.before_term:
             raise InvariantBroken(
-                f"restart behind entry {before} of term {begin.before_term}: committed is "
+                f"restart after entry {before} of term {begin.before_term}: committed is "
                 f"{extent.committed}, the log ends with {extent.last_index}"
             )
 
     def kept_by(self, begin: LogBegin) -> int:
-        """The last entry that may stay on disk when the log begins anew there."""
+        """Return the last entry that may stay on disk when the log restarts at `begin`."""
         extent = self._extent
         keep = min(begin.before_index - 1, extent.last_index)
         if keep >= extent.first_index and self._reader.unit(keep).end > begin.pos:
@@ -209,9 +209,9 @@ class SegmentLog:
         return max(keep, extent.first_index - 1)
 
     def restart(self, begin: LogBegin) -> list[str]:
-        """Drop everything, in memory; the files that are no part of the log any more.
+        """Drop all entries in memory; return the files that are no longer part of the log.
 
-        On disk only what lies at the new beginning or behind it is cut: before a record names that
+        On disk only the bytes from the new beginning on are cut, before a record names that
         beginning.
         """
         epoch = self._extent.epoch + 1

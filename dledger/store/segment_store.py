@@ -29,8 +29,8 @@ from dledger.store.store_files import StoreFiles
 from dledger.store.store_health import StoreHealth
 from dledger.store.sync_work import SegmentSyncWork
 
-# A log that is shorter than this part of a segment gets no spare: a small group would hold a whole
-# segment of zeros for years. Files are sparse, so its log takes what was written to it.
+# A log shorter than this fraction of a segment gets no spare: a small group would hold a whole
+# segment of zeros for years. Files are sparse, so a small log takes little space without one.
 SPARE_FROM_PART = 8
 
 
@@ -40,7 +40,7 @@ class SegmentStore:
     Any error of the disk is terminal: DiskFailed now and from every later call.
 
     Attributes:
-        recovered: what was found when the store was opened.
+        recovered: the result of the recovery when the store was opened.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class SegmentStore:
         self._durability = LogDurability(
             data, index, files.hard_state, extent, health, record, recovered, checkpoint_bytes
         )
-        self._dropped: list[str] = []  # files of a log that was begun anew
+        self._dropped: list[str] = []  # files of the log before a restart
 
     # --- what is there ------------------------------------------------------------------------
 
@@ -89,7 +89,7 @@ class SegmentStore:
 
     @property
     def end_pos(self) -> int:
-        """Position of the byte behind the last entry."""
+        """Position of the byte after the last entry."""
         return self._extent.end_pos
 
     @property
@@ -99,19 +99,17 @@ class SegmentStore:
 
     @property
     def segment_bytes(self) -> int:
-        """Length of the data files: what the files say, whatever was configured."""
+        """Length of the data files; existing files override the configuration."""
         return self._files.data.segment_bytes
 
     @property
     def configuration_indexes(self) -> list[int]:
-        """Entries of magic 3 in ascending order: the last one that was not looked for, and all
-        behind it.
-        """
+        """Entries of magic 3 in ascending order; see LogStore."""
         return list(self._extent.configurations)
 
     @property
     def unchecked_through(self) -> int:
-        """Entries up to here were written by Java: their CRC fields mean nothing. -1: none."""
+        """Entries up to here were written by Java: their CRC fields are unused. -1: none."""
         return self._durability.record.unchecked_through
 
     def term_runs(self) -> list[TermRun]:
@@ -119,7 +117,7 @@ class SegmentStore:
         return list(self._extent.view.runs(self.first_index, self.last_index))
 
     def view(self) -> LedgerView:
-        """A new view for the core."""
+        """Return a new view for the core."""
         view = self._extent.view
         return LedgerView(
             self.term_runs(),
@@ -129,7 +127,7 @@ class SegmentStore:
         )
 
     def term_at(self, index: int) -> int:
-        """The term of an entry; NO_TERM outside of the log."""
+        """The term of an entry; NO_TERM outside the log."""
         return self._extent.view.term_at(index)
 
     # --- entries ------------------------------------------------------------------------------
@@ -139,11 +137,11 @@ class SegmentStore:
         return self._log.append(term, magic, bodies)
 
     def write_batch(self, raw: bytes, facts: BatchFacts) -> None:
-        """Write verified entries at the positions in them; see SegmentLog."""
+        """Write verified entries at the positions they carry; see SegmentLog."""
         self._log.write_batch(raw, facts)
 
     def chain_at(self, index: int) -> int:
-        """ChainCrc stored in an entry; of the entry before the first one, what is known of it."""
+        """The chainCrc of an entry; of the entry before the first one, 0 if unknown."""
         return self._reader.chain_at(index)
 
     def header_at(self, index: int) -> Header:
@@ -151,27 +149,27 @@ class SegmentStore:
         return self._reader.header_at(index)
 
     def read(self, first: int, last: int, max_bytes: int) -> bytes:
-        """Whole adjacent entries; see LogReader.read_run."""
+        """Read whole adjacent entries; see LogReader.read_run."""
         return self.read_run(first, last, max_bytes)[1]
 
     def read_run(self, first: int, last: int, max_bytes: int) -> tuple[int, bytes]:
-        """What `read` reads, and the index of the last entry in it."""
+        """As `read`, but also return the index of the last entry read."""
         return self._reader.read_run(first, last, max_bytes)
 
     def read_unchecked(self, first: int, last: int, max_bytes: int) -> tuple[int, bytes]:
-        """As `read_run`, without a look at the sums."""
+        """As `read_run`, without checking the sums."""
         return self._reader.read_unchecked(first, last, max_bytes)
 
     def read_bytes(self, pos: int, size: int) -> bytes:
-        """`size` bytes of the log at `pos`, within one segment and before `end_pos`."""
+        """Read `size` bytes of the log at `pos`, within one segment and before `end_pos`."""
         return self._reader.read_bytes(pos, size)
 
     def note_committed(self, index: int) -> None:
-        """Remember how far the log is committed. Also: nothing up to there is ever truncated."""
+        """Note the commit index. No entry up to it is ever truncated."""
         self._extent.committed = max(self._extent.committed, index)
 
     def truncate_after(self, index: int) -> None:
-        """Drop every entry behind `index`; durable when it returns. See SegmentLog."""
+        """Drop every entry after `index`; durable on return. See SegmentLog."""
         self._health.check()
         if index >= self.last_index:
             return
@@ -183,18 +181,18 @@ class SegmentStore:
     # --- the log's beginning ------------------------------------------------------------------
 
     def segment_begin(self, index: int) -> SegmentBegin:
-        """The segment that an entry lies in: where it begins, and with which entry."""
+        """Return the position and the first entry of the segment that holds an entry."""
         return self._reader.segment_begin(index)
 
     def begin_for(self, index: int) -> LogBegin:
-        """Where the log of a member begins that is given the state after entry `index`."""
+        """Return where the log of a member begins that installs the state after entry `index`."""
         return self._reader.begin_for(index)
 
     def discard_before(self, index: int) -> None:
         """Drop whole segments at the log's beginning; see SegmentLog.
 
-        The files go when the record of the new beginning is durable: `take_discarded`. Raises
-        InvariantBroken also for an entry that no sync has made durable here.
+        The files are removed once the record of the new beginning is durable: `take_discarded`.
+        Raises InvariantBroken also for an entry that is not durable here.
         """
         self._durability.settle()
         if index > self._durability.synced_index:
@@ -204,16 +202,16 @@ class SegmentStore:
         self._log.discard_before(index)
 
     def restart(self, begin: LogBegin) -> None:
-        """Drop the whole log and begin an empty one; durable when it returns. See LogStore.
+        """Drop the whole log and begin an empty one; durable on return. See LogStore.
 
         The record decides: until the new one is durable a start finds the old log, from then on
-        the new one, and whatever is left of the old files is removed: `take_discarded`.
+        the new one; `take_discarded` returns the rest of the old files.
 
         Raises InvariantBroken also while a sync runs: it would write a record of the old log.
         """
         self._health.check()
         if self._durability.is_syncing:
-            raise InvariantBroken("the log is begun anew while a sync runs")
+            raise InvariantBroken("the log is restarted while a sync runs")
         self._log.check_restart(begin)
         self._durability.before_cut(self._log.kept_by(begin))
         dropped = self._log.restart(begin)
@@ -227,7 +225,7 @@ class SegmentStore:
         return self._durability.record_due
 
     def take_discarded(self) -> DiscardedFiles | None:
-        """The files that the log does not need any more, to be removed in any thread, or None."""
+        """Return the files that the log no longer needs, to be removed in any thread, or None."""
         self._health.check()
         record = self._durability.record
         data = self._files.data.forget_before(record.begin_pos)
@@ -241,37 +239,37 @@ class SegmentStore:
 
     @property
     def synced_index(self) -> int:
-        """The last entry that is durable, by the syncs that have ended."""
+        """The last entry that a finished sync made durable."""
         return self._durability.synced_index
 
     @property
     def hard_state(self) -> HardState:
-        """The hard state that is durable now."""
+        """The durable hard state."""
         return self._durability.record.hard_state
 
     @property
     def standing(self) -> Standing:
-        """Whether the folder is known to hold all that was promised from it."""
+        """Whether the folder is known to hold every entry and vote that its member promised."""
         return self._files.standing.standing
 
     def set_standing(self, standing: Standing) -> None:
-        """Record that; durable when it returns. Raises DiskFailed."""
+        """Record the standing; durable on return. Raises DiskFailed."""
         self._health.check()
         with self._health.disk_work("mark"):
             self._files.standing.set(standing)
 
     def begin_sync(self, hard_state: HardState | None) -> SegmentSyncWork:
-        """What is dirty now, and the hard state to record; see LogDurability."""
+        """Begin a sync of everything dirty and of this hard state; see LogDurability."""
         return self._durability.begin_sync(hard_state)
 
     def save_committed(self) -> None:
-        """Write the record with what was noted, without a sync; see LogDurability."""
+        """Write the record with the noted commit index, without a sync; see LogDurability."""
         self._durability.save_committed()
 
     def prepare_spare(self) -> None:
         """Write a data file ahead, in any thread; see SpareSegments.
 
-        Raises DiskFailed when that fails. The store goes on: no entry was concerned.
+        Raises DiskFailed. The store can go on: the file holds no entry.
         """
         try:
             self._files.spares.prepare()
@@ -287,7 +285,7 @@ class SegmentStore:
         return self._files.spares.wanted and held_bytes * SPARE_FROM_PART >= self.segment_bytes
 
     def close(self) -> None:
-        """Sync everything, record what is committed, release the folder. Again: nothing.
+        """Sync everything, record the commit index, release the folder. A second call does nothing.
 
         After a failure files are only closed. The lock is released in any case.
         """

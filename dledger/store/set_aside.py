@@ -1,7 +1,7 @@
-"""Empties the folder of a member that is known to have lost something, without deleting anything.
+"""Empties the folder of a member that has lost entries or votes, without deleting anything.
 
-The member comes back as one whose disk was replaced: with an empty log, and with the mark that
-keeps it from voting and counting until it holds what its group relies on.
+The member comes back like one with a replaced disk: with an empty log, and with the mark that
+keeps it from voting and counting until it holds the entries that its group relies on.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _PARTS = (HARD_STATE, DATA, INDEX, SNAPSHOTS)
 def set_aside(folder: str, disk: Disk | None = None) -> str:
     """Move log, record and snapshots of the node of `folder` into a new folder beside them.
 
-    `folder` is its `dledger-<id>` folder, or the one around it. What is marked first stays marked
-    if this is interrupted; a second call moves the rest. Returns where everything is now.
+    `folder` is its `dledger-<id>` folder, or the one around it. The folder is marked first; if this
+    is interrupted, it stays marked, and a second call moves the rest. Returns the new folder.
 
     Raises:
         ConfigInvalid: there is no node in the folder, or several.

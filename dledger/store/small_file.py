@@ -1,7 +1,7 @@
-"""A small file that says one thing about its folder, written so that it is there whole or not.
+"""A small file with one fact about its folder, written atomically.
 
-It is written under another name, synced, and renamed over the one of before. What a power cut left
-under the other name is removed by the next one who writes.
+It is written under another name, synced, and renamed over the old one. A file that a power cut left
+under the other name is removed by the next write.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 from dledger.store.disk import Disk
 
 _NEW_SUFFIX = ".new"
-# Enough for one line; what is longer was not written here.
+# Enough for one line; a longer file was not written by `write_small_file`.
 MOST_BYTES = 64
 
 
 def read_small_file(
     disk: Disk, folder: str, name: str, most_bytes: int = MOST_BYTES
 ) -> bytes | None:
-    """What it says, `most_bytes` of it at most; None when it is not there. Raises OSError."""
+    """Read at most `most_bytes` of the file; None if there is none. Raises OSError."""
     if name not in disk.list(folder):
         return None
     file = disk.open(f"{folder}/{name}", writable=False)
@@ -27,7 +27,7 @@ def read_small_file(
 
 
 def write_small_file(disk: Disk, folder: str, name: str, content: bytes) -> None:
-    """Let it say this; durable when it returns. Raises OSError."""
+    """Write or replace the file; durable on return. Raises OSError."""
     new = f"{folder}/{name}{_NEW_SUFFIX}"
     if name + _NEW_SUFFIX in disk.list(folder):
         disk.remove(new)
@@ -42,6 +42,6 @@ def write_small_file(disk: Disk, folder: str, name: str, content: bytes) -> None
 
 
 def remove_small_file(disk: Disk, folder: str, name: str) -> None:
-    """Let it be gone; durable when it returns. Raises OSError."""
+    """Remove the file; durable on return. Raises OSError."""
     disk.remove(f"{folder}/{name}")
     disk.sync_folder(folder)

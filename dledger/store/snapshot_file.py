@@ -23,7 +23,7 @@ from dledger.store.snapshot_format import (
     header_size,
 )
 
-# What is gathered before it is written, and read at once.
+# The size of one write, and of one read.
 WINDOW_BYTES = 1024 * 1024
 # A sync of a whole snapshot would hold up those of the log, which share the disk's queue.
 SYNC_BYTES = 8 * 1024 * 1024
@@ -63,7 +63,7 @@ class SnapshotWriter:
             self._write()
 
     def finish(self) -> int:
-        """Write the closing record and sync; the length of the file, which is closed."""
+        """Write the closing record, sync and close the file; return its length."""
         self._parts.append(encode_end(self._chunks, self._content_bytes, self._sum_of_sums))
         self._write()
         self._file.sync()
@@ -71,7 +71,7 @@ class SnapshotWriter:
         return self._at
 
     def close(self) -> None:
-        """Give up: close the file, as far as it came."""
+        """Give up: close the unfinished file."""
         self._file.close()
 
     def _write(self) -> None:
@@ -96,7 +96,7 @@ class _Reading:
         self._begin = 0
 
     def take(self, size: int) -> bytes:
-        """The next `size` bytes; fewer at the end. Nothing is allocated for what is not there."""
+        """Read the next `size` bytes; fewer at the end. Allocates no more than the file holds."""
         size = min(size, self.size - self.at)
         offset = self.at - self._begin
         if offset + size > len(self._window):
@@ -129,7 +129,7 @@ class SnapshotReader:
             pass
 
     def sync(self) -> None:
-        """Make the content durable: whoever copied the file may not have done it."""
+        """Make the content durable: an operator may have copied the file without a sync."""
         file = self._disk.open(self.path, writable=False)
         try:
             file.sync()
@@ -137,9 +137,9 @@ class SnapshotReader:
             file.close()
 
     def chunks(self) -> Iterator[bytes]:
-        """The chunks as they were given, each one checked before it is handed out.
+        """Yield the state machine's chunks, each one checked first.
 
-        The closing record is checked behind the last chunk. Raises SnapshotCorrupt or OSError.
+        The closing record is checked after the last chunk. Raises SnapshotCorrupt or OSError.
         """
         file = self._disk.open(self.path, writable=False)
         try:
@@ -154,7 +154,7 @@ class SnapshotReader:
                 if size == END_MARK:
                     break
                 if size > MAX_CHUNK_BYTES or size > reading.size - reading.at:
-                    self._refuse(reading, f"a chunk of {size} bytes cannot be")
+                    self._refuse(reading, f"a chunk of {size} bytes is too large")
                 chunk = reading.take(size)
                 if chunk_sum(chunk) != check:
                     self._refuse(reading, f"chunk {count} does not match its CRC")

@@ -1,12 +1,12 @@
-"""The folder `snapshots` of a node: which snapshots there are, and how one gets there.
+"""The folder `snapshots` of a node: lists, writes and removes its snapshots.
 
 A snapshot is written under another name, synced, renamed, and the folder is synced. So a name
-that ends in `.snapshot` stands for a whole file, whatever crashed when; what the disk does to it
-later is found by its sums. Names are the index in 20 digits.
+that ends in `.snapshot` stands for a whole file after any crash; the sums reveal later damage by
+the disk. The name is the index in 20 digits.
 
-A process may stop between a rename and the sync of the folder. The next one sees the name, and a
-power cut may still take it back. So the folder is synced when it is opened, before anything relies
-on a name, and a sync of the folder that fails ends the node: DiskFailed.
+A process may stop between a rename and the sync of the folder. The next process sees the name, but
+a power cut may still undo it. So the folder is synced when it is opened, before a name is relied
+on, and a failed sync of the folder ends the node: DiskFailed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NEW_SUFFIX = ".new"
 
 
 class Snapshot(NamedTuple):
-    """One snapshot on disk: what it is of, where it lies, its length in bytes."""
+    """One snapshot on disk: its header, its path, its length in bytes."""
 
     header: SnapshotHeader
     path: str
@@ -36,7 +36,7 @@ class Snapshot(NamedTuple):
 
     @property
     def group(self) -> NumberedConfiguration | None:
-        """Who belongs to the group at that entry; None: whoever did when it began.
+        """The group's configuration at that entry; None for the one that the group began with.
 
         Raises ConfigurationMalformed.
         """
@@ -45,7 +45,7 @@ class Snapshot(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The newest snapshot that serves, and why newer ones do not."""
+    """The newest usable snapshot, and why newer ones are not."""
 
     newest: SnapshotReader | None
     problems: list[str]
@@ -63,9 +63,9 @@ class SnapshotFolder:
         self._useless: set[int] = set()
 
     def open(self) -> None:
-        """Create the folder, and remove what was being written when the process stopped.
+        """Create the folder, and remove the files whose writes were interrupted.
 
-        The names found from then on are durable. The part of a snapshot that was being received
+        All names are durable on return. The partial file of a snapshot that was being received
         stays: see IncomingSnapshot. Raises DiskFailed.
         """
         with self._terminal("open"):
@@ -84,10 +84,11 @@ class SnapshotFolder:
         try:
             yield
         except OSError as cause:
-            raise DiskFailed(operation, self.path, cause) from cause
+            name = cause.filename if isinstance(cause.filename, str) else self.path
+            raise DiskFailed(operation, name, cause) from cause
 
     def make_durable(self, reader: SnapshotReader) -> None:
-        """Make the content and the name of a snapshot durable, whoever put it here.
+        """Make the content and the name of a snapshot durable: an operator may have copied it here.
 
         Raises DiskFailed.
         """
@@ -96,7 +97,7 @@ class SnapshotFolder:
         self._sync_names()
 
     def indexes(self) -> list[int]:
-        """The last index of each snapshot, the newest first; those found useless are left out."""
+        """The last index of each snapshot, the newest first, without those found useless."""
         found = []
         for name in self.disk.list(self.path):
             if name.endswith(_SUFFIX):
@@ -106,9 +107,9 @@ class SnapshotFolder:
         return sorted(found, reverse=True)
 
     def find_newest(self, judge: Callable[[SnapshotHeader], str | None]) -> Found:
-        """The newest snapshot whose every sum is right and of which `judge` has no complaint.
+        """Find the newest snapshot whose sums are all valid and that `judge` accepts.
 
-        Newer ones are useless from now on: `keep_newest` removes them, and does not count them.
+        Newer ones count as useless from now on: `keep_newest` removes them without counting them.
         """
         problems: list[str] = []
         for index in self.indexes():
@@ -130,7 +131,7 @@ class SnapshotFolder:
         return Found(None, problems)
 
     def problems(self) -> list[str]:
-        """Read every snapshot through; what is wrong with those that are broken."""
+        """Read every snapshot, and return the problems of the broken ones."""
         found = []
         for index in self.indexes():
             try:
@@ -142,17 +143,17 @@ class SnapshotFolder:
     def write(
         self, header: SnapshotHeader, chunks: Iterable[bytes], stop: Callable[[], bool]
     ) -> Snapshot | None:
-        """Write a snapshot; it is durable on return. None if `stop` said so in between.
+        """Write a snapshot; durable on return. Returns None if `stop` became true meanwhile.
 
-        Nothing is left of one that fails. What `chunks` raises passes through, and ValueError
-        for a chunk that is too large.
+        Removes the file of a failed attempt. Errors of `chunks` pass through, and ValueError for a
+        chunk that is too large.
         """
         new, path = (
             f"{self.path}/{header.index:0{NAME_DIGITS}d}{_NEW_SUFFIX}",
             self.file(header.index),
         )
         if new.rpartition("/")[2] in self.disk.list(self.path):
-            self.disk.remove(new)  # an attempt that failed could not be removed
+            self.disk.remove(new)  # left by a failed attempt
         writer = SnapshotWriter(self.disk, new, header)
         try:
             for chunk in chunks:
@@ -173,7 +174,7 @@ class SnapshotFolder:
         return Snapshot(header, path, size)
 
     def adopt(self, part: str, header: SnapshotHeader, size: int) -> Snapshot:
-        """Make a file of this folder, which is whole and synced, a snapshot; durable on return."""
+        """Rename a whole and synced file of this folder to a snapshot; durable on return."""
         path = self.file(header.index)
         self.disk.rename(part, path)
         self._sync_names()
@@ -181,7 +182,7 @@ class SnapshotFolder:
         return Snapshot(header, path, size)
 
     def read_piece(self, snapshot: Snapshot, offset: int, size: int) -> bytes:
-        """These bytes of a snapshot's file."""
+        """Read `size` bytes of a snapshot's file at `offset`."""
         file = self.disk.open(snapshot.path, writable=False)
         try:
             return file.read(size, offset)
@@ -189,15 +190,15 @@ class SnapshotFolder:
             file.close()
 
     def reader(self, snapshot: Snapshot) -> SnapshotReader:
-        """Reads the file. Raises SnapshotCorrupt."""
+        """Return a reader of the file. Raises SnapshotCorrupt."""
         return SnapshotReader(self.disk, snapshot.path)
 
     def look_at_all_again(self) -> None:
-        """What was useless may serve another end."""
+        """Count the useless snapshots as usable again: another judge may accept them."""
         self._useless.clear()
 
     def keep_newest(self, count: int, needed: Collection[int] = ()) -> None:
-        """Remove the useless ones, and of the others all but the newest `count` and the needed."""
+        """Remove the useless snapshots, and the others except the newest `count` and `needed`."""
         kept = {*self.indexes()[:count], *needed}
         for name in self.disk.list(self.path):
             if name.endswith(_SUFFIX):

@@ -40,9 +40,9 @@ from zlib import crc32
 MAGIC = b"DLedgerS"
 VERSION = 1
 
-# What one chunk may hold: a reader has it in memory whole, and so has whoever restores from it.
+# The limit of one chunk: the reader and the state machine hold a whole chunk in memory.
 MAX_CHUNK_BYTES = 16 * 1024 * 1024
-# A configuration is a list of members; names are short. Enough for both many times over.
+# A configuration is a list of members, and names are short: many times what both take.
 MAX_HEADER_BYTES = 64 * 1024
 MAX_NAME_BYTES = 255
 
@@ -58,7 +58,7 @@ END_MARK = 0xFFFFFFFF
 
 
 class SnapshotHeader(NamedTuple):
-    """What a snapshot is of. The place is that of the last entry in the state."""
+    """The header of a snapshot. Its fields describe the last entry in the state."""
 
     index: int  # type: ignore[assignment]  # hides tuple.index
     term: int
@@ -71,7 +71,7 @@ class SnapshotHeader(NamedTuple):
 
     @property
     def end_pos(self) -> int:
-        """Position of the byte behind the last entry in the state."""
+        """Position of the byte after the last entry in the state."""
         return self.pos + self.size
 
 
@@ -130,7 +130,7 @@ def decode_header(content: bytes) -> SnapshotHeader | None:
             index, term, pos, size, chain, group.decode(), machine.decode(), configuration
         )
     except (struct.error, UnicodeDecodeError):
-        return None  # the sum is right, so another program wrote it
+        return None  # the sum is valid, so another program wrote it
 
 
 def chunk_sum(chunk: bytes) -> int:

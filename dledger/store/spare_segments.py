@@ -2,7 +2,7 @@
 
 A sync of a file whose blocks are written already takes about half the time of one that grows.
 `prepare` writes zeros to a file in the folder `spare` (in a thread, ahead of need); a roll then
-only renames it. Without a spare a sparse file does as well; a log begins with one.
+only renames it. Without a spare a sparse file is used, as for the first segment of a log.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class SpareSegments:
 
     @property
     def wanted(self) -> bool:
-        """Whether fewer files are ready than were asked for."""
+        """Whether fewer files are ready than configured."""
         return len(self._ready) < self._count
 
     def prepare(self) -> None:

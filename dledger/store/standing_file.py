@@ -1,8 +1,8 @@
 """The mark of a folder that may have lost promises: a small file beside the hard state.
 
-It is written before anything else into an empty folder, so no power cut can leave a folder that
-looks complete and has forgotten what it promised. It goes when its member is proven: see
-`dledger.core.admission.admission`. A folder without the file is proven.
+It is the first file in a new folder, so no power cut can leave a folder that looks complete and
+has lost promises. It is removed when the member is proven: see `dledger.core.admission.admission`.
+A folder without the file is proven.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class StandingFile:
 
     @property
     def path(self) -> str:
-        """Where the mark lies while there is one."""
+        """Path of the mark while there is one."""
         return f"{self._folder}/{FILE_NAME}"
 
     def _read(self) -> Standing:
@@ -39,7 +39,7 @@ class StandingFile:
         return Standing.FRESH if content == _EXPLANATION[Standing.FRESH] else Standing.LOST
 
     def set(self, standing: Standing) -> None:
-        """Write or remove the mark; durable when it returns."""
+        """Write or remove the mark; durable on return."""
         if standing is self.standing:
             return
         if standing is Standing.PROVEN:

@@ -15,8 +15,8 @@ MIB = 1024 * 1024
 DEFAULT_SEGMENT_BYTES = 64 * MIB
 # Units for 320 Ki entries: the index of 64 MiB of 200-byte entries.
 DEFAULT_INDEX_SEGMENT_BYTES = 10 * MIB
-# A start checks about so much again: 28,000 entries of 256 bytes, a tenth of a second. Each time
-# the log has grown by it one more file is synced, a few times a second at most.
+# A start checks about this much again: 28,000 entries of 256 bytes, a tenth of a second. Each time
+# the log has grown by this much, one more file is synced, a few times a second at most.
 DEFAULT_CHECKPOINT_BYTES = 8 * MIB
 # The format's `size` and `pos - start` are signed 32 bits in Java.
 MAX_SEGMENT_BYTES = 2**31 - 1
@@ -31,10 +31,10 @@ class StoreConfig:
         segment_bytes: length of every data file.
         index_segment_bytes: length of every index file, a multiple of 32.
         max_body_bytes: the largest body that `append` takes; a segment must hold such an entry
-            and the 8 bytes of a blank record behind it.
+            and the 8 bytes of a blank record after it.
         spare_segments: how many data files `prepare_spare` writes ahead (0 switches it off).
-        checkpoint_bytes: a start need not check what is committed and durable, but for the last
-            part of it; that part has about so many bytes. May change with every start.
+        checkpoint_bytes: a start checks only about this many bytes at the end of the part that is
+            committed and durable, and all after it. May change with every start.
     """
 
     segment_bytes: int = DEFAULT_SEGMENT_BYTES
@@ -44,7 +44,7 @@ class StoreConfig:
     checkpoint_bytes: int = DEFAULT_CHECKPOINT_BYTES
 
     def __post_init__(self) -> None:
-        """Judge the settings against each other."""
+        """Check the settings against each other."""
         if not 0 <= self.max_body_bytes <= MAX_BODY_BYTES:
             raise ConfigInvalid(
                 "max_body_bytes", f"{self.max_body_bytes} is not within 0..{MAX_BODY_BYTES}"

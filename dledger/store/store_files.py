@@ -1,4 +1,4 @@
-"""Everything that an open store holds open."""
+"""The files of an open store."""
 
 from __future__ import annotations
 

@@ -25,14 +25,14 @@ class StoreHealth:
         self.closed = False
 
     def check(self) -> None:
-        """Raise what ended the store, or InvariantBroken once it is closed."""
+        """Raise the failure that ended the store, or InvariantBroken once it is closed."""
         if self.failure is not None:
             raise self.failure
         if self.closed:
             raise InvariantBroken("the store is closed")
 
     def fail(self, failure: Fatal) -> NoReturn:
-        """End the store with this."""
+        """End the store with `failure`."""
         self.failure = failure
         raise failure
 

@@ -1,9 +1,9 @@
-"""The calls that make what was written durable, as this system has them.
+"""The system calls that make written data durable.
 
 Linux: `fdatasync` for a file's content and length, `fsync` for a folder's names. macOS returns from
-`fsync` when the drive has the data in its cache, which a power cut empties: there `F_FULLFSYNC` is
-what Linux means by a sync. Where a file system refuses that, nothing can be promised, so the error
-is the caller's.
+`fsync` when the drive has the data in its cache, which a power cut empties; its equivalent of
+Linux's sync is `F_FULLFSYNC`. If a file system refuses that, nothing is durable, so the error goes
+to the caller.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One sync: what was dirty when it began, made durable in another thread."""
+"""One sync: makes everything that was dirty when it began durable, in another thread."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dledger.store.store_health import StoreHealth
 
 
 class SegmentSyncWork:
-    """The `SyncWork` of a SegmentStore. The store looks at `done` before it believes the rest."""
+    """The `SyncWork` of a SegmentStore. The store uses the result only once `done` is set."""
 
     def __init__(
         self,

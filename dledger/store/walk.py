@@ -26,7 +26,7 @@ from dledger.store.batch import MAX_ENTRY_BYTES
 
 # A window holds the largest entry wherever it begins in the first half.
 WINDOW_BYTES = 2 * MAX_ENTRY_BYTES
-# The unit in which a disk keeps or loses what was not synced.
+# The unit in which a disk keeps or loses unsynced data.
 SECTOR_BYTES = 512
 ALL_UNCHECKED = 2**63 - 1
 
@@ -40,11 +40,11 @@ class Stop(Enum):
     MORE = auto()  # the window ends inside a record
     SEGMENT_END = auto()  # a blank record, up to the end of the segment
     ZERO = auto()  # nothing is written here
-    BROKEN = auto()  # something is written here, and no entry that belongs here
+    BROKEN = auto()  # something other than the next entry is written here
 
 
 class Findings(NamedTuple):
-    """What was checked of one record; a check that could not be made counts as failed."""
+    """The results of the checks of one record; a check that could not be made counts as failed."""
 
     header_ok: bool = False  # magic, sizes and position can be an entry's
     fits: bool = False  # it ends within its segment, and leaves room for a blank
@@ -71,10 +71,10 @@ class LogWalker:
 
     Args:
         segment_bytes: length of the files.
-        next_index: the index that the next entry must have; None takes it from the entry.
+        next_index: the index that the next entry must have; None takes it from the first one.
         term: term of the entry before (NO_TERM: none).
         chain: chainCrc of the entry before; None when it is not known.
-        unchecked_through: the sums of entries up to here are not looked at.
+        unchecked_through: the sums of entries up to here are not checked.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class LogWalker:
         self.runs: list[TermRun] = []
 
     def walk(self, window: bytes, pos: int) -> list[RawHeader]:
-        """The intact entries from `pos` on, `window` being the bytes there.
+        """Return the intact entries from `pos` on; `window` holds the bytes from `pos`.
 
         The window ends at the segment's end at the latest. Afterwards `pos` is where the walk
         ended and `stop` says why.
@@ -148,7 +148,7 @@ class LogWalker:
         return found
 
     def _classify(self, view: memoryview, at: int, limit: int) -> None:
-        """Say why the walk ended at `at`."""
+        """Set `stop` to the reason why the walk ended at `at`."""
         left = len(view) - at
         if left < BLANK_BYTES:
             self.stop = Stop.SEGMENT_END if self.pos == limit + BLANK_BYTES else Stop.MORE
@@ -200,8 +200,8 @@ def _body_matches(view: memoryview, at: int, header: RawHeader) -> bool:
 def _chain_matches(view: memoryview, at: int, header: RawHeader, previous: int | None) -> bool:
     chain = header[6]
     if not chain and not header[8] and (previous or header[2] == 0):
-        # No sums, no body, behind an entry of ours: not one that Java wrote, but a write of which
-        # the last 12 bytes of the header, zero until then, did not arrive.
+        # An entry without sums and body after an entry of ours was not written by Java: it is a
+        # write whose last 12 header bytes did not reach the disk and read as zero.
         return False
     if not chain or previous is None:
         return True
@@ -209,7 +209,7 @@ def _chain_matches(view: memoryview, at: int, header: RawHeader, previous: int |
 
 
 def prefix_blank(first_bytes: bytes, segment_bytes: int) -> int:
-    """Length of the blank with which a cut of the head begins the first file; 0 without one."""
+    """Return the length of the blank that a cut of the log's head left in the first file, or 0."""
     if len(first_bytes) < BLANK_BYTES:
         return 0
     magic, size = BLANK.unpack_from(first_bytes)
@@ -217,13 +217,13 @@ def prefix_blank(first_bytes: bytes, segment_bytes: int) -> int:
 
 
 def unfinished_write(content: bytes, pos: int, segment_bytes: int) -> bool:
-    """Whether the record at `pos` looks like a write that a crash did not let finish.
+    """Whether the record at `pos` looks like a write that a crash interrupted.
 
-    Everything behind the log's end is durably zero before it is written to. So what a write left
-    undone reads as zeros: the sectors that were lost, or the rest of a sector that was torn. That
-    leaves zeros at the end of a sector's share of the record, or where the magic should be.
+    All bytes after the log's end are durably zero before they are written. So the missing part of
+    an interrupted write reads as zeros: lost sectors, or the rest of a torn one. The zeros are at
+    the end of a sector's share of the record, or in place of the magic.
 
-    `content` is what follows `pos`, up to the end of the record at least.
+    `content` holds the bytes from `pos` on, at least up to the end of the record.
     """
     if not any(content[:4]):
         return True
@@ -231,11 +231,11 @@ def unfinished_write(content: bytes, pos: int, segment_bytes: int) -> bool:
     if len(content) >= HEADER_BYTES:
         header = Header._make(HEADER.unpack_from(content))
         if header.well_formed and header.pos == pos:
-            # The body size of an empty body is zero by right: look at the CRC before it.
+            # The size of an empty body is rightly zero: look at the CRC before it.
             extent = header.size if header.body_size else HEADER_BYTES - 4
     extent = min(extent, len(content))
     sector_end = SECTOR_BYTES - pos % segment_bytes % SECTOR_BYTES
-    if sector_end <= 3:  # only the high bytes of the magic, which are zero by right
+    if sector_end <= 3:  # only the high bytes of the magic, which are rightly zero
         sector_end += SECTOR_BYTES
     while sector_end < extent:
         if not content[sector_end - 1]:
@@ -247,9 +247,9 @@ def unfinished_write(content: bytes, pos: int, segment_bytes: int) -> bool:
 def intact_entries(
     window: bytes, pos: int, segment_bytes: int, after_index: int, term: int
 ) -> Iterator[Header]:
-    """Entries that lie anywhere in `window` (the bytes at `pos`) and could follow the log.
+    """Find entries anywhere in `window` (the bytes at `pos`) that could follow the log.
 
-    An entry is known by its own position in its header, and by its body's CRC.
+    An entry is recognized by the position in its header and by its body's CRC.
     """
     limit = pos - pos % segment_bytes + segment_bytes - BLANK_BYTES
     view = memoryview(window)

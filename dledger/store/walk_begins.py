@@ -1,8 +1,8 @@
 """The places in a log from which the next recovery may begin to walk. Pure.
 
-The first entry of every segment is one, and within a segment one entry in so many bytes. All are
-remembered until the log is durable, with its index, and committed up to them; then the record
-names the last such place, and a start checks again only what lies behind it.
+The first entry of every segment is such a place, and within a segment one entry every `step_bytes`.
+A place is kept in memory until the log up to it is committed and, with its index, durable. The
+record then names the last such place, and a start checks only the entries after it.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from dledger.store.index_unit import UNIT_BYTES
 
 
 class WalkBegin(NamedTuple):
-    """Where an entry lies, and its index. The first one of a segment lies where that begins."""
+    """A position and the entry there; for the first entry of a segment, the segment's begin."""
 
     pos: int
     first_index: int
 
 
 class WalkBegins:
-    """The places, in order; never empty. The first one is as far as the record may go.
+    """The places, in order; never empty. The first one is the last that the record may name.
 
     Args:
         segment_bytes: length of the data files.
-        step_bytes: the distance of two places, but for that of an entry more.
-        begins: what recovery found.
+        step_bytes: the least distance of two places within a segment.
+        begins: the places that recovery found.
     """
 
     __slots__ = ("_begins", "_next_pos", "_segment_bytes", "_step_bytes")
@@ -44,9 +44,9 @@ class WalkBegins:
         return self._begins[0]
 
     def note(self, units: bytes, first: int, count: int, end_pos: int) -> None:
-        """Entries were written: `count` from index `first`, with these index units."""
+        """Note that `count` entries from index `first` were written, with these index units."""
         newest = self._begins[-1]
-        if first < newest.first_index:  # the first entry of a log that began behind it
+        if first < newest.first_index:  # the log's first entry, beyond that place
             self._begins[-1] = WalkBegin(newest.pos, first)
         if end_pos <= self._next_pos:
             return
@@ -57,25 +57,25 @@ class WalkBegins:
                 self._find_next()
 
     def cut_after(self, index: int) -> None:
-        """The log was cut behind entry `index`."""
+        """Note that the log was cut after entry `index`."""
         begins = self._begins
         while len(begins) > 1 and begins[-1].first_index > index:
             begins.pop()
         self._find_next()
 
     def drop_before(self, pos: int) -> None:
-        """The log begins at the segment at `pos` now."""
+        """Note that the log begins at the segment at `pos` now."""
         begins = self._begins
         while len(begins) > 1 and begins[0].pos < pos:
             begins.pop(0)
 
     def restart(self, begin: WalkBegin) -> None:
-        """The log is empty and begins there."""
+        """Note that the log is empty and begins at `begin`."""
         self._begins = [begin]
         self._find_next()
 
     def settle(self, index: int) -> WalkBegin:
-        """No entry up to `index` will change any more; the place from which to begin then."""
+        """Note that entries up to `index` are final; return the place to begin from now on."""
         begins = self._begins
         while len(begins) > 1 and begins[1].first_index <= index:
             begins.pop(0)

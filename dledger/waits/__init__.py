@@ -1,1 +1,3 @@
-"""Tasks that wait for something to come true of a node: committed, applied, read, moved."""
+"""Waits of tasks for a node: until an entry is committed or applied, a read confirmed, a transfer
+done.
+"""

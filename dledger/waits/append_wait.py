@@ -1,4 +1,4 @@
-"""A task waits for what it appended, without an event of its own."""
+"""Waits for the outcome of an append, without an event for each."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from dledger.waits.pending_appends import Appended, Done, Outcome
 async def wait_appended(
     submit: Callable[[Sequence[Body], Done, bool], None], bodies: Sequence[Body]
 ) -> list[Appended]:
-    """Submit, and wait for what became of it; cancelling gives up the wait alone.
+    """Submit an append, and wait for its outcome; cancelling gives up only the wait.
 
-    Raises what `submit` raises, and the error that came of an admitted entry.
+    Raises what `submit` raises, and the error of an admitted entry.
     """
     await trio.lowlevel.checkpoint_if_cancelled()
     if not bodies:
@@ -29,7 +29,7 @@ async def wait_appended(
         if waiter is not None:
             trio.lowlevel.reschedule(waiter, outcome.Value(result))
         else:
-            early.append(result)  # nobody waits any more, or not yet
+            early.append(result)  # the caller does not wait yet, or no longer
 
     def abandon(_: object) -> trio.lowlevel.Abort:
         nonlocal waiter

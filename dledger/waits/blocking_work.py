@@ -1,4 +1,4 @@
-"""Work that blocks, and where it is done so that the event loop goes on meanwhile."""
+"""Runs blocking work beside the event loop."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ Result = TypeVar("Result")
 
 
 class RunBlocking(Protocol):
-    """Does a piece of blocking work beside the event loop; its result, or what it raised."""
+    """Runs a piece of blocking work beside the event loop; returns its result, or raises."""
 
     async def __call__(
         self, work: Callable[[Unpack[Arguments]], Result], /, *arguments: *Arguments
     ) -> Result:
-        """Wait until the work is done. Cancelling does not cut it short."""
+        """Wait until the work is done. Cancelling does not interrupt it."""
         ...
 
 
 async def in_a_thread(
     work: Callable[[Unpack[Arguments]], Result], /, *arguments: *Arguments
 ) -> Result:
-    """A RunBlocking for processes; a simulation does the work itself, after some virtual time.
+    """A RunBlocking for processes. A simulation does the work itself, after some virtual time.
 
-    Each call has a thread of its own, outside of trio's bound for the whole process: groups whose
-    disk hangs would use that up, and the application's calls with them. A group makes a handful of
-    these calls at a time at most, one from each of its tasks.
+    Each call has a thread of its own, outside trio's limit for the whole process: groups with a
+    hung disk would use up that limit and block the application's calls. A group makes at most a
+    handful of these calls at a time, one from each of its tasks.
     """
     one = trio.CapacityLimiter(1)
     return await trio.to_thread.run_sync(work, *arguments, limiter=one)

@@ -1,4 +1,4 @@
-"""What a node lets one iterate over. Plain iterators: leaving a loop early needs no clean-up."""
+"""The iterators of a node. Plain iterators: leaving a loop early needs no clean-up."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dledger.waits.progress import Progress
 
 
 class CommittedEntries:
-    """Every committed entry from one index on, and then each new one, without end.
+    """All committed entries from one index on, and then each new one, without end.
 
     Raises NodeClosing when the node stops.
     """

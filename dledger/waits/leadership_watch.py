@@ -1,4 +1,4 @@
-"""Who leads, as one node knows it, and who wants to hear when that changes."""
+"""The group's leader, as one node knows it, and the tasks that wait for a change."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ logger = logging.getLogger(__name__)
 
 
 class LeadershipWatch:
-    """One node's. To be asked to look after every turn, and after everything that is applied."""
+    """The watch of one node, which calls `look` after every turn and every apply."""
 
     def __init__(self, group: str, replica: Replica) -> None:
         self._group = group
         self._replica = replica
         self._watchers = Progress()
-        self._seen: tuple[object, ...] = ()  # what the role was made of
+        self._seen: tuple[object, ...] = ()  # the facts behind the last role
         self._role = self._role_now()
 
     @property
     def role(self) -> RoleChange:
-        """Who leads now."""
+        """The present role."""
         return self._role
 
     @property
@@ -42,11 +42,11 @@ class LeadershipWatch:
         return RoleChanges(lambda: self._role, self._watchers)
 
     def close(self) -> None:
-        """The node stops: tell every watcher."""
+        """Raise NodeClosing in every watcher: the node stops."""
         self._watchers.close()
 
     def look(self) -> None:
-        """Tell those who watch, if something has changed."""
+        """Wake the watchers if the role has changed."""
         state = self._replica.state
         configuration = state.membership.configuration
         seen = (state.role, state.term, state.leader, configuration, self.is_ready_leader)
@@ -56,7 +56,7 @@ class LeadershipWatch:
         role = self._role_now()
         if role != self._role:
             if role.role == REMOVED and self._role.role != REMOVED:
-                logger.warning("this node belongs to group %s no more", self._group)
+                logger.warning("this node no longer belongs to group %s", self._group)
             self._role = role
             self._watchers.made()
 

@@ -18,7 +18,7 @@ from dledger.errors import (
 
 
 class Appended(NamedTuple):
-    """Where an entry lies, and what the state machine made of it."""
+    """The place of an appended entry, and the state machine's result."""
 
     index: int  # type: ignore[assignment]  # hides tuple.index
     term: int
@@ -31,7 +31,7 @@ Done = Callable[[Outcome], None]
 
 
 def answer_each(answers: Iterable[tuple[Done, Outcome]]) -> None:
-    """Give each its answer. What one of them raises is raised when all have theirs."""
+    """Call each `done` with its outcome. An exception of one is raised after all were called."""
     raised: Exception | None = None
     for done, answer in answers:
         try:
@@ -65,13 +65,13 @@ class PendingAppends:
         self.body_bytes = 0
 
     def add(self, first: int, last: int, term: int, body_bytes: int, done: Done) -> None:
-        """Entries first..last were appended; `done` is called once with what became of them."""
+        """Add the submission of entries first..last; `done` is called once with its outcome."""
         self._submissions.append(_Submission(first, last, term, body_bytes, done))
         self.entries += last - first + 1
         self.body_bytes += body_bytes
 
     def applied(self, run: EntryRun, results: Sequence[object]) -> None:
-        """A run of entries was applied: answer the submissions that are complete with it."""
+        """Answer the submissions that this run of applied entries completes."""
         submissions, make = self._submissions, tuple.__new__
         run_first, run_last, term, positions = run.first, run.last, run.term, run.positions
         while submissions:
@@ -108,15 +108,15 @@ class PendingAppends:
         """Answer the submissions of a leadership that ended.
 
         Committed ones still wait to be applied. Those that another leader's committed entries
-        replaced are certainly lost. Nobody here can tell about the rest: what is cut from this
-        log may be in another's.
+        replaced are certainly lost. The outcome of the rest is unknown: an entry that was cut from
+        this log may be in another member's.
         """
 
         def verdict(submission: _Submission) -> DLedgerError | None:
             first, last, term = submission.first, submission.last, submission.term
             if last > committed:
                 return LeadershipLost(first, term, leader)
-            # The last one first: the others may have left the log's beginning already.
+            # The last one first: retention may have dropped the others already.
             if term_at(last) == term:
                 return None
             if not submission.appended and term_at(first) != term:
@@ -126,8 +126,9 @@ class PendingAppends:
         self._answer_all(verdict)
 
     def never_applied(self, before: int, leader: str | None) -> None:
-        """The entries up to `before` will not be applied here one by one: a snapshot stands for
-        them. Nobody here can tell what became of those who still wait for one.
+        """Answer the submissions of entries up to `before`, which a snapshot replaces.
+
+        They are never applied here one by one, so their outcome is unknown.
         """
         self._answer_all(
             lambda open_: (
@@ -136,7 +137,7 @@ class PendingAppends:
         )
 
     def close(self) -> None:
-        """Answer every submission: the node stops."""
+        """Answer every submission with NodeClosing: the node stops."""
         self._answer_all(lambda submission: NodeClosed(submission.first))
 
     def _answer_all(self, verdict: Callable[[_Submission], DLedgerError | None]) -> None:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dledger.core.reads.read_index import ReadReady
 from dledger.errors import DLedgerError, NodeClosing, ReadUnavailable
 
-# Reads that may wait at a time. Each is a task of the application; more of them only wait longer.
+# Reads that may wait at a time. Each is a task of the application; more would only wait longer.
 MAX_WAITING_READS = 10_000
 
-# What became of a read: the index that the state includes, or why it cannot be served.
+# The outcome of a read: the index that the state includes, or why it cannot be served.
 ReadOutcome = int | DLedgerError
 
 
@@ -18,8 +18,8 @@ class PendingReads:
     """The open reads of one member, by ticket.
 
     Args:
-        begin: has the protocol confirm a ticket.
-        wait_s: how long the protocol waits for a leader's word.
+        begin: asks the protocol to confirm a ticket.
+        wait_s: how long the protocol waits for a leader's answer.
     """
 
     def __init__(self, begin: Callable[[int], None], wait_s: float) -> None:
@@ -30,7 +30,7 @@ class PendingReads:
         self._last_ticket = 0
 
     def begin(self, done: Callable[[ReadOutcome], None]) -> int:
-        """Begin a read; its ticket. `done` is told once, unless the read is given up.
+        """Begin a read; return its ticket. `done` is called once, unless the read is given up.
 
         Raises ReadUnavailable.
         """
@@ -43,30 +43,30 @@ class PendingReads:
         return ticket
 
     def give_up(self, ticket: int) -> None:
-        """The caller waits no more."""
+        """Forget a read whose caller no longer waits."""
         self._open.pop(ticket, None)
         self._confirmed.pop(ticket, None)
 
     def after_turn(self, ready: Sequence[ReadReady], lost: Sequence[int]) -> None:
-        """What the protocol says about reads."""
+        """Take over the protocol's results: confirmed reads and lost ones."""
         for ticket, index, _ in ready:
             if ticket in self._open:
                 self._confirmed[ticket] = index
         for ticket in lost:
             self._confirmed.pop(ticket, None)
             if ticket in self._open:
-                reason = f"leadership changed, or {self._wait_s:g} s passed without a leader's word"
+                reason = f"leadership changed, or no leader answered within {self._wait_s:g} s"
                 self._open.pop(ticket)(ReadUnavailable(reason))
 
     def applied_to(self, index: int) -> None:
-        """The state machine has everything up to `index`."""
+        """Answer the reads that need no entry after `index`, the last one applied."""
         if not self._confirmed:
             return
         for ticket in [t for t, wanted in self._confirmed.items() if wanted <= index]:
             self._open.pop(ticket)(self._confirmed.pop(ticket))
 
     def close(self) -> None:
-        """The node stops: nothing would answer these."""
+        """Answer every read with NodeClosing: the node stops."""
         self._confirmed.clear()
         for ticket in list(self._open):
             self._open.pop(ticket)(NodeClosing())

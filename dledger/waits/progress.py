@@ -1,4 +1,4 @@
-"""Tasks that wait until a node has got on: woken together, and told when the node stops."""
+"""Wakes all tasks that wait for a node's progress; raises in them when the node stops."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dledger.errors import NodeClosing
 
 
 class Progress:
-    """What many tasks wait for. Each looks for itself whether its own moment has come."""
+    """A condition that many tasks wait for. Each task checks its own condition when woken."""
 
     def __init__(self) -> None:
         self._waiting = trio.lowlevel.ParkingLot()
@@ -22,11 +22,11 @@ class Progress:
             raise NodeClosing
 
     def made(self) -> None:
-        """Have every waiting task look again."""
+        """Wake every waiting task."""
         if self._waiting:
             self._waiting.unpark_all()
 
     def close(self) -> None:
-        """The node stops: whatever the tasks wait for does not come any more."""
+        """Raise NodeClosing in every waiting task: the node stops."""
         self._closed = True
         self._waiting.unpark_all()

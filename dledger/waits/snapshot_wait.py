@@ -1,4 +1,4 @@
-"""A task waits for a snapshot that it asked for."""
+"""Waits for a requested snapshot."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Answer = Snapshot | DLedgerError
 
 
 async def wait_snapshot(ask: Callable[[Callable[[Answer], None]], None]) -> Snapshot:
-    """Ask for a snapshot and wait for it. Cancelling gives up the wait only.
+    """Request a snapshot and wait for it. Cancelling gives up only the wait.
 
-    Raises what `ask` raises, and the error that is the answer.
+    Raises what `ask` raises, and the error with which the request is answered.
     """
     answered, answers = trio.Event(), list[Answer]()
 

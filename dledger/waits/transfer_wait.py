@@ -1,4 +1,4 @@
-"""Waits until leadership is where it was sent, or certainly is not."""
+"""Waits until a transfer of leadership has succeeded or certainly failed."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dledger.core.transfer.leader_transfer import LeaderTransfer
 from dledger.errors import TransferFailed
 from dledger.waits.progress import Progress
 
-# How long nobody may lead after the old leader stepped down, in election timeouts, before the
-# outcome counts as unknown: the target's election takes a round trip, a failed one up to two.
+# After the old leader stepped down, the outcome counts as unknown if no member leads for this many
+# election timeouts: the target's election takes a round trip, a failed one up to two timeouts.
 WAIT_TIMEOUTS = 4.0
 
 
 async def wait_transferred(replica: Replica, transfer: LeaderTransfer, turned: Progress) -> str:
-    """The new leader, once it is known here. `turned`: made with every turn.
+    """Wait for the new leader, and return it. `turned` is made with every turn.
 
     Raises TransferFailed, NodeClosing.
     """
@@ -32,4 +32,4 @@ async def wait_transferred(replica: Replica, transfer: LeaderTransfer, turned: P
         if state.leader == transfer.target:
             return transfer.target
         raise TransferFailed(transfer.target, f"{state.leader} leads now")
-    raise TransferFailed(transfer.target, "nobody leads yet")
+    raise TransferFailed(transfer.target, "no member leads yet")

@@ -1,4 +1,4 @@
-"""Tasks that wait for a linearizable read."""
+"""Waits for a linearizable read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dledger.waits.pending_reads import PendingReads, ReadOutcome
 
 
 async def wait_read(reads: PendingReads) -> int:
-    """The index that a read begun now must see, once it is applied here.
+    """Begin a read; return the index that it must see, once that entry is applied here.
 
     Raises ReadUnavailable, NodeClosing.
     """

@@ -1,1 +1,1 @@
-"""What goes over connections, as bytes: frames, channels, and the requests of clients. Pure."""
+"""The byte formats of connections: frames, channels, and clients' requests. Pure."""

@@ -1,9 +1,9 @@
-"""Changes of the group on their way from a client to a node, and the configuration back.
+"""Encodes a client's request to change the group, and decodes it on the node.
 
-A request's numbers are the transition (its place in `TRANSITIONS`) and, where the change is for a
-certain configuration, that one's index + 1; its payload is a msgpack array of [kind, member] or
-[kind, member, address]. No changes: the end of a joint phase. The answer's payload is the
-configuration that is in force then, with its index, as `configuration_codec` writes it.
+A request's numbers are the transition (its place in `TRANSITIONS`) and, if the change is made for
+a certain configuration, the index of that configuration + 1. Its payload is a msgpack array of
+[kind, member] or [kind, member, address]; an empty array ends a joint phase. The payload of the
+answer is the configuration then in force, with its index, as `configuration_codec` writes it.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from dledger.wire.client_protocol import Operation, Request
 
 TRANSITIONS = (Transition.AUTO, Transition.JOINT, Transition.JOINT_MANUAL)
 
-# More than a change of everybody needs.
+# More than a change of every member needs.
 MAX_CHANGES = 2 * (2 * MAX_VOTERS + MAX_LEARNERS)
-# All of them with the longest names there are. Longer input is not looked at.
+# MAX_CHANGES changes with the longest names and addresses. Longer input is refused unread.
 MAX_CHANGE_BYTES = MAX_CHANGES * (MAX_ID_BYTES + MAX_ADDRESS_CHARACTERS + 16)
 
 _WITH_ADDRESS: dict[str, type[AddVoter | AddLearner | UpdateAddress]] = {
@@ -59,7 +59,7 @@ _KINDS: dict[type[Change], str] = {
 
 
 class ChangeRequest(NamedTuple):
-    """What a client asks of a leader."""
+    """A change of the group that a client requests from the leader."""
 
     changes: Sequence[Change]
     transition: Transition = Transition.AUTO
@@ -67,7 +67,7 @@ class ChangeRequest(NamedTuple):
 
 
 def encode_change(request: ChangeRequest) -> tuple[Operation, list[int], bytes]:
-    """Operation, numbers and payload of a request."""
+    """Return the operation, numbers and payload of a request."""
     rows = [
         [
             _KINDS[type(change)],
@@ -84,9 +84,9 @@ def encode_change(request: ChangeRequest) -> tuple[Operation, list[int], bytes]:
 
 
 def decode_change(request: Request) -> ChangeRequest:
-    """The changes in a request. Raises MessageMalformed."""
+    """Decode the changes in a request. Raises MessageMalformed."""
     if len(request.numbers) not in (1, 2) or request.numbers[0] >= len(TRANSITIONS):
-        raise MessageMalformed("a change takes a transition, and perhaps a configuration")
+        raise MessageMalformed("a change takes a transition and at most one configuration index")
     if len(request.payload) > MAX_CHANGE_BYTES:
         raise MessageMalformed(f"more than {MAX_CHANGE_BYTES} bytes of changes")
     try:
@@ -96,7 +96,7 @@ def decode_change(request: Request) -> ChangeRequest:
     except (ValueError, msgpack.UnpackException) as error:
         raise MessageMalformed("changes that are not msgpack") from error
     if not isinstance(rows, list) or len(rows) > MAX_CHANGES:
-        raise MessageMalformed(f"more than {MAX_CHANGES} changes, or no list of them")
+        raise MessageMalformed(f"more than {MAX_CHANGES} changes, or not a list")
     expected = request.numbers[1] - 1 if len(request.numbers) == 2 else None
     return ChangeRequest([_change(row) for row in rows], TRANSITIONS[request.numbers[0]], expected)
 

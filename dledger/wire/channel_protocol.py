@@ -1,22 +1,24 @@
-"""Channels: what the members of many groups say to each other goes over one connection.
+"""Channels: the members of many groups exchange their messages over one connection.
 
-The side that dialled numbers its channels, and opens each by a frame that names group, sender and
-receiver. The other side answers that the channel is open, or why not. Every message carries the
-number of its channel. Either side may end a channel; the connection goes on with the others.
+The side that dialled numbers its channels, and opens each one with a frame that names group, sender
+and receiver. The other side answers that the channel is open, or refuses it with a reason. Every
+message carries the number of its channel. Either side may end a channel; the connection and its
+other channels stay.
 
 ========================================================= ==================================
  frame                                                     from
 ========================================================= ==================================
  ["open", channel, group, sender, receiver, ...identity]   the caller
- ["opened", channel]                                       the called
- ["refused", channel, reason]                              the called, at once or at any time
-                                                           later
+ ["opened", channel]                                       the called side
+ ["refused", channel, reason]                              the called side, at once or at any
+                                                           later time
  ["close", channel]                                        the caller
 ========================================================= ==================================
 
 The identity is four fields: the number and the mark of the generation, the sum of the first voters,
-the birth (`dledger.wire.group_identity`). A caller that has learnt the birth of its group opens its
-channels once more, under their numbers: messages go on meanwhile, and the called side judges again.
+and the birth (`dledger.wire.group_identity`). A caller that has learned the birth of its group
+opens its channels again under the same numbers: messages go on meanwhile, and the called side
+checks the identity again.
 """
 
 from __future__ import annotations
@@ -33,17 +35,17 @@ from dledger.wire.group_identity import (
     identity_fields,
 )
 
-# Channels are counted up from 0; no process opens more in its life.
+# Channels are numbered from 0; no process opens this many in its life.
 _MAX_CHANNEL = 2**48
 
-# Of a reason that the other side gives, so much is kept.
+# A longer reason from the other side is cut to this length.
 _MAX_REASON_CHARACTERS = 500
 
 _OPEN, _OPENED, _REFUSED, _CLOSE = "open", "opened", "refused", "close"
 
 
 class Opening(NamedTuple):
-    """Who wants to talk to whom, in which group."""
+    """A request to open a channel: the group, the sender and the receiver."""
 
     channel: int
     group: str
@@ -53,40 +55,40 @@ class Opening(NamedTuple):
 
 
 class Closing(NamedTuple):
-    """The caller needs that channel no more."""
+    """The caller closes a channel."""
 
     channel: int
 
 
 class Answer(NamedTuple):
-    """What the called side says of a channel: it is open, or (with a reason) it is not."""
+    """The called side's answer about a channel: open (no refusal), or the reason it is refused."""
 
     channel: int
     refusal: str | None
 
 
 def encode_opening(opening: Opening) -> bytes:
-    """The frame that opens a channel."""
+    """Encode the frame that opens a channel."""
     return encode_frame([_OPEN, *opening[:4], *identity_fields(opening.identity)])
 
 
 def encode_closing(channel: int) -> bytes:
-    """The frame that ends one."""
+    """Encode the frame that closes a channel."""
     return encode_frame([_CLOSE, channel])
 
 
 def encode_opened(channel: int) -> bytes:
-    """The answer that it is open."""
+    """Encode the answer that a channel is open."""
     return encode_frame([_OPENED, channel])
 
 
 def encode_channel_refused(channel: int, reason: str) -> bytes:
-    """The answer that it is not, or not any more."""
+    """Encode the answer that a channel is refused, or no longer open."""
     return encode_frame([_REFUSED, channel, reason])
 
 
 def decode_call(frame: Frame) -> Opening | Closing:
-    """What a caller says of a channel. Raises MessageMalformed."""
+    """Decode a caller's frame about a channel. Raises MessageMalformed."""
     match frame.header:
         case ["open", channel, str(group), str(sender), str(receiver), *identity]:
             if max(map(len, (group, sender, receiver))) > MAX_ID_CHARACTERS:
@@ -99,7 +101,7 @@ def decode_call(frame: Frame) -> Opening | Closing:
 
 
 def decode_channel_answer(frame: Frame) -> Answer:
-    """What the called side says of a channel. Raises MessageMalformed."""
+    """Decode the called side's frame about a channel. Raises MessageMalformed."""
     match frame.header:
         case ["opened", channel]:
             return Answer(_channel(channel), None)
@@ -111,5 +113,5 @@ def decode_channel_answer(frame: Frame) -> Answer:
 
 def _channel(field: object) -> int:
     if type(field) is not int or not 0 <= field < _MAX_CHANNEL:
-        raise MessageMalformed(f"{shown(field)} where the number of a channel belongs")
+        raise MessageMalformed(f"{shown(field)} is not a channel number")
     return field

@@ -1,7 +1,7 @@
-"""What clients ask a node, over the same frames as peers: [request id, operation, arguments].
+"""Requests of clients to a node, in the frames that peers use: [request id, operation, arguments].
 
-Many requests of a client may be on their way at once; answers come in any order, each with the id
-of its request.
+A client may have many requests in flight; answers come in any order, each with the id of its
+request.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from dledger.wire.frame import Frame, encode_frame
 # Bodies in one append request; the frame limit bounds their bytes.
 MAX_BODIES = 4096
 
-# What one answer to `entries` holds at most, besides a single larger entry.
+# The most bytes of entries in one answer to `entries`, except for a single larger entry.
 MAX_ENTRIES_BYTES = 1024 * 1024
-# And how many entries: a row takes 38 bytes at most, and all rows stand in one header.
+# The most entries in it: a row takes up to 38 bytes, and all rows are in one header.
 MAX_ENTRIES = 1_500
 
-# How long a node may hold a request for an entry, or for a leader, that does not exist yet.
+# How long a node may hold a request that waits for a future entry or a future leader.
 MAX_WAIT_MS = 30_000
 
-# Requests of one connection that a node works on at a time, and their bytes; a client keeps within
-# half of it, a node reads no further beyond it. As many as fill a sync several times.
+# Open requests of one connection, and their bytes: enough to fill a sync several times. A node
+# stops reading from the connection beyond this; a client keeps within half of it.
 MAX_OPEN_REQUESTS = 4_096
 MAX_OPEN_BYTES = 32 * 1024 * 1024
 
-# Results in the answer to one append; those behind it do not come along.
+# Results in the answer to one append; results beyond this are left out.
 MAX_RESULTS_BYTES = 1024 * 1024
 
 # Indexes, terms and positions are 64-bit in the file format.
 _HIGHEST = 2**63 - 1
 
-# Of each entry that was appended: its position, and the size of its result, -1 for none.
+# For each appended entry: its position, and the size of its result, -1 for none.
 _APPENDED = struct.Struct(">qi")
 _NO_RESULT = -1
 
 
 class Operation(StrEnum):
-    """What a client can ask."""
+    """The operations that a client can request."""
 
     STATUS = "status"
     LEADER = "leader"
@@ -62,12 +62,14 @@ class Operation(StrEnum):
 
 
 class Request(NamedTuple):
-    """One question. `numbers` are body sizes (APPEND); or first index, wait in ms and perhaps the
-    most bytes (ENTRIES); or 1 + the term that a leader is to be above, and wait in ms (LEADER). The
-    payload holds bodies (APPEND), or the new leader's name or nothing (TRANSFER).
+    """One request of a client.
 
-    For those of sessions see `dledger.wire.session_protocol`, for changes of the group
-    `dledger.wire.change_protocol`.
+    `numbers` are the body sizes (APPEND); or the first index, the wait in ms and optionally the
+    most bytes (ENTRIES); or 1 + a term, which the leader's term must exceed, and the wait in ms
+    (LEADER). The payload holds the bodies (APPEND), or the new leader's name or nothing (TRANSFER).
+
+    `dledger.wire.session_protocol` defines the requests of sessions,
+    `dledger.wire.change_protocol` those that change the group.
     """
 
     request_id: int
@@ -80,15 +82,15 @@ _OPERATIONS: Mapping[object, Operation] = {str(each): each for each in Operation
 
 
 def encode_request(request: Request) -> bytes:
-    """The frame of a question."""
+    """Encode the frame of a request."""
     request_id, operation, numbers, payload = request
     return encode_frame([request_id, operation.value, numbers], payload)
 
 
 def decode_request(frame: Frame) -> Request:
-    """The question in a frame. Raises MessageMalformed."""
+    """Decode the request in a frame. Raises MessageMalformed."""
     if len(frame.header) != 3:
-        raise MessageMalformed("a request of another shape")
+        raise MessageMalformed("a request with wrong fields")
     request_id, name, numbers = frame.header
     operation = _OPERATIONS.get(name) if type(name) is str else None
     if operation is None:
@@ -105,7 +107,7 @@ def decode_request(frame: Frame) -> Request:
 
 
 def split_bodies(request: Request) -> list[bytes]:
-    """The bodies of an append. Raises MessageMalformed."""
+    """Split the payload of an append into its bodies. Raises MessageMalformed."""
     _, _, sizes, payload = request
     if sum(sizes) != len(payload):
         raise MessageMalformed("bodies that do not fill the payload")
@@ -119,12 +121,12 @@ def split_bodies(request: Request) -> list[bytes]:
 
 
 def encode_answer(request_id: int, value: object, payload: bytes = b"") -> bytes:
-    """The frame of an answer."""
+    """Encode the frame of an answer."""
     return encode_frame([request_id, "ok", value], payload)
 
 
 def encode_error(request_id: int, error: DLedgerError) -> bytes:
-    """The frame of an error: its class, its fields, and its text for people."""
+    """Encode the frame of an error: its class, its fields, and its text."""
     fields: dict[str, object] = {
         name: value
         for name, value in vars(error).items()
@@ -142,9 +144,9 @@ def _are_texts(value: object) -> bool:
 
 
 def encode_appended(request_id: int, appended: Sequence[Appended]) -> bytes:
-    """The frame of an answer to an append: where the entries lie, and their results.
+    """Encode the answer to an append: the positions of the entries, and their results.
 
-    A result that is not made of plain values, or too large, does not come along.
+    A result that is too large or not made of plain values is left out.
     """
     rows, results, room = [], [], MAX_RESULTS_BYTES
     for _, _, pos, result in appended:
@@ -160,26 +162,26 @@ def encode_appended(request_id: int, appended: Sequence[Appended]) -> bytes:
 
 
 def decode_appended(value: object, payload: bytes) -> list[Appended]:
-    """Where the entries of an append lie. Raises MessageMalformed."""
+    """Decode the answer to an append. Raises MessageMalformed."""
     match value:
         case [int(first), int(term), int(count)] if 0 <= count <= MAX_BODIES:
             at = count * _APPENDED.size
         case _:
-            raise MessageMalformed("an append's answer of another shape")
+            raise MessageMalformed("an answer to an append with wrong fields")
     if at > len(payload) or min(first, term) < 0:
-        raise MessageMalformed("an append's answer that does not fill its payload")
+        raise MessageMalformed("an answer to an append that does not fill its payload")
     appended = []
     rows = _APPENDED.iter_unpack(payload[:at])
     for index, (pos, size) in enumerate(rows, first):
         result = None
         if size != _NO_RESULT:
             if not 0 <= size <= len(payload) - at:
-                raise MessageMalformed("a result that is not in the answer")
+                raise MessageMalformed("the answer to an append lacks a result")
             result = _unpacked(payload[at : at + size])
             at += size
         appended.append(Appended(index, term, pos, result))
     if at != len(payload):
-        raise MessageMalformed("an append's answer with more than its results")
+        raise MessageMalformed("an answer to an append with more bytes than its results")
     return appended
 
 
@@ -194,9 +196,9 @@ def _unpacked(packed: bytes) -> object:
 
 
 class Leadership(NamedTuple):
-    """Who leads, as one member knows it; and the members, so that a client may ask others.
+    """The leader, as one member knows it; and the members, so that a client may ask others.
 
-    `ready`: that member leads itself, and may serve. `index` is that of the configuration.
+    `ready`: the member that answers is the leader, and may serve. `index` is the configuration's.
     """
 
     member: str
@@ -208,12 +210,12 @@ class Leadership(NamedTuple):
 
 
 def encode_leadership(request_id: int, known: Leadership) -> bytes:
-    """The frame of an answer that says who leads."""
+    """Encode the answer that names the leader."""
     return encode_answer(request_id, [*known[:5], dict(known.addresses)])
 
 
 def decode_leadership(value: object) -> Leadership:
-    """Who leads. Raises MessageMalformed."""
+    """Decode the answer that names the leader. Raises MessageMalformed."""
     match value:
         case [
             str(member),
@@ -225,30 +227,30 @@ def decode_leadership(value: object) -> Leadership:
         ] if all(isinstance(part, str) for pair in addresses.items() for part in pair):
             return Leadership(member, leader, term, ready, index, addresses)
         case _:
-            raise MessageMalformed("an answer to who leads of another shape")
+            raise MessageMalformed("an answer about the leader with wrong fields")
 
 
 # --- entries ------------------------------------------------------------------------------------
 
 
 def encode_entries(request_id: int, entries: Iterable[Entry]) -> bytes:
-    """The frame of an answer that holds entries: the first of them, MAX_ENTRIES at most."""
+    """Encode an answer with entries: the first MAX_ENTRIES of them at most."""
     entries = list(islice(entries, MAX_ENTRIES))
     rows = [[entry.index, entry.term, entry.pos, entry.magic, len(entry.body)] for entry in entries]
     return encode_answer(request_id, rows, b"".join(entry.body for entry in entries))
 
 
 def decode_entries_answer(rows: object, payload: bytes) -> list[Entry]:
-    """The entries of an answer, one after the other. Raises MessageMalformed."""
+    """Decode the adjacent entries of an answer. Raises MessageMalformed."""
     if not isinstance(rows, list):
         raise MessageMalformed("an answer without entries")
     entries, at = [], 0
     for row in rows:
         if not isinstance(row, list) or len(row) != 5:
-            raise MessageMalformed("an entry of another shape")
+            raise MessageMalformed("an entry with wrong fields")
         for number in row:
             if type(number) is not int or not 0 <= number <= _HIGHEST:
-                raise MessageMalformed("an entry with something else than numbers")
+                raise MessageMalformed("an entry with a field that is not a number")
         index, term, pos, magic, size = row
         entries.append(Entry(index, term, pos, magic, payload[at : at + size]))
         at += size

@@ -1,8 +1,8 @@
-"""Peer messages to frame headers and back. What arrives is checked field by field.
+"""Encodes peer messages as frame headers, and decodes them. Decoding checks every field.
 
-The first number of a header is 16 times the channel (which two members of which group talk, see
+The first number of a header is 32 times the number of the channel (see
 `dledger.wire.channel_protocol`) plus the kind of message. Kinds from 10 on hold heartbeats, or
-answers to them, of many channels at once.
+answers to heartbeats, of many channels.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from dledger.core.snapshot.snapshot_offer import PIECE_BYTES, LogBegin, Snapshot
 from dledger.errors import MessageMalformed
 from dledger.wire.frame import Frame, encode_frame, shown
 
-# 2: a peer says where it listens, and what members of many groups say goes over one connection.
-# 3: a channel is opened with what tells groups of one name apart.
+# 2: a peer names its own address, and members of many groups share one connection.
+# 3: the frame that opens a channel carries the group's identity.
 PROTOCOL_VERSION = 3
 
 _VOTE_REQUEST, _VOTE_RESPONSE, _PUSH_REQUEST, _PUSH_RESPONSE, _HEARTBEAT, _HEARTBEAT_RESPONSE = (
@@ -48,7 +48,7 @@ SHARED_HEARTBEATS, SHARED_RESPONSES = range(10, 12)
 _INSTALL_SNAPSHOT, _INSTALL_SNAPSHOT_RESPONSE = range(12, 14)
 _INQUIRY, _INQUIRY_ANSWER, _REMINDER = range(14, 17)
 
-# How far the channel stands to the left of the kind.
+# The kind takes this many low bits of the number, the channel the bits above.
 CHANNEL_SHIFT = 5
 _KIND_MASK = (1 << CHANNEL_SHIFT) - 1
 
@@ -59,7 +59,7 @@ _PHASES = {phase.value: phase for phase in Phase}
 
 
 def encode_message(message: Message, payload: bytes = b"", channel: int = 0) -> bytes:
-    """The frame of one message. `payload` is a push's raw entries."""
+    """Encode the frame of one message. `payload` is a push's raw entries."""
     number = channel << CHANNEL_SHIFT
     if isinstance(message, PushRequest):
         runs = [part for run in message.runs for part in run]
@@ -88,7 +88,7 @@ _KINDS: dict[type, int] = {
 
 
 def decode_message(frame: Frame) -> Message:
-    """The message in a frame. Raises MessageMalformed."""
+    """Decode the message in a frame. Raises MessageMalformed."""
     number, *fields = frame.header
     decode = _DECODERS.get(number & _KIND_MASK) if type(number) is int else None
     if decode is None:
@@ -97,36 +97,36 @@ def decode_message(frame: Frame) -> Message:
 
 
 def encode_shared(kind: int, numbers: Sequence[int]) -> bytes:
-    """The frame of many heartbeats, or many answers: of each the channel, then its fields."""
+    """Encode many heartbeats, or many answers: of each the channel, then its fields."""
     return encode_frame([kind, *numbers])
 
 
 def decode_shared_heartbeats(frame: Frame) -> list[tuple[int, Heartbeat]]:
-    """Heartbeats and their channels. Raises MessageMalformed."""
+    """Decode heartbeats and their channels. Raises MessageMalformed."""
     rows = _rows(frame, len(Heartbeat._fields))
     return [(channel, Heartbeat(*fields)) for channel, *fields in rows]
 
 
 def decode_shared_responses(frame: Frame) -> list[tuple[int, HeartbeatResponse]]:
-    """Answers to heartbeats and their channels. Raises MessageMalformed."""
+    """Decode answers to heartbeats and their channels. Raises MessageMalformed."""
     rows = _rows(frame, len(HeartbeatResponse._fields))
     return [(channel, HeartbeatResponse(*fields)) for channel, *fields in rows]
 
 
 def _rows(frame: Frame, fields: int) -> Iterable[tuple[int, ...]]:
     if not set(map(type, frame.header)) <= {int}:
-        raise MessageMalformed("heartbeats with something else than numbers")
+        raise MessageMalformed("heartbeats with a field that is not a number")
     numbers, columns = cast("list[int]", frame.header[1:]), fields + 1
     if not numbers or len(numbers) % columns:
-        raise MessageMalformed("heartbeats that are not whole")
+        raise MessageMalformed("heartbeats with missing fields")
     if min(numbers) < _LOWEST or max(numbers) > _HIGHEST:
-        raise MessageMalformed("heartbeats with numbers that cannot be")
+        raise MessageMalformed("heartbeats with a number out of range")
     return zip(*(numbers[column::columns] for column in range(columns)), strict=True)
 
 
 def _numbers(fields: Sequence[object], count: int) -> list[int]:
     if len(fields) != count:
-        raise MessageMalformed(f"{len(fields)} fields where {count} belong")
+        raise MessageMalformed(f"{len(fields)} fields instead of {count}")
     for field in fields:
         if type(field) is not int or not _LOWEST <= field <= _HIGHEST:
             raise _no_number(field)
@@ -140,12 +140,12 @@ def _number(field: object) -> int:
 
 
 def _no_number(field: object) -> MessageMalformed:
-    return MessageMalformed(f"{shown(field)} where a number belongs")
+    return MessageMalformed(f"{shown(field)} instead of a number")
 
 
 def _flag(field: object) -> bool:
     if type(field) is not bool:
-        raise MessageMalformed(f"{shown(field)} where true or false belongs")
+        raise MessageMalformed(f"{shown(field)} instead of true or false")
     return field
 
 
@@ -158,14 +158,14 @@ def _phase(field: object) -> Phase:
 
 def _vote_request(fields: list[object], _: bytes) -> VoteRequest:
     if len(fields) != len(VoteRequest._fields):
-        raise MessageMalformed("a vote request of another shape")
+        raise MessageMalformed("a vote request with wrong fields")
     term, last_index, last_term = _numbers(fields[:3], 3)
     return VoteRequest(term, last_index, last_term, _flag(fields[3]), _flag(fields[4]))
 
 
 def _vote_response(fields: list[object], _: bytes) -> VoteResponse:
     if len(fields) != len(VoteResponse._fields):
-        raise MessageMalformed("a vote response of another shape")
+        raise MessageMalformed("a vote response with wrong fields")
     committed, committed_term = _numbers(fields[3:], 2)
     return VoteResponse(
         _number(fields[0]), _flag(fields[1]), _flag(fields[2]), committed, committed_term
@@ -174,7 +174,7 @@ def _vote_response(fields: list[object], _: bytes) -> VoteResponse:
 
 def _push_request(fields: list[object], payload: bytes) -> PushRequest:
     if len(fields) != 8 or not isinstance(fields[7], list):
-        raise MessageMalformed("a push of another shape")
+        raise MessageMalformed("a push with wrong fields")
     term, prev_index, prev_term, last_index, committed, next_term = _numbers(
         [fields[0], *fields[2:7]], 6
     )
@@ -212,7 +212,7 @@ def _runs(field: list[object], prev_index: int, last_index: int) -> tuple[TermRu
 
 def _push_response(fields: list[object], _: bytes) -> PushResponse:
     if len(fields) != len(PushResponse._fields):
-        raise MessageMalformed("a push response of another shape")
+        raise MessageMalformed("a push response with wrong fields")
     term, index, match, verified, last, hint_index, hint_term = _numbers(
         [fields[0], *fields[3:-1]], 7
     )
@@ -247,9 +247,9 @@ def _install_snapshot(fields: list[object], payload: bytes) -> InstallSnapshot:
     begin = LogBegin(*place)
     offer = SnapshotOffer(index, snapshot_term, chain, size, begin)
     if min(term, begin.before_index, begin.before_term, begin.pos, offer.term, offer.chain) < 0:
-        raise MessageMalformed("a snapshot with a place that cannot be")
+        raise MessageMalformed("a snapshot with an impossible position")
     if offer.index < begin.before_index or offer.term < begin.before_term or offer.size < 1:
-        raise MessageMalformed("a snapshot of an entry before the log that it comes with")
+        raise MessageMalformed("a snapshot of an entry before the beginning of its log")
     if not 0 <= offset <= offset + length <= offer.size or length > PIECE_BYTES:
         raise MessageMalformed(f"bytes {offset}+{length} of a snapshot of {offer.size}")
     if len(payload) != length or (length and crc32(payload) != crc):
@@ -273,7 +273,7 @@ def _inquiry(fields: list[object], _: bytes) -> Inquiry:
 
 def _inquiry_answer(fields: list[object], _: bytes) -> InquiryAnswer:
     if len(fields) != len(InquiryAnswer._fields):
-        raise MessageMalformed("an answer to an inquiry of another shape")
+        raise MessageMalformed("an answer to an inquiry with wrong fields")
     term, number, last_index, voters = _numbers([*fields[:3], fields[6]], 4)
     is_new, proven, leads = map(_flag, fields[3:6])
     return InquiryAnswer(term, number, last_index, is_new, proven, leads, voters)

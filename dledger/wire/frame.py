@@ -3,7 +3,7 @@
 ======== ===== ===================================================================
  offset  size  field
 ======== ===== ===================================================================
-      0     4  length of everything behind this field
+      0     4  length of all that follows this field
       4     2  length of the header
       6        header: a msgpack array
       ...      payload: bytes, passed on as they are (entries exactly as on disk)
@@ -20,27 +20,27 @@ import msgpack
 from dledger.entry import MAX_BODY_BYTES
 from dledger.errors import MessageMalformed
 
-# The largest entry, or a full batch, and room for a header. A length above it is refused before
-# anything is allocated for it.
+# The largest entry, or a full batch, and room for a header. A larger frame is refused before
+# memory is allocated for it.
 MAX_FRAME_BYTES = MAX_BODY_BYTES + 1024 * 1024
 
 # Headers hold a few numbers and names; the term runs of a batch are the longest part.
 MAX_HEADER_BYTES = 60_000
 
-# Elements of one array in a header: the heartbeats of 2,000 channels are the most, four each. A few
-# bytes can announce any number of them, once for each level of nesting, and msgpack makes room for
-# all of them at once.
+# Elements of one array in a header: the heartbeats of 2,000 channels take the most, four each. The
+# limit is needed because a few bytes can announce any number of elements at each level of nesting,
+# and msgpack allocates room for all of them at once.
 MAX_HEADER_ELEMENTS = 10_000
-# And of one map: the fields of a status, or the members of a group, many times over.
+# Keys of one map: many times the fields of a status, or the members of a group.
 MAX_HEADER_KEYS = 1_000
 
-# How much of a text that makes no sense is shown.
+# An error message shows this much of an unexpected text.
 _SHOWN_CHARACTERS = 40
 
 _LENGTHS = struct.Struct(">IH")
 _LENGTH_BYTES = 4
 
-# The first byte of a connection with TLS; it would be that of a frame of 350 MB.
+# The first byte of a TLS connection. Read as a frame's length it would mean 350 MB.
 _TLS_BEGINS = 0x16
 
 
@@ -52,7 +52,7 @@ class Frame(NamedTuple):
 
 
 def encode_frame(header: list[object], payload: bytes = b"") -> bytes:
-    """The bytes of one frame. Raises MessageMalformed if it would be over the limit."""
+    """Encode one frame. Raises MessageMalformed if it exceeds a limit."""
     packed: bytes = msgpack.packb(header)
     length = 2 + len(packed) + len(payload)
     if len(packed) > MAX_HEADER_BYTES:
@@ -63,7 +63,7 @@ def encode_frame(header: list[object], payload: bytes = b"") -> bytes:
 
 
 def shown(value: object) -> str:
-    """Something that arrived, for people: short, however long or deep it is."""
+    """Show a received value in an error message: short, however long or deep it is."""
     if isinstance(value, str | bytes):
         return repr(value[:_SHOWN_CHARACTERS])
     if value is None or isinstance(value, int | float):
@@ -72,10 +72,10 @@ def shown(value: object) -> str:
 
 
 class FrameDecoder:
-    """Cuts a byte stream into frames. After an error the stream is of no use any more.
+    """Cuts a byte stream into frames. After an error the stream must be closed.
 
     Attributes:
-        max_bytes: the longest frame that is taken, less for callers who are not known yet.
+        max_bytes: the longest frame that is accepted; less before the caller is welcomed.
     """
 
     __slots__ = ("_buffer", "max_bytes")
@@ -85,7 +85,7 @@ class FrameDecoder:
         self.max_bytes = max_bytes
 
     def feed(self, data: bytes) -> list[Frame]:
-        """The frames that are complete with `data`.
+        """Add `data`, and return the frames that it completes.
 
         Raises MessageMalformed on a length over the limit or a header that is not a msgpack array.
         """
@@ -116,8 +116,8 @@ class FrameDecoder:
             if length > max_bytes:
                 if source[at] == _TLS_BEGINS:
                     raise MessageMalformed(
-                        "the other side speaks TLS, and here it is not spoken: "
-                        "give certificates to all of the group, or to nobody"
+                        "the other side speaks TLS and this one does not: "
+                        "give certificates to every member of the group, or to none"
                     )
                 raise MessageMalformed(
                     f"a frame of {length} bytes; the limit is {max_bytes}: is this a dledger peer?"
@@ -130,15 +130,15 @@ class FrameDecoder:
         return frames, at
 
 
-# msgpack takes no array for longer than what it is in. Of headers up to this length that is enough:
-# with every level of nesting that fits they make room for 3 MB. Naming limits costs a quarter of
-# the time that most headers take.
+# msgpack limits an array's length to the length of its input. That is enough for headers up to
+# this length: with every level of nesting that fits they allocate 3 MB. Explicit limits would cost
+# a quarter of the time that most headers take.
 _SHORT = 1_000
 _unpacked = msgpack.unpackb
 _LIMITS = {
     "max_array_len": MAX_HEADER_ELEMENTS,
     "max_map_len": MAX_HEADER_KEYS,
-    "max_ext_len": 0,  # there are no types but the plain ones
+    "max_ext_len": 0,  # only msgpack's plain types are used
 }
 
 

@@ -1,4 +1,4 @@
-"""The first frame on a connection: what kind of caller it is, and whom a client wants."""
+"""The first frame on a connection: the kind of caller, and the group or member a client wants."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from dledger.errors import ConfigInvalid, MessageMalformed
 from dledger.wire.codec import PROTOCOL_VERSION
 from dledger.wire.frame import Frame, encode_frame, shown
 
-# Of a reason that the other side gives, so much is shown.
+# A longer reason from the other side is cut to this length.
 _MAX_REASON_CHARACTERS = 500
 
-# The longest introduction, and what a peer says with it (the channels it would like), many times
-# over. Who is not welcome yet cannot have this process keep more than that.
+# Many times the longest introduction with the channels that a peer opens. This process buffers no
+# more than that for a caller that is not welcomed yet.
 MAX_INTRODUCTION_BYTES = 16 * 1024
 
 _HELLO, _WELCOME, _REFUSED = "hello", "welcome", "refused"
 
 
 class Caller(StrEnum):
-    """What kind of conversation follows."""
+    """The kinds of callers."""
 
     PEER = "peer"
     CLIENT = "client"
@@ -31,9 +31,10 @@ class Caller(StrEnum):
 class Hello(NamedTuple):
     """The caller's introduction.
 
-    A client says which group it means, and perhaps (`receiver`) which member. A peer, which is a
-    process with members of any number of groups, says where it listens: who does not know it yet
-    can answer it there. Who talks to whom comes with each channel: `dledger.wire.channel_protocol`.
+    A client names the group, and optionally the member (`receiver`). A peer is a process with
+    members of any number of groups. It names its own address, so that a process that does not know
+    it yet can answer it there. Each channel names its sender and receiver:
+    `dledger.wire.channel_protocol`.
     """
 
     caller: Caller
@@ -43,31 +44,31 @@ class Hello(NamedTuple):
 
 
 def encode_hello(hello: Hello) -> bytes:
-    """The first frame of a connection."""
+    """Encode the first frame of a connection."""
     address = str(hello.address) if hello.address is not None else ""
     names = [str(hello.caller), hello.group, hello.receiver, address]
     return encode_frame([_HELLO, PROTOCOL_VERSION, *names])
 
 
 def decode_hello(frame: Frame) -> Hello:
-    """The introduction in a first frame. Raises MessageMalformed."""
+    """Decode the introduction in a first frame. Raises MessageMalformed."""
     header = frame.header
     if header[0] != _HELLO or len(header) < 2:
         raise MessageMalformed("the first frame is not a hello: is this a dledger peer?")
     if header[1] != PROTOCOL_VERSION:
         raise MessageMalformed(
             f"protocol version {shown(header[1])}; this node speaks {PROTOCOL_VERSION}: "
-            "let both run the same version"
+            "run the same version on both sides"
         )
     if len(header) != 6 or not all(isinstance(part, str) for part in header[2:]):
-        raise MessageMalformed("a hello of another shape")
+        raise MessageMalformed("a hello with wrong fields")
     caller, group, receiver, address = (str(part) for part in header[2:])
     if max(len(group), len(receiver)) > MAX_ID_CHARACTERS or len(address) > MAX_ADDRESS_CHARACTERS:
         raise MessageMalformed("a hello with a name or an address that is too long")
     if caller not in tuple(Caller):
         raise MessageMalformed(f"a caller of unknown kind {shown(caller)}")
     if caller == Caller.PEER and not address:
-        raise MessageMalformed("a peer that does not say where it listens")
+        raise MessageMalformed("a peer without an address")
     return Hello(Caller(caller), group, receiver, _decode_address(address))
 
 
@@ -77,25 +78,28 @@ def _decode_address(text: str) -> Address | None:
     try:
         return parse_address("address", text)
     except ConfigInvalid as error:
-        raise MessageMalformed(f"a caller that listens at {shown(text)}") from error
+        raise MessageMalformed(f"a caller with the address {shown(text)}") from error
 
 
 def encode_welcome(name: str) -> bytes:
-    """The answer to a caller that is welcome."""
+    """Encode the answer that accepts a caller."""
     return encode_frame([_WELCOME, name])
 
 
 def encode_refused(reason: str) -> bytes:
-    """The answer to a caller that is not."""
+    """Encode the answer that refuses a caller."""
     return encode_frame([_REFUSED, reason])
 
 
 def check_welcome(frame: Frame) -> None:
-    """Raise MessageMalformed with the other side's reason unless it said welcome."""
+    """Check that the other side accepted this caller.
+
+    Raises MessageMalformed with the other side's reason if it did not.
+    """
     if frame.header[0] == _WELCOME:
         return
     reason = frame.header[1] if len(frame.header) > 1 else "no reason given"
     if not isinstance(reason, str):
-        raise MessageMalformed("the first answer is not one of this protocol")
+        raise MessageMalformed("the first answer is not of this protocol")
     reason = reason[:_MAX_REASON_CHARACTERS]
     raise MessageMalformed(f"refused: {reason}")

@@ -1,4 +1,4 @@
-"""What clients ask about sessions, and what they are answered: part of `client_protocol`.
+"""Requests and answers of client sessions: part of `client_protocol`.
 
 | operation | numbers | payload |
 |---|---|---|
@@ -6,8 +6,8 @@
 | session_append | session, sequence of the first body, answered, size of each body | the bodies |
 | session_keep_alive, session_close | session | |
 
-An answer's value is one [kind, number, size] an entry, as in SessionAnswer; size is that of the
-result in the payload, -1 for none.
+An answer's value holds one [kind, number, size] for each entry, as in SessionAnswer; `size` is the
+size of the result in the payload, -1 for none.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _HIGHEST_NUMBER = 2**62
 
 
 def encode_command(command: SessionCommand) -> tuple[Operation, list[int], bytes]:
-    """Operation, numbers and payload of a command."""
+    """Return the operation, numbers and payload of a command."""
     match command:
         case OpenSession(ttl_ms):
             return Operation.SESSION_OPEN, [ttl_ms], b""
@@ -57,9 +57,9 @@ def encode_command(command: SessionCommand) -> tuple[Operation, list[int], bytes
 
 
 def decode_session_request(request: Request) -> SessionCommand:
-    """The command of a request. Raises MessageMalformed."""
+    """Decode the command of a request. Raises MessageMalformed."""
     if any(number > _HIGHEST_NUMBER for number in request.numbers):
-        raise MessageMalformed("a number that no session has")
+        raise MessageMalformed("a session number out of range")
     match request.operation, request.numbers:
         case Operation.SESSION_OPEN, [ttl_ms]:
             return OpenSession(ttl_ms)
@@ -71,11 +71,11 @@ def decode_session_request(request: Request) -> SessionCommand:
         case Operation.SESSION_CLOSE, [session]:
             return CloseSession(session)
         case _:
-            raise MessageMalformed("arguments of a session's request of another shape")
+            raise MessageMalformed("a session request with wrong arguments")
 
 
 def encode_session_answers(request_id: int, answers: Sequence[SessionAnswer]) -> bytes:
-    """The frame of an answer."""
+    """Encode the frame of an answer."""
     rows = [
         [int(kind), number, -1 if result is None else len(result)]
         for kind, number, result in answers
@@ -84,18 +84,18 @@ def encode_session_answers(request_id: int, answers: Sequence[SessionAnswer]) ->
 
 
 def decode_session_answers(rows: object, payload: bytes) -> list[SessionAnswer]:
-    """The answers in an answer's value and payload. Raises MessageMalformed."""
+    """Decode the answers in an answer's value and payload. Raises MessageMalformed."""
     answers: list[SessionAnswer] = []
     at = 0
     try:
         for kind, number, size in rows:  # type: ignore[attr-defined]
             if not type(kind) is type(number) is type(size) is int:
-                raise MessageMalformed("answers of a session with something else than numbers")
+                raise MessageMalformed("session answers with a field that is not a number")
             result = None if size < 0 else payload[at : at + size]
             answers.append(SessionAnswer(AnswerKind(kind), number, result))
             at += max(size, 0)
     except (TypeError, ValueError) as error:
-        raise MessageMalformed("answers of a session of another shape") from error
+        raise MessageMalformed("session answers with wrong fields") from error
     if at != len(payload) or not answers:
-        raise MessageMalformed("answers of a session that do not fill the payload")
+        raise MessageMalformed("session answers that do not fill the payload")
     return answers

@@ -74,8 +74,8 @@ def _docstring_of_a_property(
 def _signature(*arguments: Any) -> tuple[str, str] | None:
     """Signatures as people write the call.
 
-    What is never made by hand (protocols, enums, and what says who makes it) has no arguments, and
-    what is used by `with` says so.
+    Classes that users never construct (protocols, enums, and those whose docstring names their
+    maker) have no arguments. A context manager is shown with `with`.
     """
     member, given, returned = arguments[3], arguments[5] or "", arguments[6] or ""
     if not given:

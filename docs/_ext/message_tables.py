@@ -167,7 +167,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def peer_messages() -> str:
-    """Every message between members: kind, name, who sends it when."""
+    """Every message between members: kind, name, sender and moment."""
     rows = [
         (f"{kind_of(sample)}", f"`{type(sample).__name__}`", *MESSAGES[type(sample)][:2])
         for sample in sorted(SAMPLES, key=kind_of)
@@ -224,15 +224,15 @@ def first_frames() -> str:
         (
             encode_welcome("n1"),
             "called",
-            "it may go on: a client is told the member, a peer the address",
+            "accepted; names the member to a client, and the address to a peer",
         ),
-        (encode_refused("this is node n2, not n1"), "called", "it may not, and why"),
+        (encode_refused("this is node n2, not n1"), "called", "refused, with the reason"),
         (
             encode_opening(Opening(1, "orders", "n0", "n1", _SOME_GROUP)),
             "peer that called",
             "channel 1: group, sender, receiver, generation and mark, first voters, birth",
         ),
-        (encode_opened(1), "called", "messages may come"),
+        (encode_opened(1), "called", "the channel takes messages"),
         (encode_channel_refused(1, "there is no member"), "called", "none may, now or any more"),
         (encode_closing(1), "peer that called", "the channel is not needed any more"),
     ]
@@ -248,7 +248,7 @@ def _shown(encoded: bytes) -> str:
 
 
 def client_operations() -> str:
-    """What a client can ask, and what it is answered."""
+    """The requests of clients and their answers."""
     return table(
         ("operation", "numbers", "payload", "answer"),
         [

@@ -26,7 +26,7 @@ _TERM = "the sender's term"
 
 
 class MessageWords(NamedTuple):
-    """Who sends a message when, and what its fields say, in the order of its class."""
+    """The sender of a message, the moment, and the meaning of its fields, in the class's order."""
 
     sender: str
     moment: str
@@ -37,17 +37,17 @@ MESSAGES: dict[type[Message], MessageWords] = {
     VoteRequest: MessageWords(
         "pre-candidate, candidate",
         "to every other voter: its election timer fired (`pre`), it won the pre-vote, or its "
-        "leader told it to stand. A request for a real vote leaves once the own vote is on disk",
+        "leader told it to stand. A request for a real vote leaves once its own vote is on disk",
         {
             "term": "the candidate's term; of a pre-vote the term it would begin",
             "last_index": "the last entry of its log",
             "last_term": "that entry's term",
-            "pre": "only asks; binds nobody",
-            "handed_over": "its leader told it to stand, so voters need not spare that leader",
+            "pre": "only a question; a pre-vote is no promise",
+            "handed_over": "its leader told it to stand, so voters that hear a leader vote too",
         },
     ),
     VoteResponse: MessageWords(
-        "whoever was asked",
+        "the member that was asked",
         "at once for a pre-vote; for a vote once it is on disk",
         {
             "term": f"{_TERM}; a granted pre-vote repeats the term asked for",
@@ -59,13 +59,13 @@ MESSAGES: dict[type[Message], MessageWords] = {
     ),
     PushRequest: MessageWords(
         "leader",
-        "whenever a peer's log has to move: see the phases below",
+        "a peer's log has to change: see the phases below",
         {
             "term": _TERM,
             "phase": "what the push is for",
-            "prev_index": "the entry that the push rests on",
+            "prev_index": "the entry before the push",
             "prev_term": "its term",
-            "last_index": "of APPEND: its last entry; else `prev_index`",
+            "last_index": "of APPEND: its last entry; otherwise `prev_index`",
             "committed": "the leader's commit index",
             "next_term": "of TRUNCATE: the leader's term at `prev_index` + 1",
             "runs": "of APPEND: where each term begins, as term, first index, term, first index",
@@ -74,16 +74,16 @@ MESSAGES: dict[type[Message], MessageWords] = {
     ),
     PushResponse: MessageWords(
         "follower, learner",
-        "once what it says is true of its disk",
+        "once the disk has what the answer acknowledges",
         {
             "term": _TERM,
             "phase": "that of the push",
             "ok": "done; no: the logs differ",
             "index": "the push's `prev_index`, or the end of what is acknowledged",
-            "match": "agrees with the leader's log and is on this disk: what counts for a commit",
-            "verified": "agrees, on disk or not",
+            "match": "the log agrees and is on this disk up to here: this counts for a commit",
+            "verified": "the log agrees up to here, on disk or not",
             "last_index": "the end of the sender's log",
-            "hint_index": "of a refusal: look here next",
+            "hint_index": "of a refusal: compare here next",
             "hint_term": "the sender's term there",
             "proven": "whether the sender counts; no while it may have lost promises",
         },
@@ -103,7 +103,7 @@ MESSAGES: dict[type[Message], MessageWords] = {
         {
             "term": _TERM,
             "round": "that of the heartbeat",
-            "promised_ms": "it votes for nobody else for so long by its own clock; 0: no promise",
+            "promised_ms": "how long, by its clock, it votes for no other; 0: no promise",
         },
     ),
     TimeoutNow: MessageWords(
@@ -111,17 +111,17 @@ MESSAGES: dict[type[Message], MessageWords] = {
     ),
     ReadRequest: MessageWords(
         "follower, learner",
-        "somebody reads there; repeated until it is answered",
+        "a caller reads there; repeated until it is answered",
         {"term": _TERM, "number": "grows, and is never used again"},
     ),
     ReadResponse: MessageWords(
         "leader",
         "a quorum answered a round that began after the question came",
-        {"term": _TERM, "number": "that of the question", "index": "was committed by then"},
+        {"term": _TERM, "number": "that of the question", "index": "the commit index of then"},
     ),
     InstallSnapshot: MessageWords(
         "leader",
-        "a peer lacks what the leader's log begins behind",
+        "a peer lacks entries before the beginning of the leader's log",
         {
             "term": _TERM,
             "index": "the last entry in the snapshot",
@@ -140,20 +140,20 @@ MESSAGES: dict[type[Message], MessageWords] = {
     ),
     InstallSnapshotResponse: MessageWords(
         "follower, learner",
-        "a piece is in the file, or the offer is settled",
+        "a piece is in the file, or the offer is accepted or refused",
         {
             "term": _TERM,
             "outcome": "1 receiving, 2 agrees: append from where the log begins, 3 refused",
             "index": "with the next two: which offer is answered",
             "snapshot_term": "",
             "chain": "",
-            "received": "bytes that are there",
+            "received": "bytes in the file",
         },
     ),
     Inquiry: MessageWords(
         "member in doubt",
         "its folder is new, was emptied, or lost something; until it is proven",
-        {"term": _TERM, "number": "drawn anew in each life of the process"},
+        {"term": _TERM, "number": "drawn anew at each start of the process"},
     ),
     InquiryAnswer: MessageWords(
         "every member",
@@ -161,11 +161,11 @@ MESSAGES: dict[type[Message], MessageWords] = {
         {
             "term": _TERM,
             "number": "that of the inquiry",
-            "last_index": "where the log ended; a leader's when it was first asked that",
+            "last_index": "the end of the log; a leader's when it first saw this number",
             "is_new": "the sender's own folder is new",
-            "proven": "the sender's folder holds all that was promised from it",
+            "proven": "the sender's folder has lost no promise",
             "leads": "the sender leads",
-            "voters": "how many voters there are; 0: it cannot tell",
+            "voters": "number of voters; 0: unknown",
         },
     ),
     Reminder: MessageWords(
@@ -177,7 +177,7 @@ MESSAGES: dict[type[Message], MessageWords] = {
 
 
 class OperationWords(NamedTuple):
-    """What a client can ask: the numbers and the payload of the question, and the answer."""
+    """A request of clients: its numbers and payload, and the answer."""
 
     numbers: str
     payload: str

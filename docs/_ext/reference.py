@@ -24,23 +24,22 @@ PUBLIC_MODULES = ("dledger", "dledger.machines", "dledger.blocking", "dledger.fo
 OUTCOMES: dict[type[DLedgerError] | None, tuple[str, str]] = {
     Rejected: (
         "Rejected: it never happened",
-        "It changed nothing, and nothing of it comes later. Doing it again is always safe "
-        "(`retry_safe` is true); whether it is of use, the class says.",
+        "It changed nothing, and will change nothing later. Trying again is always safe "
+        "(`retry_safe` is true); the class says whether it is useful.",
     ),
     Discarded: (
         "Discarded: it is certainly lost",
-        "The entry was in a log, and a newer leader's entry took its place. Doing it again is "
-        "safe.",
+        "The entry was in a log, and a newer leader's entry took its place. Trying again is safe.",
     ),
     OutcomeUnknown: (
-        "OutcomeUnknown: nobody here can tell",
-        "The entry may be committed, now or later. Doing it again may do it twice; read the state "
-        "first, or use a session, which finds out by itself.",
+        "OutcomeUnknown: this process cannot know",
+        "The entry may be committed, now or later. Trying again may append it twice; read the "
+        "state first, or use a session, which finds out by itself.",
     ),
     Fatal: (
         "Fatal: this node stops",
-        "What was acknowledged is safe on the other members. What was on its way and not answered "
-        "ends with `NodeClosed`, which is an unknown outcome.",
+        "Acknowledged entries are safe on the other members. Unanswered appends end with "
+        "`NodeClosed`, which is an unknown outcome.",
     ),
     None: (
         "The others",

@@ -37,7 +37,7 @@ async def serve(name: str) -> None:
     )
     async with (
         dledger.open_node(config, dledger.WithSessions(Objects(values=values))) as node,
-        node.session(timeout_s=60) as session,  # changes go to the leader, whoever that is
+        node.session(timeout_s=60) as session,  # changes go to the leader
     ):
         calls = values.through(session)
 
@@ -55,7 +55,7 @@ async def serve(name: str) -> None:
 async def carry_out(
     line: bytes, node: dledger.Node, values: ReplicatedDict, calls: DictCalls
 ) -> object:
-    """Do what a client asks. Raises ValueError for what is no request."""
+    """Carry out a client's request. Raises ValueError if it is malformed."""
     match json.loads(line):
         case ["get", str(key)]:
             await node.read()  # now our own state is as new as any acknowledged change
@@ -88,7 +88,7 @@ async def ask(words: list[str]) -> object:
                 await stream.send_all(json.dumps(words).encode() + b"\n")
                 return json.loads(await receive_line(stream))
         except OSError:
-            continue  # that one is down: the others are there for this
+            continue  # that member is down: ask the next one
     raise SystemExit("no member answers")
 
 

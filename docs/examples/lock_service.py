@@ -1,4 +1,4 @@
-"""A lock that outlives whoever holds it: two workers, one dies, the other takes over.
+"""A lock that survives its holder: two workers, one dies, the other takes over.
 
     python lock_service.py serve n0      (and n1, and n2: each in a terminal of its own)
     python lock_service.py work red      (in a fourth)
@@ -53,7 +53,7 @@ async def work(name: str) -> None:
 
 
 def write(name: str, token: int) -> None:
-    """What the lock protects. Raises SystemExit when the token is an old one."""
+    """Write to the protected file. Raises SystemExit if the token is an old one."""
     lines = PROTECTED.read_text().splitlines() if PROTECTED.exists() else []
     newest = int(lines[-1].split()[0]) if lines else 0
     if token < newest:

@@ -103,7 +103,7 @@ def _joint_decided_by_one_half() -> list[Replacement]:
 def _removal_kept_secret() -> list[Replacement]:
     return [
         Replacement(Elections, "_learn_committed", lambda self, response: None),
-        Replacement(Followers, "can_do_without", lambda self, confirmed, now: True),
+        Replacement(Followers, "allow_step_down", lambda self, confirmed, now: True),
     ]
 
 

@@ -49,7 +49,7 @@ class VirtualSyncs:
         """Whether one runs beside the loop."""
         return self._work is not None
 
-    def run(self, work: SyncWork) -> Ended | None:
+    def run(self, work: SyncWork, *, leads: bool) -> Ended | None:
         """Do a sync here and now."""
         self.limit = work.index
         self._coverage.count("quick syncs")

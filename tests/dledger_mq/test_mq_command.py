@@ -2,7 +2,9 @@ import json
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 import trio
@@ -131,6 +133,55 @@ async def test_bytes_that_are_no_text_are_sent_as_they_are() -> None:
         nursery.cancel_scope.cancel()
 
 
+async def test_a_line_from_a_pipe_is_sent_before_the_next_one_comes() -> None:
+    async with scripted_names() as names, trio.open_nursery() as nursery:
+        broker = ScriptedBroker()
+        await start(nursery, broker)
+        names.set_route("T", broker.address, queues=1)
+        stored = broker.store.queues.setdefault(("T", 0), [])
+        reading, writing = os.pipe()
+        ended: list[Result] = []
+
+        async def send() -> None:
+            with os.fdopen(reading, "rb") as lines:
+                ended.append(await invoked(names, "send", "T", input=lines))
+
+        async def until_stored(*bodies: bytes) -> None:
+            with trio.fail_after(10):
+                while [record.body for record in stored] != list(bodies):  # noqa: ASYNC110
+                    await trio.sleep(0.01)
+
+        with os.fdopen(writing, "wb", buffering=0) as pipe:
+            nursery.start_soon(send)
+            pipe.write(b"first\r\n\nsec")
+            await until_stored(b"first")
+            pipe.write(b"ond\nlast")
+            await until_stored(b"first", b"second")
+        await until_stored(b"first", b"second", b"last")
+        with trio.fail_after(10):
+            while not ended:  # noqa: ASYNC110
+                await trio.sleep(0.01)
+        assert ended[0].exit_code == 0, ended[0].output
+        assert "3 messages acknowledged" in ended[0].output
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_line_that_no_broker_takes_is_refused_after_the_lines_before_it(
+    tmp_path: Path,
+) -> None:
+    async with scripted_names() as names, trio.open_nursery() as nursery:
+        broker = ScriptedBroker()
+        await start(nursery, broker)
+        names.set_route("T", broker.address, queues=1)
+        (tmp_path / "lines").write_bytes(b"good\n" + bytes(5 * 1024 * 1024))
+        with (tmp_path / "lines").open("rb") as lines:
+            ended = await invoked(names, "send", "T", input=lines)
+        assert ended.exit_code == 1
+        assert "a line of more than 4194304 bytes" in ended.stderr
+        assert [record.body for record in broker.store.queues["T", 0]] == [b"good"]
+        nursery.cancel_scope.cancel()
+
+
 async def test_an_answer_that_is_lost_has_an_exit_code_of_its_own() -> None:
     async with scripted_names() as names, trio.open_nursery() as nursery:
         broker = ScriptedBroker()
@@ -152,9 +203,9 @@ async def scripted_names() -> AsyncIterator[ScriptedNames]:
         nursery.cancel_scope.cancel()
 
 
-async def invoked(names: ScriptedNames, *arguments: str) -> Result:
+async def invoked(names: ScriptedNames, *arguments: str, input: BinaryIO | None = None) -> Result:
     command = [*arguments, "--nameserver", names.address]
-    return await trio.to_thread.run_sync(CliRunner().invoke, main, command)
+    return await trio.to_thread.run_sync(partial(CliRunner().invoke, main, command, input=input))
 
 
 def test_a_topic_with_an_illegal_name_is_refused_before_anything_is_sent() -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -135,3 +137,16 @@ def test_a_line_of_json_holds_bytes_as_base64() -> None:
     assert json_line({"body": b"\xff", "properties": [("a", "b")], "keys": None}) == (
         '{"body": "/w==", "properties": {"a": "b"}, "keys": null}'
     )
+
+
+def test_ctrl_c_ends_a_command_with_the_code_that_shells_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> list[object]:
+        os.kill(os.getpid(), signal.SIGINT)
+        raise AssertionError("the signal arrives before this")
+
+    monkeypatch.setattr("dledger_spark.preview.first_rows", interrupted)
+    result = CliRunner().invoke(dledger_spark, ["show", "--path", str(tmp_path)])
+    assert result.exit_code == 130
+    assert not result.output

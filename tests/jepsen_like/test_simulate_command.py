@@ -49,7 +49,16 @@ def test_json_is_one_object_and_nothing_else() -> None:
 
 
 def test_json_names_the_seed_the_promise_and_the_command_of_a_failure() -> None:
-    words = ["simulate", "--seeds", "5", "--jobs", "1", "--json", "--seeded-bug", "vote-twice"]
+    words = [
+        "simulate",
+        "--seeds",
+        "5",
+        "--jobs",
+        "1",
+        "--json",
+        "--seeded-bug",
+        "vote-not-durable",
+    ]
     result = CliRunner().invoke(main, words)
     assert result.exit_code == 1
     failure = json.loads(result.stdout)["failure"]

@@ -1,1 +1,1 @@
-"""Members whose disk may have lost promises."""
+"""Admission to voting of members whose disk may have lost promises."""

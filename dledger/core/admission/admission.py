@@ -1,28 +1,29 @@
-"""The gate before voting: a member whose folder may have lost promises has to prove itself first.
+"""The gate before voting: a member whose folder may have lost promises must prove itself first.
 
 An emptied folder looks like a new one. Its member may have voted in a term that it does not
-remember, and acknowledged entries that it has no more. Until it is proven it grants no vote and no
-pre-vote, does not stand, and nothing that it says counts toward a commit, a read or a lease; it
-follows, stores and applies like any other.
+remember, and may have acknowledged entries that it no longer has. Such a member is in doubt. It
+grants no vote and no pre-vote and does not stand, and none of its answers counts toward a commit, a
+read or a lease. It follows, stores and applies like any other member.
 
-It is proven by one of these (docs/failures.md has the argument for each):
+One of these proves it (docs/failures.md has the argument for each):
 
-- *New group.* Its own record is empty, and so are those of all voters; or of a quorum of them, if
-  none of the others has told of anything else for half an election timeout. One that is to be the
-  only member waits as long for others who know it.
-- *A commit behind its question.* A leader was asked, appended an entry after that, and committed
-  it. Only proven members count for that, so a quorum of them holds an entry that nobody had before
-  this member lost what it lost: no candidate that counts on a forgotten vote can win any more. The
-  member holds that entry too, and with it everything that it can ever have acknowledged. Who joins
-  a group is proven like this, always: it may have been a member before its folder was emptied.
-- *The log of the only other voter.* In a group of two nothing is committed without this member, so
-  it cannot wait for that. But the other one has every entry that it can have acknowledged, and no
-  leader was ever elected without the vote of that one. So it votes for the other one, for nobody
-  else, and is proven when it holds the log that the other one, as leader, had when it was asked.
+- *New group.* Its own record is empty, and so are the records of all voters; the records of a
+  quorum suffice if no other voter has reported more within half an election timeout. The only
+  member of a group waits as long for calls of other members.
+- *A commit after its question.* A leader received the question, then appended an entry, and
+  committed it. Only proven members count toward that commit, so a quorum of them holds an entry
+  that no member had before this member lost data. So no candidate that counts on a forgotten vote
+  can win any more. This member holds that entry too, and with it everything that it can ever have
+  acknowledged. A member that joins a group is always proven like this, because it may have been a
+  member before its folder was emptied.
+- *The log of the only other voter.* In a group of two, no entry is committed without this member,
+  so it cannot wait for a commit. But the other voter has every committed entry, and no leader was
+  elected without that voter's vote. So this member votes for the other voter only. It is proven
+  once it holds the log that the other voter had when, as leader, it received the question.
 
-In the last two cases its vote in the term of that leader is used up, durably, before it is proven.
-Answers count only under the number drawn for this life of the process, so that none from before
-the loss can be among them.
+In the last two cases this member first uses up its vote in that leader's term, durably. Answers
+count only under the number drawn at this start of the process, so no answer from before the loss
+counts.
 """
 
 from __future__ import annotations
@@ -36,18 +37,18 @@ from dledger.core.member_state import MemberState, Role
 from dledger.core.messages import Inquiry, InquiryAnswer
 from dledger.core.replica_config import ReplicaConfig
 
-# A float between 0 and 1 has no more than 53 bits to draw from.
+# The number of a question is drawn from so many. A float between 0 and 1 has only 53 bits.
 _NUMBERS = 2**52
-# How long a quorum of new members waits for the others to contradict, in election timeouts. Less
-# than the shortest wait before an election, so that a group's start does not take longer for it.
+# How long a quorum of new members waits for the others to contradict, in election timeouts. It is
+# less than the shortest wait before an election, so it does not delay the start of a group.
 PATIENCE_TIMEOUTS = 0.5
 # How long the call of another group of this name keeps a group of one from beginning, in election
-# timeouts. Those who call repeat it every second.
+# timeouts. Members of that group repeat their call every second.
 CONTRADICTION_TIMEOUTS = 10.0
 
 
 class _Goal(NamedTuple):
-    """The entry that the leader of `term` appended after it was asked."""
+    """The entry that the leader of `term` appended after it received the question."""
 
     leader: str
     term: int
@@ -55,10 +56,11 @@ class _Goal(NamedTuple):
 
 
 class Admission:
-    """One member's standing. Times in seconds.
+    """One member's standing, and the questions and answers that prove it. Times in seconds.
 
-    It asks the voters of the configuration that the member was started with and of the one in its
-    log, and the leader. A member that joins a group knows nobody until a leader calls.
+    A member in doubt asks the voters of the configuration that it was started with, the voters of
+    the one in its log, and the leader. A member that joins a group knows no other member until a
+    leader calls.
     """
 
     __slots__ = (
@@ -93,7 +95,7 @@ class Admission:
         self._view = view
         self._voters = config.began_with.voting_members
         self._quorum = len(self._voters) // 2 + 1
-        self._random = random  # draws the number of this life's questions
+        self._random = random  # draws the number of this process's questions
         self._repeat_s = config.heartbeat_interval_s
         self._patience_over_at = now + PATIENCE_TIMEOUTS * config.election_timeout_s
         self._timeout_s = config.election_timeout_s
@@ -108,25 +110,27 @@ class Admission:
         self._number = 0 if self._state.proven else int(self._random() * _NUMBERS)
         self._answers: dict[str, InquiryAnswer] = {}
         self._goal: _Goal | None = None
-        self._floor: int | None = None  # it must not vote in this term, nor below
+        self._floor: int | None = None  # proven once its votes up to this term are used up
         self._ask_at = now
 
-    # --- this member in doubt -----------------------------------------------------------------
+    # --- this member is in doubt --------------------------------------------------------------
 
     def doubt(self, now: float) -> None:
-        """This member lost what it had acknowledged: it must prove itself, from the beginning."""
+        """Put this member in doubt, because it lost entries that it had acknowledged."""
         self._begin(Standing.LOST, now)
 
     def contradicted(self, now: float) -> None:
-        """A member called that takes this one for one of a group with other first voters."""
+        """Note a call of a member that takes this one for a member of a group with other first
+        voters.
+        """
         self._contradicted_until = now + CONTRADICTION_TIMEOUTS * self._timeout_s
 
     def reachable(self, now: float) -> None:
-        """There is somebody to ask."""
+        """Ask at once, because a member can be reached."""
         self._ask_at = now
 
     def tick(self, durable_promise: tuple[int, str | None], now: float) -> None:
-        """Look whether the proof is complete. `durable_promise` is the term and vote on disk."""
+        """Check whether the proof is complete. `durable_promise` is the term and vote on disk."""
         state = self._state
         if state.proven:
             return
@@ -143,13 +147,13 @@ class Admission:
         state.proven = term > self._floor or (term == self._floor and vote is not None)
 
     def answered(self, sender: str, answer: InquiryAnswer) -> None:
-        """Another member answers; only answers to questions of this life count."""
+        """Handle another member's answer. Only answers to questions of this process count."""
         if self._state.proven or answer.number != self._number:
             return
         if answer.leads and answer.term == self._state.term:
             self._goal = _Goal(sender, answer.term, answer.last_index + 1)
         if sender not in self._voters:
-            return  # it joined later: a leader's word counts, and no more
+            return  # it joined later: it counts only as leader
         self._answers[sender] = answer
         if answer.voters != 2 or self._voters != {sender, self._state.self_id}:
             self._state.sole_other = None
@@ -157,7 +161,7 @@ class Admission:
             self._state.sole_other = sender
 
     def question(self, now: float) -> Inquiry | None:
-        """What to ask all other voters now, if anything."""
+        """Return the question to send to `asked_members` now, if one is due."""
         if now < self._ask_at or not self._asks:
             return None
         self._ask_at = now + self._repeat_s
@@ -167,14 +171,14 @@ class Admission:
 
     @property
     def next_deadline(self) -> float:
-        """When time alone changes something."""
+        """When the next question is due; infinity if none is."""
         if not self._asks:
             return float("inf")
         return self._ask_at
 
     @property
     def standing(self) -> Standing:
-        """What must be on disk before this turn's messages leave."""
+        """The standing that must be on disk before this turn's messages leave."""
         return Standing.PROVEN if self._state.proven else self._standing
 
     @property
@@ -197,7 +201,7 @@ class Admission:
 
     @property
     def asked_members(self) -> list[str]:
-        """Whom it asks: all voters it has heard of, and the leader, who may be newer."""
+        """The members to ask: all known voters, and the leader, which may have joined later."""
         leader = {self._state.leader} if self._state.leader is not None else set()
         return sorted(self._other_voters.union(leader) - {self._state.self_id})
 
@@ -214,7 +218,7 @@ class Admission:
 
     def _is_new_group(self, now: float) -> bool:
         if not self._voters:
-            return False  # it joins: its group is there, and may have known it before
+            return False  # it joins an existing group, of which it may have been a member before
         if not self._other_voters:
             return self._is_alone(now)
         if not self.is_new or not all(answer.is_new for answer in self._answers.values()):
@@ -224,9 +228,9 @@ class Admission:
         return len(new) == len(self._voters) or (waited and len(new) >= self._quorum)
 
     def _is_alone(self, now: float) -> bool:
-        """Whether the group is this member and nobody else: no other ever calls it.
+        """Whether this member is the whole group, because no other member calls it.
 
-        What a log lost that says so is lost: there is nobody to have it from.
+        A member known to have lost data does not wait for calls: no other member has that data.
         """
         state = self._state
         if state.leader not in (None, state.self_id) or now < self._contradicted_until:
@@ -237,9 +241,9 @@ class Admission:
         return undisturbed and now >= self._patience_over_at
 
     def _holds(self, goal: _Goal) -> bool:
-        """Whether the entry appended for this member is durable here, and committed (by proven
-        members alone, because nothing that this one says counts). What lies before the log's
-        beginning is in the leader's snapshot, which holds nothing that is not committed.
+        """Whether the entry appended for this member is durable here and committed. Only proven
+        members have committed it, because this member's answers do not count. An entry before the
+        log's beginning is in the leader's snapshot, which holds only committed entries.
         """
         state, view = self._state, self._view
         in_snapshot = goal.index <= view.before_begin
@@ -250,10 +254,10 @@ class Admission:
             and (goal.index <= state.committed or goal.leader == state.sole_other)
         )
 
-    # --- others in doubt ----------------------------------------------------------------------
+    # --- another member is in doubt -----------------------------------------------------------
 
     def asked(self, asker: str, inquiry: Inquiry, *, steady: bool) -> tuple[InquiryAnswer, bool]:
-        """The answer to another member, and whether a leader must append an entry for it.
+        """Return the answer to another member, and whether this leader must append an entry for it.
 
         A leader that hands over (not `steady`) appends nothing, and does not answer as a leader.
         """
@@ -270,6 +274,6 @@ class Admission:
         told = (last_index, self.is_new, state.proven, leads, voters)
         return InquiryAnswer(state.term, inquiry.number, *told), begins
 
-    def leave_office(self) -> None:
-        """This member leads no more: what it told as a leader holds no more."""
+    def stop_leading(self) -> None:
+        """Forget the answers that this member gave as a leader, because it stopped leading."""
         self._told.clear()

@@ -1,4 +1,4 @@
-"""What a member's folder says about the promises that were made from it."""
+"""Whether a member's folder still holds the promises that the member made."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from enum import Enum
 
 
 class Standing(Enum):
-    """Whether the folder still holds every promise that its member made. Durable: see the store."""
+    """Whether the folder holds every promise that its member made. The store keeps it durably."""
 
-    PROVEN = "proven"  # it does: the member votes and counts
-    FRESH = "fresh"  # it was empty: the group is new, or the member lost all it had
-    LOST = "lost"  # it is known to have lost something
+    PROVEN = "proven"  # it holds all promises: the member votes and counts
+    FRESH = "fresh"  # it was empty: the group is new, or the member lost its data
+    LOST = "lost"  # it is known to have lost data

@@ -1,1 +1,1 @@
-"""Who belongs to a group, and how that changes."""
+"""The members of a group, and how a group changes."""

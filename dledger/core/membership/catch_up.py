@@ -1,10 +1,10 @@
-"""When a learner has caught up far enough to become a voter (thesis 4.2.1).
+"""Decides when a learner has caught up far enough to become a voter (thesis 4.2.1).
 
-A voter that lacks the log makes every commit wait for somebody else, so one more failure stops the
-group. A member that is to vote is therefore a learner first, and the log comes to it in rounds:
-each round is what the leader's log held when it began. The rounds get shorter as long as the
-learner is faster than the group's clients. Once one is shorter than an election timeout, the
-learner lacks no more than what the group would lose to an election anyway, and may vote.
+A voter that lacks the log makes every commit wait for another member, so one more failure stops the
+group. A new voter is therefore a learner first, and receives the log in rounds. Each round covers
+the entries that the leader's log held when the round began. Rounds get shorter as long as the
+learner is faster than the group's clients. Once a round is shorter than an election timeout, the
+rest of the log delays the group no longer than an election would, and the learner may vote.
 """
 
 from __future__ import annotations
@@ -22,27 +22,29 @@ from dledger.core.membership.configuration_change import AddLearner, AddVoter, C
 from dledger.core.membership.quorum import VoteOutcome
 from dledger.entry import BEFORE_FIRST_INDEX
 
-# After so many rounds a learner will never be faster than the clients (the number of the thesis).
+# A learner that has not caught up after so many rounds is too slow (the number of the thesis).
 MAX_ROUNDS = 10
 
-# So few entries are a matter of milliseconds: at the end of a round they are as good as none.
+# So few entries take milliseconds. A learner that lacks no more at a round's end has caught up.
 NEARLY_NONE_ENTRIES = 1_000
 
-# A learner that takes nothing for so many election timeouts is down or cut off.
+# A learner that acknowledges nothing new for so many election timeouts is down or cut off.
 STALLED_AFTER_TIMEOUTS = 10
 
 
 class Verdict(Enum):
-    """What there is to say about a learner."""
+    """The progress of a learner, as judged by its leader."""
 
     CATCHING_UP = "catching up"
-    CAUGHT_UP = "caught up"  # promote it: it keeps up with the clients
-    TOO_SLOW = "too slow"  # the clients write faster than it reads
-    STALLED = "stalled"  # it takes nothing any more
+    CAUGHT_UP = "caught up"  # it keeps up with the clients, and may be promoted
+    TOO_SLOW = "too slow"  # the clients write faster than it catches up
+    STALLED = "stalled"  # it makes no progress
 
 
 class CatchUp:
-    """One learner on its way, as its leader sees it. A new leader begins anew. Times in seconds."""
+    """The catch-up of one learner, as seen by its leader. A new leader begins at round 1. Times in
+    seconds.
+    """
 
     __slots__ = (
         "_last_match",
@@ -66,10 +68,11 @@ class CatchUp:
     def observe(
         self, match_index: int, last_index: int, now: float, proven: bool = True
     ) -> Verdict:
-        """Look at how far the learner's log agrees with the leader's, and is durable there.
+        """Judge the learner by `match_index`, up to which its log is durable and agrees with the
+        leader's; return the verdict.
 
-        No round ends while it is in doubt: then its vote would not count. The rounds go on after
-        each verdict: who has caught up may fall behind, and who was too slow may come.
+        No round ends while the learner is in doubt, because its vote would not count. Rounds go on
+        after each verdict: a learner that caught up may fall behind, and a slow one may catch up.
         """
         if match_index > self._last_match:
             self._last_match = match_index
@@ -97,7 +100,7 @@ class CatchUp:
 
 
 def learners_first(configuration: Configuration, changes: Sequence[Change]) -> list[Change]:
-    """What to do before these changes: every voter they would add begins as a learner."""
+    """The changes to make first: every new voter begins as a learner."""
     strangers = {
         wanted.member: wanted.address
         for wanted in changes
@@ -107,7 +110,7 @@ def learners_first(configuration: Configuration, changes: Sequence[Change]) -> l
 
 
 def new_voters(before: Configuration, after: Configuration) -> frozenset[str]:
-    """Who votes after the change and did not before: these must have caught up."""
+    """The members that vote after the change and did not before: they must have caught up."""
     return after.voting_members - before.voting_members
 
 
@@ -119,12 +122,12 @@ def check_caught_up(
     in_doubt: Collection[str] = (),
     caught_up: Collection[str] = (),
 ) -> None:
-    """Raise LearnerBehind if the change would let somebody vote who lacks more than a little, and
-    VoterInDoubt if a voter is in doubt: without the others it might never be proven.
+    """Raise LearnerBehind if a new voter would lack more than NEARLY_NONE_ENTRIES, and VoterInDoubt
+    if a voter is in doubt: without the other voters it might never be proven.
 
-    `match_indexes` is how far the log of each member agrees with the leader's, which ends at
-    `last_index`; who is not in it has nothing. Those in `caught_up` lack what is on its way to
-    them, which is more than a little where clients write much, and are as good as any voter.
+    `match_indexes` has the index up to which each member's log agrees with the leader's, which ends
+    at `last_index`; a member that is missing there has nothing. Members in `caught_up` pass
+    whatever they lack: under heavy writes, many entries are always on their way to them.
     """
     for member in sorted(new_voters(before, after).difference(caught_up)):
         lag = last_index - match_indexes.get(member, BEFORE_FIRST_INDEX)
@@ -135,12 +138,12 @@ def check_caught_up(
 
 
 def check_heard(before: Configuration, after: Configuration, heard: Collection[str]) -> None:
-    """Raise VotersSilent if those voters of before who have answered this leader, and new ones,
-    are no quorum of `after`.
+    """Raise VotersSilent unless the new voters, and the old ones that have answered this leader,
+    form a quorum of `after`.
 
-    Whoever has never answered may be down, or have lost its data: then it could neither vote nor
-    count until others decide without it (etcd: not enough started members). New voters have
-    `check_caught_up`.
+    A voter that has never answered may be down or have lost its data. In the latter case it could
+    neither vote nor count until the other voters decide without it (etcd: not enough started
+    members). `check_caught_up` checks the new voters.
     """
     able = new_voters(before, after).union(heard)
     if after.quorum.outcome(dict.fromkeys(able, True)) is not VoteOutcome.WON:

@@ -1,4 +1,4 @@
-"""Why a change of the members was refused: nothing happened."""
+"""The errors of a refused change of the group. A refused change has no effect."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dledger.errors import Rejected
 
 
 class ChangeRefused(Rejected):
-    """The change of the configuration cannot be made; the configuration is what it was.
+    """The change of the configuration was refused, and the configuration is unchanged.
 
-    Safe to try again like every Rejected, but only of use once what the text names is different.
+    A retry is safe, as after every Rejected. It succeeds only once the cause in the text is gone.
     """
 
 
@@ -21,38 +21,38 @@ class ConfigurationInvalid(ChangeRefused):
 
 
 class ConfigurationMoved(ChangeRefused):
-    """The change was made for another configuration than the present one.
+    """The change was made for another configuration than the one in force.
 
-    `expected` and `present` are the indexes of the entries that brought them.
+    `expected` and `present` are the indexes of the entries that brought the two.
     """
 
     def __init__(self, expected: int, present: int) -> None:
         self.expected = expected
         self.present = present
         super().__init__(
-            f"the change is for configuration {expected}, the present one is {present}: "
-            "look at the members again, and decide anew"
+            f"the change was made for configuration {expected}, but {present} is in force: "
+            "look at the members again, then decide"
         )
 
 
 class ChangePending(ChangeRefused):
-    """An earlier change may be on its way: it, or the entry that opens this leader's term, must
-    be committed first. `index` is how far.
+    """An earlier change may be under way. Entry `index`, which is that change or the entry that
+    opens this leader's term, must be committed first.
     """
 
     def __init__(self, index: int) -> None:
         self.index = index
         super().__init__(
-            f"another change may be on its way: wait until entry {index} is committed, "
+            f"another change may be under way: wait until entry {index} is committed, "
             "then try again"
         )
 
 
 class AlreadyJoint(ChangeRefused):
-    """The configuration has two halves: the change before has to end first."""
+    """The configuration is joint: the previous change must end first."""
 
     def __init__(self) -> None:
-        super().__init__("the change before has not ended: leave the joint configuration first")
+        super().__init__("the previous change has not ended: leave the joint configuration first")
 
 
 class NotJoint(ChangeRefused):
@@ -66,11 +66,11 @@ class NoVoters(ChangeRefused):
     """A group needs a voter, before the change and after it."""
 
     def __init__(self) -> None:
-        super().__init__("no voter is left, or there is none yet: keep or add at least one")
+        super().__init__("the group would have no voter, or has none yet: keep or add at least one")
 
 
 class TooManyVotersChanged(ChangeRefused):
-    """A change without a joint phase may add or remove one voter: two majorities overlap then."""
+    """Without a joint phase only one voter may change, so that the two majorities overlap."""
 
     def __init__(self, changed: int) -> None:
         self.changed = changed
@@ -78,12 +78,12 @@ class TooManyVotersChanged(ChangeRefused):
 
 
 class MemberUnknown(ChangeRefused):
-    """The change names somebody who is not a member."""
+    """The change names a member that the group does not have."""
 
     def __init__(self, member: str) -> None:
         self.member = member
         super().__init__(
-            f"{member!r} is not a member: name one that is, or add it with its address"
+            f"{member!r} is not a member: name a member, or add this one with its address"
         )
 
 
@@ -94,25 +94,25 @@ class NotAStep(ChangeRefused):
         self.before = before
         self.after = after
         super().__init__(
-            f"no single change leads from {before} to {after}: go by way of a joint one"
+            f"no single change leads from {before} to {after}: make a joint change first"
         )
 
 
 class LearnerStalled(ChangeRefused):
-    """A learner that was to become a voter takes nothing of the log any more."""
+    """A learner that should become a voter no longer makes progress."""
 
     def __init__(self, member: str, lag_entries: int) -> None:
         self.member = member
         self.lag_entries = lag_entries
         super().__init__(
-            f"{member} takes nothing any more and lacks {lag_entries} entries: check that it runs "
+            f"{member} makes no progress and lacks {lag_entries} entries: check that it runs "
             "and can be reached at its address, then try again"
         )
 
 
 class VoterInDoubt(ChangeRefused):
-    """A group would depend on a member that is new or lost data, and does not count before it holds
-    all that it can have promised.
+    """The group would depend on a member that is new or lost data. Such a member does not count
+    until it holds everything that it may have promised.
     """
 
     def __init__(self, member: str) -> None:
@@ -124,18 +124,18 @@ class VoterInDoubt(ChangeRefused):
 
 
 class VotersSilent(ChangeRefused):
-    """Too many voters of the group that would be have not answered the leader yet."""
+    """Too many voters of the new configuration have not answered the leader yet."""
 
     def __init__(self, members: list[str]) -> None:
         self.members = members
         super().__init__(
-            f"the group could decide nothing without {', '.join(members)}, of whom the leader has "
-            "heard nothing: start them first, or leave them out"
+            f"the new group needs {', '.join(members)} to decide, and the leader has not heard "
+            "from them: start them first, or leave them out"
         )
 
 
 class LearnerBehind(ChangeRefused):
-    """A learner that lacks too much of the log would be a voter who holds up every commit."""
+    """A learner lacks too much of the log: as a voter it would delay every commit."""
 
     def __init__(self, member: str, lag_entries: int) -> None:
         self.member = member

@@ -1,8 +1,8 @@
-"""Who belongs to a group: voters, learners, and the two halves of a change under way.
+"""The members of a group: voters, learners, and the two halves of a joint configuration.
 
-A configuration is a value. It is made by a change of another one (`configuration_change`), travels
-in entries of magic 3 and in snapshots (`configuration_codec`), and is in force on a member once its
-entry is committed there (`membership`), as in etcd; not, as in the paper, from the append.
+A configuration is a value. A change makes it from another one (`configuration_change`). It travels
+in entries of magic 3 and in snapshots (`configuration_codec`). It comes into force on a member once
+its entry is committed there (`membership`), as in etcd, and not with the append, as in the paper.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from dledger.core.membership.change_errors import (
 )
 from dledger.core.membership.quorum import Quorum, quorum_of
 
-# Nine voters already lose more to counting than they win in safety.
+# Beyond nine voters, larger quorums cost more than they add in safety.
 MAX_VOTERS = 9
 
-# Every learner costs its leader a copy of the log's whole traffic, as a voter does.
+# The leader sends every learner the whole traffic of the log, as it does for a voter.
 MAX_LEARNERS = 9
 
 MAX_ID_CHARACTERS = 64
-# A vote is written into the record of term and vote, which has this much room for a name.
+# The record of term and vote has this much room for the name of the vote.
 MAX_ID_BYTES = 127
 
 # The longest name in the domain name system, a colon and a port.
@@ -37,13 +37,13 @@ class Configuration:
     """The members of a group. Every field is checked when the object is made.
 
     `voters` decide; while the configuration is joint, a majority of `outgoing`, the voters of the
-    configuration before, must agree to everything as well (thesis 4.3). `learners` get the log and
-    decide nothing. A voter that is to become a learner and is still outgoing waits in
-    `learners_next`: nobody is voter and learner at once. With `auto_leave` the leader ends the
-    joint phase by itself. `addresses` has host:port of every member and of nobody else.
+    previous configuration, must agree to every decision as well (thesis 4.3). `learners` get the
+    log and decide nothing. An outgoing voter that will become a learner waits in `learners_next`,
+    because no member is voter and learner at once. With `auto_leave` the leader ends the joint
+    phase by itself. `addresses` has host:port of exactly the members.
 
-    Without voters it is the empty configuration: what a member knows of a group that it is still
-    to join. Nobody may stand for election by it.
+    A configuration without voters is empty. A member that has yet to join its group starts with it,
+    and cannot stand for election by it.
 
     Raises ConfigurationInvalid.
     """
@@ -64,22 +64,22 @@ class Configuration:
 
     @property
     def is_joint(self) -> bool:
-        """Whether a change is half done: two majorities decide."""
+        """Whether a change is under way, so that two majorities decide."""
         return bool(self.outgoing)
 
     @property
     def voting_members(self) -> frozenset[str]:
-        """Who may vote and stand for election: the voters of both halves."""
+        """The members that may vote and stand for election: the voters of both halves."""
         return self.voters | self.outgoing
 
     @property
     def members(self) -> frozenset[str]:
-        """Everybody the leader sends the log to."""
+        """All members. The leader sends the log to each of them."""
         return self.voters | self.outgoing | self.learners
 
     @property
     def quorum(self) -> Quorum:
-        """Who decides. Made anew at every call: keep it as long as the configuration."""
+        """The quorum that decides. Each call builds it: keep it as long as the configuration."""
         return quorum_of(self.voters, self.outgoing)
 
     def __str__(self) -> str:
@@ -101,7 +101,7 @@ class Configuration:
             raise ConfigurationInvalid(f"no voters among {sorted(self.members)}")
 
     def _check_size(self) -> None:
-        # What a joint phase ends with is checked here too, so that it can always end.
+        # Check the learners after the joint phase too, so that it can always end.
         learners = len(self.learners | self.learners_next)
         if max(len(self.voters), len(self.outgoing)) > MAX_VOTERS:
             raise ConfigurationInvalid(f"more than {MAX_VOTERS} voters")

@@ -1,7 +1,7 @@
-"""From one configuration to the next: simple changes, and joint ones with a beginning and an end.
+"""Computes the next configuration: simple changes, and the beginning and end of joint ones.
 
-The rules are those of etcd's confchange (thesis 4.1 and 4.3). Changes are carried out one after
-the other on the incoming half; the outgoing half never changes. They say what is to be, so saying
+The rules are those of etcd's confchange (thesis 4.1 and 4.3). Changes are made one after the other
+on the incoming half; the outgoing half never changes. A change names the wanted result, so making
 it twice does no harm: adding a voter that is a learner promotes it, removing a stranger does
 nothing. Pure functions: nothing here knows an index, a log or a time.
 """
@@ -28,21 +28,21 @@ from dledger.errors import (
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is to become of one member: one of the classes below."""
+    """A change of one member: one of the classes below."""
 
     member: str
 
 
 @dataclass(frozen=True, slots=True)
 class AddVoter(Change):
-    """Make `member` a voter, whatever it was, at this address."""
+    """Make `member`, known or new, a voter at this address."""
 
     address: str
 
 
 @dataclass(frozen=True, slots=True)
 class AddLearner(Change):
-    """Make `member` a learner, whatever it was, at this address."""
+    """Make `member`, known or new, a learner at this address."""
 
     address: str
 
@@ -59,22 +59,22 @@ class Demote(Change):
 
 @dataclass(frozen=True, slots=True)
 class Remove(Change):
-    """Have no such member."""
+    """Remove a member, if there is one of this name."""
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateAddress(Change):
-    """Reach a member at another address."""
+    """Change the address of a member."""
 
     address: str
 
 
 class Transition(Enum):
-    """How changes are made."""
+    """Whether a change has a joint phase, and what ends it."""
 
-    AUTO = "auto"  # at once if at most one voter changes, else joint and left by the leader
-    JOINT = "joint"  # joint, and left by the leader
-    JOINT_MANUAL = "joint, manual"  # joint until somebody asks to leave
+    AUTO = "auto"  # no joint phase if at most one voter changes, else as JOINT
+    JOINT = "joint"  # joint; the leader ends the joint phase
+    JOINT_MANUAL = "joint, manual"  # joint; an operator ends the joint phase
 
 
 def change(
@@ -82,7 +82,7 @@ def change(
     changes: Sequence[Change],
     transition: Transition = Transition.AUTO,
 ) -> Configuration:
-    """The next configuration on the way to these changes.
+    """The configuration to append for these changes.
 
     Raises AlreadyJoint, NoVoters, MemberUnknown or ConfigurationInvalid.
     """
@@ -96,7 +96,7 @@ def change(
 
 
 def simple(configuration: Configuration, changes: Sequence[Change]) -> Configuration:
-    """Change learners and addresses at will, and at most one voter, at once (thesis 4.1).
+    """Change any learners and addresses, and at most one voter, in one step (thesis 4.1).
 
     Raises AlreadyJoint, NoVoters, TooManyVotersChanged, MemberUnknown or ConfigurationInvalid.
     """
@@ -113,7 +113,7 @@ def simple(configuration: Configuration, changes: Sequence[Change]) -> Configura
 def enter_joint(
     configuration: Configuration, changes: Sequence[Change], *, auto_leave: bool
 ) -> Configuration:
-    """Change any number of voters: from now on the old and the new ones decide together.
+    """Begin a joint phase, in which the old and the new voters decide together.
 
     Raises AlreadyJoint, NoVoters, MemberUnknown or ConfigurationInvalid.
     """
@@ -144,11 +144,12 @@ def leave_joint(configuration: Configuration) -> Configuration:
 def check_step(before: Configuration, after: Configuration) -> None:
     """Raise NotAStep unless one function of this module leads from `before` to `after`.
 
-    A step is what keeps two configurations that may be in force at the same time, on different
-    members, from deciding without each other: every quorum of one meets every quorum of the other.
+    Two configurations that are one step apart may be in force at the same time on different
+    members. They cannot decide without each other, because every quorum of one meets every quorum
+    of the other.
     """
     if before.is_joint:
-        # Only the end of the change may follow, and it says nothing new.
+        # Only the end of the change may follow, and it changes nothing else.
         legal = after == leave_joint(before)
     elif after.is_joint:
         legal = after.outgoing == before.voters
@@ -189,7 +190,7 @@ class _Draft:
                     self._require(member)
                     self.addresses[member] = address
                 case _:
-                    raise InvariantBroken(f"{wanted} is not one of the changes there are")
+                    raise InvariantBroken(f"{wanted} is not a known change")
         if not self.voters:
             raise NoVoters
 
@@ -215,7 +216,7 @@ class _Draft:
 
     def _make_learner(self, member: str) -> None:
         self._remove(member)
-        # An outgoing voter goes on voting until the joint phase ends, and is a learner after it.
+        # An outgoing voter votes until the joint phase ends, and is a learner after it.
         (self.learners_next if member in self.outgoing else self.learners).add(member)
 
     def _remove(self, member: str) -> None:

@@ -8,7 +8,7 @@ A msgpack array, the same in both places:
    0  version       1
    1  index         of an entry that brought a configuration, or -1 for the one a group began
                     with. In a snapshot: of the configuration itself. In an entry: of the one
-                    that it changes, for its own index is known from its header
+                    that it changes; the entry's own index is in its header
    2  voters        ids, each once, in ascending order; so are the next three
    3  outgoing
    4  learners
@@ -17,10 +17,10 @@ A msgpack array, the same in both places:
    7  addresses     host:port of every member, in ascending order of their ids
 ===== ============= ===========================================================================
 
-There is one way to write a configuration, and only that is read: equal configurations have equal
-bytes on all members. That an entry names the configuration it changes makes the change a compare
-and set on every member that applies it. It also tells a member that finds the entry in its log
-after a restart that the named one is committed: its leader had applied it.
+Each configuration has one canonical form, and no other is accepted: equal configurations have
+equal bytes on all members. An entry names the configuration that it changes, so the change is a
+compare and set on every member that applies it. The name also tells a member that finds the entry
+in its log after a restart that the named configuration is committed: the leader had applied it.
 """
 
 from __future__ import annotations
@@ -50,21 +50,21 @@ VERSION = 1
 _FIELDS = 8
 _MAX_MEMBERS = 2 * MAX_VOTERS + MAX_LEARNERS
 # Every member in its longest form, in two of the lists (outgoing and learners_next) and with an
-# address; the rest are a few bytes for each length. Longer input is not looked at.
+# address; the rest are a few bytes for each length. Longer input is refused without decoding.
 MAX_CONFIGURATION_BYTES = 64 + _MAX_MEMBERS * (2 * (MAX_ID_BYTES + 2) + MAX_ADDRESS_CHARACTERS + 3)
 
 _HIGHEST_INDEX = 2**63 - 1
 
 
 class NumberedConfiguration(NamedTuple):
-    """A configuration, and the index that stands beside it; see the table of the module."""
+    """A configuration and the index that is encoded with it; see the table of the module."""
 
     index: int  # type: ignore[assignment]  # hides tuple.index
     configuration: Configuration
 
 
 def encode_configuration(index: int, configuration: Configuration) -> bytes:
-    """The bytes of a configuration."""
+    """Encode a configuration with its index; see the table of the module."""
     addresses = [configuration.addresses[member] for member in sorted(configuration.members)]
     packed: bytes = msgpack.packb(
         [
@@ -82,14 +82,14 @@ def encode_configuration(index: int, configuration: Configuration) -> bytes:
 
 
 def decode_configuration(data: bytes) -> NumberedConfiguration:
-    """The configuration in `data`. Raises ConfigurationMalformed."""
+    """Decode a configuration and its index. Raises ConfigurationMalformed."""
     if len(data) > MAX_CONFIGURATION_BYTES:
         raise ConfigurationMalformed(
             f"{len(data)} bytes for a configuration; at most {MAX_CONFIGURATION_BYTES}"
         )
     try:
         fields = msgpack.unpackb(data, max_array_len=_MAX_MEMBERS, max_ext_len=0)
-    # RecursionError is no danger here: msgpack's own depth limit raises a ValueError.
+    # RecursionError cannot occur: msgpack's own depth limit raises a ValueError.
     except (ValueError, msgpack.UnpackException) as error:
         raise ConfigurationMalformed(
             f"a configuration that is not msgpack ({type(error).__name__})"
@@ -104,7 +104,7 @@ def decode_configuration(data: bytes) -> NumberedConfiguration:
         raise ConfigurationMalformed(f"{len(fields)} fields where {_FIELDS} belong")
     numbered = NumberedConfiguration(_index(fields[1]), _configuration(fields))
     if encode_configuration(*numbered) != data:
-        raise ConfigurationMalformed("a configuration written in another way than the one there is")
+        raise ConfigurationMalformed("a configuration that is not in canonical form")
     return numbered
 
 
@@ -133,7 +133,7 @@ def _configuration(fields: list[object]) -> Configuration:
 
 
 def _shown(field: object) -> str:
-    # What is nested deep enough cannot be put into words at all.
+    # repr fails on deeply nested values.
     return type(field).__name__ if isinstance(field, list | dict) else repr(field)[:40]
 
 
@@ -155,5 +155,5 @@ def _texts(field: object) -> list[str]:
         raise ConfigurationMalformed(f"{type(field).__name__} where a list of texts belongs")
     texts = [text for text in field if isinstance(text, str)]
     if len(texts) != len(field):
-        raise ConfigurationMalformed("something that is no text in a list of texts")
+        raise ConfigurationMalformed("a value that is not text in a list of texts")
     return texts

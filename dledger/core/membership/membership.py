@@ -4,16 +4,17 @@ A configuration is in force on a member once that member knows its entry to be c
 order. (etcd: on apply; the core need not wait for the state machine.) Three rules make this safe
 (thesis 4.1 and 4.3):
 
-* One change at a time: a leader proposes none while there is one in its log that is not committed.
-* A leader proposes none before an entry of its own term is committed, so it never passes over a
-  change that an earlier leader could still complete.
-* Every change names the configuration it was made for, by the index of its entry. One that names
-  another than the one in force is void, on every member alike.
+* One change at a time: a leader proposes no change while its log holds an uncommitted one.
+* A leader proposes no change before it has committed an entry of its own term, so it never passes
+  over a change that an earlier leader could still complete.
+* Every change names the configuration it was made for, by the index of its entry. A change that
+  names another than the one in force is void, on every member alike.
 
-The third also serves after a restart. Configurations two steps apart can decide without each other,
-so a member whose log holds a change must not stand for election by what was in force two steps
-before, even if it forgot how far the log was committed. The last change in the log tells: what it
-was made for was in force on its leader, and so committed (`known_committed`).
+The third rule also helps after a restart. Configurations two steps apart can decide without each
+other, so a member whose log holds a change must not stand for election by the configuration of two
+steps before, even if it forgot its commit index. The last change in the log prevents that: the
+configuration it was made for was in force on its leader, and is therefore committed
+(`known_committed`).
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from dledger.errors import (
 
 
 class ChangeOutcome(NamedTuple):
-    """What became of the change at `index`: in force, or void for the reason in `refusal`."""
+    """The outcome of the change at `index`: in force, or void for the reason in `refusal`."""
 
     index: int  # type: ignore[assignment]  # hides tuple.index
     refusal: ChangeRefused | None
@@ -56,11 +57,12 @@ class _Uncommitted(NamedTuple):
 
 
 class Membership:
-    """One member's knowledge of who belongs to the group.
+    """One member's knowledge of the group's configurations.
 
-    `index` is that of the entry that brought `configuration`, or BEFORE_FIRST_INDEX for the one the
-    group began with; a compare and set names it. `quorum`, `members` and `voting_members` are the
-    configuration's, made once. `uncommitted` are the changes in the log that are not decided.
+    `configuration` is the one in force. `index` is that of the entry that brought it, or
+    BEFORE_FIRST_INDEX for the one that the group began with; a compare and set names it. `quorum`,
+    `members` and `voting_members` cache those of the configuration. `uncommitted` holds the changes
+    in the log that are not committed.
     """
 
     __slots__ = (
@@ -83,24 +85,30 @@ class Membership:
     # --- the log, on every member -------------------------------------------------------------
 
     def appended(self, index: int, entry: NumberedConfiguration) -> None:
-        """The log of this member holds a change at `index`; found there at its start, too."""
+        """Note a change at `index` in this member's log, appended now or found at the start.
+
+        Raises InvariantBroken unless `index` is behind the last change.
+        """
         last = self.uncommitted[-1].index if self.uncommitted else self.index
         if index <= last:
-            raise InvariantBroken(f"a change at {index} behind the one at {last}")
+            raise InvariantBroken(f"a change at {index}, not behind the one at {last}")
         self.uncommitted.append(_Uncommitted(index, entry))
 
     def truncated_after(self, index: int) -> None:
-        """The log of this member was cut: no entry behind `index` is left."""
+        """Forget the changes behind `index`, where this member's log was cut.
+
+        Raises InvariantBroken if that cuts the configuration in force.
+        """
         if index < self.index:
             raise InvariantBroken(f"cut at {index}, before the configuration {self.index} in force")
         while self.uncommitted and self.uncommitted[-1].index > index:
             self.uncommitted.pop()
 
     def committed_to(self, index: int) -> Sequence[ChangeOutcome]:
-        """This member knows its log to be committed up to `index`: what that decides.
+        """Decide the changes up to `index`, which are known to be committed; return the outcomes.
 
         Whether a change is void follows from the log alone, so every member comes to the same
-        end. None ever is while leaders keep the rules above.
+        result. No change is void as long as leaders keep the rules above.
         """
         if not self.uncommitted or self.uncommitted[0].index > index:
             return ()
@@ -111,20 +119,21 @@ class Membership:
 
     @property
     def known_committed(self) -> int:
-        """How far the log must be committed, by the changes in it: see the text of the module."""
+        """The commit index that follows from the changes in the log: see the module's docstring."""
         return max((entry.index for _, entry in self.uncommitted), default=self.index)
 
     @property
     def is_settled(self) -> bool:
-        """Whether this member's log holds no change that may be in force elsewhere already."""
+        """Whether no change is under way, as far as this member's log shows."""
         return not self.uncommitted and not self.configuration.is_joint
 
     def _decide(self, index: int, entry: NumberedConfiguration) -> ChangeOutcome:
         if entry.index != self.index:
             return ChangeOutcome(index, ConfigurationMoved(entry.index, self.index))
         try:
-            # What a group began with is in its members' settings, and a newcomer's say nothing of
-            # it. The outcome must follow from the log alone, so the first change is taken as it is.
+            # The configuration that a group began with is in its members' settings, but not in
+            # those of a member that joins later. The outcome must follow from the log alone, so the
+            # first change is accepted unchecked.
             if self.index != BEFORE_FIRST_INDEX:
                 check_step(self.configuration, entry.configuration)
         except ChangeRefused as refusal:
@@ -143,7 +152,7 @@ class Membership:
     # --- as a leader --------------------------------------------------------------------------
 
     def elected(self, term_began: int) -> None:
-        """This member leads now; `term_began` is the index of the no-op that opens its term."""
+        """Note that this member leads; `term_began` is the index of the no-op of its term."""
         self._term_began = term_began
 
     def propose(
@@ -154,10 +163,10 @@ class Membership:
         transition: Transition = Transition.AUTO,
         expected: int | None = None,
     ) -> NumberedConfiguration:
-        """What to append as an entry of magic 3 (and to tell to `appended`, as on any member).
+        """The change to append as an entry of magic 3. The caller then calls `appended`.
 
         `committed` is this leader's commit index. `expected` is the index of the configuration
-        that the changes were made for, None for whichever is in force.
+        that the changes were made for; None accepts the one in force.
 
         Raises ChangePending, ConfigurationMoved, AlreadyJoint, NoVoters, MemberUnknown or
         ConfigurationInvalid.
@@ -168,13 +177,13 @@ class Membership:
         return NumberedConfiguration(self.index, change(self.configuration, changes, transition))
 
     def propose_leave(self, committed: int) -> NumberedConfiguration:
-        """The end of a joint phase, to append. Raises ChangePending or NotJoint."""
+        """The change to append to end a joint phase. Raises ChangePending or NotJoint."""
         self._check_free(committed)
         return NumberedConfiguration(self.index, leave_joint(self.configuration))
 
     def leave_due(self, committed: int) -> bool:
-        """Whether a leader has to end a joint phase now: to be asked in every turn, so that a new
-        leader ends what its predecessor began, and nobody does it again while it is pending.
+        """Whether the leader must end a joint phase now. Leaders check this at every tick, so a new
+        leader ends a phase that its predecessor began. It is False while the end is uncommitted.
         """
         return (
             self.configuration.auto_leave and not self.uncommitted and committed >= self._term_began
@@ -189,34 +198,41 @@ class Membership:
     # --- snapshots ----------------------------------------------------------------------------
 
     def at(self, index: int) -> NumberedConfiguration:
-        """The configuration that a snapshot of the state after the entry `index` must carry."""
+        """The configuration for a snapshot of the state after the entry `index`.
+
+        Raises InvariantBroken if it was forgotten.
+        """
         found = bisect_right(self._history, index, key=lambda numbered: numbered.index)
         if not found:
             raise InvariantBroken(f"the configuration at {index} is forgotten")
         return self._history[found - 1]
 
     def forget_before(self, index: int) -> None:
-        """No snapshot before `index` will be asked for: keep what is in force there and later."""
+        """Forget older configurations than the one in force at `index`; `at` needs no others."""
         keep = bisect_right(self._history, index, key=lambda numbered: numbered.index) - 1
         del self._history[: max(keep, 0)]
 
     def restarted(self, group: NumberedConfiguration | None) -> None:
-        """The log is dropped for a snapshot's sake: `group` is in force at its last entry.
+        """Go on from a snapshot for which the log is dropped; `group` is in force at its last
+        entry.
 
-        None for the one that the group began with. Changes that the log held and nobody decided
-        are forgotten: those of them that are the leader's as well are in `group`, or come again.
+        None means the configuration that the group began with. Uncommitted changes of the dropped
+        log are forgotten: those that the leader's log holds as well are in `group`, or come again.
         """
         began = group is None or group.index == BEFORE_FIRST_INDEX
         if group is None or (began and self.configuration.voters):
-            self.uncommitted.clear()  # of what a group began with, the settings know best
+            self.uncommitted.clear()  # the settings know what the group began with
         else:
             self.install(group)
 
     def install(self, snapshot: NumberedConfiguration) -> None:
-        """Go on from a snapshot that replaces the whole log."""
+        """Go on from the configuration of a snapshot that replaces the whole log.
+
+        Raises InvariantBroken if it is older than the one in force.
+        """
         if snapshot.index < self.index:
             raise InvariantBroken(
-                f"a snapshot with configuration {snapshot.index} behind {self.index}"
+                f"a snapshot with configuration {snapshot.index}, older than {self.index}"
             )
         self._history.clear()
         self.uncommitted.clear()

@@ -1,9 +1,9 @@
-"""Which voters decide together: a majority, or two majorities while a change is under way.
+"""The quorum of a configuration: a majority, or two majorities while a change is under way.
 
-Everything that a leader or a candidate counts is one of three questions, and each is answered here
-once, so that commits, votes, reads and the check for a lost quorum cannot disagree about who counts
-(Raft 5.2, 5.4.2; thesis 4.3 for joint configurations). Whoever is not a voter is never looked at:
-acknowledgements and votes of learners and strangers may stand in the mappings without harm.
+A leader or a candidate counts to answer one of three questions. Each has one method here, so that
+commits, votes, reads and the check for a lost quorum count the same members (Raft 5.2, 5.4.2;
+thesis 4.3 for joint configurations). Only voters count: the mappings may also hold acknowledgements
+and votes of learners and strangers.
 """
 
 from __future__ import annotations
@@ -16,57 +16,57 @@ from typing import TypeVar
 
 from dledger.entry import BEFORE_FIRST_INDEX
 
-# What a quorum of no voters commits. Only the empty half of a joint quorum may ever say so: there
-# it leaves the decision to the other half.
+# The index that a quorum without voters commits. Only the empty half of a joint quorum may return
+# it: so the other half decides.
 EVERY_INDEX = 2**63 - 1
 
 _Number = TypeVar("_Number", int, float)
 
 
 class VoteOutcome(Enum):
-    """What has become of a vote so far."""
+    """The outcome of a vote so far."""
 
-    PENDING = "pending"  # answers that are still missing can decide it either way
+    PENDING = "pending"  # the missing answers can still decide it either way
     LOST = "lost"
     WON = "won"
 
 
 class Majority:
-    """More than half of a set of voters. With no voters everything is decided, as in etcd."""
+    """More than half of a set of voters. Without voters everything is decided, as in etcd."""
 
     __slots__ = ("_place", "_values", "voters")
 
     def __init__(self, voters: Iterable[str]) -> None:
         self.voters = frozenset(voters)
         ordered = sorted(self.voters)
-        # Of n values in ascending order, this one and those behind it are n // 2 + 1.
+        # Of n values in ascending order, the one at this place and those behind it are n // 2 + 1.
         self._place = (len(ordered) - 1) // 2
-        # One call for all voters: a leader asks with every acknowledgement.
+        # One call gets the values of all voters: a leader counts at every acknowledgement.
         self._values = itemgetter(*ordered) if len(ordered) > 1 else None
 
     def committed_index(self, acked: Mapping[str, int]) -> int:
         """The highest index that a majority has acknowledged; a voter not in `acked` has nothing.
 
-        BEFORE_FIRST_INDEX when there is none, EVERY_INDEX without voters.
+        BEFORE_FIRST_INDEX if there is none, EVERY_INDEX without voters.
         """
         pick = self._values
         if pick is not None:
             try:
                 ascending: list[int] = sorted(pick(acked))
                 return ascending[self._place]
-            except KeyError:  # somebody has acknowledged nothing yet
+            except KeyError:  # a voter has acknowledged nothing yet
                 return self._reached(acked, BEFORE_FIRST_INDEX, EVERY_INDEX)
         return self._reached(acked, BEFORE_FIRST_INDEX, EVERY_INDEX)
 
     def reached(self, values: Mapping[str, float], absent: float) -> float:
         """The highest value that a majority has reached; `absent` stands for a missing one.
 
-        For the rounds of reads and for the times of answers. Infinite without voters.
+        Used for the rounds of reads and for the times of answers. Infinite without voters.
         """
         return self._reached(values, absent, inf)
 
     def outcome(self, votes: Mapping[str, bool]) -> VoteOutcome:
-        """What `votes` (voter -> granted; silence is no entry) decide. Won without voters."""
+        """The outcome of `votes` (voter -> granted; no entry: no answer). Won without voters."""
         voters = self.voters
         if not voters:
             return VoteOutcome.WON
@@ -100,7 +100,7 @@ class Majority:
 
 
 class JointQuorum:
-    """A majority of each of two sets of voters: nothing is decided unless both agree."""
+    """A majority of each of two sets of voters: both must agree to every decision."""
 
     __slots__ = ("incoming", "outgoing", "voters")
 

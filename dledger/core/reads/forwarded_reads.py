@@ -1,9 +1,9 @@
-"""Reads asked of a member that does not lead: it asks the leader how far to wait (thesis 6.4).
+"""Reads on a member that does not lead: it asks the leader which index to wait for (thesis 6.4).
 
-One question is on its way at a time, and every read that came before it left rides on it. A
-question without an answer is asked again under a new number; so is one whose leader is gone. An
-answer counts for the reads that came before *its* question, whichever leader gave it and however
-late: that member still led after the question reached it.
+One question is in flight at a time, and it covers every read that began before it left. If it gets
+no answer, or the leader changes, the member asks again under a new number. An answer counts for the
+reads that began before *its* question, whichever leader sent it and however late: that leader still
+led after it received the question.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class ForwardedReads:
     __slots__ = ("_answered", "_asked", "_number", "_repeat_at", "_repeat_s", "_waiting")
 
     def __init__(self, first_number: int, repeat_s: float) -> None:
-        # Numbers of an earlier life of this process must never come again: a late answer to one
-        # of them would confirm a read that began after it.
+        # Numbers used before a restart must never be used again: a late answer to one of them
+        # would confirm a read that began after it.
         self._number = first_number
         self._repeat_s = repeat_s
         self._repeat_at = float("inf")
@@ -37,11 +37,11 @@ class ForwardedReads:
         self._answered = first_number
 
     def add(self, ticket: int) -> None:
-        """A read waits for the next question."""
+        """Add a read, which waits for the next question."""
         self._waiting.append(_Waiting(ticket, self._number + 1))
 
     def question(self, leader: str | None, term: int, now: float) -> ReadRequest | None:
-        """What to ask the leader of this term now, if anything."""
+        """Return the question to send to the leader of this term now, if one is due."""
         if leader is None or not self._waiting:
             self._repeat_at = float("inf")
             self._asked = None
@@ -55,7 +55,7 @@ class ForwardedReads:
         return ReadRequest(term, self._number)
 
     def answer(self, response: ReadResponse) -> list[ReadReady]:
-        """The reads that an answer covers. One to a question that was never asked covers none."""
+        """Return the reads that an answer covers: none if the question was never asked."""
         if response.number > self._number:
             return []
         self._answered = max(self._answered, response.number)
@@ -65,16 +65,16 @@ class ForwardedReads:
         return ready
 
     def drop(self, tickets: Container[int]) -> None:
-        """These reads were given up."""
+        """Forget reads that were given up."""
         self._waiting = deque(read for read in self._waiting if read.ticket not in tickets)
 
     def take_all(self) -> list[int]:
-        """Every waiting read: this member leads now, and can confirm them itself."""
+        """Return and forget all waiting reads: this member leads now, and confirms them itself."""
         tickets = [read.ticket for read in self._waiting]
         self._waiting.clear()
         return tickets
 
     @property
     def next_deadline(self) -> float:
-        """When a question is due again."""
+        """When to repeat the question."""
         return self._repeat_at if self._waiting else float("inf")

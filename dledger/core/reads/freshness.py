@@ -1,4 +1,4 @@
-"""How old the applied state may be, as far as a leader's heartbeats tell."""
+"""The age of the applied state, as known from a leader's heartbeats."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class _Told(NamedTuple):
 class Freshness:
     """Remembers the last heartbeat whose whole commit index is applied here.
 
-    A heartbeat of a leader that has not committed in its own term tells nothing: its predecessor
+    The heartbeat of a leader that has not committed in its own term proves nothing: its predecessor
     may have committed more than it knows.
     """
 
@@ -30,13 +30,17 @@ class Freshness:
         self._told: _Told | None = None
 
     def heard(self, committed: int, term: int, applied: int, at: float) -> None:
-        """The leader of `term` had committed so much at `at`; this member has `applied`."""
+        """Note that the leader of `term` had committed `committed` at time `at`, and that this
+        member has applied `applied`.
+        """
         self.as_of(applied)
         if self._told is None or self._told.term < term:
             self._told = _Told(at, committed, term)
 
     def as_of(self, applied: int) -> float:
-        """The state includes all that was committed then, by this member's clock."""
+        """The time, by this member's clock, as of which the state after entry `applied` includes
+        everything committed; minus infinity if unknown.
+        """
         told = self._told
         if told is not None and applied >= told.committed:
             self._told = None

@@ -1,4 +1,4 @@
-"""All reads of one member, whatever its role: its own, and as a leader those of its followers."""
+"""All reads of one member in any role: its own and, on a leader, those of its followers."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from dledger.core.reads.leader_lease import LeaderLease
 from dledger.core.reads.read_index import ReadIndex, ReadReady, RemoteRead
 from dledger.core.replica_config import ReplicaConfig
 
-# A float between 0 and 1 has no more than 53 bits to draw from.
+# The first number of a question is drawn from so many. A float between 0 and 1 has only 53 bits.
 FIRST_NUMBERS = 2**52
 
-# Reads that may be served, and reads that are lost.
+# No reads that may be served, and no reads that are lost.
 NO_OUTCOMES: tuple[Sequence[ReadReady], Sequence[int]] = ((), ())
 
 
 class OpenReads:
-    """The reads asked of this member, in the order they came: each ends in bounded time."""
+    """The reads of this member's callers, in order of arrival. Each ends within `wait_s`."""
 
     __slots__ = ("_deadlines", "_new", "_open", "_wait_s")
 
@@ -39,22 +39,22 @@ class OpenReads:
         return bool(self._open)
 
     def begin(self, ticket: int) -> None:
-        """A read begins; its time runs from the next `stamp`."""
+        """Add a read; its time runs from the next `stamp`."""
         self._new.append(ticket)
         self._open.add(ticket)
 
     def stamp(self, now: float) -> None:
-        """The reads that began since the last call began now."""
+        """Start the time of the reads that began since the last call."""
         if self._new:
             self._deadlines.extend((now + self._wait_s, ticket) for ticket in self._new)
             self._new.clear()
 
     def finish(self, ticket: int) -> None:
-        """A read is done."""
+        """Remove a read that is done."""
         self._open.discard(ticket)
 
     def expire(self, now: float) -> list[int]:
-        """The reads whose time is over, once."""
+        """Remove and return the reads whose time is over."""
         expired = []
         while self._deadlines and (
             self._deadlines[0][0] <= now or self._deadlines[0][1] not in self._open
@@ -67,19 +67,19 @@ class OpenReads:
 
     @property
     def next_deadline(self) -> float:
-        """When the next read is given up."""
+        """When the next read expires."""
         return self._deadlines[0][0] if self._deadlines else float("inf")
 
 
 class MemberReads:
-    """Confirms reads by a round or by lease on a leader, by asking the leader on others.
+    """Confirms reads: on a leader by a round of heartbeats or by lease, on others by asking the
+    leader.
 
-    A read never vanishes: it becomes ready, or it is lost with a message to its caller, within
-    `read_wait_s`.
+    Every read ends within `read_wait_s`: it becomes ready, or it is reported as lost.
 
     Attributes:
-        busy: whether any read is open, or its outcome has not been taken. Else there is nothing
-            to ask here: most turns are about appends alone.
+        busy: whether a read is open, or has an outcome that was not taken. If not, a turn can skip
+            the reads; most turns are about appends only.
     """
 
     __slots__ = (
@@ -109,7 +109,7 @@ class MemberReads:
         self._view = view
         self._outbox = outbox
         self._open = OpenReads(config.read_wait_s)
-        # Drawn at random from so many that no two lives of a member ask under the same number.
+        # Random, so that a member does not reuse the numbers from before a restart.
         first_number = int(share() * FIRST_NUMBERS)
         self._forwarded = ForwardedReads(first_number, config.read_repeat_s)
         self._ready: list[ReadReady] = []
@@ -118,10 +118,10 @@ class MemberReads:
         self.index: ReadIndex | None = None
         self.lease: LeaderLease | None = None
 
-    # --- what changes with the role -----------------------------------------------------------
+    # --- changes of role ----------------------------------------------------------------------
 
     def lead(self) -> None:
-        """This member was elected: reads that waited for a leader have found one."""
+        """Begin to confirm reads as the leader, those that waited for a leader included."""
         quorum = self._state.membership.quorum
         self.index = ReadIndex(self._state.self_id, quorum)
         for ticket in self._forwarded.take_all():
@@ -131,14 +131,14 @@ class MemberReads:
             self.lease = LeaderLease(self._state.self_id, quorum, drift)
 
     def follow(self, membership: Membership) -> None:
-        """Another configuration is in force on this leader."""
+        """Switch a leader's reads and lease to another configuration."""
         if self.index is not None:
             self.index.follow(membership.quorum, membership.members)
         if self.lease is not None:
             self.lease.follow(membership.quorum, membership.members)
 
-    def leave_office(self) -> None:
-        """It leads no more: its open reads are lost, and its lease is over."""
+    def stop_leading(self) -> None:
+        """Stop leading: report the open reads as lost, and end the lease."""
         if self.index is not None:
             for ticket in self.index.take_all():
                 self._open.finish(ticket)
@@ -146,10 +146,10 @@ class MemberReads:
         self.index = None
         self.lease = None
 
-    # --- what arrives -------------------------------------------------------------------------
+    # --- inputs -------------------------------------------------------------------------------
 
     def request(self, ticket: int) -> None:
-        """A read of an application on this member."""
+        """Begin a read of this member's application."""
         self.busy = True
         self._open.begin(ticket)
         if self.index is None:
@@ -157,8 +157,8 @@ class MemberReads:
         else:
             self._begin(self.index, ticket)
 
-    def request_of(self, peer: str, request: ReadRequest) -> None:
-        """A follower's question."""
+    def begin_remote(self, peer: str, request: ReadRequest) -> None:
+        """Begin a follower's read, if this member leads."""
         if self.index is not None:
             self.busy = True
             self._begin(self.index, RemoteRead(peer, request.number))
@@ -171,29 +171,29 @@ class MemberReads:
 
     @property
     def commits_in_own_term(self) -> bool:
-        """Whether this leader has committed an entry of its own term (then its commit index is
-        as far as any predecessor's ever was).
+        """Whether this leader has committed an entry of its own term. If so, its commit index is at
+        least as high as any predecessor's ever was.
         """
         return self._view.term_at(self._state.committed) == self._state.term
 
     def committed(self) -> None:
-        """This leader committed more, all of it in its own term: reads that were held begin."""
+        """Begin the held reads, because this leader committed an entry of its own term."""
         if self.index is not None:
             self.index.release_held(self._state.committed)
 
     def answered(self, response: ReadResponse) -> None:
-        """A leader's answer to a question of this member."""
+        """Finish the reads that a leader's answer covers."""
         self._finish(self._forwarded.answer(response))
 
     def confirm(self, voter: str, response: HeartbeatResponse) -> None:
-        """`voter` follows this leader."""
+        """Note that `voter` answered a heartbeat of this leader."""
         if self.index is not None:
             self.index.confirm(voter, response.round)
         if self.lease is not None:
             self.lease.confirm(voter, response.round, response.promised_ms)
 
     def expire(self, now: float) -> None:
-        """Give up what has waited for too long."""
+        """Give up the reads whose time is over."""
         if not self.busy:
             return
         expired = self._open.expire(now)
@@ -205,10 +205,10 @@ class MemberReads:
             self.index.drop(gone)
         self._lost += expired
 
-    # --- what leaves --------------------------------------------------------------------------
+    # --- outputs ------------------------------------------------------------------------------
 
     def next_round(self, now: float) -> int:
-        """The number of the heartbeats about to be sent; 0 on a member that sends none."""
+        """Begin a round of heartbeats; return its number, or 0 on a member that does not lead."""
         if self.index is None:
             return 0
         number = self.index.next_round()
@@ -217,7 +217,7 @@ class MemberReads:
         return number
 
     def pursue(self, broadcast: Callable[[float], int], now: float) -> None:
-        """Have open reads confirmed, and those of followers answered.
+        """Confirm open reads as far as possible, and answer those of followers.
 
         `broadcast` sends a round of heartbeats.
         """
@@ -237,7 +237,7 @@ class MemberReads:
             self._outbox.send(read.peer, ReadResponse(state.term, read.number, index))
 
     def take_outcomes(self) -> tuple[list[ReadReady], list[int]]:
-        """The own reads that may be served, and those that are lost."""
+        """Return this member's reads that may be served, and those that are lost, each once."""
         ready, self._ready = self._ready, []
         lost, self._lost = self._lost, []
         self.busy = self._open.is_any or (self.index is not None and self.index.is_any)
@@ -245,13 +245,13 @@ class MemberReads:
 
     @property
     def next_deadline(self) -> float:
-        """When time alone changes something."""
+        """When a read expires or a question is repeated."""
         if not self.busy:
             return float("inf")
         return min(self._open.next_deadline, self._forwarded.next_deadline)
 
     def _finish(self, ready: list[ReadReady]) -> None:
-        """These may be served once their index is applied; until then they can still expire."""
+        """Report reads as ready. Each may still expire until its index is applied."""
         for read in ready:
             if read.index <= self._state.applied:
                 self._open.finish(read.ticket)

@@ -1,8 +1,8 @@
 """Linearizable reads without a log entry: ReadIndex (Raft thesis 6.4).
 
 The leader notes the commit index at the time of the read, and confirms by one round of heartbeats
-that it still leads. Reads that wait for a round share it, its own and those of its followers; a
-read never rides on a round that was sent before it.
+that it still leads. Reads that wait for a round share it, the leader's own and those of its
+followers. A round that was sent before a read never confirms that read.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ class ReadReady(NamedTuple):
 
 
 class RemoteRead(NamedTuple):
-    """A follower's question for its own reads."""
+    """A follower's question on behalf of its own reads."""
 
     peer: str
     number: int
 
 
 class RemoteReady(NamedTuple):
-    """The answer to one."""
+    """The answer to a follower's question."""
 
     read: RemoteRead
     index: int  # type: ignore[assignment]  # hides tuple.index
@@ -68,7 +68,7 @@ class ReadIndex:
         self.round = 0
 
     def follow(self, quorum: Quorum, members: Container[str]) -> None:
-        """Another configuration is in force: others confirm, and who left is forgotten."""
+        """Switch to another configuration: confirm by `quorum`, and forget removed members."""
         self._quorum = quorum
         self._confirmed = {
             name: number for name, number in self._confirmed.items() if name in members
@@ -80,14 +80,14 @@ class ReadIndex:
         return self._confirmed
 
     def next_round(self) -> int:
-        """The number of the heartbeat broadcast about to be sent."""
+        """Begin a round of heartbeats; return its number."""
         self.round += 1
         self._confirmed[self._self_id] = self.round
         return self.round
 
     def hold(self, ticket: int | RemoteRead) -> None:
-        """Keep a read until an entry of the leader's own term is committed: before that the
-        leader cannot know how far the log is committed (thesis 6.4, step 1).
+        """Hold a read until an entry of the leader's own term is committed: before that the leader
+        cannot know how far the log is committed (thesis 6.4, step 1).
         """
         if isinstance(ticket, RemoteRead):
             self._early_remote[ticket.peer] = ticket
@@ -95,7 +95,7 @@ class ReadIndex:
             self._early.append(ticket)
 
     def release_held(self, committed: int) -> None:
-        """An entry of the own term is committed now: the held reads begin."""
+        """Begin the held reads: an entry of the leader's own term is committed now."""
         held: list[int | RemoteRead] = [*self._early, *self._early_remote.values()]
         for ticket in held:
             self.add(ticket, committed)
@@ -103,7 +103,7 @@ class ReadIndex:
         self._early_remote.clear()
 
     def add(self, ticket: int | RemoteRead, committed: int) -> None:
-        """Begin a read; only a round that is still to be sent confirms it."""
+        """Begin a read; only a round that has not been sent yet confirms it."""
         self._waiting.append(_Waiting(ticket, committed, self.round + 1))
 
     @property
@@ -112,27 +112,24 @@ class ReadIndex:
         return bool(self._waiting or self._early or self._early_remote or self._remote_ready)
 
     @property
-    def waits(self) -> bool:
-        """Whether a read waits for answers to a round."""
-        return bool(self._waiting)
-
-    @property
     def needs_round(self) -> bool:
         """Whether a read waits for a round that has not been sent."""
         return bool(self._waiting) and self._waiting[-1].round > self.round
 
     def confirm(self, member: str, round_number: int) -> None:
-        """`member` followed this leader when it saw that round."""
+        """Note that `member` followed this leader when it saw the round."""
         self._confirmed[member] = max(self._confirmed.get(member, 0), round_number)
 
     def take_ready(self) -> list[ReadReady]:
-        """The own reads that a quorum has confirmed; those of others: `take_remote_ready`."""
+        """Return this member's reads that a quorum has confirmed; `take_remote_ready` has those of
+        followers.
+        """
         if not self._waiting:
             return []
         return self._take(self._quorum.reached(self._confirmed, 0), by_lease=False)
 
     def take_by_lease(self) -> list[ReadReady]:
-        """All reads that have begun: the lease says that nobody else leads."""
+        """Return all reads that have begun: by the lease, no other member leads."""
         return self._take(self.round + 1, by_lease=True)
 
     def _take(self, up_to_round: float, *, by_lease: bool) -> list[ReadReady]:
@@ -146,17 +143,19 @@ class ReadIndex:
         return ready
 
     def take_remote_ready(self) -> list[RemoteReady]:
-        """What followers may be told."""
+        """Return the confirmed questions of followers, with their indexes."""
         ready, self._remote_ready = self._remote_ready, []
         return ready
 
     def drop(self, tickets: Container[int]) -> None:
-        """These reads were given up."""
+        """Forget reads that were given up."""
         self._early = [ticket for ticket in self._early if ticket not in tickets]
         self._waiting = deque(read for read in self._waiting if read.ticket not in tickets)
 
     def take_all(self) -> list[int]:
-        """Every open read of its own: this member leads no more. Followers ask its successor."""
+        """Return and forget this member's own reads, because it stopped leading. Followers repeat
+        their questions to the next leader.
+        """
         tickets = [*self._early]
         tickets += [
             read.ticket for read in self._waiting if not isinstance(read.ticket, RemoteRead)

@@ -1,1 +1,1 @@
-"""Snapshots between members: offered, sent and taken in."""
+"""Snapshots between members: offers, transfers and installation."""

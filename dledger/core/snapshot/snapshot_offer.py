@@ -1,8 +1,8 @@
-"""What a leader offers to a member that is behind its log's beginning: a snapshot, and a log to be.
+"""A leader's offer to a member that lacks discarded entries: a snapshot, and where its log begins.
 
-A snapshot alone is no log. So that the logs of all members stay equal byte by byte, the receiver's
-log begins again where a segment of the leader's begins: the one that holds the last entry in the
-snapshot. What lies between is sent as usual, and is in the snapshot as well.
+So that the logs of all members stay equal byte by byte, the receiver's log begins where a segment
+of the leader's log begins: the segment that holds the last entry in the snapshot. The entries from
+there to the last one in the snapshot are sent as usual, and are in the snapshot as well.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ class LogBegin(NamedTuple):
 
     before_index: int
     before_term: int
-    before_chain: int  # its chainCrc: everything before it is equal where this is
+    before_chain: int  # its chainCrc: nodes on which it is equal have equal entries up to there
     pos: int
 
 
 class SnapshotOffer(NamedTuple):
-    """One snapshot: its last entry (`index`, `term`, `chain`), the bytes of its file, and where
-    the log of a member that takes it begins.
+    """One snapshot: its last entry (`index`, `term`, `chain`), the size of its file in bytes, and
+    where the log of a member that installs it begins.
     """
 
     index: int  # type: ignore[assignment]  # hides tuple.index
@@ -32,42 +32,42 @@ class SnapshotOffer(NamedTuple):
 
     @property
     def identity(self) -> tuple[int, int, int]:
-        """Equal for the same state: what a part of the file is known by."""
+        """Identifies the snapshot's state; pieces of its file carry it."""
         return self.index, self.term, self.chain
 
 
-# One piece: as much as one push to a peer, so that heartbeats between them are not held up.
+# The size of a piece. It equals that of a push to a peer, so that pieces do not delay heartbeats.
 PIECE_BYTES = 256 * 1024
 
 
 class SnapshotSource(Protocol):
-    """Knows which snapshots are there to be sent: the store's side of it."""
+    """Knows which snapshots can be sent. The store implements it."""
 
     @property
     def piece_bytes(self) -> int:
-        """How much of a file is sent at once; PIECE_BYTES at most."""
+        """The size of the pieces of a file; PIECE_BYTES at most."""
         ...
 
     def newest(self) -> SnapshotOffer | None:
-        """The newest one that can be sent; None without."""
+        """The newest snapshot that can be sent; None if there is none."""
         ...
 
     def holds(self, offer: SnapshotOffer) -> bool:
-        """Whether that one can still be sent."""
+        """Whether that snapshot can still be sent."""
         ...
 
 
 class NoSnapshots:
-    """The source of a member whose state is never saved."""
+    """The source of a member that saves no snapshots."""
 
     piece_bytes = PIECE_BYTES
 
     def newest(self) -> SnapshotOffer | None:
-        """None."""
+        """Return None: there is no snapshot."""
         return None
 
     def holds(self, offer: SnapshotOffer) -> bool:
-        """Never."""
+        """Return False: there is no snapshot."""
         return False
 
 

@@ -1,11 +1,11 @@
-"""Follower side: whether a leader's snapshot is of any use here, and when the log goes for it.
+"""Follower side: decides whether to install a leader's snapshot, and when to drop the log for it.
 
 The one rule: the log is replaced only if it does not hold the entry that the offered log begins
-behind. Then nothing from there on is the same as the leader's, so whatever this member ever
-acknowledged and any leader committed lies before it, and is in the snapshot; the new, empty log
-still ends at or behind all of that, so no election is decided by less than before. And if the log
-does hold that entry, the leader can append from there: nothing is dropped, however old the
-snapshot is (what etcd calls fast-forward).
+behind. Then no entry from there on equals the leader's. So every committed entry that this member
+has acknowledged lies before that entry, and is in the snapshot. The new, empty log ends at or
+behind all of those, so dropping the old one weakens no election. If the log does hold that entry,
+the leader can append from there and nothing is dropped, however old the snapshot is (etcd calls
+this fast-forward).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dledger.errors import PeerFault
 
 
 class SnapshotReceiver:
-    """Judges offers; the pieces that are wanted wait in `take_pieces` for whoever writes them."""
+    """Judges offers. Pieces of a wanted snapshot wait in `take_pieces` for the node to write."""
 
     __slots__ = ("_answers", "_handler", "_pieces", "_state", "_view")
 
@@ -33,35 +33,37 @@ class SnapshotReceiver:
         self._answers: list[InstallSnapshotResponse] = []
 
     def handle(self, message: InstallSnapshot) -> None:
-        """Take a piece or a question of the present leader."""
+        """Handle a piece or a question of the present leader. Raises PeerFault if the offer
+        contradicts a committed entry.
+        """
         if self._agrees(message.offer):
             self._answer(message, InstallOutcome.AGREES)
         else:
             self._pieces.append(message)
 
     def take_pieces(self) -> list[InstallSnapshot]:
-        """Pieces and questions to be answered by what is on disk, in their order."""
+        """Return the pieces to write and the questions about the file on disk, in their order."""
         if not self._pieces:
             return []
         pieces, self._pieces = self._pieces, []
         return pieces
 
     def received(self, message: InstallSnapshot, count: int) -> None:
-        """`count` bytes of the file that `message` was about are here, from its beginning on."""
+        """Answer that the first `count` bytes of the file named in `message` are here."""
         self._answer(message, InstallOutcome.RECEIVING, count)
 
     def refused(self, message: InstallSnapshot) -> None:
-        """The file that `message` was about cannot be taken here."""
+        """Answer that this member cannot install the file named in `message`."""
         self._answer(message, InstallOutcome.REFUSED)
 
     def install(self, message: InstallSnapshot, group: NumberedConfiguration | None = None) -> bool:
-        """The whole file is on disk, and its sums are right: begin the log anew, if need be.
+        """Begin the log anew if needed, now that the whole file is on disk and its sums are right;
+        return whether the log begins anew.
 
-        `group` is the configuration in its header, None where there is none.
-
-        Whether it is begun anew. What has to be written comes with the replica's `take_writes`,
-        and must be written while no sync runs. A leader that is none any more is not obeyed: the
-        next one will offer a snapshot as well, and finds this one here.
+        `group` is the configuration in the file's header, None if it has none. The write comes with
+        the replica's `take_writes`, and must be carried out while no sync runs. The message of a
+        deposed leader is ignored: the next leader will offer a snapshot too, and find this one
+        here.
         """
         if not self._is_obeyed(message):
             return False
@@ -73,11 +75,11 @@ class SnapshotReceiver:
 
     @property
     def has_answers(self) -> bool:
-        """Whether the leader is to be told something."""
+        """Whether answers to the leader wait to be sent."""
         return bool(self._answers)
 
     def take_answers(self) -> list[InstallSnapshotResponse]:
-        """What the leader is to be told."""
+        """Return the answers to send to the leader."""
         if not self._answers:
             return []
         answers, self._answers = self._answers, []
@@ -92,7 +94,9 @@ class SnapshotReceiver:
             self._answers.append(InstallSnapshotResponse(term, outcome, *identity, count))
 
     def _agrees(self, offer: SnapshotOffer) -> bool:
-        """Whether this log holds what the offered one begins behind; if so, follow the commit."""
+        """Whether this log holds the entry that the offered one begins behind. If so, raise the
+        commit index: everything in a snapshot is committed.
+        """
         state, view, before = self._state, self._view, offer.begin.before_index
         here = view.term_at(before)
         # NO_TERM stands for "not in this log": two logs that both lack an entry do not agree on it.
@@ -102,10 +106,10 @@ class SnapshotReceiver:
                 raise PeerFault(
                     state.leader or "a leader",
                     f"its snapshot begins behind entry {before} of term {offer.begin.before_term}, "
-                    f"committed here is one of term {here}",
+                    f"but the committed entry here is of term {here}",
                 )
             return False
-        # All of the snapshot is committed; how much of it is here tells its last entry.
+        # If the snapshot's last entry is here, so are all entries before it.
         held = offer.index if view.term_at(offer.index) == offer.term else before
         self._handler.verified = max(self._handler.verified, min(held, view.last_index))
         self._handler.commit(held)

@@ -1,1 +1,1 @@
-"""Leadership handed over on purpose."""
+"""Deliberate transfers of leadership."""

@@ -1,4 +1,4 @@
-"""Why a leader may want another member to lead, and what it does about it."""
+"""The reasons for a leader to hand over, and the running transfer."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from dledger.core.transfer.leader_transfer import LeaderTransfer, choose_target
 from dledger.core.transfer.preferred_leader import PreferredLeader
 from dledger.errors import NotLeader, TransferFailed
 
-# How far the preferred leader may be behind to count as caught up: a transfer waits for the rest.
+# A preferred leader that lacks no more counts as caught up: the transfer waits for the rest.
 NEARLY_CAUGHT_UP_ENTRIES = 1_000
 
 Dispatchers = Mapping[str, EntryDispatcher]
 
 
 class DiskWatch:
-    """Tells since when entries wait to become durable without any progress."""
+    """Measures for how long entries have waited to become durable without any progress."""
 
     __slots__ = ("_durable", "_limit_s", "_since")
 
@@ -29,7 +29,7 @@ class DiskWatch:
         self._since: float | None = None
 
     def observe(self, last_index: int, durable: int, now: float) -> None:
-        """Where the log and its durable part end now."""
+        """Note the ends of the log and of its durable part at `now`."""
         if durable >= last_index:
             self._since = None
         elif self._since is None or durable != self._durable:
@@ -37,17 +37,12 @@ class DiskWatch:
         self._durable = durable
 
     def stalled(self, now: float) -> bool:
-        """Whether nothing became durable for the limit, though something waits."""
+        """Whether entries wait and none has become durable for `limit_s`."""
         return self._since is not None and now - self._since >= self._limit_s
-
-    @property
-    def deadline(self) -> float:
-        """When the disk counts as stalled, if nothing moves until then."""
-        return float("inf") if self._since is None else self._since + self._limit_s
 
 
 class Handover:
-    """The transfer that runs, and what may start one: an operator, a preference, a bad disk."""
+    """The running transfer, and the reasons to start one: an operator, a preference, a bad disk."""
 
     __slots__ = ("_config", "_disk", "_preferred", "_state", "_view", "transfer")
 
@@ -60,18 +55,18 @@ class Handover:
         self.transfer: LeaderTransfer | None = None
 
     def prefer(self, name: str | None) -> None:
-        """That member should lead from now on; None: any."""
+        """Prefer that member as leader from now on; None: no preference."""
         if name != self._preferred.name:
             self._preferred = PreferredLeader(name, self._config.election_timeout_s)
 
     def observe(self, now: float) -> None:
-        """Time passes, in any role."""
+        """Watch the disk and the preferred leader; call this in any role."""
         self._disk.observe(self._view.last_index, self._state.durable, now)
         if self._preferred.name is not None:
             self._preferred.observe(self._state.leader, now)
 
     def disk_stalled(self, now: float) -> bool:
-        """Whether nothing has become durable here for an election timeout, though it should."""
+        """Whether entries wait and none has become durable here for an election timeout."""
         return self._disk.stalled(now)
 
     def begin(
@@ -79,10 +74,10 @@ class Handover:
     ) -> LeaderTransfer | None:
         """Begin to hand leadership to a voter: `target`, or (None) the one with the longest log.
 
-        A transfer that runs to the same target goes on; one to another target is given up. To hand
-        over to oneself gives up a running transfer, and is nothing else (None), as in etcd.
+        A running transfer to the same target goes on; one to another target is given up. If the
+        target is this member, a running transfer is given up and the result is None, as in etcd.
 
-        Raises NotLeader, or TransferFailed if there is nobody to hand over to.
+        Raises NotLeader, or TransferFailed if no other voter can take over.
         """
         if self._state.role is not Role.LEADER:
             raise NotLeader(self._state.leader, self._state.term)
@@ -97,14 +92,14 @@ class Handover:
         return self.transfer
 
     def give_up(self, reason: str) -> None:
-        """End a transfer that runs."""
+        """End the running transfer, if there is one."""
         if self.transfer is not None:
             self.transfer.end = reason
             self.transfer = None
 
     def tick(self, dispatchers: Dispatchers, serves: bool, now: float) -> None:
-        """Give up a hopeless transfer, begin one to the preferred leader; `serves`: this leader
-        has committed in its own term.
+        """Give up a hopeless transfer, or begin one to the preferred leader. `serves` says whether
+        this leader has committed in its own term.
         """
         if self.transfer is not None:
             if (
@@ -125,7 +120,7 @@ class Handover:
             self.begin(preferred.peer, dispatchers, now)
 
     def tell(self, dispatchers: Dispatchers, now: float) -> str | None:
-        """The member that must be told now to stand, if there is one."""
+        """Return the member to tell now to stand, if there is one."""
         transfer = self.transfer
         if transfer is None or transfer.target not in dispatchers:
             return None
@@ -134,7 +129,7 @@ class Handover:
         return transfer.target if transfer.must_tell(match_index, now, repeat_s) else None
 
     def successor(self, dispatchers: Dispatchers, now: float) -> str | None:
-        """The best of the others, if any of them answers."""
+        """The other voter with the longest log, if any answers."""
         try:
             return choose_target(None, dispatchers, now, self._config.election_timeout_s)
         except TransferFailed:

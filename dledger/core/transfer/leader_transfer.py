@@ -1,9 +1,9 @@
 """Hands leadership to another voter (Raft thesis 3.10): bring it up to date, then let it stand.
 
-While a transfer runs the leader takes no proposals, so the target has to catch up with a log that
-no longer grows. Once it has everything it is told to stand at once. One election timeout later the
-leader gives up and goes on. Whatever happens then is safe: the target needs the votes of a quorum
-like any candidate, and only a complete log gets them.
+While a transfer runs the leader accepts no proposals, so the target catches up with a log that does
+not grow. Once the target has all entries, the leader tells it to stand at once. The leader gives up
+one election timeout after the beginning, and goes on leading. A message that arrives later does no
+harm: the target needs the votes of a quorum like any candidate, and only a complete log gets them.
 """
 
 from __future__ import annotations
@@ -15,32 +15,30 @@ from dledger.errors import TransferFailed
 
 
 class LeaderTransfer:
-    """One transfer, on the leader. `end` says why it was given up; None while it runs."""
+    """One transfer, on the leader. `end` says why it was given up; it is None while it runs."""
 
-    __slots__ = ("deadline", "end", "last_index", "target", "tell_at", "told")
+    __slots__ = ("deadline", "end", "last_index", "target", "tell_at")
 
     def __init__(self, target: str, last_index: int, deadline: float) -> None:
         self.target = target
-        self.last_index = last_index  # the log's end: nothing is proposed any more
+        self.last_index = last_index  # the log's end, which is fixed during the transfer
         self.deadline = deadline
         self.end: str | None = None
-        self.told = False
         self.tell_at = float("-inf")
 
     def must_tell(self, match_index: int, now: float, repeat_s: float) -> bool:
-        """Whether to tell the target now that it must stand: it has everything, and it was not
-        told within the last `repeat_s` seconds (the message may have been lost).
+        """Whether to tell the target now to stand: it has all entries, and was not told within the
+        last `repeat_s` seconds. Telling it again covers a lost message.
         """
         if match_index < self.last_index or now < self.tell_at:
             return False
-        self.told = True
         self.tell_at = now + repeat_s
         return True
 
     def hopeless(self, voters: Container[str], now: float) -> str | None:
-        """Why the leader must give up, if it must."""
+        """Return why the leader must give up, if it must."""
         if self.target not in voters:
-            return "it is not a voter any more"
+            return "it is no longer a voter"
         if now >= self.deadline:
             return "it did not take over within an election timeout"
         return None
@@ -52,10 +50,10 @@ def choose_target(
     now: float,
     timeout_s: float,
 ) -> str:
-    """Whom to hand leadership to: `wanted`, or else the voter with the longest log among those
+    """The voter to hand leadership to: `wanted`, or else the voter with the longest log among those
     that answered within the last `timeout_s` seconds.
 
-    Raises TransferFailed when `wanted` is not another voter, or nobody answers.
+    Raises TransferFailed if `wanted` is not another voter or is in doubt, or if no voter answers.
     """
     if wanted is not None:
         if wanted not in dispatchers:

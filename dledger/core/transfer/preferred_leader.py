@@ -1,8 +1,8 @@
-"""When a leader hands over to the member that its operator would rather see lead.
+"""Decides when a leader hands over to the member that the operator prefers as leader.
 
-The preferred member must have been healthy for a while first. After each attempt, and after each
-leadership of it that ended soon, the next attempt waits twice as long, up to a bound: a preferred
-member with a bad disk costs the group a few elections an hour, not one every second.
+The preferred member must first be healthy for a while. After each attempt, and each time its
+leadership ended soon, the next attempt waits twice as long, up to a bound. So a preferred member
+with a bad disk costs the group a few elections an hour, and not one every second.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 FIRST_WAIT_TIMEOUTS = 4.0
 # The longest wait between attempts: some four minutes with the default timeout.
 LAST_WAIT_TIMEOUTS = 512.0
-# A leadership of the preferred member that lasts so long ends the doubt: a minute by default.
+# A leadership of the preferred member that lasts so long resets the wait: a minute by default.
 STABLE_TIMEOUTS = 120.0
 
 
 class PreferredLeader:
-    """One member's view of the preferred one. Lives as long as the process."""
+    """One member's view of the preferred leader. It lives as long as the process."""
 
     __slots__ = ("_healthy_since", "_led_since", "_timeout_s", "_wait_s", "name")
 
@@ -28,7 +28,7 @@ class PreferredLeader:
         self._healthy_since: float | None = None
 
     def observe(self, leader: str | None, now: float) -> None:
-        """Who leads now. An unknown leader may still be the last known one."""
+        """Note the present leader. None, an unknown leader, may still be the last known one."""
         if leader == self.name:
             if self._led_since is None:
                 self._led_since = now
@@ -42,7 +42,7 @@ class PreferredLeader:
                 self._wait_longer()
 
     def due(self, healthy: bool, now: float) -> bool:
-        """Whether to hand over now; `healthy`: it answers, and has the whole log but a little."""
+        """Whether to hand over now. `healthy`: the preferred member answers and has caught up."""
         if not healthy:
             self._healthy_since = None
             return False

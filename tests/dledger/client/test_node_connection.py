@@ -233,7 +233,7 @@ async def test_a_connection_that_is_left_answers_what_is_on_its_way_and_ends(
 
 
 HOSTILE = {
-    "an answer to nothing": encode_answer(99, None),
+    "an answer to no open request": encode_answer(99, None),
     "the same answer twice": encode_answer(1, None) + encode_answer(1, None),
     "no number": encode_frame(["1", "ok", None]),
     "a number that is a truth": encode_frame([True, "fine", None]),

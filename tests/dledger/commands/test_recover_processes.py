@@ -185,7 +185,7 @@ def test_recover_refuses_what_it_should(machines: Machines) -> None:
     home = machines.home("n0")
     runs = dledger("recover", home, "--peers", machines.peers, ok=False)
     assert "n0 at" in runs.stderr
-    assert "nothing is to be recovered" in runs.stderr
+    assert "it needs no recovery" in runs.stderr
     own = f"n0={machines.addresses['n0']}"
     machines.kill("n0")
     others = dledger("recover", home, "--peers", machines.peers, ok=False)
@@ -193,7 +193,7 @@ def test_recover_refuses_what_it_should(machines: Machines) -> None:
     machines.kill("n1", "n2")
     before = (home / "hard-state").read_bytes()
     unsaid = dledger("recover", home, "--peers", own, ok=False)
-    assert f"MAY BE LOST    every entry behind {machines.last}" in unsaid.stdout
+    assert f"MAY BE LOST    every entry after {machines.last}" in unsaid.stdout
     assert f"--accept-loss-after {machines.last}" in unsaid.stderr
     wrong = dledger("recover", home, "--peers", own, "--accept-loss-after", 0, ok=False)
     assert f"ends with entry {machines.last}, not 0" in wrong.stderr

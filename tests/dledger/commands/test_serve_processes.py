@@ -157,7 +157,7 @@ def test_a_member_that_was_started_without_a_file_says_so(tmp_path: Path) -> Non
             assert time.monotonic() < deadline
             time.sleep(0.05)
         process.send_signal(signal.SIGHUP)
-        while "no file was named" not in (tmp_path / "out").read_text():
+        while "started without a file" not in (tmp_path / "out").read_text():
             assert time.monotonic() < deadline
             time.sleep(0.05)
     finally:

@@ -307,7 +307,7 @@ def test_a_log_of_another_history_is_dropped_though_it_is_longer() -> None:
 
 def test_what_is_committed_here_is_never_replaced_by_a_snapshot_of_another_history() -> None:
     member = follower([1] * 40 + [2] * 60, committed=75)
-    with pytest.raises(PeerFault, match="committed here"):
+    with pytest.raises(PeerFault, match="but the committed entry here is of term"):
         offered(member, offer_at(LEADER, 80, 69))
     assert member.replica.view.last_index == 99
 

@@ -40,10 +40,9 @@ def test_a_view_says_of_every_index_what_a_plain_list_says(
     assert view.term_at(-1) == NO_TERM
     assert view.term_at(len(model)) == NO_TERM
     for index, term in enumerate(model):
-        start, end = view.run_start(index), view.run_end(index)
-        assert start <= index <= end
-        assert set(model[start : end + 1]) == {term}
-        assert start == 0 or model[start - 1] != term
+        end = view.run_end(index)
+        assert index <= end
+        assert set(model[index : end + 1]) == {term}
         assert end == len(model) - 1 or model[end + 1] != term
 
 
@@ -115,7 +114,6 @@ def test_a_view_that_lost_its_beginning_says_the_same_of_the_rest(
     assert view.last_term == model[-1]
     for index in range(first, len(model)):
         assert view.term_at(index) == model[index]
-        assert view.run_start(index) >= first
         assert view.runs(index, index)[0] == (model[index], index)
     assert view.term_at(first - 1) == (model[first - 1] if first else NO_TERM)
     if first > 1:

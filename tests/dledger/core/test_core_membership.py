@@ -307,7 +307,7 @@ def test_a_snapshot_brings_its_configuration() -> None:
     assert newcomer.committed_to(9) == ()
     with pytest.raises(InvariantBroken, match="forgotten"):
         newcomer.at(4)
-    with pytest.raises(InvariantBroken, match="behind 5"):
+    with pytest.raises(InvariantBroken, match="older than 5"):
         newcomer.install(NumberedConfiguration(4, ABC))
 
 

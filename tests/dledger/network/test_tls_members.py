@@ -196,7 +196,7 @@ async def test_a_caller_without_tls_is_told_so_and_one_with_tls_at_a_plain_port_
         secure = dledger.GroupClient("g", group.peers, files(authority, "tool"))
         with pytest.raises(GroupUnreachable, match="or whether TLS is spoken at all"):
             await secure.status("n0")
-        said = "the other side speaks TLS, and here it is not spoken"
+        said = "the other side speaks TLS and this one does not"
         await until(lambda: said in caplog.text)
 
 

@@ -137,7 +137,7 @@ def test_a_member_with_the_name_of_another_or_without_a_certificate_is_no_member
     assert "n7.pem is that of n7, not of n2" in members.log("n2").read_text()
     # Without TLS it runs, and nobody talks to it.
     members.start("n2", None)
-    members.until_logged("n2", "the other side speaks TLS, and here it is not spoken")
+    members.until_logged("n2", "the other side speaks TLS and this one does not")
     members.until_logged("n2", "TLS is spoken here: give a certificate")
     for name in ("n0", "n1"):
         members.until_logged(name, "refused a caller .* it does not speak TLS")
@@ -154,7 +154,7 @@ def test_certificates_are_read_again_on_sighup_member_by_member(members: Members
     good = n0.certificate.read_text()
     n0.certificate.write_text("no certificate")
     members.processes["n0"].send_signal(signal.SIGHUP)
-    members.until_logged("n0", r"the certificates stay those of before: .*n0\.pem")
+    members.until_logged("n0", r"the old certificates stay in use: .*n0\.pem")
     n0.certificate.write_text(good)
     for name in NAMES:
         members.authority.sign(name)  # a new key, over the old one

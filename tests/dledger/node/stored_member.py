@@ -88,7 +88,7 @@ class HeldSyncs:
     def busy(self) -> bool:
         return self.work is not None
 
-    def run(self, work: SyncWork) -> Ended | None:
+    def run(self, work: SyncWork, *, leads: bool) -> Ended | None:
         raise AssertionError("this disk is slow: its syncs are started")
 
     def start(self, work: SyncWork) -> None:

@@ -21,6 +21,7 @@ ELECTION_TIMEOUT_MS = 1_000
 FAIL_OVER_S = 5 * ELECTION_TIMEOUT_MS / 1000
 # What a busy machine may take for all of that a hundred times.
 PATIENCE_S = 60.0
+PATIENCE_MS = int(PATIENCE_S * 1000)
 
 
 @pytest.fixture
@@ -51,7 +52,8 @@ def read_everywhere(processes: GroupProcesses, start: dict[str, int]) -> dict[st
         found = {}
         for group, index in start.items():
             client = dledger.GroupClient(group, processes.peers)
-            entries = await client.entries(index)
+            # Any member answers: one that was restarted may still be behind.
+            entries = await client.entries(index, wait_ms=PATIENCE_MS)
             found[group] = bytes(entries[0].body)
         return found
 

@@ -90,7 +90,7 @@ async def syncer(reports: Reports) -> Iterator[Syncer]:  # type: ignore[misc]
 
 def quick(syncer: Syncer) -> Syncer:
     while not syncer.is_quick:
-        syncer.run(Work(QUICK_SYNC_S / 10))
+        syncer.run(Work(QUICK_SYNC_S / 10), leads=True)
     return syncer
 
 
@@ -108,15 +108,37 @@ async def test_a_disk_is_slow_until_it_has_shown_that_it_is_quick(
 
 async def test_a_disk_that_turns_slow_holds_the_loop_up_once(syncer: Syncer) -> None:
     work = Work(1.0)
-    assert quick(syncer).run(work) == (work, None)
+    assert quick(syncer).run(work, leads=True) == (work, None)
     assert not syncer.is_quick
+
+
+async def test_a_follower_that_is_alone_in_its_loop_syncs_a_quick_disk_there(
+    syncer: Syncer,
+) -> None:
+    here, work = threading.current_thread().name, Work(0.0)
+    quick(syncer).run(work, leads=False)
+    assert work.thread == here
+
+
+async def test_a_leader_syncs_in_a_thread_and_so_does_a_follower_with_a_neighbour(
+    syncer: Syncer, reports: Reports
+) -> None:
+    here, work = threading.current_thread().name, Work(0.0)
+    quick(syncer).run(work, leads=True)
+    assert work.thread != here
+    neighbour = Syncer(reports.done, DiskThreads(), Tally())
+    syncer.run(work, leads=False)
+    assert work.thread != here
+    assert await neighbour.close(lambda: None, 30.0)
+    syncer.run(work, leads=False)
+    assert work.thread == here
 
 
 async def test_a_sync_that_hangs_lets_the_loop_go_on_and_is_reported_when_it_ends(
     syncer: Syncer, reports: Reports
 ) -> None:
     work = HungWork()
-    assert quick(syncer).run(work) is None  # with the sync on the loop this would hang for ever
+    assert quick(syncer).run(work, leads=True) is None  # on the loop it would hang for ever
     assert syncer.busy
     await trio.lowlevel.checkpoint()
     assert not reports.ended
@@ -128,10 +150,10 @@ async def test_a_sync_that_hangs_lets_the_loop_go_on_and_is_reported_when_it_end
 
 
 async def test_a_disk_that_recovers_is_quick_again(syncer: Syncer) -> None:
-    syncer.run(Work(1.0))
+    syncer.run(Work(1.0), leads=True)
     syncs = 0
     while not syncer.is_quick:
-        syncer.run(Work(QUICK_SYNC_S / 10))
+        syncer.run(Work(QUICK_SYNC_S / 10), leads=True)
         syncs += 1
     assert 10 < syncs < 100
 
@@ -141,7 +163,7 @@ async def test_a_failed_sync_is_told_wherever_it_ran(
     syncer: Syncer, reports: Reports, raised: Exception
 ) -> None:
     work = Work(0.0, raised)
-    ended = syncer.run(work)
+    ended = syncer.run(work, leads=True)
     assert ended is not None
     assert ended.error is raised or isinstance(ended.error, InvariantBroken)
     syncer.start(work)
@@ -157,7 +179,7 @@ async def test_what_closes_the_store_waits_for_a_sync_that_hangs_and_the_loop_do
     syncer: Syncer, autojump_clock: MockClock
 ) -> None:
     work, closed = HungWork(), threading.Event()
-    assert quick(syncer).run(work) is None
+    assert quick(syncer).run(work, leads=True) is None
     assert not await syncer.close(closed.set, 30.0)
     assert not closed.is_set()
     work.may_end.set()

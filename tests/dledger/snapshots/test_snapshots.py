@@ -419,6 +419,21 @@ async def test_a_machine_that_cannot_restore_is_not_given_half_a_log(member: Mem
             pytest.fail("opened")
 
 
+@pytest.mark.parametrize("machine", [None, dledger.LogOnly()], ids=["snapshots", "log-only"])
+async def test_a_snapshot_folder_that_cannot_be_listed_stops_the_node_with_a_typed_error(
+    member: Member, machine: object
+) -> None:
+    async with member.running(trailing_entries=0, kept=1) as node:
+        for round_ in range(2):
+            await node.append_many(bodies(300, 300 * round_))
+            await node.snapshot()
+    shutil.rmtree(member.snapshots)
+    member.snapshots.write_bytes(b"not a folder")
+    with pytest.raises(dledger.DiskFailed, match=rf"open {member.snapshots}: .*start the node"):
+        async with member.running(machine):
+            pytest.fail("opened")
+
+
 async def test_a_snapshot_of_another_format_or_group_is_not_restored(
     member: Member, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -112,7 +112,7 @@ class MemoryStore:
         if not bodies:
             raise InvariantBroken("append of no entries")
         if term < self.last_term:
-            raise InvariantBroken(f"append in term {term} behind an entry of {self.last_term}")
+            raise InvariantBroken(f"append in term {term} after an entry of term {self.last_term}")
         first = self.last_index + 1
         end = LogEnd(first, self._end_pos, self._last_chain)
         config = self._config
@@ -132,7 +132,7 @@ class MemoryStore:
         pos = facts.first_pos
         if facts.first_index != self.last_index + 1 or facts.term_runs[0].term < self.last_term:
             raise InvariantBroken(
-                f"batch from entry {facts.first_index} behind entry {self.last_index}"
+                f"batch from entry {facts.first_index} after entry {self.last_index}"
             )
         if facts.end_pos + BLANK_BYTES > segment_end(pos, segment_bytes):
             raise InvariantBroken(
@@ -142,7 +142,7 @@ class MemoryStore:
         begins_log = not self._units and pos % segment_bytes == 0
         follows = pos in (self._end_pos, segment_end(self._end_pos, segment_bytes))
         if not follows and not begins_log:
-            raise InvariantBroken(f"batch at position {pos} behind the log's end {self._end_pos}")
+            raise InvariantBroken(f"batch at position {pos} beyond the log's end {self._end_pos}")
         if begins_log:
             self._begin_pos = pos
         self._keep(raw, pos, facts.index_units)
@@ -217,9 +217,9 @@ class MemoryStore:
         if index >= self.last_index:
             return
         if index < max(self._committed, -1):
-            raise InvariantBroken(f"cut behind {index}, but {self._committed} is committed")
+            raise InvariantBroken(f"cut after {index}, but {self._committed} is committed")
         if index < self.first_index - 1:
-            raise InvariantBroken(f"cut behind {index}, before the begin {self.first_index}")
+            raise InvariantBroken(f"cut after {index}, before the begin {self.first_index}")
         whole = index >= self.first_index
         self._end_pos = self._unit(index).end if whole else self._begin_pos
         self._last_chain = self.chain_at(index)
@@ -262,9 +262,9 @@ class MemoryStore:
         self._check_usable()
         before = begin.before_index
         if before <= self._committed or self.term_at(before) == begin.before_term:
-            raise InvariantBroken(f"restart behind entry {before}, committed is {self._committed}")
+            raise InvariantBroken(f"restart after entry {before}, committed is {self._committed}")
         if self._work is not None and not self._work.done:
-            raise InvariantBroken("the log is begun anew while a sync runs")
+            raise InvariantBroken("the log is restarted while a sync runs")
         self._view.restart(before, begin.before_term)
         self._units.clear()
         self._entries.clear()

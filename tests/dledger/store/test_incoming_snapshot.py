@@ -152,7 +152,7 @@ def test_a_snapshot_that_the_member_cannot_use_is_refused(
 def test_a_file_of_another_entry_than_offered_is_refused(pair: Pair) -> None:
     incoming = pair.incoming()
     pair.offer = pair.offer._replace(index=12)
-    with pytest.raises(SnapshotUnwanted, match="another one"):
+    with pytest.raises(SnapshotUnwanted, match="not of the offered one"):
         pair.send(incoming)
     incoming.close()
 

@@ -54,7 +54,7 @@ def test_a_push_that_announces_other_entries_than_it_carries_is_malformed(
     wrong: dict[str, object],
 ) -> None:
     push = push_from(store_of(1, 1, 2), 0, 2)
-    with pytest.raises(MessageMalformed, match="not those it announces"):
+    with pytest.raises(MessageMalformed, match="differ from its header"):
         PushCheck(store_of()).check(push._replace(**wrong))  # type: ignore[arg-type]
 
 

@@ -156,7 +156,7 @@ def test_a_log_that_holds_the_beginning_is_not_dropped(kind: str, tmp_path: Path
     store: LogStore = MemoryStore(CONFIG) if kind == "memory" else reopen(tmp_path)
     send_rest(source, store)
     store.begin_sync(HardState(4)).run()
-    with pytest.raises(InvariantBroken, match="restart behind entry"):
+    with pytest.raises(InvariantBroken, match="restart after entry"):
         store.restart(source.begin_for(60))
     assert entries(store) == entries(source)
     store.close()

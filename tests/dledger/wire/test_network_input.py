@@ -350,10 +350,10 @@ def test_a_row_of_a_session_holds_numbers(at: int, wrong: object) -> None:
 @pytest.mark.parametrize("channel", [-1, 2**48, True, 1.0, "1", None])
 def test_the_number_of_a_channel_is_one_that_can_be(channel: object) -> None:
     for header in (["open", channel, "g", "n1", "n0"], ["close", channel]):
-        with pytest.raises(MessageMalformed, match="number of a channel"):
+        with pytest.raises(MessageMalformed, match="not a channel number"):
             decode_call(Frame(header, b""))
     for answer in (["opened", channel], ["refused", channel, "no"]):
-        with pytest.raises(MessageMalformed, match="number of a channel"):
+        with pytest.raises(MessageMalformed, match="not a channel number"):
             decode_channel_answer(Frame(answer, b""))
 
 

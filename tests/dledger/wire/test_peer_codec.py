@@ -171,9 +171,9 @@ def test_an_introduction_arrives_as_it_was_said(hello: Hello) -> None:
     [
         (["hello", 1, "peer", "g", "n1", "n0"], "version 1"),
         (["hello", PROTOCOL_VERSION + 1], f"speaks {PROTOCOL_VERSION}"),
-        (["hello", PROTOCOL_VERSION, "peer", "", ""], "another shape"),
-        (["hello", PROTOCOL_VERSION, "peer", "", "", "nowhere"], "listens at 'nowhere'"),
-        (["hello", PROTOCOL_VERSION, "peer", "", "", ""], "where it listens"),
+        (["hello", PROTOCOL_VERSION, "peer", "", ""], "wrong fields"),
+        (["hello", PROTOCOL_VERSION, "peer", "", "", "nowhere"], "with the address 'nowhere'"),
+        (["hello", PROTOCOL_VERSION, "peer", "", "", ""], "without an address"),
         (["hello", PROTOCOL_VERSION, "friend", "g", "n0", ""], "unknown kind"),
         ([1, 2, 3], "not a hello"),
         (["hello"], "not a hello"),
@@ -191,16 +191,16 @@ GOOD_PIECE = [12, 5, 90, 4, 123, 1000, 60, 3, 77, 4096, 10, 2, crc32(b"ab")]
 @pytest.mark.parametrize(
     ("at", "value", "problem"),
     [
-        (1, -1, "place"),  # term
-        (2, 59, "before the log"),  # the snapshot lies before its log
-        (3, 2, "before the log"),  # and so does its term
-        (4, -1, "place"),  # chain
+        (1, -1, "impossible position"),  # term
+        (2, 59, "before the beginning of its log"),  # the snapshot lies before its log
+        (3, 2, "before the beginning of its log"),  # and so does its term
+        (4, -1, "impossible position"),  # chain
         (5, 11, "bytes 10+2"),  # the piece ends behind the file
-        (6, -1, "place"),  # the log begins nowhere
-        (9, -1, "place"),  # position
+        (6, -1, "impossible position"),  # the log begins nowhere
+        (9, -1, "impossible position"),  # position
         (10, -1, "bytes -1"),  # offset
         (11, 3, "length or its CRC"),
-        (11, 2.0, "where a number"),
+        (11, 2.0, "instead of a number"),
         (12, 1, "length or its CRC"),
         (10, 2**63 - 1, "bytes"),
     ],
