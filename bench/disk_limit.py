@@ -1,4 +1,4 @@
-"""The limit itself: the same bytes into three files at once, and nothing else.
+"""The limit of the disk: writes the same bytes to three files at once, and nothing else.
 
 Three processes overwrite a file each that was written before, as many bytes at a time as a system
 with so many entries in flight could have gathered, and sync after each. The second fastest of them
@@ -22,7 +22,7 @@ from bench.workload import Measured, Workload, measured
 from dledger.entry import HEADER_BYTES
 
 WRITERS = 3
-# Large enough that a sync never meets the blocks of the one before.
+# Large enough that a sync never writes the same blocks as the one before.
 FILE_BYTES = 64 * 1024 * 1024
 _BLOCK_BYTES = 1024 * 1024
 ROUND_TRIP_S = 1.0
@@ -30,7 +30,7 @@ _MESSAGE_BYTES = 64
 
 
 def bytes_a_sync(workload: Workload) -> int:
-    """All that can be in flight, with what an entry adds to its body."""
+    """The bytes of all entries in flight, with their headers."""
     return workload.in_flight * (workload.body_bytes + HEADER_BYTES)
 
 
@@ -77,7 +77,7 @@ def _writer(path: Path, workload: Workload) -> None:
 
 
 def three_at_once(folder: Path, workload: Workload) -> list[list[float]]:
-    """What three such processes measure at the same time, the fastest first."""
+    """The latencies of three such processes at the same time, the fastest first."""
     command = [sys.executable, "-m", "bench.disk_limit", "--write"]
     writers = [
         subprocess.Popen(
@@ -133,7 +133,7 @@ def _echo(port: int) -> None:
 
 
 def limit(folder: Path, workload: Workload, round_trips: int) -> Measured:
-    """What three disks allow a quorum, with so many round trips before the next append."""
+    """The rate that three disks allow a quorum, with so many round trips for each append."""
     second = three_at_once(folder, workload)[1]
     trips_s = round_trips * round_trip_s() if round_trips else 0.0
     if not round_trips:

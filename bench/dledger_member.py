@@ -1,6 +1,6 @@
-"""One member of a dledger group; the one that leads makes the load in its own process.
+"""One member of a dledger group; the leader makes the load in its own process.
 
-Its words are ID PEERS FOLDER WORKLOAD, and a folder of certificates where members speak TLS.
+Its arguments are ID PEERS FOLDER WORKLOAD, and with TLS a folder of certificates.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ async def run_member(
     workload: Workload,
     certificates: Path | None = None,
 ) -> None:
-    """Serve until standard input ends; print what was measured, if this member leads."""
+    """Serve until standard input ends; print the result if this member leads."""
     tls = None
     if certificates is not None:
         tls = dledger.TlsConfig(
@@ -36,19 +36,24 @@ async def run_member(
             authorities=certificates / "authority.pem",
         )
     config = dledger.NodeConfig(group=GROUP, node_id=node_id, peers=peers, data_dir=folder, tls=tls)
+    await measure_as_leader(config, workload)
+
+
+async def measure_as_leader(config: dledger.NodeConfig, workload: Workload) -> None:
+    """As `run_member`, with these settings."""
     async with dledger.open_node(config, dledger.LogOnly()) as node:
         async for change in node.role_changes():
             if change.ready:
                 result = await Load(node, workload).run()
                 print(json.dumps(asdict(result)), flush=True)
                 return
-            if change.leader not in (None, node_id):
+            if change.leader not in (None, config.node_id):
                 await trio.to_thread.run_sync(sys.stdin.read)
                 return
 
 
 class Load:
-    """Keeps so many entries in flight at a leader, in its own process."""
+    """Keeps the workload's number of entries in flight at a leader, in its own process."""
 
     def __init__(self, node: dledger.Node, workload: Workload) -> None:
         self._node = node
@@ -92,7 +97,7 @@ class Load:
             self._latencies_s.append(time.perf_counter() - started)
 
     def _submit(self) -> None:
-        """Hand in one entry now, and the next each time one is acknowledged."""
+        """Append one entry now, and another one each time one is acknowledged."""
         bodies = [bytes(self._workload.body_bytes)]
         started = time.perf_counter()
 

@@ -13,11 +13,12 @@ from rich.console import Console
 
 from bench.machine import this_machine
 from bench.one_run import RunFailed
+from bench.options import build_option, folder_option, json_option, markdown_option
 from bench.peers.watched import WATCHED, Watched, Watching
 from bench.place import make_place
 from bench.report import markdown_report, show_tables
 from bench.summary import Rows, percentile
-from bench.toolchain import BUILD, Toolchain, Unavailable
+from bench.toolchain import Toolchain, Unavailable
 from bench.watch import KILL, STOP, Verdict, Watch
 from bench.workload import Workload
 
@@ -33,7 +34,7 @@ HOW = (
 
 
 class Outcome:
-    """What a system did in one run: milliseconds by fault, and the verdict at the end."""
+    """The result of one system: milliseconds by fault, and the verdict at the end."""
 
     def __init__(self, watched: Watched) -> None:
         self.watched = watched
@@ -57,7 +58,7 @@ class Outcome:
 def watch_system(
     outcome: Outcome, watching: Watching, times: int, workload: Workload, folder: Path
 ) -> None:
-    """Take the leader away so many times in each way. Raises RunFailed."""
+    """Lose the leader `times` times by each fault. Raises RunFailed."""
     err = Console(stderr=True)
     place = make_place(folder / outcome.watched.key)
     with Watch(watching, place, workload) as watch:
@@ -81,17 +82,10 @@ def watch_system(
 )
 @click.option("--times", default=10, show_default=True, type=click.IntRange(1), help="Each way.")
 @click.option("--clients", default=16, show_default=True, type=click.IntRange(1))
-@click.option(
-    "--dir",
-    "folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=BUILD,
-    show_default=True,
-    help="On the disk to measure; made if missing.",
-)
-@click.option("--build", type=click.Path(path_type=Path), default=BUILD, show_default=True)
-@click.option("--json", "kept", type=click.Path(path_type=Path), help="Keep every figure there.")
-@click.option("--markdown", "page", type=click.Path(path_type=Path), help="Write the table there.")
+@folder_option
+@build_option
+@json_option("figure")
+@markdown_option("table")
 def failover(
     peers: str,
     times: int,

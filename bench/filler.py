@@ -1,4 +1,4 @@
-"""A group of one that appends until its log is so long, then ends as if it was killed.
+"""A group of one that appends until its log has BYTES, then ends as if it was killed.
 
 FOLDER ADDRESS BYTES BODY_BYTES
 """

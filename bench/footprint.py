@@ -1,4 +1,4 @@
-"""What a group costs that has nothing to do, and what a long log costs at the start."""
+"""Measures the cost of an idle group, and of a start with a long log."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from bench.filler import NODE_ID
 from bench.folding_member import folding_command
 from bench.machine import this_machine
 from bench.one_run import end
+from bench.options import folder_option, json_option, markdown_option
 from bench.process_figures import memory, processor_seconds
 from bench.report import markdown_report, show_tables
 from bench.summary import Rows
@@ -54,7 +55,7 @@ Condition = Callable[[dict[str, object]], bool]
 
 
 class Reached(NamedTuple):
-    """When a process got there: seconds since its start, and its processor time."""
+    """When a process reached a condition: seconds since its start, and its processor time."""
 
     elapsed_s: float
     processor_s: float
@@ -66,7 +67,7 @@ class Reached(NamedTuple):
 def main_rows(
     folder: Path, idle_s: float, log_bytes: int, body_bytes: int
 ) -> Iterator[tuple[str, str]]:
-    """What was measured, and the figure."""
+    """Pairs of a name and its figure."""
     _compile_modules()
     yield from idle_rows(folder / "idle", idle_s)
     for size in (log_bytes // 4, log_bytes):
@@ -74,7 +75,7 @@ def main_rows(
 
 
 def idle_rows(folder: Path, idle_s: float) -> Iterator[tuple[str, str]]:
-    """Three members at rest."""
+    """The figures of three idle members."""
     peers = _peers(MEMBERS)
     began = time.monotonic()
     processes = {each: _serve(each, peers, folder) for each in peers}
@@ -111,7 +112,7 @@ def idle_rows(folder: Path, idle_s: float) -> Iterator[tuple[str, str]]:
 
 
 def log_rows(folder: Path, log_bytes: int, body_bytes: int) -> Iterator[tuple[str, str]]:
-    """A member with a log of so many bytes."""
+    """The figures of a member with a log of `log_bytes`."""
     name = f"log of {log_bytes / 2**20:,.0f} MiB, bodies of {body_bytes} bytes"
     peers = _peers(1)
     folder.mkdir(exist_ok=True)
@@ -152,13 +153,13 @@ def _peers(count: int) -> dict[str, str]:
 
 
 def _compile_modules() -> None:
-    """Have the modules compiled ahead, as the installer of a package does."""
+    """Compile the modules ahead, as the installer of a package does."""
     command = [sys.executable, "-m", "dledger", "--help"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=_environment())
 
 
 def _environment() -> dict[str, str]:
-    """This one's, but for switches that keep compiled modules from being written and found."""
+    """The environment of this process, without switches that prevent compiled modules."""
     kept = {name: value for name, value in os.environ.items() if name != _NO_BYTECODE}
     return kept | {"PYTHONPYCACHEPREFIX": str(BUILD.absolute() / "compiled")}
 
@@ -176,7 +177,7 @@ def _start(node_id: str, command: list[str], folder: Path) -> subprocess.Popen[b
 
 
 def _forget_pages(folder: Path) -> None:
-    """Have the kernel drop what it caches of the files; all is on the disk already."""
+    """Have the kernel drop the files from its page cache; all is on the disk already."""
     for path in folder.rglob("*"):
         if path.is_file():
             fd = os.open(path, os.O_RDONLY)
@@ -214,7 +215,7 @@ async def _status_of(peers: Mapping[str, str], node_id: str) -> dict[str, object
 async def _until(
     peers: Mapping[str, str], node_id: str, condition: Condition, began: float, pid: int
 ) -> Reached:
-    """When the member's status was so."""
+    """Wait until the member's status meets the condition; return when it did."""
     client = dledger.GroupClient(GROUP, peers)
     while True:
         try:
@@ -253,16 +254,9 @@ def _scratch(folder: Path) -> Iterator[Path]:
 @click.option("--idle-seconds", default=30.0, show_default=True)
 @click.option("--log-mib", default=1024, show_default=True, type=click.IntRange(4))
 @click.option("--body-bytes", default=BODY_BYTES, show_default=True, type=click.IntRange(1))
-@click.option(
-    "--dir",
-    "folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=BUILD,
-    show_default=True,
-    help="On the disk to measure; made if missing.",
-)
-@click.option("--json", "kept", type=click.Path(path_type=Path), help="Keep every figure there.")
-@click.option("--markdown", "page", type=click.Path(path_type=Path), help="Write the table there.")
+@folder_option
+@json_option("figure")
+@markdown_option("table")
 def footprint(
     idle_seconds: float,
     log_mib: int,

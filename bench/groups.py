@@ -1,4 +1,4 @@
-"""`python -m bench.groups`: what many idle groups cost, and how soon they fail over."""
+"""`python -m bench.groups`: the cost of many idle groups, and the time of their failover."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MEMBER = "bench.groups_member"
 # No machine takes longer to open a hundred groups and elect their leaders.
 START_TIMEOUT_S = 120.0
 
-# Processor time is measured in windows, so that what else the machine does shows as a spread.
+# Processor time is measured in windows, so that other load of the machine shows as a spread.
 WINDOW_S = 2.0
 
 
@@ -36,7 +36,7 @@ class GroupProcesses:
         self.groups = [f"g{number}" for number in range(groups)]
         self.leaders: dict[str, tuple[int, str]] = {}  # of each group: term, and the ready leader
         self.ready_at: dict[str, float] = {}
-        self._terms: dict[tuple[str, str], int] = {}  # by process and group, as told last
+        self._terms: dict[tuple[str, str], int] = {}  # by process and group, as reported last
         self._folder = folder
         self._timeout_ms = election_timeout_ms
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -80,19 +80,19 @@ class GroupProcesses:
         self._selector.close()
 
     def led_by(self, node_id: str) -> list[str]:
-        """The groups whose ready leader is there."""
+        """The groups whose ready leader is in this process."""
         return [group for group, (_, leader) in self.leaders.items() if leader == node_id]
 
     def term_at(self, node_id: str, group: str) -> int:
-        """The term that this process is in with that group, as far as it told."""
+        """The term of this process in that group, as it reported last; -1 before."""
         return self._terms.get((node_id, group), -1)
 
     def pid(self, node_id: str) -> int:
-        """The process's number."""
+        """The process's id."""
         return self._processes[node_id].pid
 
     def watch(self, until: Callable[[], bool], timeout_s: float) -> bool:
-        """Read what the processes tell until something is so; whether it came to be."""
+        """Read the processes' reports until a condition holds; return whether it did in time."""
         deadline = time.monotonic() + timeout_s
         while not until():
             left_s = deadline - time.monotonic()

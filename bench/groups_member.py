@@ -1,4 +1,4 @@
-"""One process with a member of each of many groups; it tells which of them it leads."""
+"""One process with a member of each of many groups; it prints which of them it leads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the figures are of: this machine, in words."""
+"""Describes the machine that the figures are of."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One machine, one disk of it, and how busy others kept it."""
+    """A machine, its disk, and its load by other programs."""
 
     cpu: str
     cores: int

@@ -11,7 +11,7 @@ from typing import IO
 from bench.system import Command
 from bench.workload import Measured
 
-# A group that has printed nothing so long after the end of its workload has no leader.
+# A group without output so long after the end of its workload has no leader.
 GRACE_S = 60.0
 _COMPLAINT_LENGTH = 300
 
@@ -41,7 +41,7 @@ def measure(commands: Sequence[Command], complaints: Path, seconds: float) -> Me
         try:
             return _first_result(processes, seconds + GRACE_S)
         except RunFailed as error:
-            raise RunFailed(f"{error}{_last_complaint(complaints)}") from None
+            raise RunFailed(f"{error}{last_complaint(complaints)}") from None
         finally:
             end(processes)
 
@@ -79,7 +79,8 @@ def _output(process: subprocess.Popen[bytes]) -> IO[bytes]:
     return process.stdout
 
 
-def _last_complaint(complaints: Path) -> str:
+def last_complaint(complaints: Path) -> str:
+    """What processes wrote to their standard error last, as the end of a sentence; or nothing."""
     lines = complaints.read_text(errors="replace").split("\n")
     last = next((line.strip() for line in reversed(lines) if line.strip()), "")
     return f"; the last complaint: {last[:_COMPLAINT_LENGTH]}" if last else ""

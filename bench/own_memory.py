@@ -1,7 +1,7 @@
-"""Has a virtual machine given the memory that it is said to have.
+"""Touches memory, so that the host gives a virtual machine all the memory that it promises.
 
-Many hosts give a guest a page when it is first touched, and take back what it leaves free. Whatever
-writes a lot, to the page cache too, then pays for each new page: 13 us for 4 KiB where the figures
+Many hosts give a guest a page when it is first touched, and take back free ones. A program that
+writes much, to the page cache too, then pays for each new page: 13 us for 4 KiB where the figures
 in the documentation were measured, a quarter of all processor time of a group under load. A machine
 that has its memory does not, and neither does one that was busy for a while.
 """

@@ -1,4 +1,4 @@
-"""Which runs there are, and in which order."""
+"""Plans the runs and their order."""
 
 from __future__ import annotations
 
@@ -7,28 +7,29 @@ from typing import NamedTuple
 
 from bench.workload import APPEND
 
-# From starting three processes to the first append, about: elections, and what a load sets up.
+# Seconds from starting three processes to the first append, about: elections, and setup of the
+# load.
 STARTING_S = 4.0
 
 
 class PlanInvalid(ValueError):
-    """What was asked for cannot be planned; the text says what can."""
+    """The options cannot be planned; the text says which can."""
 
 
 class Point(NamedTuple):
-    """One place in the grid."""
+    """One cell of the grid."""
 
     body_bytes: int
     in_flight: int
 
 
 class Contender(NamedTuple):
-    """What the plan and the tables need to know of a system.
+    """A system, as the plan and the tables know it.
 
-    `key` is what people type, `name` what they read. A system that does not sync is marked.
+    `key`: its name in options; `name`: in tables. A system that does not sync is marked.
     `round_trips`: from an append to its answer, over loopback: one where the load is in the
-    leader's process, two where a client stands beside it. One that stands `apart` answers another
-    question, and is measured where it is asked for by name.
+    leader's process, two with a client beside it. A system that stands `apart` answers another
+    question, and is measured only if `chosen` by name.
     """
 
     key: str
@@ -45,7 +46,7 @@ class Contender(NamedTuple):
     warm_up_s: float = 2.0
 
     def fits(self, point: Point) -> bool:
-        """Whether it can be measured there."""
+        """Whether the system can be measured at `point`."""
         return self.least_in_flight <= point.in_flight <= self.most_in_flight
 
 
@@ -57,19 +58,19 @@ class Run(NamedTuple):
     contender: Contender
 
 
-def numbers(text: str) -> list[int]:
-    """`16,256` as numbers of at least 1. Raises PlanInvalid."""
+def numbers(text: str, least: int = 1) -> list[int]:
+    """`16,256` as numbers of at least `least`. Raises PlanInvalid."""
     try:
         found = [int(part) for part in text.split(",")]
     except ValueError:
         raise PlanInvalid(f"{text!r} is not a list of numbers, as in 16,256") from None
-    if min(found) < 1:
-        raise PlanInvalid(f"{text!r}: each number must be at least 1")
+    if min(found) < least:
+        raise PlanInvalid(f"{text!r}: each number must be at least {least}")
     return found
 
 
 def chosen(text: str, contenders: Sequence[Contender]) -> list[Contender]:
-    """Ours and those that `text` names: `all`, `none`, or keys with commas. Raises PlanInvalid."""
+    """Our systems and those in `text`: `all`, `none`, or keys with commas. Raises PlanInvalid."""
     known = choices(contenders)
     together = choices([each for each in contenders if not each.apart])
     wanted = {"all": together, "none": []}.get(text, text.split(","))
@@ -79,7 +80,7 @@ def chosen(text: str, contenders: Sequence[Contender]) -> list[Contender]:
 
 
 def choices(contenders: Sequence[Contender]) -> list[str]:
-    """What `chosen` knows. The limit has several ways, and one word."""
+    """The keys that `chosen` knows. All contenders of the limit share one key."""
     return list(dict.fromkeys(_word(each) for each in contenders if not each.ours))
 
 
@@ -90,8 +91,8 @@ def _word(contender: Contender) -> str:
 def plan(rounds: int, points: Sequence[Point], contenders: Sequence[Contender]) -> list[Run]:
     """All runs, ours among the others, each round in another order.
 
-    A machine that is slower for a while is so for all of them, and none always runs behind the
-    same neighbour.
+    So a machine that is slower for a while slows all of them, and none always follows the
+    same one.
     """
     return [
         Run(number, point, each)
@@ -119,5 +120,5 @@ def _spread(contenders: list[Contender]) -> Iterable[tuple[float, Contender]]:
 
 
 def planned_seconds(runs: Sequence[Run], seconds: float) -> float:
-    """About how long all of them take."""
+    """About how many seconds all runs take."""
     return sum(STARTING_S + run.contender.warm_up_s + seconds for run in runs)

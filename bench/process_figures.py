@@ -1,4 +1,4 @@
-"""What /proc says of a process."""
+"""Memory and processor time of a process, from /proc."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class Memory(NamedTuple):
-    """Resident memory, MiB: all of it, and the part that is no file's."""
+    """Resident memory in MiB: all of it, and the anonymous part."""
 
     resident: float
     anonymous: float

@@ -1,6 +1,6 @@
 """One member of a PySyncObj group with its journal file; the leader makes the load in-process.
 
-PySyncObj never syncs its journal, so it is measured without what dledger promises.
+PySyncObj never syncs its journal, so it does not promise what dledger does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bench.workload import Workload, measured
 
 
 class Log(SyncObj):  # type: ignore[misc]  # the library has no types
-    """Counts what it is given, as a state machine that does next to nothing."""
+    """A state machine that only counts entries."""
 
     def __init__(self, address: str, others: list[str], settings: SyncObjConf) -> None:
         super().__init__(address, others, settings)
@@ -33,7 +33,7 @@ class Log(SyncObj):  # type: ignore[misc]  # the library has no types
 
 
 def main(node_id: str, peers: dict[str, str], folder: Path, workload: Workload) -> None:
-    """Serve until standard input ends; print what was measured, if this member leads."""
+    """Serve until standard input ends; print the result if this member leads."""
     folder.mkdir(parents=True)
     settings = SyncObjConf(
         journalFile=str(folder / "journal"),
@@ -70,7 +70,7 @@ def _load(log: Log, workload: Workload) -> None:
     latencies.clear()
     started = time.perf_counter()
     time.sleep(workload.seconds)
-    # It has no call that takes several bodies: every append counts for itself.
+    # PySyncObj has no call for several bodies: each append is a call of its own.
     result = measured(latencies[:], 1, time.perf_counter() - started)
     print(json.dumps(asdict(result)), flush=True)
     os._exit(0)

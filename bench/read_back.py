@@ -1,4 +1,4 @@
-"""Which numbered bodies are in the logs that members left behind."""
+"""Finds numbered bodies in the logs that members left behind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dledger.store.scan import scan_folder
 
 # How clients number their bodies.
 NUMBER = struct.Struct(">Q")
-# The file in which they leave the numbers of all that was acknowledged.
+# The file in which clients leave the numbers of all acknowledged bodies.
 ACKNOWLEDGED = "acknowledged"
 
 

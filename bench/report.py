@@ -1,4 +1,4 @@
-"""Tables, as a terminal, a pipe and a page want them."""
+"""Prints tables to a terminal, a pipe or a page."""
 
 from __future__ import annotations
 
@@ -40,6 +40,6 @@ def _table(rows: Rows) -> Table:
 
 
 def markdown_report(lines: Sequence[str], tables: Sequence[Rows]) -> str:
-    """The content of a page: what is said of all, then each table."""
+    """The content of a page: the lines about all tables, then each table."""
     parts = [*lines, *(f"### {rows.title.capitalize()}\n\n{markdown(rows)}" for rows in tables)]
     return "\n\n".join(parts) + "\n"

@@ -53,7 +53,7 @@ def summary(runs: Sequence[Measured]) -> Summary:
 def table_of_size(
     body_bytes: int, in_flight: Sequence[int], contenders: Sequence[Contender], results: Results
 ) -> Rows:
-    """Everything that was measured with one size of bodies."""
+    """The table of all results with one size of bodies."""
     ours = [each for each in contenders if each.ours]
     columns = ["in flight", "system", "entries/s", "lowest", "highest", "p50 ms", "p99 ms"]
     columns += ["of the limit", *(f"{each.call} / it" for each in ours)]
@@ -103,7 +103,7 @@ def _share_of_limit(contender: Contender, found: Mapping[Contender, Summary]) ->
 
 
 def ratio(ours: float, theirs: float) -> str:
-    """How many times theirs ours is."""
+    """The ratio of our figure to theirs."""
     times = ours / theirs
     return (
         f"{times:.0f} x" if times >= 100 else f"{times:.2f} x" if times < 10 else f"{times:.1f} x"

@@ -1,4 +1,4 @@
-"""A system that can be measured: how it is started, once its programs are there."""
+"""A system that can be measured: how its programs are found and started."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Command = list[str]
 
 
 class Prepared(NamedTuple):
-    """All programs are there. `commands` starts a run; one of them prints what it measured."""
+    """A system whose programs are there. `commands` start a run; one of them prints the result."""
 
     version: str
     commands: Callable[[Place, Workload], list[Command]]

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from bench.machine import Machine, this_machine
 from bench.one_run import RunFailed, measure
+from bench.options import build_option, folder_option, json_option, markdown_option
 from bench.own_memory import touch_memory
 from bench.place import make_place
 from bench.plan import (
@@ -33,7 +34,7 @@ from bench.report import markdown_report, show_tables
 from bench.summary import Rows, table_of_size
 from bench.system import Prepared, System
 from bench.systems import SYSTEMS
-from bench.toolchain import BUILD, Toolchain, Unavailable
+from bench.toolchain import Toolchain, Unavailable
 from bench.workload import Measured, Workload
 
 BODIES, IN_FLIGHT, ROUNDS, SECONDS = "16,256,4096", "1,16,256,1000,4096", 3, 5.0
@@ -53,7 +54,7 @@ TOUCHED = "Before each run {mib:,} MiB of memory were touched, so that the host 
 
 
 class Grid:
-    """What was asked for, and what came out so far."""
+    """The points to measure, and the results so far."""
 
     def __init__(self, contenders: list[Contender], points: list[Point], machine: Machine) -> None:
         self.contenders = contenders
@@ -66,20 +67,20 @@ class Grid:
         self.began = time.strftime("%Y-%m-%d %H:%M")
 
     def add(self, run: Run, result: Measured) -> None:
-        """One run was measured."""
+        """Add the result of a run."""
         self.results.setdefault((run.point, run.contender.key), []).append(result)
         row = {"round": run.round, "system": run.contender.key, **run.point._asdict()}
         self.runs.append({**row, **asdict(result)})
 
     def tables(self) -> list[Rows]:
-        """One for each size of bodies that something was measured with."""
+        """One table for each size of bodies that has results."""
         sizes = dict.fromkeys(point.body_bytes for point in self.points)
         in_flight = list(dict.fromkeys(point.in_flight for point in self.points))
         tables = [table_of_size(s, in_flight, self.contenders, self.results) for s in sizes]
         return [each for each in tables if each.cells]
 
     def to_json(self) -> str:
-        """All of it, each run by itself."""
+        """Everything as JSON, with each run by itself."""
         content = {
             "machine": asdict(self.machine),
             "began": self.began,
@@ -91,7 +92,7 @@ class Grid:
 
 
 def prepare(systems: list[System], toolchain: Toolchain, grid: Grid) -> dict[str, Prepared]:
-    """Those whose programs are there, by key; a note for each other one."""
+    """The systems whose programs are there, by key; adds a note for each other one."""
     found: dict[str, Prepared] = {}
     for system in systems:
         contender = system.contender
@@ -106,7 +107,7 @@ def prepare(systems: list[System], toolchain: Toolchain, grid: Grid) -> dict[str
 
 
 def one(run: Run, prepared: Prepared, seconds: float, folder: Path) -> Measured:
-    """Carry out one run in a new folder, which is gone afterwards. Raises RunFailed."""
+    """Carry out one run in a new folder, and remove the folder. Raises RunFailed."""
     contender = run.contender
     workload = Workload(
         in_flight=run.point.in_flight,
@@ -134,7 +135,7 @@ def carry_out(
     grid: Grid,
     kept: Path | None,
 ) -> None:
-    """All runs, in turn; one that fails becomes a note. `kept` is rewritten after each.
+    """Carry out all runs in turn; a failed one becomes a note. `kept` is rewritten after each.
 
     `memory_mib`: how much memory is touched before each.
     """
@@ -165,7 +166,7 @@ def carry_out(
 
 
 def _check_memory(memory_mib: int, machine: Machine) -> None:
-    """More than half of it may take what the systems need. Raises click.UsageError."""
+    """Refuse more than half of the memory: the systems need the rest. Raises click.UsageError."""
     most_mib = int(machine.memory_gib * 1024 / 2)
     if memory_mib > most_mib:
         raise click.UsageError(f"--touch-memory {memory_mib}: at most {most_mib} here, half of all")
@@ -191,23 +192,10 @@ def _check_memory(memory_mib: int, machine: Machine) -> None:
     help="MiB touched before each run, where a host gives memory at the first touch.",
 )
 @click.option("--quick", is_flag=True, help="256 bytes, 1000 in flight, everyone, one round.")
-@click.option(
-    "--dir",
-    "folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=BUILD,
-    show_default=True,
-    help="On the disk to measure; made if missing.",
-)
-@click.option(
-    "--build",
-    type=click.Path(path_type=Path),
-    default=BUILD,
-    show_default=True,
-    help="Where programs of others are built, once.",
-)
-@click.option("--json", "kept", type=click.Path(path_type=Path), help="Keep every run there.")
-@click.option("--markdown", "page", type=click.Path(path_type=Path), help="Write the tables there.")
+@folder_option
+@build_option
+@json_option("run")
+@markdown_option("tables")
 def throughput(
     peers: str,
     bodies: str,

@@ -14,13 +14,13 @@ SOURCES = Path(__file__).parent / "peers"
 GO_MODULE = SOURCES / "go"
 JAVA = SOURCES / "java"
 
-# What is built, and the data of runs, go there unless told otherwise: git does not look at it.
+# The default folder of built programs and of the data of runs; git ignores it.
 BUILD = Path("build/bench")
 
-# Fetching and compiling all of it takes two or three minutes; a line that hangs must not hang us.
+# Fetching and compiling everything takes two or three minutes; a hanging download must not hang us.
 BUILD_TIMEOUT_S = 1200
 
-# Certificates of a folder that is kept as long as what is built.
+# The certificates are kept as long as the built programs.
 CERTIFICATE_DAYS = "3650"
 
 
@@ -32,9 +32,9 @@ class Toolchain:
     """Where programs come from.
 
     Args:
-        folder: what is built goes there, and is found there the next time.
+        folder: built programs go there, and are found there the next time.
         which: how a program is found; as shutil.which.
-        building: is told what is about to be built, since that takes a while.
+        building: called with the name of a program before it is built, since that takes a while.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Toolchain:
 
 
 def run(command: list[str]) -> str:
-    """Run a program to its end; what it printed. Raises Unavailable."""
+    """Run a program to its end; return its output. Raises Unavailable."""
     name = Path(command[0]).name
     try:
         done = subprocess.run(
@@ -150,7 +150,7 @@ def go_version(module: str) -> str:
 
 
 def _digest(folder: Path) -> str:
-    """A name for the content of a folder of sources: others are built anew."""
+    """A digest of a folder of sources: changed sources are built again."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         if path.is_file():

@@ -1,4 +1,4 @@
-"""One group under load whose leader is taken away again and again."""
+"""One group under load that loses its leader again and again."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from bench.read_back import ACKNOWLEDGED, count_lost
 from bench.workload import Workload
 
 KILL, STOP = "kill -9", "SIGSTOP"
-# Longer than any election, and than any catching up that comes before one.
+# Longer than any election, with the catching up before it.
 PATIENCE_S = 90.0
 _POLL_S = 0.001
 
 
 class Verdict(NamedTuple):
-    """What became of everything that was acknowledged in a run."""
+    """How many appends of a run were acknowledged, and how many of these are lost."""
 
     acknowledged: int
     lost: int
 
 
 class Watch:
-    """Members and clients of one group. A context: everything is ended when it is left."""
+    """Members and clients of one group. A context manager that ends all of them."""
 
     def __init__(self, watching: Watching, place: Place, workload: Workload) -> None:
         self._watching = watching
@@ -55,7 +55,7 @@ class Watch:
         self._errors.close()
 
     def settle(self) -> str:
-        """Wait until a member leads and appends are acknowledged; its name."""
+        """Wait until a member leads and appends are acknowledged; return its name."""
         time.sleep(self._watching.settled_s)
         deadline = time.monotonic() + PATIENCE_S
         while not (leader := self._ask("leader", "leader")):
@@ -67,10 +67,10 @@ class Watch:
         return str(leader)
 
     def take_leader(self, fault: str) -> float | None:
-        """Take the leader away and bring it back; milliseconds until clients were served again.
+        """Kill or stop the leader, and bring it back; return ms until clients were served.
 
         From just before the signal to the first acknowledgement of an append that began after the
-        signal had worked, as told by the clients. None if the member had lost leadership before.
+        signal had worked, as the clients report. None if the member had lost leadership before.
         """
         leader = self.settle()
         process = self._members[leader]

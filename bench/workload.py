@@ -1,4 +1,4 @@
-"""What is measured: the same work for every system."""
+"""The workload, the same for every system, and its result."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-# How ours is called. Peers have one way to append, and are given one entry a call.
+# How dledger's appends are called. Other systems have one way, and get one entry a call.
 APPEND, SUBMIT, APPEND_MANY = "append", "submit", "append_many"
 MANY = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Appends of one size, so many at a time, for so long."""
+    """Appends of one size, a number in flight, and their time."""
 
     in_flight: int  # entries that wait for their acknowledgement at any moment
     body_bytes: int = 256
     call: str = APPEND
-    batch: int = 1  # entries handed in with one call
+    batch: int = 1  # entries appended with one call
     warm_up_s: float = 2.0
     seconds: float = 5.0
 
@@ -34,7 +34,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What came out of one run. `failed` counts appends that were refused or not answered."""
+    """The result of one run. `failed` counts appends that were refused or not answered."""
 
     entries_per_s: float
     median_ms: float
@@ -43,9 +43,9 @@ class Measured:
 
     @classmethod
     def from_line(cls, line: str) -> Measured | None:
-        """What a member printed, None if this line is none of ours.
+        """The result that a member printed; None for any other line.
 
-        Raises ValueError when nothing was acknowledged in the measured time.
+        Raises ValueError if no append was acknowledged in the measured time.
         """
         if not line.startswith("{"):
             return None

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -64,16 +67,23 @@ def local_session(
     found = find_java(os.environ, java)
     with scratch_folder() as folder:
         home = make_java_home(found, f"{folder}/java")
-        with _variables(JAVA_HOME=home, PYSPARK_PYTHON=sys.executable):
+        with _variables(JAVA_HOME=home, PYSPARK_PYTHON=sys.executable), _plain_interrupt() as take:
             builder = SparkSession.builder.master(f"local[{cores or '*'}]").appName(name)
             for key, value in _settings(folder).items():
                 builder = builder.config(key, value)
             session = builder.getOrCreate()
+            take()
             try:
                 session.sparkContext.setLogLevel("ERROR")
                 session.dataSource.register(DledgerDataSource)
                 yield session
-            finally:
+            except KeyboardInterrupt:
+                _kill(session)
+                raise
+            except BaseException:
+                _stop(session)
+                raise
+            else:
                 _stop(session)
 
 
@@ -92,9 +102,36 @@ def _variables(**values: str) -> Iterator[None]:
                 os.environ[name] = before
 
 
+@contextmanager
+def _plain_interrupt() -> Iterator[Callable[[], None]]:
+    """Let Ctrl-C raise KeyboardInterrupt and nothing else, from the call of what is yielded on.
+
+    Spark's own handler makes another call through the connection whose answer is waited for. That
+    fails, and py4j logs two tracebacks. Where Ctrl-C is ignored it stays so.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: None  # only the main thread may have handlers, and Spark takes none either
+        return
+    before = signal.getsignal(signal.SIGINT)
+    logged = logging.root.manager.disable
+
+    def interrupt(_number: int, _frame: object) -> None:
+        logging.disable(logging.CRITICAL)
+        raise KeyboardInterrupt
+
+    def take() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN if before is signal.SIG_IGN else interrupt)
+
+    try:
+        yield take
+    finally:
+        signal.signal(signal.SIGINT, before)
+        logging.disable(logged)
+
+
 def _settings(folder: str) -> dict[str, str]:
-    logging = f"{folder}/log4j2.properties"
-    with open(logging, "w", encoding="utf-8") as file:
+    log_file = f"{folder}/log4j2.properties"
+    with open(log_file, "w", encoding="utf-8") as file:
         file.write(_LOGGING)
     os.makedirs(f"{folder}/tmp")
     # Workers are other Python processes; PYTHONPATH lets them import this package.
@@ -104,7 +141,7 @@ def _settings(folder: str) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.extraJavaOptions": (
-            f"-Dlog4j2.configurationFile={logging} -Djava.io.tmpdir={folder}/tmp"
+            f"-Dlog4j2.configurationFile={log_file} -Djava.io.tmpdir={folder}/tmp"
         ),
         "spark.executorEnv.PYTHONPATH": search,
         "spark.local.dir": f"{folder}/local",
@@ -119,14 +156,28 @@ def _settings(folder: str) -> dict[str, str]:
 
 def _stop(session: Any) -> None:
     """Stop Spark and its Java, which would otherwise live until this process ends."""
-    from pyspark import SparkContext  # noqa: PLC0415  # it is loaded by now
-
     gateway = session.sparkContext._gateway
     session.stop()
-    process = gateway.proc
     gateway.shutdown()
+    _forget(gateway.proc)
+
+
+def _kill(session: Any) -> None:
+    """End Spark's Java at once: the connection to it was left in the middle of an answer."""
+    context = session.sparkContext
+    # The server of its workers' counters would print that they are gone.
+    context._accumulatorServer.handle_error = lambda _request, _address: None
+    context._gateway.proc.kill()
+    _forget(context._gateway.proc)
+
+
+def _forget(process: subprocess.Popen[bytes]) -> None:
+    """Wait for Spark's Java to end, and let another session begin."""
+    from pyspark import SparkContext  # noqa: PLC0415  # it is loaded by now
+
     SparkContext._gateway = None
     SparkContext._jvm = None
+    assert process.stdin is not None
     process.stdin.close()  # Spark's Java ends when this closes
     try:
         process.wait(JAVA_EXIT_SECONDS)

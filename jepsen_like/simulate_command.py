@@ -23,7 +23,7 @@ from jepsen_like.simulation.tiers import TIERS
 
 # Lines of the trace printed with a failure: the last second or so, and one screen.
 PRINTED_TRACE_LINES = 40
-# Below so many seeds it is chance whether every kind of fault was met, so nothing is said of it.
+# With fewer seeds a kind of fault may be missing by chance, so missing kinds are not reported.
 ENOUGH_SEEDS_FOR_COVERAGE = 300
 # Without a terminal: a line after so many seeds.
 SEEDS_A_PLAIN_LINE = 200
@@ -90,7 +90,7 @@ def simulate(
 ) -> None:
     """Simulate groups under faults in virtual time, one for each seed.
 
-    Each seed decides the size of the group, its load and its faults. Exit status 1 tells that a
+    Each seed decides the size of the group, its load and its faults. Exit status 1 means that a
     promise was broken; the seed, the promise and the way to see it again are printed.
     """
     if seeded_bug is not None and seeded_bug not in TIERS[tier].bugs:

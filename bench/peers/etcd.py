@@ -48,7 +48,7 @@ def clients(program: str, role: str, place: Place, workload: Workload) -> Comman
 
 
 def version(program: str) -> str:
-    """As the server says it."""
+    """The version that the server reports."""
     return run([program, "--version"]).splitlines()[0].replace("etcd Version:", "etcd")
 
 

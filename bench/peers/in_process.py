@@ -13,7 +13,7 @@ from bench.system import Command, Prepared, System
 from bench.toolchain import Toolchain, Unavailable, go_version
 from bench.workload import APPEND_MANY, MANY, SUBMIT, Workload
 
-# A Java virtual machine compiles what it runs often in its first seconds.
+# A Java virtual machine compiles hot code in its first seconds.
 JAVA_WARM_UP_S = 15.0
 
 
@@ -76,7 +76,7 @@ _APPEND_MANY = Contender(
 
 
 def _apart(key: str, contender: Contender) -> Contender:
-    """One of ours with TLS: what certificates cost, beside itself."""
+    """The contender dledger with TLS, beside dledger without: the cost of certificates."""
     name = f"{contender.name}, with TLS"
     return contender._replace(key=key, name=name, ours=False, apart=True)
 

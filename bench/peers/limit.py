@@ -1,4 +1,4 @@
-"""What the machine allows at most, measured beside the systems."""
+"""The limit of the machine, measured beside the systems."""
 
 from __future__ import annotations
 

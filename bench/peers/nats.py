@@ -61,7 +61,7 @@ def clients(program: str, role: str, place: Place, workload: Workload) -> Comman
 
 
 def version() -> str:
-    """The server's."""
+    """The version of the server."""
     return f"NATS {go_version(SERVER)}"
 
 

@@ -1,4 +1,4 @@
-"""Systems whose leaders are taken from their clients: how members and clients are started."""
+"""The systems of the failover benchmark: how members and clients are started."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bench.toolchain import Toolchain
 from bench.workload import Workload
 
 ROLE = "failover"
-# A restarted member has caught up, and a leader that went on has seen that it leads no more.
+# Until a restarted member has caught up, and a leader that was continued has stepped down.
 SETTLED_S = 5.0
 # Java DLedger took 7 to 11 s from the restart of a member until it had caught up.
 JAVA_SETTLED_S = 15.0
@@ -32,7 +32,7 @@ class Watching(NamedTuple):
 
 
 class Watched(NamedTuple):
-    """A system, and what its clients are. `prepare` raises Unavailable."""
+    """A system and its clients. `prepare` raises Unavailable."""
 
     key: str
     name: str

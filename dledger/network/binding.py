@@ -1,4 +1,4 @@
-"""Binds an address, or says in the words of a setting why that cannot be."""
+"""Binds an address, or raises an error that names the setting to change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ Made = TypeVar("Made")
 async def bind(
     setting: str, address: Address, listen: Callable[[Address], Awaitable[Made]]
 ) -> Made:
-    """Listen there. Raises AddressInUse, or ConfigInvalid naming `setting` where it is not ours."""
+    """Listen at `address`.
+
+    Raises AddressInUse, or ConfigInvalid naming `setting` if this machine has no such address.
+    """
     try:
         return await listen(address)
     except OSError as error:

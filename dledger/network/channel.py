@@ -1,4 +1,4 @@
-"""One member's way to one other: a channel on the connection between their processes."""
+"""A channel: carries one member's messages to one peer, on the connection of their processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dledger.wire.channel_protocol import Opening, encode_closing, encode_openin
 from dledger.wire.codec import encode_message
 from dledger.wire.group_identity import UNKNOWN_GROUP, GroupIdentity
 
-# What leaves together with that of other groups, when many have something to say at once.
+# Messages that share a frame with those of other groups while `Connections.collecting` is set.
 _SHARED = (Heartbeat, HeartbeatResponse)
 
 ChannelChanged = Callable[[str, bool], None]
@@ -22,7 +22,7 @@ ChannelRefused = Callable[[str, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """How a member introduces itself, and where the others reach it."""
+    """How a member introduces itself, and where its peers reach it."""
 
     group: str
     node_id: str
@@ -31,14 +31,14 @@ class Identity:
 
 
 class Channel:
-    """Sends to one other member.
+    """Sends to one peer.
 
     Attributes:
-        peer: that member.
+        peer: the name of the peer.
         address: where it listens.
         number: of this channel, on its connection.
         opening: the frame that opens it.
-        connected: whether the other side takes messages now.
+        connected: whether the peer takes messages now.
     """
 
     __slots__ = (
@@ -80,21 +80,21 @@ class Channel:
         self.introduce(identity)
 
     def introduce(self, identity: Identity) -> None:
-        """Open the channel, or say anew on an open one who this member is."""
+        """Open the channel; on an open one, send this member's identity again."""
         names = (identity.group, identity.node_id, self.peer, identity.of_group)
         self.opening = encode_opening(Opening(self.number, *names))
         self._connection.add(self)
 
     @property
     def last_problem(self) -> str | None:
-        """Why there is no connection, if there is none."""
+        """Why the channel is not open; None if it is or if no problem is known."""
         return self._refusal or self._connection.last_problem
 
     def send(self, message: Message, payload: bytes = b"") -> None:
-        """Let a message leave; heartbeats and their answers together with those of other groups.
+        """Send a message; a heartbeat or its answer may share a frame with those of other groups.
 
-        Without a connection it is dropped: the protocol repeats what matters, and a member that
-        comes back is compared anew.
+        Without a connection the message is dropped: the protocol repeats what matters, and the
+        leader compares its log again with that of a member that comes back.
         """
         if not self.connected:
             return
@@ -104,14 +104,14 @@ class Channel:
             self._connection.write(encode_message(message, payload, self.number))
 
     def opened(self) -> None:
-        """The other side takes messages now."""
+        """The peer accepted the channel, and takes messages now."""
         self._refusal = None
         if not self.connected:
             self.connected = True
             self._changed(self.peer, True)
 
     def ended(self, reason: str | None) -> None:
-        """The connection broke, or (with a reason) the other side refused the channel."""
+        """The connection broke, or (with a reason) the peer refused the channel."""
         self._refusal = reason
         if self.connected:
             self.connected = False
@@ -120,11 +120,11 @@ class Channel:
             self._refused(self.peer, reason)
 
     def refused(self) -> None:
-        """Nobody listens there."""
+        """No process listens at the address."""
         self._peer_refused(self.peer)
 
     def close(self) -> None:
-        """End this channel, and the connection if it was the last one on it."""
+        """End this channel, and its connection if no other channel is on it."""
         if self._closed:
             return
         self._closed = True

@@ -1,4 +1,4 @@
-"""All connections that this process dials: one to each other process, however many groups."""
+"""All connections that this process dials: one to each other process, shared by all groups."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from dledger.network.tls import GroupTls
 class Connections:
     """One connection for each address that a channel leads to.
 
-    With TLS one for each member at that address: a connection is to somebody who proves a name.
+    With TLS there is one for each member at that address, because each connection proves one name.
 
     Attributes:
         collecting: whether heartbeats and their answers are gathered now, for `flush`.
         home: where this process listens.
-        tls: what those who dial, and those who are dialled, show each other; None without TLS.
-        refusals: callers that were sent away.
+        tls: the certificates that both sides of a connection show; None without TLS.
+        refusals: counts the callers that were refused.
         network: dials, and listens.
     """
 
@@ -44,17 +44,17 @@ class Connections:
 
     @property
     def open(self) -> Collection[HostConnection]:
-        """The connections, whether they stand or not."""
+        """The connections, open or still being dialled."""
         return self._open.values()
 
     def start_soon(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Run something as long as the process takes part in groups."""
+        """Run `work` in the process's nursery."""
         self._nursery.start_soon(work)
 
     def to(self, address: Address, peer: str) -> HostConnection:
-        """The connection to `peer` at that address, whose dialling begins if it is the first time.
+        """The connection to `peer` at `address`; the first call begins to dial it.
 
-        Without TLS nobody proves who they are, and all members at an address share a connection.
+        Without TLS all members at one address share a connection.
         """
         key = (address, peer if self.tls is not None else "")
         connection = self._open.get(key)
@@ -66,13 +66,13 @@ class Connections:
         return connection
 
     def hurry(self, address: Address) -> None:
-        """The process at that address has just called, or hung up."""
+        """Dial `address` again soon: the process there has just connected, or hung up."""
         for (dialled, _), connection in self._open.items():
             if dialled == address:
                 connection.hurry()
 
     def end(self, connection: HostConnection) -> None:
-        """No channel needs it any more."""
+        """Close a connection that no channel needs any more."""
         for key, found in self._open.items():
             if found is connection:
                 del self._open[key]
@@ -80,7 +80,7 @@ class Connections:
         connection.close()
 
     def flush(self) -> None:
-        """Let leave what was gathered; from now on each message leaves alone."""
+        """Send what was gathered; from now on each message leaves in a frame of its own."""
         self.collecting = False
         for connection in self._gathered:
             connection.flush()

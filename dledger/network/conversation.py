@@ -1,4 +1,4 @@
-"""An accepted connection, as a stream of frames."""
+"""An accepted connection, read as a stream of frames."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Conversation:
         self._fileno = plain_descriptor(stream)
 
     async def frames(self) -> Sequence[Frame]:
-        """What arrived since the last call, at least one frame; nothing at the end of the stream.
+        """Wait for frames, and return all that arrived; empty at the end of the stream.
 
         Raises MessageMalformed.
         """
@@ -37,7 +37,7 @@ class Conversation:
         return frames
 
     async def first_frame(self) -> Frame | None:
-        """The first frame alone, which is an introduction. Raises MessageMalformed."""
+        """The first frame, an introduction; None at the end. Raises MessageMalformed."""
         frames = await self.frames()
         self._decoder.max_bytes = MAX_FRAME_BYTES
         self._frames = list(frames[1:])

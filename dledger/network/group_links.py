@@ -1,4 +1,4 @@
-"""Keeps connections to exactly those that the configuration in force names."""
+"""Keeps links to exactly the members that the configuration in force names."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dledger.network.links import Links
 
 
 class GroupLinks:
-    """Follows the configuration with the links. To be asked after every turn.
+    """Makes the links follow the configuration. Call `follow` after every turn.
 
-    Who was removed keeps its link for as long as the leader still sends to it.
+    A removed member keeps its link as long as the leader still sends to it.
     """
 
     def __init__(self, replica: Replica, links: Links) -> None:
@@ -19,7 +19,7 @@ class GroupLinks:
         self._followed: tuple[int, int] | None = None
 
     def follow(self) -> None:
-        """Open and close what another configuration asks for."""
+        """Open and close links if the configuration or the leader's peers changed."""
         membership, peers = self._replica.state.membership, self._replica.dispatchers
         now = (membership.index, len(peers))
         if now == self._followed:

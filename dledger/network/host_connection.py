@@ -1,4 +1,4 @@
-"""The connection that this process dials to one other, for all groups with members in both."""
+"""The connection that this process dials to one other, for all groups that both share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dledger.core.messages import Heartbeat, HeartbeatResponse
 from dledger.errors import MessageMalformed
 from dledger.network.network import TCP, Network
 from dledger.network.plain_socket import NO_DESCRIPTOR, plain_descriptor, write_now
-from dledger.network.refused import nobody_listens
+from dledger.network.refused import no_process_listens
 from dledger.network.retry_pause import RetryPause
 from dledger.network.tls import ENDED_EARLY, GroupTls, Stream, TlsRefused
 from dledger.wire.channel_protocol import decode_channel_answer
@@ -28,27 +28,26 @@ from dledger.wire.handshake import Caller, Hello, check_welcome, encode_hello
 
 logger = logging.getLogger(__name__)
 
-# What may wait for one other process's socket. A window of sixteen batches fits several times;
-# more than this means that it does not read.
+# Bytes that may wait for the socket of one other process. A window of sixteen batches fits several
+# times; if more waits, the process does not read.
 MAX_OUTBOX_BYTES = 64 * 1024 * 1024
 
-# A dialled connection that does not open in this time is tried again.
+# A connection that does not open in this time is dialled again.
 CONNECT_TIMEOUT_S = 2.0
 
-# Between two attempts, to connect or to open a channel: short at first, because a process that
-# was restarted is soon back.
+# The pause between two attempts to connect or to open a channel: short at first, because a process
+# that was restarted is soon back.
 FIRST_RETRY_S = 0.05
 LAST_RETRY_S = 1.0
 
-# A connection that is down for less than this is not worth a line: members start one by one.
+# An outage shorter than this is not logged: the members of a group start one by one.
 QUIET_S = 3.0
 
-# Nor is it worth more lines than these: a peer that is not there at first, and then does not speak
-# TLS, say.
+# Problems logged in one outage: a peer may be down at first, say, and then not speak TLS.
 MAX_SAID = 3
 
-# With TLS what waits is encrypted in pieces of this size, each in one go: a quarter of a
-# millisecond or less in which nothing else happens.
+# With TLS the outbox is encrypted in pieces of this size. Each holds up the event loop for 0.25 ms
+# or less.
 SECURE_PIECE_BYTES = 256 * 1024
 
 # A peer reads large pieces: a batch is 256 KiB.
@@ -56,7 +55,7 @@ RECEIVE_BYTES = 256 * 1024
 
 
 class ChannelEnd(Protocol):
-    """What a connection needs of a channel."""
+    """A channel, as its connection uses it."""
 
     @property
     def number(self) -> int:
@@ -69,15 +68,15 @@ class ChannelEnd(Protocol):
         ...
 
     def opened(self) -> None:
-        """The other side takes messages now."""
+        """The peer accepted the channel, and takes messages now."""
         ...
 
     def ended(self, reason: str | None) -> None:
-        """The connection broke, or (with a reason) the other side refused the channel."""
+        """The connection broke, or (with a reason) the peer refused the channel."""
         ...
 
     def refused(self) -> None:
-        """Nobody listens at the address."""
+        """No process listens at the address."""
         ...
 
 
@@ -86,10 +85,10 @@ class HostConnection:
 
     Args:
         home: where this process listens.
-        address: where the other one does.
-        gathers: told of this connection when the first message is kept for `flush`.
-        tls: what both sides show each other, if they do.
-        peer: whom the other one must prove to be, with TLS.
+        address: where the other process listens.
+        gathers: called with this connection when the first message is kept for `flush`.
+        tls: the certificates that both sides show; None without TLS.
+        peer: the name that the other process must prove, with TLS.
         network: dials.
     """
 
@@ -133,18 +132,18 @@ class HostConnection:
     # --- channels -----------------------------------------------------------------------------
 
     def new_number(self) -> int:
-        """A number for a channel; none is used twice, so that a late answer fits no other."""
+        """A number for a channel. None is used twice, so a late answer fits no other channel."""
         self._last_number += 1
         return self._last_number
 
     def add(self, channel: ChannelEnd) -> None:
-        """Open that channel as soon as there is a connection; or once more, on one that is open."""
+        """Open a channel as soon as there is a connection; send its opening again if there is."""
         self._channels[channel.number] = channel
         if self._connected:
             self.write(channel.opening)
 
     def remove(self, channel: ChannelEnd) -> bool:
-        """Forget it; whether any channel is left."""
+        """Forget a channel; return whether any channel is left."""
         del self._channels[channel.number]
         self._ask_at.pop(channel.number, None)
         self._waits_s.pop(channel.number, None)
@@ -153,13 +152,13 @@ class HostConnection:
 
     @property
     def outbox_bytes(self) -> int:
-        """How much waits to leave."""
+        """How many bytes wait to leave."""
         return self._outbox_bytes
 
     # --- what leaves --------------------------------------------------------------------------
 
     def collect(self, message: Heartbeat | HeartbeatResponse, number: int) -> None:
-        """Keep that message of a channel for `flush`."""
+        """Keep a message of channel `number` for `flush`."""
         if not self._heartbeats and not self._responses:
             self._gathers(self)
         kept = self._heartbeats if type(message) is Heartbeat else self._responses
@@ -167,7 +166,7 @@ class HostConnection:
         kept += message
 
     def flush(self) -> None:
-        """Let the kept messages leave, one frame for each of the two kinds."""
+        """Send the kept messages, one frame for each of the two kinds."""
         heartbeats, self._heartbeats = self._heartbeats, []
         responses, self._responses = self._responses, []
         try:
@@ -180,7 +179,7 @@ class HostConnection:
             logger.exception("peers at %s: heartbeats were dropped", self.address)
 
     def write(self, frame: bytes) -> None:
-        """Let a frame leave soon. For connections that are open."""
+        """Send a frame soon. Only for an open connection."""
         if not self._outbox and not self._writing:
             frame = write_now(self._fileno, frame)
             if not frame:
@@ -204,7 +203,7 @@ class HostConnection:
         self._life.cancel()
 
     def hurry(self) -> None:
-        """The process over there has just called, or hung up: see at once how it is."""
+        """Dial again soon: the other process has just connected, or hung up."""
         self._pause.cut_short()
 
     async def _keep_open(self) -> None:
@@ -216,7 +215,7 @@ class HostConnection:
                     await self._converse(stream)
             except (OSError, trio.TooSlowError, trio.BrokenResourceError) as error:
                 self._note(f"cannot be reached: {str(error) or type(error).__name__}")
-                if nobody_listens(error):
+                if no_process_listens(error):
                     for channel in tuple(self._channels.values()):
                         channel.refused()
             except MessageMalformed as error:
@@ -248,7 +247,7 @@ class HostConnection:
             self._end()
 
     async def _proven(self, dialled: Stream) -> Stream:
-        """The stream to talk on, once the other side is who it should be. Raises TlsRefused."""
+        """The stream to use once the peer has proven its name. Raises TlsRefused."""
         if self._tls is None:
             return dialled
         self._generation = self._tls.generation
@@ -308,12 +307,12 @@ class HostConnection:
     async def _read_answers(
         self, stream: Stream, decoder: FrameDecoder, scope: trio.CancelScope
     ) -> None:
-        """Hear what becomes of the channels; the peer says nothing else here."""
+        """Read the peer's answers to openings; it sends nothing else on this connection."""
         try:
             while data := await stream.receive_some(RECEIVE_BYTES):
                 self._take_answers(decoder.feed(bytes(data)))
         except trio.BrokenResourceError:
-            pass  # the connection ended the hard way: the same news as an orderly end
+            pass  # a broken connection ends like one that was closed
         except MessageMalformed as error:
             self._note(error.problem)
         scope.cancel()
@@ -330,7 +329,7 @@ class HostConnection:
                 channel.opened()
             else:
                 if now - self._opened_at.pop(number, now) >= LAST_RETRY_S:
-                    self._waits_s.pop(number, None)  # it stood: what is wrong now is new
+                    self._waits_s.pop(number, None)  # the channel was open: this problem is new
                 wait_s = min(2 * self._waits_s.get(number, FIRST_RETRY_S / 2), LAST_RETRY_S)
                 self._waits_s[number] = wait_s
                 self._ask_at[number] = now + wait_s
@@ -339,13 +338,13 @@ class HostConnection:
                 self._dial_again_if_renewed()
 
     def _dial_again_if_renewed(self) -> None:
-        """The certificate that was refused for a channel may name its member by now."""
+        """Dial again if the certificates were renewed: the new one may name the refused member."""
         renewed = self._tls is not None and self._tls.generation != self._generation
         if renewed and self._scope is not None:
             self._scope.cancel()
 
     async def _ask_again(self) -> None:
-        """Try to open what was refused: the other process may not have that group yet."""
+        """Open refused channels again: the other process may not have had the group yet."""
         while True:
             while not self._ask_at:
                 await self._refusals.park()
@@ -356,7 +355,7 @@ class HostConnection:
                 self.write(self._channels[number].opening)
 
     def _note(self, problem: str) -> None:
-        """Keep why there is no connection; say it once, and not while a group is just starting."""
+        """Keep why there is no connection; log it once, unless the outage has just begun."""
         self.last_problem = problem
         if problem in self._said or len(self._said) >= MAX_SAID:
             return

@@ -1,11 +1,10 @@
-"""One member's links to the others, which come and go with them.
+"""One member's links to its peers.
 
-Each member sends on what it dialled and receives on what the others dialled. So a broken
-connection is noticed by the side that has something to send, and both directions fail
-independently, as in the real world.
+A member sends on the connections that it dialled, and receives on those that its peers dialled. So
+the sender notices a broken connection, and the two directions fail independently.
 
-Who the others are may change while the node runs. And a node that is about to join is asked, and
-told, by members it has never heard of: it answers them where they said that they listen.
+The peers change while the node runs. A node that is about to join also gets messages of members
+that it does not know yet: it answers at the address that they gave when they connected.
 """
 
 from __future__ import annotations
@@ -19,28 +18,28 @@ from dledger.config import Address
 from dledger.network.channel import Channel, ChannelChanged, ChannelRefused, Identity, PeerRefused
 from dledger.network.connections import Connections
 
-# Links to those who are not members, or not yet, and as many callers. A change can replace nine
-# voters and nine learners at once, and nobody else has a reason to ask this node.
+# Links to strangers (peers that are not members, or not yet), and as many of them as callers. A
+# change can replace nine voters and nine learners at once; no other process has a reason to call.
 MAX_STRANGERS = 18
 
-# A link to a stranger that carries nothing for so long has done its work. A member that has just
-# joined hears of itself well within that.
+# A link to a stranger is closed after so long without a message. A member that has just joined
+# learns the new configuration well within that.
 STRANGER_IDLE_S = 10.0
 
-# Addresses kept of those who introduced themselves, the newest of them.
+# Addresses kept of peers that introduced themselves; the oldest are dropped first.
 MAX_KNOWN_ADDRESSES = 64
 
 
 class Links:
-    """A channel to every other member, and to strangers who are owed an answer.
+    """A channel to every peer, and to strangers that this member has to answer.
 
     Args:
-        identity: this member.
+        identity: of this member.
         connections: of this process.
-        changed: told when a link to somebody stands, and when it is gone.
+        changed: called with the peer when a link opens (True) or breaks (False).
         stranger_idle_s: how long a link to a stranger outlives the last message.
-        peer_refused: told who it was, whenever nobody listens where a link was to lead.
-        refused: told when somebody does not take our messages, and why.
+        peer_refused: called with the peer when no process listens at its address.
+        refused: called with the peer and its reason when it refuses the channel.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class Links:
         peer_refused: PeerRefused = lambda peer: None,
         refused: ChannelRefused | None = None,
     ) -> None:
-        self.dropped = 0  # messages to those whom no link leads to
+        self.dropped = 0  # messages to peers without a link
         self._identity = identity
         self._connections = connections
         self._changed = changed
@@ -62,7 +61,7 @@ class Links:
         self._members: dict[str, Channel] = {}
         self._strangers: dict[str, Channel] = {}
         self._used_at: dict[str, float] = {}  # each stranger's link, when it last had a message
-        self._known: dict[str, Address] = {}  # where those who called listen, the newest last
+        self._known: dict[str, Address] = {}  # where callers listen, the newest last
 
     @property
     def members(self) -> Mapping[str, Channel]:
@@ -71,14 +70,14 @@ class Links:
 
     @property
     def strangers(self) -> Mapping[str, Channel]:
-        """The links to those who are not members, and had something to be answered."""
+        """The links to peers that are not members and sent something to answer."""
         return self._strangers
 
     def set_members(self, addresses: Mapping[str, Address]) -> None:
-        """The members are these from now on; the node itself may be among them.
+        """Link to exactly these members; the node itself may be among them.
 
-        A link to one that is new is opened, that to one that is gone is closed, and to one that
-        moved there is a new link.
+        Opens a link to each new member, closes that of each removed one, and replaces that of each
+        member whose address changed.
         """
         for peer, link in list(self._members.items()):
             if addresses.get(peer) != link.address:
@@ -93,7 +92,7 @@ class Links:
             self._members[peer] = known or self._open(peer, address)
 
     def say_anew(self, identity: Identity) -> None:
-        """This member has learnt more about its group: tell it on every link, which stays open."""
+        """Send this member's identity again on every link: it knows more of its group now."""
         self._identity = identity
         for link in (*self._members.values(), *self._strangers.values()):
             link.introduce(identity)
@@ -117,17 +116,17 @@ class Links:
         self._known.clear()
 
     def heard_of(self, peer: str, address: Address) -> None:
-        """That one introduced itself, and listens there: an answer can reach it."""
+        """Remember the address of a peer that introduced itself, so that it can be answered."""
         self._known.pop(peer, None)
         self._known[peer] = address
         if len(self._known) > MAX_KNOWN_ADDRESSES:
             del self._known[next(iter(self._known))]
 
     def link_to(self, peer: str) -> Channel | None:
-        """The connected link to `peer`, member or not, for a message that is to leave now.
+        """The connected link to `peer`, member or not; None if the message has to be dropped.
 
-        A message to nobody known is dropped and counted. So is the first one to a stranger whose
-        address is known; it opens a link for those that follow.
+        Drops to a peer that is no member are counted. The first message to a stranger whose address
+        is known is dropped too; it opens a link for the next ones.
         """
         link = self._members.get(peer)
         if link is None:

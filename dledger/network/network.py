@@ -1,7 +1,7 @@
-"""How a process reaches other processes, and how they reach it: connections as streams of bytes.
+"""The network that a process dials and listens on: connections as streams of bytes.
 
-`Tcp` is what every process uses. A simulation hands in a network of its own, whose streams are not
-sockets: they take the path that TLS takes, through the stream alone.
+Every real process uses `Tcp`. A simulation has a network of its own, whose streams are not sockets:
+they are read and written through the stream alone, as those with TLS are.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Network(Protocol):
     async def dial(self, address: Address) -> trio.abc.Stream:
         """A connection to that address.
 
-        Raises OSError; ConnectionRefusedError, or an OSError caused by a group of them, where the
-        machine is there and nothing listens.
+        Raises OSError. If the machine is up and no process listens, that is a
+        ConnectionRefusedError, or an OSError caused by a group of them.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""What may keep a member behind, in words for people."""
+"""Problems that keep a member behind, as texts for people."""
 
 LACKS_SNAPSHOT = (
     "is behind the beginning of this log, and there is no snapshot to send it: have a state "

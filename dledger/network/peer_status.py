@@ -9,7 +9,10 @@ from dledger.status import InstallStatus, PeerStatus
 
 
 def peer_status(link: Channel, dispatcher: EntryDispatcher | None, now: float) -> PeerStatus:
-    """The member behind `link` at `now`; without a dispatcher, as a follower knows it."""
+    """The status of the member behind `link` at `now`.
+
+    Without a dispatcher (on a follower) only the connection is known.
+    """
     if dispatcher is None:
         return PeerStatus(link.connected, None, None, None, None, link.last_problem)
     problem, installing = link.last_problem, None

@@ -1,7 +1,7 @@
-"""Reads and writes of plain connections, with less between them and the system than a stream has.
+"""Reads and writes plain connections by system calls, without trio's streams.
 
-A message costs a stream of trio two reads, of which the first finds nothing, and as much time again
-in wrappers. Not for TLS, where only the stream knows what the bytes mean.
+A stream of trio takes two reads for a message, the first of which finds nothing, and as much time
+again in wrappers. Connections with TLS go through the stream, which encrypts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import trio
 
 from dledger.network.tls import Stream
 
-# In the place of a descriptor: with TLS everything goes through the stream.
+# Stands for the descriptor of a connection with TLS, which is used through its stream only.
 NO_DESCRIPTOR = -1
 
 
@@ -22,10 +22,10 @@ def plain_descriptor(stream: Stream) -> int:
 
 
 def write_now(descriptor: int, frame: bytes) -> bytes:
-    """Write what the socket takes; the rest, for which the writing task has to wait.
+    """Write what the socket takes at once, and return the rest for the writing task.
 
-    It spares the wake-up of that task. An error is that task's as well: it meets the same one, and
-    ends the connection.
+    This saves a wake-up of that task. An error is ignored here: the writing task meets the same
+    one, and ends the connection.
     """
     try:
         return frame[os.write(descriptor, frame) :]
@@ -34,9 +34,9 @@ def write_now(descriptor: int, frame: bytes) -> bytes:
 
 
 async def read_some(descriptor: int, max_bytes: int) -> bytes:
-    """Wait until something has come, and take it; nothing at the end of the stream.
+    """Wait for bytes and return them; empty at the end of the stream.
 
-    Raises trio.BrokenResourceError, and trio.ClosedResourceError once it is closed here.
+    Raises trio.BrokenResourceError, and trio.ClosedResourceError after this side closed it.
     """
     while True:
         await trio.lowlevel.wait_readable(descriptor)

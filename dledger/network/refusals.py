@@ -1,4 +1,4 @@
-"""Counts the callers that a process refused, and says so without filling the log."""
+"""Counts the callers that a process refused, and logs them at a limited rate."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import trio
 
 logger = logging.getLogger(__name__)
 
-# Who is refused comes back every second. One line in this time for each reason is enough to see
-# that it goes on.
+# A refused caller tries again every second. One line for each reason in this time shows that it
+# goes on.
 QUIET_S = 60.0
 
 
 class Refusals:
-    """Of one process.
+    """The refused callers of one process.
 
     Attributes:
         count: callers refused so far.
@@ -26,7 +26,7 @@ class Refusals:
         self._unsaid: dict[str, int] = {}
 
     def add(self, kind: str, problem: str) -> None:
-        """One more. `kind` is one of a few words; `problem` is for people."""
+        """Count one more, and log it if its `kind` is due. `problem` is the text to log."""
         self.count += 1
         now = trio.current_time()
         if now < self._quiet_until.get(kind, now):

@@ -1,13 +1,13 @@
-"""What the end of a process looks like to somebody who dials it."""
+"""Recognizes a dial error that shows that the process has ended."""
 
 from __future__ import annotations
 
 
-def nobody_listens(error: BaseException) -> bool:
-    """Whether a connection was not made because the machine itself said that nobody listens there.
+def no_process_listens(error: BaseException) -> bool:
+    """Whether the machine itself refused the connection because no process listens there.
 
-    A machine that is down or cut off says nothing. Of several addresses of one name all must have
-    been refused.
+    A machine that is down or cut off does not answer. If a name has several addresses, all of them
+    must have refused.
     """
     cause = error.__cause__
     if isinstance(error, OSError) and isinstance(cause, BaseExceptionGroup):

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import trio
 
-# After the end of a connection that had stood, and when there is news of the other side: short,
-# because it is soon known then whether a process is there. One that is being killed may close what
-# it listens on last, and take a connection in between that it breaks at once.
+# The pause after a connection that had been open, or when there is news of the peer. It is short:
+# the next attempt shows whether the peer's process runs. A process that is being killed may close
+# its listening socket last, and so accept one more connection that it breaks at once.
 LEAST_PAUSE_S = 0.01
 
 
 class RetryPause:
-    """Pauses between attempts, each twice as long as the last, and cut short when there is news.
+    """Pauses between attempts: each is twice as long as the last, and news of the peer ends it.
 
-    A connection that had stood for the longest pause and ended is dialled again at once: if that is
-    refused, the process over there has ended. One that breaks again and again is not.
+    A connection that was open for at least the longest pause is dialled again at once when it ends:
+    if that is refused, the peer's process has ended. One that breaks again and again is not.
     """
 
     def __init__(self, first_s: float, last_s: float) -> None:
@@ -30,7 +30,7 @@ class RetryPause:
         self._pause_s = self._first_s
 
     async def wait(self) -> None:
-        """Wait until the next attempt: the last one failed, or what it had made has ended."""
+        """Wait until the next attempt, after one that failed or a connection that ended."""
         now, since = trio.current_time(), self._stands_since
         self._stands_since = None
         if since is not None and now - since >= self._last_s:
@@ -41,6 +41,6 @@ class RetryPause:
             await trio.sleep_forever()
 
     def cut_short(self) -> None:
-        """There is news of the other side: try soon, if this is a pause."""
+        """End a running pause soon: there is news of the peer."""
         soon = trio.current_time() + LEAST_PAUSE_S
         self._scope.deadline = min(self._scope.deadline, soon)

@@ -1,11 +1,11 @@
 """Mutual TLS between members, and between members and tools.
 
-Everybody shows a certificate that one of the group's authorities signed. A member's certificate
-names its node id as a DNS name: whoever dials a member checks that, and so does a member whom
-another one calls. Nothing older than TLS 1.3: all parties are ours.
+Both sides show a certificate that one of the group's authorities signed. A member's certificate
+names its node id as a DNS name. A caller checks the name of the member that it dials, and a member
+checks that of a member that calls it. Nothing older than TLS 1.3: both sides run this library.
 
-A name is compared as it is, letter by letter. The rules for names of web servers (patterns,
-addresses, upper and lower case) have no business here, and a node id need not be a host name.
+Names are compared letter by letter. The rules for web servers (patterns, addresses, upper and lower
+case) do not apply: a node id need not be a host name.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from dledger.network.tls_config import TlsConfig
 SecureStream = trio.SSLStream[trio.abc.Stream]
 Stream = trio.abc.Stream  # of a network, or a SecureStream over one
 
-# Whoever does not believe a certificate ends the connection; the other side hears only that.
+# A side that rejects a certificate closes the connection without a reason that the other one sees.
 ENDED_EARLY = (
     "the connection ended early: that side's log says whether our certificate is believed there"
 )
 
 
 class TlsRefused(MessageMalformed):
-    """The other side of a connection does not speak TLS, or is not proven to be who it should."""
+    """The peer of a connection does not speak TLS, or did not prove its name."""
 
 
 class GroupTls:
-    """The contexts of one node or tool. Raises ConfigInvalid for files that cannot be used.
+    """The TLS contexts of one node or tool. Raises ConfigInvalid for files that cannot be used.
 
     Attributes:
         config: the files.
-        generation: how many times they were read again.
+        generation: how many times the files were read again.
     """
 
     def __init__(self, config: TlsConfig) -> None:
@@ -45,9 +45,9 @@ class GroupTls:
         self._client, self._server = _contexts(config)
 
     def reload(self, names: Iterable[str] = ()) -> None:
-        """Read the files again. Connections that are open keep what they began with.
+        """Read the files again, for new connections; open ones keep their certificates.
 
-        Raises ConfigInvalid, and goes on with what was read before. `names`: see `check_names`.
+        Raises ConfigInvalid, and keeps the contexts of before. `names`: see `check_names`.
         """
         contexts = _contexts(self.config)
         _check_names(self.config, contexts, names)
@@ -55,13 +55,13 @@ class GroupTls:
         self.generation += 1
 
     def check_names(self, names: Iterable[str]) -> None:
-        """Raise ConfigInvalid unless the others would believe that we are each of these."""
+        """Raise ConfigInvalid unless our certificate proves each of these names to our peers."""
         _check_names(self.config, (self._client, self._server), names)
 
     async def dialled(self, stream: trio.abc.Stream, node_id: str) -> SecureStream:
         """A connection to a member that has proven to be `node_id`. Raises TlsRefused.
 
-        How long that may take is the caller's to say, and `stream` is the caller's to close.
+        The caller sets the timeout, and closes `stream`.
         """
         secure = trio.SSLStream(stream, self._client, https_compatible=True)
         await _shake_hands(secure, f"no TLS: {ENDED_EARLY}, or whether TLS is spoken at all")
@@ -71,21 +71,21 @@ class GroupTls:
         return secure
 
     async def accepted(self, stream: trio.abc.Stream) -> SecureStream:
-        """A connection of somebody who has proven to be of the group. As `dialled`."""
-        # Frames say how long they are, so nothing is lost where a stream is cut off without the
-        # last message of TLS; and closing waits for nobody.
+        """A connection from a caller with a certificate of the group. As `dialled`."""
+        # Frames carry their length, so a stream that ends without TLS's last message loses nothing;
+        # and closing does not wait for the peer.
         secure = trio.SSLStream(stream, self._server, server_side=True, https_compatible=True)
         await _shake_hands(secure, "it ended the connection: does it believe our certificate?")
         return secure
 
 
 def group_tls(tls: GroupTls | TlsConfig | None) -> GroupTls | None:
-    """The contexts for these files. Raises ConfigInvalid."""
+    """The contexts for these files; None without TLS. Raises ConfigInvalid."""
     return GroupTls(tls) if isinstance(tls, TlsConfig) else tls
 
 
 def names_shown(stream: SecureStream) -> frozenset[str]:
-    """The DNS names in the certificate that the other side has shown."""
+    """The DNS names in the peer's certificate."""
     return _dns_names(stream.getpeercert())
 
 
@@ -96,7 +96,7 @@ def _dns_names(certificate: Mapping[str, object] | None) -> frozenset[str]:
 
 
 def _listed(names: frozenset[str]) -> str:
-    return ", ".join(sorted(names)[:3]) or "nobody"
+    return ", ".join(sorted(names)[:3]) or "no member"
 
 
 async def _shake_hands(stream: SecureStream, ended: str) -> None:
@@ -107,7 +107,7 @@ async def _shake_hands(stream: SecureStream, ended: str) -> None:
 
 
 def _problem(cause: BaseException | None, ended: str) -> str:
-    """What went wrong in a handshake, for people; `ended` if it is that the connection did."""
+    """Why a handshake failed, for people; `ended` if the connection was closed."""
     match cause:
         case ssl.SSLCertVerificationError():
             return f"its certificate is not believed: {cause.verify_message}"
@@ -116,7 +116,7 @@ def _problem(cause: BaseException | None, ended: str) -> str:
         case ssl.SSLError(reason="PEER_DID_NOT_RETURN_A_CERTIFICATE"):
             return "it showed no certificate"
         case ssl.SSLError(reason="WRONG_VERSION_NUMBER" | "HTTP_REQUEST"):
-            return "it does not speak TLS: give certificates to all of the group, or to nobody"
+            return "it does not speak TLS: give certificates to all of the group, or to none"
         case ssl.SSLError(reason=str(reason)):
             return f"no TLS: {reason.lower().replace('_', ' ')}"
         case _:
@@ -136,7 +136,7 @@ def _contexts(config: TlsConfig) -> Contexts:
         ) from error
     client.check_hostname = False  # `dialled` compares the name
     client.verify_mode = server.verify_mode = ssl.CERT_REQUIRED
-    # Nobody comes back without showing a certificate.
+    # No session tickets: every connection shows a certificate.
     server.num_tickets = 0
     for context in (client, server):
         context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -155,7 +155,9 @@ class _KeyHasPassword(Exception):
 
 
 def _no_password() -> str:
-    raise _KeyHasPassword("the key has a password; store it without one, readable by nobody else")
+    raise _KeyHasPassword(
+        "the key has a password; store it without one, readable by its owner only"
+    )
 
 
 def _check_names(config: TlsConfig, contexts: Contexts, names: Iterable[str]) -> None:
@@ -172,16 +174,16 @@ def _check_names(config: TlsConfig, contexts: Contexts, names: Iterable[str]) ->
 
 
 def _shown_to_ourselves(config: TlsConfig, contexts: Contexts) -> frozenset[str]:
-    """The names in our certificate, which we show to ourselves as we will to the others.
+    """The names in our certificate, from a handshake with ourselves.
 
-    So a member whose certificate nobody would believe says so when it starts. Raises ConfigInvalid.
+    So a certificate that peers would reject is reported at the start. Raises ConfigInvalid.
     """
     client, server = contexts
     to_caller, to_called = ssl.MemoryBIO(), ssl.MemoryBIO()
     caller = client.wrap_bio(to_caller, to_called)
     called = server.wrap_bio(to_called, to_caller, server_side=True)
     try:
-        # Each in turn: a greeting, an answer with a certificate, another certificate, its check.
+        # In turn: a hello, an answer with a certificate, the client's certificate, its check.
         for side in (caller, called, caller, called):
             try:
                 side.do_handshake()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TlsConfig:
-    """Files in PEM format. A key with a password is not read: nobody is there to type it."""
+    """Files in PEM format. A key with a password is refused: a server cannot ask for it."""
 
-    certificate: Path  # one's own, with those between it and the authority behind it
+    certificate: Path  # of the member or tool, followed by those between it and the authority
     key: Path
-    authorities: Path  # whose certificates are believed
+    authorities: Path  # that sign the certificates of the group

@@ -1,4 +1,4 @@
-"""The ways from a member to its peers, as those see them who only send."""
+"""The ways from a member to its peers: the interface for senders."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dledger.core.messages import Message
 
 
 class Way(Protocol):
-    """Carries messages to one peer, or drops them: the protocol repeats what matters."""
+    """Carries messages to one peer, or drops them; the protocol repeats what matters."""
 
     def send(self, message: Message, payload: bytes = b"") -> None:
-        """Let a message leave; `payload` is what a push carries."""
+        """Send a message; `payload`: the entries of a push."""
         ...
 
 

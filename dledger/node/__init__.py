@@ -1,1 +1,1 @@
-"""A member of a group, running: one task turns, one syncs, one applies."""
+"""A running member of a group: its turns, its syncs, and the calls of its application."""

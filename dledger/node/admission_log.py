@@ -1,4 +1,4 @@
-"""Says in the log when a member is in doubt and when it is proven, and which of its peers are."""
+"""Logs when a member or one of its peers becomes unproven, and when it is proven again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ logger = logging.getLogger(__name__)
 
 
 class AdmissionLog:
-    """Looks after each turn what has changed. A look costs a few comparisons."""
+    """Compares the state after each turn with what was logged; that takes a few comparisons."""
 
     def __init__(self, node_id: str, replica: Replica) -> None:
         self._node_id = node_id
@@ -19,7 +19,7 @@ class AdmissionLog:
         self._peers_in_doubt: set[str] = set()
 
     def after_turn(self) -> None:
-        """Say what is new."""
+        """Log what changed since the last turn."""
         lost = self._replica.admission.lost
         if lost is not self._lost:
             self._lost = lost
@@ -32,7 +32,7 @@ class AdmissionLog:
         if lost:
             logger.warning(
                 "%s is new or lost data: it neither votes nor counts until it holds the log of a "
-                "leader, and with it all that it can ever have promised",
+                "leader, and with it everything that it may have promised",
                 self._node_id,
             )
         elif self._replica.state.proven:

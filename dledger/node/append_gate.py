@@ -1,4 +1,4 @@
-"""Lets appends into a node while there is room for them, and refuses what is beyond it at once."""
+"""Admits appends to a node while there is room for them, and refuses the others at once."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ class AppendGate:
 
     @property
     def entries(self) -> int:
-        """How many wait to be committed and applied."""
+        """How many entries wait to be committed and applied."""
         return self._pending.entries + self._turn.queued_entries
 
     @property
     def body_bytes(self) -> int:
-        """How many bytes their bodies have."""
+        """The bytes of the bodies of these entries."""
         return self._pending.body_bytes + self._turn.queued_bytes
 
     def submit(self, bodies: Sequence[Body], done: Done, at_once: bool = False) -> None:
-        """Let these in together, to be appended in the next turn; `at_once`: see Driver.
+        """Admit these bodies, to be appended in the next turn; `at_once`: see Driver.
 
-        Raises NotLeader, LeadershipMoving, BodyInvalid, EntryTooLarge, LogFull: none of them is
-        let in.
+        Raises NotLeader, LeadershipMoving, BodyInvalid, EntryTooLarge, LogFull; then none of the
+        bodies is admitted.
         """
         try:
             self._replica.check_proposable()
@@ -56,7 +56,7 @@ class AppendGate:
         self._submit(bodies, total, done, at_once)
 
     def _admit(self, bodies: Sequence[Body]) -> int:
-        """The bytes of these bodies, if there is room for them now."""
+        """Check these bodies and the room for them; return their bytes."""
         if type(bodies) in (tuple, list) and len(bodies) == 1:
             total = longest = checked_body_bytes(bodies[0])
         else:
@@ -65,7 +65,7 @@ class AppendGate:
         if longest > self._max_body_bytes:
             raise EntryTooLarge(longest, self._max_body_bytes)
         entries, waiting = self.entries, self.body_bytes
-        # A submission larger than the whole room is let in alone, or it could never be.
+        # A submission larger than the whole room is admitted when no other one waits.
         full = entries + len(bodies) > self._config.max_pending_entries
         if entries and (full or waiting + total > self._config.max_pending_bytes):
             raise LogFull(entries, waiting)

@@ -18,25 +18,25 @@ NORMAL = int(Magic.NORMAL)  # looking up a member of an enum takes longer than c
 
 
 class Entries(Protocol):
-    """Where entries are read from: an EntryCache."""
+    """Holds the entries to apply: an EntryCache."""
 
     def take(self, first: int, last: int) -> EntryRun:
-        """At least one of the entries first..last, from `first`; those before are not kept on."""
+        """At least one of the entries first..last, from `first`; earlier ones are forgotten."""
         ...
 
 
 class Applier:
-    """Applies what is committed and durable here, and no more.
+    """Applies the entries that are committed and durable here.
 
     Args:
-        replica: knows how far that is.
-        entries: the entries.
+        replica: knows the last of these entries.
+        entries: where they are read from.
         machine: the state machine.
         pending: appends to be answered.
-        awaited: the snapshot that the machine waits for instead, if it does.
-        applied: told after each run of entries.
+        awaited: the snapshot that the machine waits for, if any; nothing is applied until then.
+        applied: called after each run of entries.
         wake: has `apply_some` called again soon.
-        run_entries: what is applied at once, at most.
+        run_entries: how many are applied at once, at most.
     """
 
     def __init__(
@@ -60,8 +60,10 @@ class Applier:
         self._run_entries = run_entries
 
     def begin(self) -> None:
-        """Apply the first run of what is there at once, and leave the rest for later: to wait for
-        that one would cost every append a wake-up. Raises MachineFailed, RestoreFailed.
+        """Apply the first run now, and have `wake` called for the rest.
+
+        Leaving the first run to a task would cost every append a wake-up. Raises MachineFailed,
+        RestoreFailed.
         """
         replica = self._replica
         if replica.appliable > replica.state.applied:
@@ -71,7 +73,7 @@ class Applier:
                 self._wake()
 
     def apply_some(self) -> bool:
-        """Apply one run of entries; whether there was one. Raises MachineFailed."""
+        """Apply one run of entries; return whether there was one. Raises MachineFailed."""
         replica = self._replica
         first = max(replica.state.applied, replica.view.before_begin) + 1
         last = min(replica.appliable, first + self._run_entries - 1)
@@ -85,7 +87,7 @@ class Applier:
         return True
 
     def _apply(self, run: EntryRun) -> Sequence[object]:
-        """One result an entry; no-ops and configurations are not the application's."""
+        """One result for each entry; None for no-ops and configurations, which are not applied."""
         if run.magic != NORMAL:
             return [None] * len(run)
         return applied(self._machine.apply, run, run.first, run.last)

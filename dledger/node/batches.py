@@ -1,9 +1,9 @@
-"""Cuts the log into pushes: how many entries fit, and their bytes, made once for all peers.
+"""Cuts the log into pushes, and keeps their bytes for all peers.
 
-The newest entries are at hand as the leader placed them. A leader under load cuts its pushes
-elsewhere than its proposals: what gathered while a window was full goes in one push, and a long
-proposal in several. Reading those back, and checking every sum of what this process has just
-written, was a quarter of the leader's time.
+The newest entries are kept as the leader wrote them. A leader under load cuts its pushes at other
+places than its proposals: entries that gathered while a window was full go in one push, and a long
+proposal in several. Reading such entries back, with all their checksums, took a quarter of the
+leader's time.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from typing import NamedTuple
 from dledger.entry_run import EntryRun
 from dledger.store.log_store import LogStore
 
-# Pushes kept for the other peers, which as a rule want the same ones in the same turn.
+# Pushes kept for the other peers, which usually need the same ones in the same turn.
 _KEPT_BATCHES = 4
 
-# Newest entries kept until all peers were sent them. A peer that is further behind is sent what is
-# read back, and the others do not wait for it.
+# Bytes of newest entries kept until they were sent to all peers. For a peer that is further behind
+# they are read back, and the others do not wait for it.
 MAX_NEWEST_BYTES = 8 * 1024 * 1024
 
 
 class _Placed(NamedTuple):
-    """One proposal's entries, and their bytes."""
+    """The entries of one proposal, and their bytes."""
 
     run: EntryRun
     raw: bytes
 
 
 class Batches:
-    """A BatchSizer over the store that keeps what was written or read last."""
+    """A BatchSizer over the store that keeps the entries written or read last."""
 
     __slots__ = ("_firsts", "_kept", "_max_bytes", "_newest", "_newest_bytes", "_store")
 
@@ -47,7 +47,7 @@ class Batches:
     def batch_end(self, first: int, last: int) -> int:
         """The last index of the push that begins at `first` and ends at `last` at most."""
         kept = self._kept.get(first)
-        # A small push goes out only if nothing more could go with it.
+        # Reuse a small push only if no more entries could go with it.
         if kept is not None and (
             kept[0] == last or (kept[0] < last and 2 * len(kept[1]) > self._max_bytes)
         ):
@@ -59,10 +59,7 @@ class Batches:
         return end
 
     def keep(self, run: EntryRun, raw: bytes) -> None:
-        """These entries, and their bytes, were written at the log's end: pushes may be cut of them.
-
-        They lie in one segment.
-        """
+        """Keep entries just written at the log's end, in one segment, to cut pushes of them."""
         newest = self._newest
         if newest and newest[-1].run.end_pos != run.positions[0]:
             self._forget_newest()  # another segment begins: no push crosses its beginning
@@ -86,12 +83,12 @@ class Batches:
         return self._store.read(first, end, self._max_bytes)
 
     def forget(self) -> None:
-        """The log was cut: what was kept may be no part of it any more."""
+        """Drop everything kept: the log was cut."""
         self._kept.clear()
         self._forget_newest()
 
     def _cut(self, first: int, last: int) -> tuple[int, bytes] | None:
-        """A push of the newest entries: where it ends, and its bytes; None if they are others."""
+        """A push of kept entries: its last index and bytes; None if `first` is not kept."""
         at = bisect_right(self._firsts, first) - 1
         if at < 0 or first > self._newest[-1].run.last:
             return None
@@ -104,7 +101,7 @@ class Batches:
             positions = run.positions
             count = min(len(run), last + 1 - run.first)
             if count < len(run) or run.end_pos > limit:
-                # As many as end within the limit: those whose next one begins there.
+                # Take the entries that end within the limit: the next one begins there.
                 count = min(count, bisect_right(positions, limit) - 1)
             if not parts:
                 count = max(count, begin + 1)
@@ -120,7 +117,7 @@ class Batches:
         return end, parts[0] if len(parts) == 1 else b"".join(parts)
 
     def sent(self, index: int) -> None:
-        """All peers were sent the entries before `index`: if one lost them they are read back."""
+        """Drop entries before `index`, which were sent to all peers; a resend reads them back."""
         newest, count = self._newest, 0
         while count < len(newest) and newest[count].run.last < index:
             count += 1

@@ -1,4 +1,4 @@
-"""Waits until a member can tell the birth of its group, and writes it into the folder."""
+"""Waits until a member knows the birth of its group, and records it in the folder."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ from dledger.store.noop_body import BEFORE_BIRTHS
 from dledger.waits.blocking_work import RunBlocking
 from dledger.waits.progress import Progress
 
-# A peer that names the birth as it calls causes no turn.
+# How often to look besides after turns: a peer that names the birth when it connects causes no
+# turn.
 LOOK_AGAIN_S = 0.2
 
 
 class BirthWatch:
-    """One member's, over as soon as the birth is known.
+    """Finds the birth of one member's group.
 
-    Entry 0 names the birth. A member whose log begins later has a snapshot in its place: it takes
-    the birth from its leader. A leader that has none takes that of the members who commit with it;
-    where none of them knows any, their logs are of earlier versions.
+    Entry 0 names the birth. A member whose log begins later takes the birth from its leader. A
+    leader without entry 0 takes it from the members that commit with it; if none of them knows it,
+    their logs were written by earlier versions.
 
     Args:
         config: of the member.
         opened: its folder.
         replica: its protocol.
         turned: made after every turn.
-        named: the births that a peer named as it called; those of all members for None.
+        named: the births that a peer named when it connected; those of all members for None.
         run_blocking: writes beside the event loop.
-        born: told the birth when the folder says it.
+        born: called with the birth once it is recorded in the folder.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class BirthWatch:
         self._born = born
 
     async def run(self) -> None:
-        """Wait for the birth, and record it, unless the node stops before.
+        """Wait for the birth and record it; return early if the node stops.
 
         Raises LogCorrupt, DiskFailed.
         """
@@ -76,7 +77,7 @@ class BirthWatch:
         self._born(birth)
 
     def _found(self) -> bytes:
-        """The birth, if it can be told now; else nothing."""
+        """The birth if it is known by now; else empty."""
         committed, state = self._replica.appliable, self._replica.state
         if committed < 0 or self._store.first_index == 0:
             return committed_birth(self._store, committed)

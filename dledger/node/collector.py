@@ -12,7 +12,7 @@ MIDDLE_EVERY, FULL_EVERY = 20, 50
 
 
 def collect_seldom() -> None:
-    """Leave what is loaded out of collections, and run them seldom.
+    """Exclude all present objects from collections, and collect seldom.
 
     For the `main` of a server process; a library must not decide this for its application.
     """

@@ -1,9 +1,8 @@
-"""Runs a member under trio: wakes it, keeps its deadlines, and waits for what blocks.
+"""Runs a member under trio: takes its turns, keeps its deadlines, and runs what blocks.
 
-Everything that is decided is decided by the member, in synchronous steps. One task turns for what
-was submitted; news from peers and disk are turned at once, by the task that has them: waking the
-driver for them would cost every append two more rounds of the loop. Submissions wait for the
-driver, so that all tasks that run before it share a turn.
+The member makes all decisions, in synchronous steps. A message or a finished sync takes its turn at
+once, in the task that has it: waking the driver would cost every append two more rounds of the
+loop. Submissions wait for the driver's task, so that all tasks that run before it share a turn.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Protocol, TypeVar
 
 import trio
 
-from dledger.core.messages import Heartbeat, HeartbeatResponse, Message
+from dledger.core.messages import Message
 from dledger.core.replica import Messages
 from dledger.entry import Body
 from dledger.errors import DLedgerError, PeerFault
@@ -36,14 +35,14 @@ _NEVER = float("inf")
 
 
 class Watches(Protocol):
-    """Looks at a member whenever it has moved."""
+    """Observes a member: the node."""
 
     def turned(self, messages: Messages) -> None:
-        """A turn ended; what it found comes to be applied now."""
+        """A turn ended; the entries that it committed are applied next."""
         ...
 
     def applied(self) -> None:
-        """The state machine has more."""
+        """The state machine has applied more entries."""
         ...
 
     def refused(self, fault: PeerFault) -> None:
@@ -55,12 +54,12 @@ class Driver:
     """The tasks of one member.
 
     Args:
-        make: makes the member, given its surroundings.
+        make: makes the member, given its runtime.
         ways: to its peers.
-        timer: wakes up for all groups of the process.
-        threads: wait for the disk.
-        watcher: looks at what the member did.
-        run_blocking: does beside the loop what would hold it up.
+        timer: the alarm clock of all groups of the process.
+        threads: run its syncs.
+        watcher: observes the member.
+        run_blocking: runs beside the loop what would hold it up.
     """
 
     def __init__(
@@ -104,19 +103,11 @@ class Driver:
     # --- inputs, from any task of this thread -------------------------------------------------
 
     def received(self, sender: str, messages: Sequence[Message]) -> None:
-        """Messages of one peer arrived."""
+        """Take a turn with messages of one peer."""
         if self._is_over:
             return
         self._turn.received(sender, messages)
         self.turn()
-
-    def heartbeat(self, sender: str, beat: Heartbeat, now: float) -> None:
-        """A heartbeat arrived, among those of other groups."""
-        self.received(sender, (beat,))
-
-    def heartbeat_answered(self, sender: str, answer: HeartbeatResponse, now: float) -> None:
-        """An answer to one arrived, among those of other groups."""
-        self.received(sender, (answer,))
 
     def link_changed(self, peer: str, connected: bool) -> None:
         """The connection to a peer opened or broke."""
@@ -124,16 +115,16 @@ class Driver:
         self.wake()
 
     def peer_gone(self, peer: str) -> None:
-        """The process of a peer has ended, as far as can be seen from here."""
+        """The process of a peer seems to have ended: its machine refused a connection."""
         if self._turn.peer_gone(peer):
             self.turn()
 
     def submit(
         self, bodies: Sequence[Body], body_bytes: int, done: Done, at_once: bool = False
     ) -> None:
-        """Append these bodies in the next turn; `at_once`: now, if nobody else appends.
+        """Append these bodies in the next turn; `at_once`: now, if no other append waits.
 
-        Then it must not be called in a turn (by a `done`, say): it would begin another one.
+        With `at_once` it must not be called in a turn (by a `done`, say): it may begin a turn.
         """
         self._turn.submit(bodies, body_bytes, done)
         if not (at_once and self._turn.appends_alone) or self._is_over:
@@ -146,13 +137,13 @@ class Driver:
             self.fail(error)
 
     def wake(self) -> None:
-        """There is something to do."""
-        if not self._woken:  # else it is on its way already
+        """Have the driver's task take a turn soon."""
+        if not self._woken:
             self._woken = True
             self._wake.unpark()
 
     def fail(self, error: Exception) -> None:
-        """The member cannot go on: end the driver, and with it the node."""
+        """End the driver, and with it the node: the member cannot go on."""
         self._failure = self._failure or error
         self.wake()
 
@@ -167,7 +158,7 @@ class Driver:
     # --- the tasks ----------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Turn, apply and look after the member, for ever.
+        """Take turns, apply entries and do the housekeeping, for ever.
 
         Raises DiskFailed, InvariantBroken, MachineFailed or RestoreFailed: it cannot go on.
         """
@@ -194,7 +185,7 @@ class Driver:
                 await trio.lowlevel.checkpoint()
 
     async def _apply_for_ever(self) -> None:
-        """Apply what is left of long runs, a run at a time."""
+        """Apply the entries that turns left over, a run at a time."""
         while True:
             while self._do(self.member.applier.apply_some):
                 await trio.lowlevel.checkpoint()
@@ -202,8 +193,8 @@ class Driver:
             await self._apply.park()
 
     def _do(self, step: Callable[[], T]) -> T | None:
-        """Take a step of the member, unless it is over; the driver's own task raises what fails,
-        and no other: a node ends with one error.
+        """Run a step of the member, unless it has ended. An error ends the driver: its own task
+        raises it, and no other task does, so a node ends with one error.
         """
         if self._is_over:
             return None
@@ -240,15 +231,15 @@ class Driver:
             self._do(go_on)
 
     def close(self) -> None:
-        """Turn no more. A sync that runs goes on."""
+        """Take no more turns. A running sync goes on."""
         self._closed = True
 
     async def closed(self, last: Callable[[], None], patience_s: float) -> bool:
-        """Do `last` beside the loop, behind a sync that still runs. As Syncer.close."""
+        """Run `last` beside the loop, after a sync that still runs. As Syncer.close."""
         return await self._syncer.close(last, patience_s)
 
     def turn(self) -> None:
-        """Take a turn, in any task that has news; the driver's own task raises what fails."""
+        """Take a turn, from any task. An error ends the driver; its own task raises it."""
         if self._is_over:
             return
         try:
@@ -257,7 +248,7 @@ class Driver:
             self.fail(error)
 
     def alarm(self, now: float) -> None:
-        """A deadline passed, or has moved back since."""
+        """Take a turn if a deadline passed; it may have moved back since the alarm was set."""
         if self._is_over:
             return
         try:

@@ -1,4 +1,4 @@
-"""Entries on their way to the state machine: those written last are not read back."""
+"""Keeps the entries written last for the state machine, so that they are not read back."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections import deque
 from dledger.entry_run import EntryRun, decode_run, joined
 from dledger.store.log_store import LogStore
 
-# Entries that wait for their commitment are in memory anyway: in the sender's hands, or in a
-# push. Beyond this the disk's cache holds them cheaper than Python does.
+# Uncommitted entries are in memory anyway, in a submission or a push. Beyond this size the page
+# cache holds them at less cost than Python objects.
 MAX_CACHED_BYTES = 16 * 1024 * 1024
 MAX_CACHED_ENTRIES = 65_536
 
-# What is handed out at once. Between two such runs the node's other tasks have their turn.
+# The most that `take` returns. The node's other tasks run between two such runs.
 MAX_RUN_ENTRIES = 1024
 MAX_READ_BYTES = 256 * 1024
 
 
 class EntryCache:
-    """The entries behind the last one handed out, as far as they fit; the store has the rest."""
+    """The entries after the last one taken, as many as fit; the store has the rest."""
 
     __slots__ = ("_bytes", "_count", "_runs", "_store")
 
@@ -29,7 +29,7 @@ class EntryCache:
         self._count = 0
 
     def add(self, run: EntryRun) -> None:
-        """These were written at the log's end. The cache leaves them out if it is full."""
+        """Keep entries that were written at the log's end, unless the cache is full."""
         size = run.log_bytes
         if self._bytes + size <= MAX_CACHED_BYTES and self._count + len(run) <= MAX_CACHED_ENTRIES:
             self._runs.append(run)
@@ -37,12 +37,12 @@ class EntryCache:
             self._count += len(run)
 
     def forget(self) -> None:
-        """The log was cut: what is kept may be no part of it any more."""
+        """Drop everything kept: the log was cut."""
         self._runs.clear()
         self._bytes = self._count = 0
 
     def take(self, first: int, last: int) -> EntryRun:
-        """At least one of the entries first..last, from `first`; those before are not kept on."""
+        """At least one of the entries first..last, from `first`; earlier ones are forgotten."""
         runs = self._runs
         while runs and runs[0].last < first:
             passed = runs.popleft()
@@ -58,7 +58,7 @@ class EntryCache:
         next_wanted = first
         for run in runs:
             if run.first > next_wanted or run.term != term or run.magic != magic:
-                break  # some were left out here, or others begin
+                break  # a gap, or entries of another term or kind
             part = run.part(next_wanted - run.first, last + 1 - run.first)
             taken.append(part)
             next_wanted = part.last + 1

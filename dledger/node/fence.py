@@ -1,4 +1,4 @@
-"""Keeps what one group's code raises in a shared task from the other groups of the process."""
+"""Contains an error that one group's code raises in a task that all groups of a process share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Arguments = TypeVarTuple("Arguments")
 def fenced(
     call: Callable[[*Arguments], None], fail: Callable[[Exception], None]
 ) -> Callable[[*Arguments], None]:
-    """That call, with what it raises given to `fail`, which ends its group's node."""
+    """Wrap `call` so that its exceptions go to `fail`, which ends the node of its group."""
 
     def call_fenced(*arguments: *Arguments) -> None:
         try:
@@ -25,7 +25,7 @@ def fenced(
 
 
 def node_ending(error: Exception) -> DLedgerError:
-    """What ends a node, as one error of the library's tree, out of what its tasks raised."""
+    """The one DLedgerError that ends a node, made of what its tasks raised."""
     raised = list(_alone(error))
     ending = next((each for each in raised if isinstance(each, DLedgerError)), None)
     if ending is None:

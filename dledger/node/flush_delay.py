@@ -1,9 +1,9 @@
 """Flushing later: entries count on a member once they are written, and are synced in a while.
 
-As in Java DLedger and RocketMQ with `ASYNC_FLUSH`. A process that is killed loses nothing, as the
-operating system has what was written. A machine that loses power loses what came since its last
-sync, though it was acknowledged: docs/library.md says when the others make up for it. Votes and
-terms are always synced before anybody is told.
+As in Java DLedger and RocketMQ with `ASYNC_FLUSH`. A killed process loses nothing: the operating
+system has the written bytes. A machine that loses power loses the entries since its last sync,
+though they were acknowledged: docs/library.md says when the other members still have them. Votes
+and terms are always synced before a message tells them.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ Written = tuple[int, int]  # the last entry, and the store's epoch
 
 
 class FlushDelay:
-    """When the writes of one node count, and when they are to be synced. Times in seconds.
+    """When the writes of one node count, and when they are due to be synced. Times in seconds.
 
     Args:
         interval_s: entries wait for a sync for so long at most.
-        patience_s: a sync that takes longer than this says that the disk is stuck. Nothing counts
-            any more until it ends, or all that is written meanwhile could be lost.
+        patience_s: a sync that takes longer than this shows that the disk is stuck. Then no new
+            write counts until the sync ends: an unbounded number could be lost.
         written: what the log holds at the start.
     """
 
@@ -32,9 +32,9 @@ class FlushDelay:
         self.due_at = _NEVER
 
     def counts(self, written: Written, now: float) -> bool:
-        """Whether more counts than before: everything up to `written`.
+        """Whether everything up to `written` counts now, and did not before.
 
-        Not while a term or vote is on its way to the disk, which entries must not overtake.
+        False while a term or vote is being synced: entries must not overtake it.
         """
         if written == self._counted or self._promises:
             return False
@@ -45,12 +45,12 @@ class FlushDelay:
         return True
 
     def began(self, now: float, promises: bool) -> None:
-        """A sync of all that is written began; `promises`: with a term or vote."""
+        """A sync of everything written began; `promises`: it includes a term or vote."""
         self._began_at = now
         self._promises = promises
         self.due_at = _NEVER
 
     def ended(self) -> None:
-        """It ended."""
+        """The sync ended."""
         self._began_at = None
         self._promises = False

@@ -1,4 +1,7 @@
-"""Changes the group and waits: new voters learn first, and who leaves may stop afterwards."""
+"""Changes the members of a group, and waits until removed members may be stopped.
+
+A new voter joins as a learner, and becomes a voter when it has the log.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,8 @@ from dledger.entry import NO_TERM
 from dledger.errors import Discarded, LeadershipLost, NodeClosed, NodeClosing
 from dledger.waits.progress import Progress
 
-# How long a member that led waits to hear what became of its change, in election timeouts: an
-# election takes one to two of them, a split vote another two.
+# How long a member that lost leadership waits to learn the outcome of its change, in election
+# timeouts: an election takes one to two of them, a split vote another two.
 WAIT_TIMEOUTS = 4.0
 
 
@@ -30,8 +33,8 @@ class GroupChanges:
     """The changes that callers of one node wait for.
 
     Args:
-        replica: proposes, and knows what is in force.
-        wake: has the node's driver turn soon.
+        replica: proposes changes, and knows the configuration in force.
+        wake: has the node's driver take a turn soon.
         turned: made with every turn.
     """
 
@@ -43,7 +46,7 @@ class GroupChanges:
     async def carry_out(
         self, changes: Sequence[Change], transition: Transition, expected: int | None
     ) -> NumberedConfiguration:
-        """Make the changes; the configuration in force afterwards, and its index.
+        """Make the changes; return the configuration in force afterwards, and its index.
 
         See `Node.change` for what it waits for and raises.
         """
@@ -60,21 +63,21 @@ class GroupChanges:
         return NumberedConfiguration(membership.index, membership.configuration)
 
     async def leave_joint(self) -> NumberedConfiguration:
-        """End a joint phase that was to be ended by hand. Raises as `Node.change`, and NotJoint."""
+        """End a joint phase of JOINT_MANUAL. Raises as `Node.change`, and NotJoint."""
         await self._serving()
         await self._made(self._replica.propose_leave())
         membership = self._replica.state.membership
         return NumberedConfiguration(membership.index, membership.configuration)
 
     async def _serving(self) -> None:
-        """A new leader changes nothing before its own term has committed: wait for that."""
+        """Wait until a new leader has committed in its own term: it may not change before."""
         replica = self._replica
         while replica.state.role is Role.LEADER and not replica.commits_in_own_term:
             await self._turned.wait()
         replica.check_proposable()
 
     async def _learners_first(self, changes: Sequence[Change], expected: int | None) -> int | None:
-        """Have those who are not members join as learners; which configuration to go on from."""
+        """Add the new voters as learners; return the index of the configuration to go on from."""
         membership = self._replica.state.membership
         first = learners_first(membership.configuration, changes)
         if not first:
@@ -84,8 +87,9 @@ class GroupChanges:
         return index
 
     async def _caught_up(self, learners: Sequence[str]) -> None:
-        """Wait until these have the log, but for a little. Raises NotLeader, LeadershipMoving,
-        LearnerBehind, LearnerStalled: they stay learners.
+        """Wait until these learners have nearly all of the log.
+
+        Raises NotLeader, LeadershipMoving, LearnerBehind, LearnerStalled; they stay learners then.
         """
         replica = self._replica
         for learner in learners:
@@ -106,7 +110,7 @@ class GroupChanges:
     async def _made(self, index: int) -> None:
         """Wait until the change at `index` is in force, its joint phase over, and a quorum knows.
 
-        Raises Discarded, or where this member cannot tell, LeadershipLost or NodeClosed.
+        Raises Discarded; LeadershipLost or NodeClosed if the outcome is unknown here.
         """
         replica, state = self._replica, self._replica.state
         term = state.term
@@ -120,7 +124,7 @@ class GroupChanges:
                 try:
                     await self._turned.wait()
                 except NodeClosing as closing:
-                    raise NodeClosed(index) from closing  # the others may commit it yet
+                    raise NodeClosed(index) from closing  # the other members may still commit it
             if scope.cancelled_caught:
                 raise LeadershipLost(index, term, state.leader)
 

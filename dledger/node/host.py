@@ -27,12 +27,12 @@ from dledger.state_machine import StateMachine
 from dledger.trio_only import require_trio
 from dledger.unwrapping_nursery import unwrapping_nursery
 
-# Groups of one process. Their idle heartbeats then take about half a core, and those of all of them
+# Groups of one process at most. The heartbeats of so many idle groups take about half a core, and
 # still fit into one frame.
 MAX_GROUPS = 1_000
 
-# A node that is left waits so long for its disk: much longer than any disk that works takes to sync
-# what is dirty, and no longer than a supervisor waits before it kills the process.
+# How long a closing node waits for its disk: much longer than any working disk takes to sync what
+# is dirty, and no longer than a supervisor waits before it kills the process.
 CLOSE_WAIT_S = 30.0
 
 logger = logging.getLogger(__name__)
@@ -42,9 +42,9 @@ logger = logging.getLogger(__name__)
 class HostConfig:
     """The settings of a process with members of many groups.
 
-    `address`: host:port where others reach all of them; in the `peers` of each of its nodes this
-    stands beside the node's name. `listen`: where it listens, if not there (see `NodeConfig`).
-    `tls`: for all of them; its certificate names each node that runs here. Raises ConfigInvalid.
+    `address`: host:port where peers reach all members; the `peers` of each of its nodes give this
+    address for the node's name. `listen`: where it listens, if not there (see `NodeConfig`).
+    `tls`: for all members; its certificate names each node that runs here. Raises ConfigInvalid.
     """
 
     address: str
@@ -61,7 +61,7 @@ class HostConfig:
 
     @property
     def home(self) -> Address:
-        """Where others reach it."""
+        """Where peers and clients reach it."""
         return parse_address("address", self.address)
 
     @property
@@ -71,7 +71,7 @@ class HostConfig:
 
 
 class Host:
-    """A running process's share in its groups. Made by `open_host`."""
+    """The members of many groups in one process. Made by `open_host`."""
 
     def __init__(
         self, config: HostConfig, nursery: trio.Nursery, platform: Platform = SYSTEM
@@ -93,7 +93,7 @@ class Host:
 
     @property
     def connections(self) -> Collection[HostConnection]:
-        """Those that this process keeps to other processes."""
+        """The connections that this process dials to other processes."""
         return self._parts.connections.open
 
     @property
@@ -103,9 +103,9 @@ class Host:
         return MappingProxyType(running)
 
     def reload_tls(self) -> None:
-        """Read the certificates again, for connections from now on; those that are open go on.
+        """Read the certificates again, for new connections; open ones go on.
 
-        Raises ConfigInvalid if they cannot be used; those of before then stay in use. Does nothing
+        Raises ConfigInvalid if they cannot be used; the old ones then stay in use. Does nothing
         without TLS.
         """
         if self._tls is not None:
@@ -115,12 +115,12 @@ class Host:
     async def open_node(self, config: NodeConfig, machine: StateMachine) -> AsyncIterator[Node]:
         """Open a member of a group: recover its log, take part; stop at the block's end.
 
-        As `dledger.open_node`, behind the address of this host. One member of each group may run
-        here. What ends one of them (a broken disk, say) comes out of its own block: run each in a
-        task that says what is to happen then.
+        As `dledger.open_node`, at the address of this host. One member of each group may run here.
+        An error that ends a member (a broken disk, say) is raised out of its own block: run each
+        member in a task that handles it.
 
         Raises ConfigInvalid if the node has another address, the group is here already, or there
-        are `max_groups`; and as `dledger.open_node`.
+        are `max_groups` already; and as `dledger.open_node`.
         """
         self._reserve(config)
         try:
@@ -137,9 +137,11 @@ class Host:
                 f"{config.address} is not the host's address {self.config.address}",
             )
         if config.listen not in (None, self.config.listen):
-            raise ConfigInvalid("listen", "is for the host to say: all its nodes share its address")
+            raise ConfigInvalid(
+                "listen", "set it in HostConfig: all nodes share the host's address"
+            )
         if config.tls not in (None, self.config.tls):
-            raise ConfigInvalid("tls", "is for the host to say: all its nodes share its address")
+            raise ConfigInvalid("tls", "set it in HostConfig: all nodes share the host's address")
         if config.group in self._nodes:
             raise ConfigInvalid("group", f"a member of {config.group} runs on this host already")
         if len(self._nodes) >= self.config.max_groups:
@@ -150,7 +152,7 @@ class Host:
     async def run_node(
         self, config: NodeConfig, opened: Opened, machine: StateMachine
     ) -> AsyncIterator[Node]:
-        """Run a member whose folder is open; closes it in the end. For `open_node` alone.
+        """Run a member whose folder is open, and close the folder. For `open_node` alone.
 
         Raises DiskUnresponsive at the block's end if the disk does not let it close the folder.
         """
@@ -171,7 +173,7 @@ class Host:
                 await self._close(opened, node)
 
     async def _close(self, opened: Opened, node: Node | None) -> None:
-        """Close a member's folder, beside the loop: the other groups go on meanwhile."""
+        """Close a member's folder beside the loop, so that the other groups go on."""
         if node is None:
             await self._parts.platform.run_blocking(opened.store.close)
         elif not await node.closed(CLOSE_WAIT_S):
@@ -186,7 +188,7 @@ class Host:
         self._nursery.start_soon(self._parts.timer.run)
 
     def stop(self) -> None:
-        """Take no member any more; those that still end do so. For `open_host` alone."""
+        """End idle sync threads; busy ones end after their sync. For `open_host` alone."""
         self._parts.threads.shutdown()
 
 
@@ -195,8 +197,7 @@ async def open_host(config: HostConfig, platform: Platform = SYSTEM) -> AsyncIte
     """Listen for any number of groups; `host.open_node` opens their members.
 
     They share one listener, one connection to each other process, one timer and the threads that
-    wait for the disk. `platform`: what the process runs on, if not on the system itself; for
-    simulations.
+    run syncs. `platform`: what a simulation runs on instead of the system.
 
     Raises AddressInUse, ConfigInvalid.
     """

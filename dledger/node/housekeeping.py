@@ -1,4 +1,4 @@
-"""What a node does in the background: records the commit, keeps a spare file, scrubs the log."""
+"""Housekeeping of a node: records the commit index, keeps a spare segment, scrubs the log."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from dledger.store.segment_store import SegmentStore
 
 logger = logging.getLogger(__name__)
 
-# How often the commit index is recorded (what recovery then refuses to cut), and whether a spare
-# segment is wanted is looked at. A full segment takes longer than this to fill.
+# How often the commit index is recorded (recovery refuses to cut below it), and a missing spare
+# segment is noticed. A segment takes longer than this to fill.
 INTERVAL_S = 1.0
 
-# The same while nothing new is committed: a process may have a hundred idle groups.
+# The same while no new entry is committed: a process may have a hundred idle groups.
 IDLE_INTERVAL_S = 5.0
 
-# Checked in one go: well under a millisecond of the event loop.
+# Checked in one step: holds up the event loop for well under a millisecond.
 _SCRUB_STEP_BYTES = 128 * 1024
 # Checked in one interval at most, whatever the log's size: about 2 % of a core.
 _MAX_SCRUB_BYTES = 4 * 1024 * 1024
 
 
 class Housekeeper:
-    """The node's slow work. `look` is to be called at `next_look_at`.
+    """Does the node's housekeeping. Call `look` at `next_look_at`.
 
     Args:
         store: the node's store.
-        appliable: how far the log is committed and durable here.
+        appliable: the last entry that is committed and durable here.
         scrub_period_s: a pass over the whole log takes about this long; 0 switches it off.
-        beside: writes spare files.
+        beside: writes spare segments beside the loop.
         now: when the node starts.
     """
 
@@ -59,11 +59,11 @@ class Housekeeper:
 
     @property
     def scrub(self) -> ScrubStatus:
-        """What the scrubber found so far."""
+        """The progress of the scrubber, and the damage that it found."""
         return self._scrubber.status
 
     def scrub_every(self, period_s: float) -> None:
-        """Take so long for a pass from now on; 0: no more of them."""
+        """Set the time of a pass in seconds; 0 switches scrubbing off."""
         self._scrub_period_s = period_s
 
     def look(self, now: float) -> None:
@@ -85,7 +85,7 @@ class Housekeeper:
         self.next_look_at = now if self._scrub_step() else self._interval_at
 
     def _record_committed(self) -> bool:
-        """Record the commit index, if it is another one."""
+        """Record the commit index if it has grown; return whether it has."""
         appliable = self._appliable()
         if appliable <= self._recorded:
             return False
@@ -113,11 +113,11 @@ class Housekeeper:
         self._makes_one = False
 
     def _go_without_spares(self, error: DiskFailed) -> None:
-        self._makes_one = self._makes_spares = False  # segments can be made without, only slower
+        self._makes_one = self._makes_spares = False  # new segments take longer without a spare
         logger.warning("going on without spare segments: %s", error)
 
     def _scrub_step(self) -> bool:
-        """Check a little of what has become due; whether there is more of it."""
+        """Check one step of the log if due; return whether there may be more to check."""
         log_bytes = self._store.end_pos - self._store.begin_pos
         step = max(1, min(log_bytes, _SCRUB_STEP_BYTES))
         if self._due_bytes < step:

@@ -6,17 +6,17 @@ from collections.abc import Callable
 
 from dledger.store.noop_body import BIRTH_BYTES, NoopBody, encode_noop_body
 
-# Drawn from a float at a time, which has 53 random bits.
+# Bytes drawn from one random float, which has 53 random bits.
 _DRAWN_BYTES = 4
 
 
 class LeaderNoops:
-    """Leader, time, and in the first entry of a log the birth of the group.
+    """Bodies with the leader and the time, and in the first entry of a log the group's birth.
 
     Args:
         node_id: this member.
         wall_clock_ms: milliseconds since 1970.
-        chance: a number from 0 to 1, another one each time.
+        chance: a random number from 0 to 1.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class LeaderNoops:
         return encode_noop_body(NoopBody(self._node_id, max(self._wall_clock_ms(), 0), birth))
 
     def _drawn(self) -> bytes:
-        """A birth that no other group has."""
+        """A random birth, which no other group has."""
         draws = range(BIRTH_BYTES // _DRAWN_BYTES)
         parts = [int(self._chance() * 2 ** (8 * _DRAWN_BYTES)) for _ in draws]
         return b"".join(part.to_bytes(_DRAWN_BYTES, "big") for part in parts)

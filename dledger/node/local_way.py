@@ -1,4 +1,4 @@
-"""The way of a session's commands from a member: to itself while it leads, else to the leader."""
+"""Carries a session's commands from a member: to itself while it leads, else to the leader."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dledger.unwrapping_nursery import unwrapping_nursery
 
 
 class Member(Protocol):
-    """What this needs of a node."""
+    """The part of a node that a session uses."""
 
     @property
     def config(self) -> NodeConfig:

@@ -1,4 +1,4 @@
-"""Carries out on the store what the replica decided: pushes, cuts, no-ops, proposals."""
+"""Writes what the replica decided to the store: pushes, truncations, no-ops, proposals."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NoopBodies = Callable[[int], bytes]
 
 
 def empty_noop(_index: int) -> bytes:
-    """The body of a no-op that tells nothing."""
+    """An empty body for a no-op."""
     return b""
 
 
@@ -47,7 +47,7 @@ class LogWriter:
         self.cache = EntryCache(store)
 
     def carry_out(self, write: Write) -> None:
-        """Do one write. Raises DiskFailed, or InvariantBroken where it contradicts the log."""
+        """Do one write. Raises DiskFailed, or InvariantBroken if it contradicts the log."""
         if isinstance(write, Accepted):
             self._push(write.push, write.first)
         elif isinstance(write, Truncation | Restart):
@@ -63,7 +63,7 @@ class LogWriter:
             self.append(write.term, Magic.CONFIGURATION, (write.body,), write.index)
 
     def append(self, term: int, magic: Magic, bodies: Sequence[Body], first: int) -> int:
-        """Append a leader's own entries, the first of them at `first`; the last index."""
+        """Append a leader's own entries, the first at `first`; return the last index."""
         written = self._store.append(term, magic, bodies)
         if written.first != first:
             raise InvariantBroken(f"the store appended at {written.first}, the core at {first}")
@@ -75,9 +75,9 @@ class LogWriter:
     def _push(self, push: PushRequest, first: int) -> None:
         raw, facts = push.payload, push.facts
         if not isinstance(facts, BatchFacts):
-            raise InvariantBroken("a push was accepted whose entries nobody checked")
+            raise InvariantBroken("a push was accepted though its entries were not checked")
         if first > push.prev_index + 1:
-            # A resent push: its beginning is in the log already.
+            # A resent push, whose first entries are in the log already.
             unit_at = (first - facts.first_index) * UNIT_BYTES
             _, pos, *_ = UNIT.unpack_from(facts.index_units, unit_at)
             raw = raw[pos - facts.first_pos :]

@@ -1,8 +1,8 @@
-"""One member of a group, whole and synchronous: what decides, and what it decides over.
+"""One member of a group, synchronous: without trio and without threads.
 
-The turn, the state machine's part, snapshots, reads and housekeeping of a member, put together
-without trio and without threads. The node, the simulation and the tests are shells of it: they
-hand in the surroundings, call it when something arrived or is due, and wait.
+Puts together the turn, the applier, snapshots, reads and housekeeping. The node, the simulation and
+the tests run it: they pass a Runtime, call the member when a message arrives or a deadline passes,
+and do all the waiting.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from dledger.store.incoming_snapshot import SYNC_BYTES
 from dledger.waits.pending_appends import PendingAppends
 from dledger.waits.pending_reads import PendingReads
 
-# Makes the replica, once there is what cuts its pushes and what it can send of snapshots.
+# Makes the replica from the member's batch sizer and snapshot source.
 MakeReplica = Callable[[BatchSizer, SnapshotSource], Replica]
 
 
 class MemberSettings(NamedTuple):
-    """What a member needs to know beside its protocol.
+    """The settings of a member besides those of its replica.
 
     Attributes:
         group: the name of its group.
@@ -46,8 +46,8 @@ class MemberSettings(NamedTuple):
         flush_interval_s: how long a sync may wait; None: it may not.
         snapshots: when they are written, and how many are kept.
         scrub_period_s: a check of the whole log takes about this long; 0: there is none.
-        piece_bytes: what is sent of a snapshot at once.
-        snapshot_sync_bytes: the progress of a received snapshot that outlives a power cut.
+        piece_bytes: of one piece of a snapshot that is sent.
+        snapshot_sync_bytes: a snapshot that arrives is synced each time so much of it is written.
         run_entries: applied at once, at most.
     """
 
@@ -62,21 +62,21 @@ class MemberSettings(NamedTuple):
 
 
 class Runtime(NamedTuple):
-    """What runs a member: what it reaches out to.
+    """The surroundings of a member, given by what runs it.
 
     Attributes:
         ways: to its peers.
         syncer: runs its syncs.
-        beside: does what would hold up the loop.
+        beside: runs beside the loop what would hold it up.
         wake: has a turn taken soon.
         wake_applier: has `apply_some` called soon.
         wake_look: has `look` called soon.
         clock: the time now, monotonic, in seconds.
-        turned: told at the end of a turn, before anything is applied.
-        applied: told after each run of entries that was applied.
-        refused: told of a message that no correct member sends.
+        turned: called at the end of a turn, before its entries are applied.
+        applied: called after each run of entries that was applied.
+        refused: called with the fault of a message that no correct member sends.
         tally: counts.
-        watched: what stands between the member and its log; the log itself, except in tests.
+        watched: wraps the log, for tests that observe the writes.
     """
 
     ways: Ways
@@ -94,17 +94,17 @@ class Runtime(NamedTuple):
 
 
 class Member:
-    """What runs of a member between two waits.
+    """The synchronous part of a member.
 
     Attributes:
-        turn: takes what arrives; see Turn.
+        turn: takes messages, submissions and finished syncs.
         replica: the protocol's state.
         batches: cuts the log into pushes.
         pending: appends that wait.
         reads: reads that wait.
         applier: feeds the state machine.
-        snapshots: those that are written, sent, received and restored.
-        housekeeper: the slow work.
+        snapshots: writes, sends, receives and restores snapshots.
+        housekeeper: records the commit index, makes spare segments, scrubs.
 
     `noop_body`: as in LogWriter.
     """
@@ -180,13 +180,13 @@ class Member:
         return min(self.housekeeper.next_look_at, self.snapshots.next_look_at)
 
     def look(self, now: float) -> None:
-        """Do what is due of snapshots and housekeeping, a little at a time."""
+        """Do the snapshot work and housekeeping that is due, a little at a time."""
         if now >= self.housekeeper.next_look_at:
             self.housekeeper.look(now)
         self.snapshots.look(now)
 
     def close(self) -> None:
-        """Answer every caller that waits. No sync may run any more; the store is closed next."""
+        """Answer every caller that waits. No sync may begin afterwards: the store is closed."""
         self.snapshots.close()
         self.pending.close()
         self.reads.close()
@@ -200,7 +200,7 @@ class Member:
     def _after_turn(self, messages: Messages, applies: bool) -> None:
         self.reads.after_turn(messages.reads_ready, messages.reads_lost)
         if not applies:
-            return  # the rest is done after the sync that comes now
+            return  # applying waits for the sync that comes next
         self._around.turned(messages)
         self.applier.begin()
         self.reads.applied_to(self.replica.state.applied)

@@ -1,4 +1,4 @@
-"""Which group a member is of, beyond the name, and what follows when it learns more of that."""
+"""The identity of a member's group beyond its name, and the port that goes by it."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from dledger.waits.progress import Progress
 
 
 class MemberIdentity:
-    """One member's identity, and the port behind which it is known by it.
+    """One member's identity, and its port; renews channels when the identity changes.
 
     Attributes:
-        guard: judges the identities of others.
-        port: takes in what is meant for the member; another one from each new generation on.
+        guard: compares the identities of callers with the member's.
+        port: takes in the member's messages and clients; replaced with each new generation.
 
     Args:
         config: of the member.
         opened: its folder.
-        host: where it runs.
+        host: the process that it runs in.
         fail: ends the member.
     """
 
@@ -50,13 +50,13 @@ class MemberIdentity:
         self.guard = IdentityGuard(config, opened, self._new_generation, self._contradicted, fail)
 
     def connect(self, replica: Replica, turned: Progress, links: Links, port: GroupPort) -> None:
-        """Join this to the member, which is made after its links, and these after the guard.
+        """Connect this to the member. The guard is made first, then the links, then the member.
 
         Args:
             replica: the member's protocol.
             turned: made after every turn.
-            links: what is new is told on them.
-            port: others reach the member by it.
+            links: a changed identity is sent on them.
+            port: takes in the member's messages and clients.
         """
         self._replica = replica
         self._links = links
@@ -72,11 +72,11 @@ class MemberIdentity:
         )
 
     def start(self) -> None:
-        """Take in what others say."""
+        """Take in messages and clients."""
         self._ports[self._config.group] = self.port
 
     async def run(self) -> None:
-        """Wait for the birth of the group, where it is not known. Raises LogCorrupt, DiskFailed."""
+        """Wait for the birth of the group if it is unknown. Raises LogCorrupt, DiskFailed."""
         await self._birth_watch.run()
 
     def stop(self) -> None:
@@ -92,7 +92,7 @@ class MemberIdentity:
         self._links.introduce_as(self.guard.identity)
 
     def _born(self, birth: bytes) -> None:
-        """The folder says the birth now. A channel of another group ends; the others go on."""
+        """The folder has the birth now. Close channels of another group; the others go on."""
         self.guard.born(birth)
         if self.port.closed:
             return

@@ -1,4 +1,4 @@
-"""Makes of a node's settings, and of what was found on disk, what a member is made of."""
+"""Makes a member's settings and replica from the node's settings and its folder."""
 
 from __future__ import annotations
 
@@ -73,6 +73,6 @@ def member_replica(
 
 
 def _began_with(config: NodeConfig, opened: Opened) -> Configuration:
-    """The first voters: those that the folder names, whatever list the member is started with."""
+    """The first voters: those in the folder, if it has any; they win over the settings."""
     recorded = opened.birth.first_voters
     return config.began_with if config.joining or recorded is None else recorded

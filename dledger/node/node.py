@@ -1,4 +1,4 @@
-"""A node: one member of a group, running. What an application opens and talks to."""
+"""A node: one running member of a group, with the methods that an application calls."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ from dledger.waits.snapshot_wait import wait_snapshot
 from dledger.waits.transfer_wait import wait_transferred
 from dledger.waits.waiting_reads import wait_read
 
-# What `committed` hands out between two checkpoints.
+# Bytes of entries that `committed` reads at once.
 _ITERATE_BYTES = 256 * 1024
 
 
 class Node:
-    """A running member. Made by `open_node`; every method is for the node's own trio thread."""
+    """A running member. Made by `open_node`; call its methods from its own trio thread."""
 
     def __init__(
         self, config: NodeConfig, opened: Opened, machine: StateMachine, host: HostParts
@@ -119,20 +119,20 @@ class Node:
     # --- appending ----------------------------------------------------------------------------
 
     def submit(self, bodies: Sequence[Body], done: Done) -> None:
-        """Append entries without a task; `done` is called once with what became of them.
+        """Append entries without a task; `done` is called once with the outcome.
 
         The entries lie next to each other in the log. `done(outcome)` gets a list of Appended, or
         an error of the DLedgerError tree that says whether the outcome is certain. It is called
         in this thread, soon after the entries are applied here, and must not raise.
 
-        Raises, when nothing was admitted: NotLeader, LeadershipMoving, LogFull, EntryTooLarge,
+        Raises, if no entry was admitted: NotLeader, LeadershipMoving, LogFull, EntryTooLarge,
         BodyInvalid, NodeClosing.
         """
         escaped = bodies if self.sessions is None else self.sessions.escaped(bodies)
         self.submit_envelopes(escaped, done)
 
     def submit_envelopes(self, bodies: Sequence[Body], done: Done, at_once: bool = False) -> None:
-        """As `submit`, for entries of sessions, as they are. `at_once`: see Driver."""
+        """As `submit`, for bodies that are not to be escaped. `at_once`: see Driver."""
         self._check_open()
         self._appends.submit(bodies, done, at_once)
 
@@ -155,10 +155,10 @@ class Node:
     def session(
         self, *, ttl_s: float = DEFAULT_TTL_S, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> AbstractAsyncContextManager[Session]:
-        """A session: its appends happen once, whichever member leads. See docs/sessions.md.
+        """A session, whose appends are applied once each. See docs/sessions.md.
 
-        Works on every member. `ttl_s`: the session ends when the group has not heard of it for so
-        long; `timeout_s`: how long to try to begin it. Raises NotAppendedInTime, SessionsOff.
+        Works on every member. `ttl_s`: the session ends after so many seconds without a command;
+        `timeout_s`: how long to try to begin it. Raises NotAppendedInTime, SessionsOff.
         """
         if self.sessions is None:
             raise SessionsOff
@@ -174,12 +174,12 @@ class Node:
     # --- reading ------------------------------------------------------------------------------
 
     async def read(self) -> int:
-        """Wait until the state machine is as new as anything acknowledged before this call.
+        """Wait until the state machine includes every entry acknowledged before this call.
 
         A linearizable read: call this, then look at the state machine (ReadIndex, Raft thesis
-        6.4). Works on any member: one that does not lead asks the leader. Returns the index the
-        state includes, within four election timeouts, or raises ReadUnavailable or NodeClosing; a
-        read changes nothing, so trying again is always safe.
+        6.4). Works on any member: one that does not lead asks the leader. Returns the index that
+        the state includes within four election timeouts, or raises ReadUnavailable or NodeClosing.
+        A read changes nothing, so trying again is always safe.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         self._check_open()
@@ -188,9 +188,9 @@ class Node:
     def read_stale(self, *, max_lag_s: float) -> int:
         """The index that the state machine includes, if it is not older than `max_lag_s`.
 
-        The state then holds everything that the leader had committed when it sent the last
-        heartbeat that is worked off here, and that heartbeat arrived within `max_lag_s` seconds. A
-        heartbeat that the network held up counts from its arrival: `read` has no such gap.
+        The state then includes everything that the leader had committed when it sent some
+        heartbeat, and that heartbeat arrived here within the last `max_lag_s` seconds. A heartbeat
+        that the network delayed counts from its arrival: `read` has no such gap.
 
         Raises ReadUnavailable: ask again later, or use `read`.
         """
@@ -205,7 +205,7 @@ class Node:
         return self._replica.state.applied
 
     def committed(self, start: int = 0) -> CommittedEntries:
-        """Every committed entry from `start` on (no-ops too), then each new one, without end."""
+        """Iterate over all committed entries from `start` on (no-ops too), without end."""
         first = max(start, self._store.first_index)
         return CommittedEntries(
             first, lambda index: self.entries(index, _ITERATE_BYTES), self.wait_appliable
@@ -227,23 +227,23 @@ class Node:
             raise
 
     def read_bytes(self, pos: int, size: int) -> bytes:
-        """`size` bytes of the log at `pos`; for those who keep positions of committed entries."""
+        """`size` bytes of the log at `pos`, for callers that keep positions of their entries."""
         return self._store.read_bytes(pos, size)
 
     @property
     def begin_position(self) -> int:
-        """The position of the first byte of the log that is there."""
+        """The position of the first byte that the log still has."""
         return self._store.begin_pos
 
     def segment_begin(self, index: int) -> SegmentBegin:
-        """Where the segment begins that an entry lies in; only whole segments are ever dropped.
+        """The beginning of the segment that holds an entry; only whole segments are ever dropped.
 
         Raises OutsideLog.
         """
         return self._store.segment_begin(index)
 
     async def wait_applied(self, index: int) -> None:
-        """Wait until the state machine has everything up to `index`. Raises NodeClosing."""
+        """Wait until the state machine has applied `index`. Raises NodeClosing."""
         while self._replica.state.applied < index:
             await self._applied.wait()
 
@@ -253,7 +253,7 @@ class Node:
             await self._applied.wait()
 
     async def snapshot(self) -> Snapshot:
-        """Write a snapshot of the state machine now; its place and what it is of.
+        """Write a snapshot of the state machine now; return its path, size and header.
 
         Appends go on meanwhile. Older snapshots and the log before them are dropped as
         `config.snapshots` says. Raises SnapshotUnavailable (the node serves on), NodeClosing.
@@ -264,11 +264,11 @@ class Node:
     # --- leading ------------------------------------------------------------------------------
 
     async def transfer_leadership(self, target: str | None = None) -> str:
-        """Hand leadership to `target`, or to the member with the longest log; the new leader.
+        """Transfer leadership to `target`, or to the member with the longest log.
 
-        Appends are rejected meanwhile (LeadershipMoving: try again). After one election timeout
-        without success this member goes on as leader. Cancelling gives up the wait, not the
-        transfer. With this node's own name a running transfer is given up, and nothing else.
+        Returns the new leader. Appends are rejected meanwhile (LeadershipMoving: try again). After
+        one election timeout without success this member goes on as leader. Cancelling gives up the
+        wait, not the transfer. This node's own name as `target` only aborts a running transfer.
 
         Raises NotLeader, NodeClosing, or TransferFailed with the reason.
         """
@@ -281,10 +281,10 @@ class Node:
         return await wait_transferred(self._replica, transfer, self._turned)
 
     def forget_leader(self) -> None:
-        """Take the leader for lost, because something outside (a supervisor, say) knows it is.
+        """Forget the leader, because a supervisor (say) knows that its process has ended.
 
-        This member then votes for another at once, not only when the leader has been silent for an
-        election timeout. The next heartbeat of a leader undoes it. No effect on a leader.
+        This member then votes for a candidate at once, not only after it has not heard the leader
+        for an election timeout. The next heartbeat of a leader undoes it. No effect on a leader.
 
         Raises LeaderKept where lease reads are on (`max_clock_drift`).
         """
@@ -295,7 +295,7 @@ class Node:
 
     @property
     def configuration(self) -> NumberedConfiguration:
-        """Who belongs to the group, as far as this node knows, and which entry says so (or -1)."""
+        """The newest configuration in this node's log, and the index of its entry (or -1)."""
         membership = self._replica.state.membership
         return NumberedConfiguration(membership.index, membership.configuration)
 
@@ -306,16 +306,16 @@ class Node:
         expected: int | None = None,
         transition: Transition = Transition.AUTO,
     ) -> NumberedConfiguration:
-        """Change who belongs to the group; on the leader. The configuration that is in force then.
+        """Change the members of the group, on the leader; return the configuration then in force.
 
         A new voter gets the log as a learner first, and votes when it has it. If more than one
-        voter changes, the change goes by way of a joint configuration. On return a quorum of those
-        who stay knows about it, so members that left may be stopped. `expected` is the index of the
-        configuration that the changes are for. No changes: the end of a joint phase that was begun
-        with Transition.JOINT_MANUAL. Cancelling gives up the wait only.
+        voter changes, the change goes through a joint configuration. On return a quorum of the
+        remaining members knows the change, so removed members may be stopped. `expected`: the index
+        of the configuration that the changes are made for. Without changes, this ends a joint phase
+        of Transition.JOINT_MANUAL. Cancelling gives up the wait only.
 
-        Raises NotLeader, LeadershipMoving, NodeClosing, ChangeRefused (why is its class; of
-        LearnerBehind and LearnerStalled a learner stays), Discarded, LeadershipLost (unknown).
+        Raises NotLeader, LeadershipMoving, NodeClosing, ChangeRefused (its subclass says why; after
+        LearnerBehind and LearnerStalled the learner stays), Discarded, LeadershipLost (unknown).
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         self._check_open()
@@ -324,9 +324,10 @@ class Node:
         return await self._changes.carry_out(changes, transition, expected)
 
     def reconfigure(self, config: NodeConfig) -> None:
-        """Go by other settings from now on: those that `config.CHANGEABLE` names.
+        """Change the settings that `config.CHANGEABLE` names.
 
-        Raises ConfigInvalid where another one differs, or does not fit; then nothing changes.
+        Raises ConfigInvalid if any other setting differs, or a value does not fit; then nothing
+        changes.
         """
         check_changeable(self.config, config)
         self._member.snapshots.go_by(config.snapshots)
@@ -348,16 +349,16 @@ class Node:
 
     @property
     def role(self) -> RoleChange:
-        """Who leads, as this node knows it now."""
+        """The role of this node, and the leader that it knows."""
         return self._leadership.role
 
     @property
     def tally(self) -> Tally:
-        """What this node has counted since it was opened."""
+        """The counters of this node since it was opened."""
         return self._driver.tally
 
     def role_changes(self) -> RoleChanges:
-        """Who leads, now and after each change. A slow reader sees the latest, not every one."""
+        """Iterate over `role`, now and after each change. A slow reader skips to the latest."""
         return self._leadership.changes()
 
     def reload_tls(self) -> None:
@@ -365,7 +366,7 @@ class Node:
         self._reload_tls()
 
     def status(self) -> Status:
-        """What this node knows about itself and the others."""
+        """The status of this node, and of its peers as it sees them."""
         return node_status(
             self.config,
             self._store,
@@ -386,12 +387,12 @@ class Node:
     # --- the node's own tasks -----------------------------------------------------------------
 
     def start(self, nursery: trio.Nursery) -> None:
-        """Start the tasks, and take in what others say. For the host alone."""
+        """Start the tasks, and take in messages and clients. For the host alone."""
         self._identity.start()
         nursery.start_soon(self._run, nursery.cancel_scope)
 
     async def _run(self, block: trio.CancelScope) -> None:
-        """Run the node's tasks until one fails; end the block then, and every wait outside of it.
+        """Run the node's tasks until one fails; then end the block, and every wait outside of it.
 
         Raises a DLedgerError.
         """
@@ -402,13 +403,13 @@ class Node:
                 if self.sessions is not None:
                     nursery.start_soon(self.sessions.run)
         except Exception as error:
-            block.cancel()  # first: waits inside of the block end with it, and raise nothing else
+            block.cancel()  # first, so that waits inside the block are cancelled and do not raise
             self.stop()
             ending = node_ending(error)
             raise ending from ending.__cause__
 
     def stop(self) -> None:
-        """Take nothing more, and answer every waiting call. For the host alone."""
+        """Accept nothing more, and answer every waiting call. For the host alone."""
         if self._closing:
             return
         self._closing = True
@@ -421,7 +422,7 @@ class Node:
         self._member.close()
 
     async def closed(self, patience_s: float) -> bool:
-        """Close the store, behind a sync that still runs; whether that was done in time.
+        """Close the store after a running sync; return whether that took at most `patience_s`.
 
         For the host alone, after `stop`.
         """
@@ -434,11 +435,11 @@ class Node:
         self._driver.link_changed(peer, connected)
 
     def _peer_refused(self, peer: str) -> None:
-        # Who holds a channel to this member is alive: something else than its process is gone.
+        # A peer that holds a channel to this member is alive: its process has not ended.
         if not self._identity.port.is_called_by(peer):
             self._driver.peer_gone(peer)
 
-    # --- as what watches the member -----------------------------------------------------------
+    # --- observing the member: see Watches ----------------------------------------------------
 
     def turned(self, messages: Messages) -> None:
         """A turn ended. For the driver alone."""
@@ -454,6 +455,6 @@ class Node:
         )
 
     def applied(self) -> None:
-        """The state machine has more. For the driver alone."""
+        """The state machine has applied more entries. For the driver alone."""
         self._applied.made()
         self._leadership.look()

@@ -1,4 +1,4 @@
-"""Says in the log what happens to a node: role, members, snapshots, a disk that is slow."""
+"""Logs what happens to a node: roles, members, snapshots, and a slow disk."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ LOOK_S = 1.0
 
 _FIRST_SLOW = bisect_left(SYNC_CLASSES_S, SLOW_SYNC_S) + 1
 
-# Slow syncs are told together, so often at most.
+# Slow syncs are logged together, one line in this time at most.
 SLOW_SYNCS_TOLD_S = 10.0
 
-# Entries that wait for the disk so long without any progress: it is stuck.
+# If entries wait for the disk so long without progress, it is stuck.
 STALLED_S = 2.0
 
 
 class NodeEvents:
-    """Looks at one node once a second.
+    """Looks at one node once a second, and logs what changed.
 
     Args:
-        node: that one.
-        progress: takes the lines about roles, which are for people and supervisors alike.
+        node: the node.
+        progress: takes the lines about roles, which supervisors read as well as people.
     """
 
     def __init__(self, node: Node, progress: logging.Logger) -> None:
@@ -44,7 +44,7 @@ class NodeEvents:
         self._stall_told = False
 
     async def run(self) -> None:
-        """Say what happens, for ever."""
+        """Log what happens, for ever."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._tell_roles)
             while True:
@@ -67,7 +67,7 @@ class NodeEvents:
             )
 
     def look(self) -> None:
-        """Say what is new since the last look."""
+        """Log what changed since the last look."""
         self._look_at_members()
         self._look_at_snapshots()
         self._look_at_syncs()
@@ -78,7 +78,7 @@ class NodeEvents:
         if found.index != self._configuration:
             self._configuration = found.index
             logger.info(
-                "entry %d says who belongs to the group: %s",
+                "the configuration of the group is that of entry %d: %s",
                 *(found.index, found.configuration),
                 extra={
                     "event": "members",

@@ -1,4 +1,4 @@
-"""Puts together what a node knows about itself and the others."""
+"""Puts together the status of a node and of its peers as it sees them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def node_status(
     pending_bytes: int,
     refused_callers: int,
 ) -> Status:
-    """The node at this moment, in plain values."""
+    """The status of the node at this moment, in plain values."""
     state, transfer, now = replica.state, replica.handover.transfer, trio.current_time()
     contact_at = replica.elector.last_leader_contact
     leads = state.role is Role.LEADER

@@ -20,13 +20,13 @@ async def open_node(
 ) -> AsyncIterator[Node]:
     """Open a member of a group: recover its log, listen, take part; stop at the block's end.
 
-    The state machine is given its newest snapshot, if there is one, and then every committed
-    entry behind that.
+    The state machine gets its newest snapshot, if there is one, and then every committed entry
+    after it.
 
     Raises a Fatal error at once (ConfigInvalid, AddressInUse, DataFolderMismatch,
     DataFolderLocked, LogCorrupt, SnapshotLost, RestoreFailed, DiskFailed, MachineUnusable), or out
     of the block when the node cannot go on (DiskFailed, MachineFailed, InvariantBroken, NodeFailed,
-    DiskUnresponsive); the block is cancelled then. Outside of trio, NotInTrio.
+    DiskUnresponsive); the block is cancelled then. Raises NotInTrio outside of trio.
 
     The node has the process's address for itself; `open_host` shares one among many groups.
     `platform`: as in `open_host`.

@@ -1,4 +1,4 @@
-"""What a member that starts knows of its group: from its log, a snapshot and its settings."""
+"""Recovers the members of a group from the log, a snapshot and the settings."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dledger.store.log_store import LogStore
 def recovered_membership(
     store: LogStore, began_with: Configuration, snapshot: bytes = b""
 ) -> Membership:
-    """The membership as it was at the beginning, with all changes that are in the log.
+    """The first membership, with all changes that are in the log.
 
-    Every change names the one it was made for, so the log is followed back from the changes that
-    an open looked at to the configuration of the snapshot, or to what the group began with.
+    Every change names the configuration that it replaces. So the log is followed back, from the
+    changes that opening the store found, to the configuration of the snapshot or the first one.
 
     Args:
         store: the log.
-        began_with: what the settings say; nobody, for a member that is still to join.
+        began_with: the first members; empty for a member that is still to join.
         snapshot: the configuration in the header of the snapshot that was restored, if any.
 
     Raises ConfigurationLost.
@@ -28,7 +28,7 @@ def recovered_membership(
     start = NumberedConfiguration(BEFORE_FIRST_INDEX, began_with)
     if snapshot:
         found = decode_configuration(snapshot)
-        # Of what the group began with, the settings may know newer addresses.
+        # The settings may have newer addresses of the first members.
         if found.index != BEFORE_FIRST_INDEX or not began_with.voters:
             start = found
     indexes = [index for index in store.configuration_indexes if index > start.index]

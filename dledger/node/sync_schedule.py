@@ -1,4 +1,4 @@
-"""When what one node has written is made durable, and where: on its event loop, or beside it."""
+"""Decides when a node's writes are synced, and whether its event loop waits for the sync."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ class RunsSyncs(Protocol):
 
     @property
     def is_quick(self) -> bool:
-        """Whether the disk has been so quick that `run` is better than `start`."""
+        """Whether recent syncs were so quick that `run` costs less than `start`."""
         ...
 
     def run(self, work: SyncWork, *, leads: bool) -> Ended | None:
-        """Do a sync here and now; None if it does not end soon, and goes on beside the loop.
+        """Do a sync and wait for it; None if it does not end soon, and goes on beside the loop.
 
         `leads`: whether this member leads.
         """
         ...
 
     def start(self, work: SyncWork) -> None:
-        """Begin a sync beside the loop; the turn is told when it ended."""
+        """Begin a sync beside the loop; `Turn.sync_ended` is called when it has ended."""
         ...
 
 
 class Syncable(Protocol):
-    """What has to be made durable: a LogStore."""
+    """The store to sync: a LogStore."""
 
     @property
     def last_index(self) -> int:
@@ -59,11 +59,11 @@ class Syncable(Protocol):
 
     @property
     def record_due(self) -> bool:
-        """Whether a sync is wanted though nothing was written."""
+        """Whether a sync is due though no entry was written."""
         ...
 
     def begin_sync(self, hard_state: HardState | None) -> SyncWork:
-        """What is dirty now, and the hard state to record."""
+        """The work of syncing what is dirty now, and of recording `hard_state`."""
         ...
 
 
@@ -71,13 +71,13 @@ class SyncSchedule:
     """The syncs of one store, one at a time.
 
     Args:
-        store: what is synced.
+        store: the store to sync.
         syncer: runs the syncs.
-        flush_interval_s: how long they may wait; None: they may not.
+        flush_interval_s: how long a sync may wait; None: it may not.
         patience_s: see FlushDelay.
 
     Attributes:
-        hard_state_due: the term and vote to be recorded with the next one.
+        hard_state_due: the term and vote to be recorded with the next sync.
     """
 
     def __init__(
@@ -97,19 +97,19 @@ class SyncSchedule:
 
     @property
     def busy(self) -> bool:
-        """Whether one runs in a thread."""
+        """Whether a sync runs in a thread."""
         return self._syncer.busy
 
     @property
     def here(self) -> bool:
-        """Whether the loop waits for them: the disk is quick, and nothing may wait."""
+        """Whether the loop waits for syncs: the disk is quick, and syncs may not be delayed."""
         return self._syncer.is_quick and self._delay is None
 
     @property
     def next_deadline(self) -> float:
-        """When one is due, where they may wait.
+        """When a delayed sync is due.
 
-        The one that runs has to end first, and is heard of then. What it covers needs no other.
+        Never while a sync runs, since its end causes a turn, and never if all is synced.
         """
         if self._delay is None or self._syncer.busy or self._written == self._synced:
             return _NEVER
@@ -121,7 +121,7 @@ class SyncSchedule:
         return self._store.last_index, self._store.epoch
 
     def is_due(self, now: float) -> bool:
-        """Whether to begin one now."""
+        """Whether to begin a sync now."""
         if self._syncer.busy:
             return False
         waits = self._delay is not None and now < self._delay.due_at
@@ -130,11 +130,11 @@ class SyncSchedule:
         return self.hard_state_due is not None or self._store.record_due
 
     def start(self, now: float) -> None:
-        """Begin one in a thread."""
+        """Begin a sync in a thread."""
         self._syncer.start(self._begin(now))
 
     def run(self, now: float, *, leads: bool) -> Ended | None:
-        """Do one here and now; None if it does not end soon and goes on in its thread."""
+        """Do a sync and wait for it; None if it does not end soon, and goes on in its thread."""
         return self._syncer.run(self._begin(now), leads=leads)
 
     def _begin(self, now: float) -> SyncWork:
@@ -144,15 +144,13 @@ class SyncSchedule:
         return self._store.begin_sync(hard_state)
 
     def ended(self, work: SyncWork) -> None:
-        """One is over, and all of it is durable."""
+        """A sync has ended, and all of it is durable."""
         if self._delay is not None:
             self._delay.ended()
         self._synced = (work.index, work.epoch)
 
     def written_that_counts(self, now: float) -> Written | None:
-        """How far the log counts though no sync has ended: where they may wait, and if it is
-        further than before.
-        """
+        """With delayed syncs: how far the log counts before its sync, if further than last time."""
         if self._delay is None or self.hard_state_due is not None:
             return None
         written = self._written

@@ -1,14 +1,14 @@
-"""Makes writes durable, one sync at a time. The loop waits for a quick disk, not for a slow one.
+"""Runs syncs, one at a time. The event loop waits for a quick disk, and not for a slow one.
 
-While one sync runs the next batch gathers, so the cost of a sync is shared by everything that
-arrived meanwhile (group commit). Syncs run in a thread. One that takes a fraction of a millisecond
-is over sooner than the event loop would hear of it, so the loop waits for it, for LONGEST_WAIT_S at
-most. A disk that turns slow or hangs holds the loop up once and no longer than that; from then on
-its syncs run beside the loop until they are quick again.
+While one sync runs the next batch gathers, so all entries that arrive meanwhile share a sync (group
+commit). Syncs run in a thread. If one takes a fraction of a millisecond, it ends before the event
+loop could be woken for it, so the loop waits for it, LONGEST_WAIT_S at most. A disk that turns slow
+or hangs holds the loop up once for that time; then its syncs run beside the loop until they are
+quick again.
 
-To hand a sync to a thread and back takes 30 to 40 us, which a follower's answer has to wait for. So
-the only member of its loop syncs a quick disk on the loop itself while it follows: were the disk
-to hang, this member could neither acknowledge nor vote, and it stops no other.
+Handing a sync to a thread and back takes 30 to 40 us, which delays a follower's answer. So a
+follower that is the only member of its loop syncs a quick disk on the loop itself. If that disk
+hangs, this member could neither acknowledge nor vote anyway, and it holds up no other member.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ from dledger.store.log_store import SyncWork
 
 SyncDone = Callable[[SyncWork, DLedgerError | None], None]
 
-# To hear of a sync that ran beside the loop costs about 0.2 ms of processor time, and as much of
-# waiting. Up to a few times this it pays to wait, and nothing else in the process suffers.
+# Waking the loop for a sync that ran beside it costs about 0.2 ms of processor time, and delays it
+# by as much. For a sync of up to a few times this it is better to wait, and the process does not
+# suffer.
 QUICK_SYNC_S = 0.002
 
 # The loop stands still for so long at most when a quick disk turns slow: a small part of the
 # shortest election timeout, and ten times what a quick sync takes.
 LONGEST_WAIT_S = 0.02
 
-# Weight of the newest sync in the average: one of 20 ms sends the next ten to the thread.
+# Weight of the newest sync in the average: after one of 20 ms the next ten run beside the loop.
 NEWEST_WEIGHT = 0.125
 
 
@@ -57,17 +58,17 @@ def _members_of_this_loop() -> _Loop:
 
 
 class Syncer:
-    """Runs one SyncWork of its group at a time, and knows how long they take.
+    """Runs one SyncWork of its group at a time, and measures how long each takes.
 
     Attributes:
-        busy: whether one runs beside the loop; `done` is called in the loop when it has ended.
+        busy: whether a sync runs beside the loop; `done` is called in the loop when it has ended.
     """
 
     def __init__(self, done: SyncDone, threads: SyncThreads, tally: Tally) -> None:
         self._done = done
         self._clock = threads.clock
         self._tally = tally
-        self._average_s = QUICK_SYNC_S  # a disk is slow until it has shown that it is quick
+        self._average_s = QUICK_SYNC_S  # a disk counts as slow until it was quick
         self._token = trio.lowlevel.current_trio_token()
         self._threads = threads
         self.busy = False
@@ -79,14 +80,14 @@ class Syncer:
 
     @property
     def is_quick(self) -> bool:
-        """Whether the disk has been so quick that `run` is better than `start`."""
+        """Whether recent syncs were so quick that `run` costs less than `start`."""
         return self._average_s < QUICK_SYNC_S
 
     @trio.lowlevel.enable_ki_protection  # Ctrl-C must not part the loop from a sync that runs
     def run(self, work: SyncWork, *, leads: bool) -> Ended | None:
-        """Do a sync, and wait for its end; None if that does not come soon.
+        """Do a sync and wait for its end; None if that does not come soon.
 
-        Then the sync goes on as if it had been begun with `start`. `leads`: whether this member
+        The sync then goes on as if it had been begun with `start`. `leads`: whether this member
         leads, so that another one has to take over when its disk hangs.
         """
         if not leads and self._loop.members == 1:
@@ -107,9 +108,9 @@ class Syncer:
         self._threads.start(lambda: self._tell(work, self._error_of(work)))
 
     async def close(self, last: Callable[[], None], patience_s: float) -> bool:
-        """Run `last` beside the loop once no sync runs; whether it has ended within `patience_s`.
+        """Run `last` beside the loop once no sync runs; return whether it ended in `patience_s`.
 
-        Otherwise it still runs when the disk lets it. Raises what `last` raised.
+        If not, it still runs when the disk lets it. Raises what `last` raised.
         """
         self._last = last
         self._loop.members -= 1
@@ -124,13 +125,13 @@ class Syncer:
     # --- in a thread --------------------------------------------------------------------------
 
     def _error_of(self, work: SyncWork) -> DLedgerError | None:
-        """Do it; why it failed, if it did."""
+        """Do the sync; return why it failed, if it did."""
         started = self._clock()
         try:
             work.run()
         except DLedgerError as error:
             return error
-        except Exception as cause:  # nothing above this could be told
+        except Exception as cause:  # raised in this thread, it would be lost
             return InvariantBroken(f"a sync raised {cause!r}")
         took_s = self._clock() - started
         self._average_s += NEWEST_WEIGHT * (took_s - self._average_s)

@@ -1,10 +1,10 @@
-"""What a node counts while it runs; plain numbers, read by whoever shows them. Pure."""
+"""Counters of a running node, as plain numbers. Pure."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 
-# A sync that takes longer is slow: heartbeats come at this distance.
+# A sync that takes longer is slow: this is the interval of heartbeats.
 SLOW_SYNC_S = 0.1
 
 # Upper ends of the classes of sync times: from a fast NVMe disk to one that hangs.
@@ -15,11 +15,11 @@ class Tally:
     """Counts since the node was opened.
 
     Attributes:
-        appended_entries: taken from this node's own application and clients.
-        appended_bytes: the same in bytes of bodies.
+        appended_entries: admitted from this node's own application and clients.
+        appended_bytes: the bytes of their bodies.
         rejected_appends: calls that were refused before they entered the log.
         sync_seconds: the time of all syncs together.
-        sync_classes: how many took up to each of SYNC_CLASSES_S; the last took longer.
+        sync_classes: how many syncs took up to each of SYNC_CLASSES_S; the last class took longer.
     """
 
     __slots__ = (
@@ -38,6 +38,6 @@ class Tally:
         self.sync_classes = [0] * (len(SYNC_CLASSES_S) + 1)
 
     def synced(self, seconds: float) -> None:
-        """One sync took so long."""
+        """Count a sync that took `seconds`."""
         self.sync_seconds += seconds
         self.sync_classes[bisect_left(SYNC_CLASSES_S, seconds)] += 1

@@ -1,12 +1,12 @@
-"""One turn of a member: everything that arrived, in one synchronous step.
+"""One turn of a member: handles everything that arrived, in one synchronous step.
 
 A turn takes all messages, finished syncs, submissions and reads since the last one, gives them to
-the replica, carries out its writes, hands out the messages, starts a sync if one is due, and lets
-what is committed be applied. So the cost of waking up, of a write and of a sync is shared by all
-entries that came meanwhile.
+the replica, carries out its writes, sends its messages, starts a sync if one is due, and has
+committed entries applied. So all entries that arrived meanwhile share one wake-up, one write and
+one sync.
 
-Time comes in as `now`. Effects leave through what the turn is given: ways to the peers, and what
-runs a sync. The driver of a node, the simulation and the tests all run this object.
+The time is passed in as `now`. Effects go through the objects that the turn is given: the ways to
+the peers, and the sync schedule. The driver of a node, the simulation and the tests run it.
 """
 
 from __future__ import annotations
@@ -38,27 +38,27 @@ _NOTHING = Messages((), (), ())
 
 
 class WritesLog(Protocol):
-    """Carries out on the store what the replica decides: see LogWriter."""
+    """Writes to the store what the replica decides: see LogWriter."""
 
     def carry_out(self, write: Write) -> None:
         """Do one write."""
         ...
 
     def append(self, term: int, magic: Magic, bodies: Sequence[Body], first: int) -> int:
-        """Append a leader's own entries, the first of them at `first`; the last index."""
+        """Append a leader's own entries, the first at `first`; return the last index."""
         ...
 
 
 class KeepsStanding(Protocol):
-    """Where the standing of the member's folder is recorded: its store."""
+    """Records the standing of the member's folder: its store."""
 
     @property
     def standing(self) -> Standing:
-        """What is recorded."""
+        """The recorded standing."""
         ...
 
     def set_standing(self, standing: Standing) -> None:
-        """Record another one; durable when it returns."""
+        """Record another standing; durable on return."""
         ...
 
 
@@ -78,16 +78,16 @@ class MovesSnapshots(Protocol):
     """Carries snapshots between members: see SnapshotTransfer."""
 
     def send(self, link: Way, peer: str, message: InstallSnapshot) -> None:
-        """Let a message of the core leave; a piece, once it is read."""
+        """Send a message of the core; a piece is sent once it was read."""
         ...
 
     def turn(self, replica: Replica, *, sync_runs: bool) -> None:
-        """Take what has to be written, and tell the core what was."""
+        """Take the pieces to write from the core, and tell it which were written."""
         ...
 
 
 class Turn:
-    """The steps of one member, in their order; nothing else writes to its replica and store.
+    """The steps of one member, in their order; no other code writes to its replica and store.
 
     Any method may raise DiskFailed, LogCorrupt, MachineFailed or InvariantBroken: the member
     cannot go on.
@@ -99,10 +99,10 @@ class Turn:
         ways: to the peers.
         syncs: decides when a sync begins, and has it run.
         transfer: of snapshots.
-        after_turn: told at the end what became of reads and changes, and whether to apply now
-            what is appliable; if not, another call follows soon.
-        refused: told of a message that no correct member sends.
-        clock: what `now` is, for the steps behind a sync that was waited for.
+        after_turn: called at the end with the outcome of reads, and whether to apply appliable
+            entries now; if not, another call follows soon.
+        refused: called with the fault of a message that no correct member sends.
+        clock: the time, for the steps after a sync that the turn waited for.
         tally: counts.
     """
 
@@ -135,16 +135,16 @@ class Turn:
         self.tally = tally
         self._inbox: list[tuple[str, Sequence[Message]]] = []
         self._link_changes: list[tuple[str, bool]] = []
-        self._gone: list[tuple[str, int]] = []  # leaders, and the terms that they led
+        self._gone: list[tuple[str, int]] = []  # leaders whose process ended, and their terms
         self._ended_syncs: list[tuple[SyncWork, DLedgerError | None]] = []
         self._submissions: list[tuple[Sequence[Body], int, Done]] = []
         self._reads: list[int] = []
         self._led_term: int | None = None
-        self._last_proposed = 0  # how many entries at once
+        self._last_proposed = 0  # how many entries the last proposal had
         self.queued_entries = 0
         self.queued_bytes = 0
 
-    # --- inputs: they wait for the next turn, except where it says that they need none ----------
+    # --- inputs, kept for the next turn ---------------------------------------------------------
 
     def received(self, sender: str, messages: Sequence[Message]) -> None:
         """Messages of one peer arrived."""
@@ -155,7 +155,7 @@ class Turn:
         self._link_changes.append((peer, connected))
 
     def peer_gone(self, peer: str) -> bool:
-        """The process of a peer has ended, as far as can be seen from here; whether it leads."""
+        """The process of a peer seems to have ended; return whether that peer is the leader."""
         if peer != self._replica.state.leader:
             return False
         self._gone.append((peer, self._replica.state.term))
@@ -171,11 +171,11 @@ class Turn:
 
     @property
     def appends_alone(self) -> bool:
-        """Whether there is one entry to append, and nobody else seems to append any.
+        """Whether one entry is to be appended, and no other caller seems to append.
 
-        Another caller may be about to, and would then wait for another sync. So the last one must
-        have been alone as well. Where this member decides by itself that says nothing: each is
-        done before the next one comes.
+        Another caller's append may follow at once, and would have to wait for another sync. So the
+        last proposal must have had one entry as well. In a group of one voter that shows nothing,
+        since each append is done before the next one comes: then this is False.
         """
         only = self._last_proposed == len(self._submissions) == self.queued_entries == 1
         return only and not self._pending.entries and not self._replica.elector.is_alone
@@ -185,11 +185,11 @@ class Turn:
         self._reads.append(ticket)
 
     def sync_ended(self, work: SyncWork, error: DLedgerError | None) -> None:
-        """A sync that ran beside the loop is over."""
+        """A sync that ran beside the loop has ended."""
         self._ended_syncs.append((work, error))
 
     def reject_submissions(self, error: DLedgerError) -> None:
-        """Answer what was handed in and has not entered the log."""
+        """Answer the submissions that have not entered the log with `error`."""
         self.queued_entries = self.queued_bytes = 0
         for _, _, done in _taken(self._submissions):
             done(error)
@@ -198,11 +198,11 @@ class Turn:
 
     @property
     def next_deadline(self) -> float:
-        """When a turn is due at the latest."""
+        """When the next turn is due at the latest."""
         return min(self._replica.next_deadline(), self.syncs.next_deadline)
 
     def turn(self, now: float) -> float:
-        """Take everything that arrived, and do and say what follows from it; the next deadline."""
+        """Take everything that arrived, and act on it; return the next deadline."""
         if not self.take_inputs(now) and not self._has_news(now):
             deadline = self.next_deadline
             if deadline > now:
@@ -216,20 +216,20 @@ class Turn:
         return self.next_deadline
 
     def _has_news(self, now: float) -> bool:
-        """Whether there is anything but applying to do before the next deadline."""
+        """Whether there is anything to do but applying before the next deadline."""
         if self._submissions or self._replica.has_news:
             return True
         return self.syncs.is_due(now)
 
     def alarm(self, now: float) -> bool:
-        """A deadline may have passed: take a turn; False if there is nothing to do."""
+        """Take a turn if a deadline has passed; return whether it has."""
         if self.next_deadline > now:
             return False
         self.turn(now)
         return True
 
     def act_and_sync(self, now: float) -> None:
-        """What follows a look at the inputs, with the sync that is due, if it is done here."""
+        """Act on the inputs, and do the sync that is due if the loop waits for it."""
         syncs = self._act(now)
         while self._counts_more(syncs, now):
             now = self._clock()
@@ -240,11 +240,12 @@ class Turn:
                 self._replica.tick(now)
             syncs = self._act(now)
 
-    # --- its steps, for tests that look at the core between two of them -------------------------
+    # --- the steps of a turn, public for tests that look at the core between them ---------------
 
     def take_inputs(self, now: float) -> bool:
-        """Give the replica everything that arrived; whether the end of a sync was among it, which
-        may let entries count that were written meanwhile.
+        """Give the replica everything that arrived; return whether a sync has ended.
+
+        If so, entries that were written meanwhile may count.
         """
         replica = self._replica
         synced = bool(self._ended_syncs)
@@ -274,7 +275,7 @@ class Turn:
         return synced
 
     def carry_out_writes(self) -> None:
-        """Write what the replica decided; nothing of it is durable yet."""
+        """Write what the replica decided; it becomes durable with the next sync."""
         writes, hard_state = self._replica.take_writes()
         for write in writes:
             self._writer.carry_out(write)
@@ -284,7 +285,7 @@ class Turn:
             self._store.set_standing(standing)
 
     def propose(self) -> None:
-        """Append what was submitted, if this member leads; else reject it."""
+        """Append the submissions if this member leads; else reject them."""
         if not self._submissions:
             return
         submissions = self._submissions[:]
@@ -305,7 +306,7 @@ class Turn:
             first = last + 1
 
     def send_messages(self, now: float) -> Messages:
-        """Let leave what may leave now."""
+        """Send the messages that the replica has ready."""
         messages = self._replica.take_messages(now)
         link_to = self._ways.link_to
         for peer, message in messages.outgoing:
@@ -324,7 +325,7 @@ class Turn:
         return messages
 
     def fail_lost_appends(self) -> None:
-        """Answer the appends of a leadership that ended."""
+        """Answer the appends of a leadership that has ended."""
         state = self._replica.state
         leading = state.term if self._replica.acks is not None else None
         if leading != self._led_term:
@@ -332,25 +333,23 @@ class Turn:
             self._pending.end_leadership(state.committed, self._replica.view.term_at, state.leader)
 
     def _act(self, now: float) -> bool:
-        """Do and say what follows from what is known now; whether a sync is due here then."""
+        """Write, propose, send and apply; return whether the loop has to do a sync now."""
         self.carry_out_writes()
         self.propose()
-        # Before our own sync: the others' syncs are what an append waits for.
+        # Send before our own sync: an append waits for the followers' syncs.
         messages = self.send_messages(now)
         syncs = self.syncs.is_due(now)
         if syncs and not self.syncs.here:
             self.syncs.start(now)
             syncs = False
         self.fail_lost_appends()
-        # The leader waits for a follower's sync, and no peer for what it applies: that comes after.
+        # A follower applies after its sync: the leader waits for the sync, and no peer for
+        # applying.
         self._after_turn(messages, not syncs or self._replica.acks is not None)
         return syncs
 
     def _counts_more(self, syncs: bool, now: float) -> bool:
-        """Have more of the log count, if it may by now: that is news to act on.
-
-        `syncs`: whether a sync is due here.
-        """
+        """Sync if `syncs`, and tell the replica what counts now; return whether to act again."""
         if (written := self.syncs.written_that_counts(now)) is not None:
             self._replica.persisted(*written, None, now)
             return True
@@ -359,14 +358,14 @@ class Turn:
         replica = self._replica
         leads = replica.acks is not None
         if (ended := self.syncs.run(now, leads=leads)) is None:
-            # It goes on in its thread. A follower still has to do what it put off.
+            # The sync goes on in its thread. A follower still has to apply.
             return not leads
         work, error = ended
         if error is None and work.hard_state is None:
             self.syncs.ended(work)
             now = self._clock()
             replica.persisted(work.index, work.epoch, None, now)
-            # A follower has put off what comes after a turn until it has answered.
+            # A follower has put off applying until it has answered.
             if not leads or replica.appliable > replica.state.applied:
                 return True
             return self._has_news(now) or now >= replica.next_deadline()

@@ -1,1 +1,1 @@
-"""What a process takes in: peers and clients on one listener, each passed to its group."""
+"""Serves peers and clients on one listener, and passes each to its group."""

@@ -1,4 +1,4 @@
-"""What a node owes one client: requests that are worked on, and answers that wait to leave."""
+"""One client's open requests, and the answers that wait to be sent to it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dledger.wire.client_protocol import MAX_OPEN_BYTES, MAX_OPEN_REQUESTS
 
 
 class ClientAnswers:
-    """The requests of one connection, from their arrival until their answers have left.
+    """The requests of one connection, from their arrival until their answers are sent.
 
-    A client that sends more than is worked on, or does not read its answers, is not read from: no
-    more than MAX_OPEN_REQUESTS are open, and beyond MAX_OPEN_BYTES nothing is added but the answers
-    to those.
+    At most MAX_OPEN_REQUESTS are open. Their bytes and those of the answers may exceed
+    MAX_OPEN_BYTES only by the answers to open requests. Beyond either bound the node stops reading
+    from the client.
     """
 
     def __init__(self, stream: Stream) -> None:
@@ -23,7 +23,7 @@ class ClientAnswers:
         self._open_bytes = 0
         self._outbox: list[bytes] = []
         self._outbox_bytes = 0
-        self._leaving = 0  # how many of the open requests are answered, and not sent
+        self._leaving = 0  # open requests whose answers wait to be sent
         self._writing = False
         self._closed = False
         # A plain stream is written to directly where that saves the wake-up of a task.
@@ -32,7 +32,7 @@ class ClientAnswers:
         self._room = trio.lowlevel.ParkingLot()
 
     async def wait_room(self, size: int) -> None:
-        """Wait until a request with so many bytes may be taken up; at once if there is room."""
+        """Wait until there is room for a request of `size` bytes."""
         while self._open and (
             self._open >= MAX_OPEN_REQUESTS
             or self._open_bytes + self._outbox_bytes + size > MAX_OPEN_BYTES
@@ -40,12 +40,12 @@ class ClientAnswers:
             await self._room.park()
 
     def begin(self, size: int) -> None:
-        """A request with so many bytes is taken up. It ends with `answer`."""
+        """Count a request of `size` bytes as open, until `answer`."""
         self._open += 1
         self._open_bytes += size
 
     def answer(self, size: int, frame: bytes) -> None:
-        """Let the answer to such a request leave."""
+        """Send the answer to a request of `size` bytes."""
         if self._closed:
             return
         self._open_bytes -= size
@@ -55,7 +55,7 @@ class ClientAnswers:
             and not self._writing
             and self._fileno != NO_DESCRIPTOR
         ):
-            # Nobody else waits for anything: it spares the wake-up of the writing task.
+            # No other answer waits: writing here saves a wake-up of the writing task.
             frame = write_now(self._fileno, frame)
             if not frame:
                 self._open = 0
@@ -67,11 +67,11 @@ class ClientAnswers:
         self._wake.unpark()
 
     def close(self) -> None:
-        """The client is gone: answers that are still to come are nobody's."""
+        """Drop the answers that are still to come: the client is gone."""
         self._closed = True
 
     async def write(self, scope: trio.CancelScope) -> None:
-        """Let answers leave, those that are there together; ends the scope when that fails."""
+        """Send answers, all that wait in one write; cancel `scope` when the connection breaks."""
         try:
             while True:
                 while self._outbox:

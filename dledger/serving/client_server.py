@@ -1,7 +1,8 @@
-"""Answers clients of a node. Requests of one connection are worked on beside one another.
+"""Answers the clients of a node. The requests of one connection are served concurrently.
 
 Appends have no task of their own: they are submitted as they arrive, and answered when they are
-applied. What waits for something else (an entry, a leader, a change of the members) has one.
+applied. A request that waits for something else (an entry, a leader, a change of the members) has
+one.
 """
 
 from __future__ import annotations
@@ -50,12 +51,12 @@ from dledger.wire.session_protocol import (
 # Requests of one connection that may wait in a task of their own.
 MAX_WAITING = 64
 
-# Requests that are taken up between two checkpoints: others have their turn, too.
+# Requests of one connection that are taken up between two checkpoints.
 TAKEN_AT_ONCE = 64
 
 
 class ServedNode(Protocol):
-    """What this needs of a node."""
+    """The part of a node that serves clients."""
 
     @property
     def sessions(self) -> SessionGate | None:
@@ -117,7 +118,7 @@ class ServedNode(Protocol):
 
 
 class TooManyWaiting(Rejected):
-    """A client has more requests that wait for something than one connection may have."""
+    """A client has as many waiting requests as one connection may have."""
 
     def __init__(self, waiting: int) -> None:
         self.waiting = waiting
@@ -160,7 +161,7 @@ class _Client:
         self._waiting = 0
 
     def take(self, request: Request) -> None:
-        """Answer a request, or see that it will be."""
+        """Answer a request, or start what will answer it."""
         self._answers.begin(len(request.payload))
         try:
             match request.operation:
@@ -183,7 +184,7 @@ class _Client:
     def _done(
         self, request: Request, encode: Callable[[int, list[Appended]], bytes], outcome: Outcome
     ) -> None:
-        """An append came to its end. Called in a turn of the node: it must not raise."""
+        """Answer an append. Called in a turn of the node: it must not raise."""
         try:
             if isinstance(outcome, DLedgerError):
                 raise outcome
@@ -210,7 +211,7 @@ class _Client:
         self._answer(request, frame)
 
 
-# --- what may take a while ------------------------------------------------------------------------
+# --- requests with a task of their own ------------------------------------------------------------
 
 Work = Callable[[ServedNode, Request], Awaitable[bytes]]
 
@@ -262,7 +263,7 @@ async def _leader(node: ServedNode, request: Request) -> bytes:
 
 
 def _tells(node: ServedNode, least_term: int) -> bool:
-    """Whether this node may serve as the leader of such a term, or knows another that leads."""
+    """Whether this node knows the leader of `least_term` or later; as the leader, once ready."""
     role = node.role
     leads = role.ready if role.leader == node.config.node_id else role.leader is not None
     return leads and role.term >= least_term

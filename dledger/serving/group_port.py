@@ -1,11 +1,11 @@
-"""Where a process takes in what is meant for its member of one group."""
+"""The entrance of one group's member: its peers' messages and its clients come in here."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from dledger.core.messages import Heartbeat, HeartbeatResponse, Message
+from dledger.core.messages import Message
 from dledger.network.channel import Identity
 from dledger.network.conversation import Conversation
 from dledger.network.links import MAX_STRANGERS, Links
@@ -13,7 +13,7 @@ from dledger.store.push_check import PushCheck
 from dledger.wire.group_identity import UNKNOWN_GROUP, GroupIdentity
 
 ServeClient = Callable[[Conversation], Awaitable[None]]
-# Judges a sender and the group that it belongs to.
+# Takes a sender and its group's identity; returns why the sender is refused, or None.
 IdentityRefusal = Callable[[str, GroupIdentity], str | None]
 
 
@@ -22,51 +22,37 @@ def _any_group(_sender: str, _identity: GroupIdentity) -> str | None:
 
 
 class TakesMessages(Protocol):
-    """The driver of a member."""
+    """Takes the messages of a member's peers: the driver."""
 
     def received(self, sender: str, messages: Sequence[Message]) -> None:
         """Messages of one peer arrived."""
         ...
 
-    def heartbeat(self, sender: str, beat: Heartbeat, now: float) -> None:
-        """A heartbeat arrived, among those of other groups."""
-        ...
-
-    def heartbeat_answered(self, sender: str, answer: HeartbeatResponse, now: float) -> None:
-        """An answer to one arrived, among those of other groups."""
-        ...
-
     def fail(self, error: Exception) -> None:
-        """The member's work in a task of the process raised that: end the member alone."""
+        """End this member alone: its code raised `error` in a task of the process."""
         ...
 
 
 class _Deaf:
-    """In the place of a driver that certain callers reach no more."""
+    """Replaces the driver of a closed port: drops what still arrives."""
 
     def received(self, sender: str, messages: Sequence[Message]) -> None:
-        """Nobody hears it."""
-
-    def heartbeat(self, sender: str, beat: Heartbeat, now: float) -> None:
-        """Nobody hears it."""
-
-    def heartbeat_answered(self, sender: str, answer: HeartbeatResponse, now: float) -> None:
-        """Nobody hears it."""
+        """Drop them."""
 
     def fail(self, error: Exception) -> None:
-        """There is nothing to end any more."""
+        """Do nothing: the member has ended, or has another port."""
 
 
 class GroupPort:
-    """One member's side towards its callers.
+    """Admits the callers of one member.
 
     Attributes:
-        identity: the member.
+        identity: of the member.
         driver: takes the messages of peers.
-        new_check: makes what checks the pushes of one channel.
-        serve_client: talks to a client.
-        identity_refusal: why a member of that group is not heard, if so.
-        closed: whether the member is gone.
+        new_check: makes the push check of one channel.
+        serve_client: serves a client.
+        identity_refusal: why a caller of another group is refused; None for one of this group.
+        closed: whether the member is gone, or has another port.
     """
 
     def __init__(
@@ -90,11 +76,11 @@ class GroupPort:
     def refusal(
         self, sender: str, receiver: str, of_group: GroupIdentity = UNKNOWN_GROUP
     ) -> str | None:
-        """Why no channel is opened from `sender` to `receiver`, or None if it is.
+        """Why a channel from `sender` to `receiver` is refused, or None.
 
-        Whether the sender is a member is not asked: a node that joins hears its leader before it
-        knows any member, and a leader may not know all members itself. The protocol judges what
-        is said. But a member always has room, and of strangers there may be a few.
+        The sender need not be a member: a node that joins hears its leader before it knows any
+        member, and a leader may not know all members itself. The protocol checks each message.
+        Members always get a channel; at most MAX_STRANGERS other callers do.
         """
         group, node_id = self.identity.group, self.identity.node_id
         if self.closed:
@@ -111,10 +97,10 @@ class GroupPort:
         strangers = sum(other not in members for other, _ in self._callers)
         if strangers < MAX_STRANGERS:
             return None
-        return f"{sender} is not a member, and {strangers} who are not are connected already"
+        return f"{sender} is not a member, and {strangers} other non-members are connected"
 
     def renewed(self) -> GroupPort:
-        """Another port of the same member; what comes in by this one is not heard any more."""
+        """Close this port, and return another one of the same member."""
         new = GroupPort(
             self.identity,
             self.links,
@@ -127,17 +113,17 @@ class GroupPort:
         return new
 
     def close(self) -> None:
-        """Take in nothing more: what still comes over open channels is dropped."""
+        """Drop what still arrives over open channels, and refuse new ones."""
         self.closed = True
         self.driver = _Deaf()
 
     @property
     def hears_another_group(self) -> bool:
-        """Whether a channel is open that would be refused now."""
+        """Whether a channel is open whose caller would be refused now."""
         return any(self.identity_refusal(*caller) is not None for caller in self._callers)
 
     def births(self, sender: str | None = None) -> set[str]:
-        """The births that callers named (that one, or all members); empty while none did."""
+        """The births that callers named: `sender`, or all members for None."""
         return {
             identity.birth
             for caller, identity in self._callers
@@ -146,13 +132,13 @@ class GroupPort:
         }
 
     def caller_came(self, sender: str, of_group: GroupIdentity = UNKNOWN_GROUP) -> None:
-        """A channel from it was opened."""
+        """A channel from `sender` was opened."""
         self._callers.append((sender, of_group))
 
     def is_called_by(self, sender: str) -> bool:
-        """Whether a channel from it is open."""
+        """Whether a channel from `sender` is open."""
         return any(caller == sender for caller, _ in self._callers)
 
     def caller_left(self, sender: str, of_group: GroupIdentity = UNKNOWN_GROUP) -> None:
-        """One was closed."""
+        """A channel from `sender` was closed."""
         self._callers.remove((sender, of_group))

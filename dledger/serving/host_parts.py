@@ -1,4 +1,4 @@
-"""What the members of all groups in one process share."""
+"""The parts of a process that the members of all its groups share."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from dledger.serving.sync_threads import SyncThreads
 
 
 class HostParts(NamedTuple):
-    """One of each for a process.
+    """The shared parts of one process.
 
     Attributes:
         connections: those that this process dials.
-        timer: wakes up for all groups.
-        threads: wait for the disk.
-        ports: where each group's member takes in what is meant for it, by group.
+        timer: the alarm clock of all groups.
+        threads: run syncs of all groups.
+        ports: the port of each group's member, by group.
         reload_tls: as in Host.
         platform: what the process runs on.
     """

@@ -10,8 +10,8 @@ import trio
 
 _NEVER = float("inf")
 
-# An alarm that comes so soon is looked at on the way: most are those of elections that a heartbeat
-# has put off since, and each group's would wake the process once or twice a second by itself.
+# Alarms due this soon are handled in the same pass. Most are those of elections that a heartbeat
+# has put off since; each group's would wake the process once or twice a second by itself.
 SOON_S = 0.05
 
 
@@ -25,29 +25,29 @@ class Timed(Protocol):
     alarm_at: float
 
     def alarm(self, now: float) -> None:
-        """Do what is due, if anything is, and `move` the alarm."""
+        """Do what is due, if anything is, and call `move` with the next deadline."""
         ...
 
     def fail(self, error: Exception) -> None:
-        """`alarm` raised that: end this group's node alone."""
+        """End this group's node alone: `alarm` raised `error`."""
         ...
 
 
 class Collects(Protocol):
-    """Gathers the heartbeats of all groups that turn in one pass."""
+    """Gathers the heartbeats of all groups that take a turn in one pass."""
 
     collecting: bool
 
     def flush(self) -> None:
-        """Let them leave."""
+        """Send them."""
         ...
 
 
 class HostTimer:
-    """Wakes up once for all deadlines that have passed, and turns their groups in a row.
+    """Wakes up once for all deadlines that have passed, and has their groups take a turn in a row.
 
-    A deadline that moves back, as each heartbeat moves that of an election, costs nothing: the
-    timer finds out when the old one comes.
+    A deadline that moves back costs nothing, as each heartbeat puts off an election: the timer
+    notices it when the old deadline passes.
     """
 
     def __init__(self, collector: Collects) -> None:
@@ -58,7 +58,7 @@ class HostTimer:
         self._wakes_at = -_NEVER  # awake: it looks at all alarms before it sleeps
 
     def move(self, timed: Timed, deadline: float) -> None:
-        """`timed` has this deadline now."""
+        """Set the deadline of `timed`."""
         if deadline >= timed.alarm_at:
             return
         timed.alarm_at = deadline
@@ -79,7 +79,7 @@ class HostTimer:
         due = []
         while self._alarms and self._alarms[0][0] <= now + SOON_S:
             at, _, timed = heappop(self._alarms)
-            if timed.alarm_at == at:  # else it was moved forward, and has been looked at
+            if timed.alarm_at == at:  # else the deadline moved forward, and was handled then
                 timed.alarm_at = _NEVER
                 due.append(timed)
         self._collector.collecting = True

@@ -23,24 +23,24 @@ from dledger.wire.group_identity import (
 
 logger = logging.getLogger(__name__)
 
-# Peers that were refused, or refused us, of which the log has a line. A group has 18 members at
-# most; callers beyond these are refused without a line.
+# Peers that refused us or were refused, with a line in the log for each. A group has 18 members at
+# most; further callers are refused without a line.
 MAX_TOLD = 64
 
 
 class IdentityGuard:
-    """What one member knows of its group beyond the name, and what it makes of others' knowledge.
+    """Compares the identity of this member's group with that of its callers.
 
-    Members of other first voters, of another birth or of another generation are refused. A member
-    that holds nothing yet takes over the newest generation that it hears of. One that holds
-    something of an older generation stops: its group lives without it.
+    A caller with other first voters, another birth or another generation is refused. A member with
+    an empty log takes over the newest generation that it hears of. A member with entries of an
+    older generation stops: its group goes on without it.
 
     Args:
         config: of the member.
         opened: its folder.
-        adopted: told when the member has taken over another generation: all channels are to be
-            opened anew.
-        contradicted: told when a member of another group of this name has called.
+        adopted: called when the member has taken over another generation; has all channels opened
+            anew.
+        contradicted: called when a member of another group of this name has called.
         fail: ends the member.
     """
 
@@ -64,11 +64,11 @@ class IdentityGuard:
         self._adopted = adopted
         self._contradicted = contradicted
         self._fail = fail
-        self._told: set[tuple[str, str]] = set()  # what the log has a line of already
+        self._told: set[tuple[str, str]] = set()  # what was logged already
 
     @property
     def generation(self) -> Generation:
-        """The one that this member belongs to."""
+        """The generation that this member belongs to."""
         return self._file.generation
 
     @property
@@ -86,11 +86,11 @@ class IdentityGuard:
         return GroupIdentity(self.generation, self._voters_sum, self._birth)
 
     def born(self, birth: bytes) -> None:
-        """The member knows the birth of its group now; its folder says so already."""
+        """Note the birth of the group, which is recorded in the folder already."""
         self._birth = birth.hex()
 
     def refusal(self, sender: str, identity: GroupIdentity) -> str | None:
-        """Why a channel from `sender` of that group is not opened; None if it may be."""
+        """Why a channel from `sender` of the group `identity` is refused, or None."""
         own = self._of_group
         if (problem := self._difference(sender, own, identity)) is not None:
             self._contradicted()
@@ -101,7 +101,7 @@ class IdentityGuard:
         return self._other_generation(sender, own.generation, identity.generation)
 
     def refused(self, peer: str, reason: str) -> None:
-        """A channel to `peer` was refused."""
+        """Take note that `peer` refused this member's channel, and why."""
         newer = superseding_generation(reason)
         if newer is not None and newer.number > self.generation.number:
             self._hear_of(newer)
@@ -110,14 +110,14 @@ class IdentityGuard:
             self._tell(peer, "was refused by", line, "another_group")
 
     def _difference(self, sender: str, own: GroupIdentity, other: GroupIdentity) -> str | None:
-        """Why the two are not of one group, whatever their generations; None if they may be."""
+        """Why the two are not of one group, apart from their generations; None if they may be."""
         if own.voters_sum and other.voters_sum and own.voters_sum != other.voters_sum:
             first = self._first_voters
             names = shown_names(first.voters if first is not None else ())
             return (
                 f"group {self._group} began with the voters {names} at {self._node_id}, and with "
-                f"others at {sender}: the one whose first peers were wrong has to begin anew, in "
-                "an empty folder and with --join"
+                f"others at {sender}: start the one with the wrong first peers again, in an empty "
+                "folder and with --join"
             )
         if own.birth and other.birth and own.birth != other.birth:
             return (
@@ -128,7 +128,7 @@ class IdentityGuard:
         return None
 
     def _other_generation(self, sender: str, own: Generation, other: Generation) -> str:
-        """Why a caller of another generation is refused, this time at least."""
+        """Why a caller of another generation is refused; it may be admitted when it asks again."""
         if other.number < own.number:
             line = (
                 f"refused peer {sender}: it belongs to generation {other} of group {self._group}, "
@@ -152,7 +152,7 @@ class IdentityGuard:
         return self._store.last_index >= 0
 
     def _hear_of(self, newer: Generation) -> None:
-        """The group lives in another generation."""
+        """Take over a newer generation, or stop if this member's log has entries."""
         if self._holds_something:
             self._fail(Superseded(self._group, self._node_id, self.generation, newer))
             return
@@ -165,7 +165,7 @@ class IdentityGuard:
         self._adopted()
 
     def _tell(self, peer: str, what: str, line: str, event: str) -> None:
-        """A line in the log, once for each peer and for what became of its channel, or ours."""
+        """Log `line`, once for each peer and `what`."""
         if (peer, what) not in self._told and len(self._told) < MAX_TOLD:
             self._told.add((peer, what))
             logger.warning("%s", line, extra={"event": event, "peer": peer})

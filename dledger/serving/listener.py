@@ -1,4 +1,4 @@
-"""Takes in the connections of peers and clients, and passes on what they say to whom they want."""
+"""Accepts connections of peers and clients, and hands each to the member that it asks for."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from dledger.wire.handshake import Caller, Hello, decode_hello, encode_refused, 
 
 logger = logging.getLogger(__name__)
 
-# A caller that does not introduce itself in this time (with TLS: and prove who it is) only holds a
-# socket.
+# A caller has so long to introduce itself, and with TLS to prove its name. Later it only holds a
+# socket, and is disconnected.
 HELLO_TIMEOUT_S = 5.0
 
 # Connections at a time: peers are few, and each client tool holds one.
 MAX_CONNECTIONS = 256
 
-# Of these, callers at a time that are still proving who they are. A handshake takes about one
-# millisecond in which nothing else happens: all of them together take an eighth of the shortest
-# election, and three quarters of the connections stay free for those who have a certificate.
+# TLS handshakes at a time, among these connections. A handshake holds up the event loop for about
+# one millisecond: all of them together take an eighth of the shortest election timeout, and three
+# quarters of the connections stay free for callers that have shown a certificate.
 MAX_HANDSHAKES = 64
 
 # The first byte of every connection with TLS. A frame that begins with it would be over any limit.
@@ -43,7 +43,7 @@ _SPEAK_TLS = "TLS is spoken here: give a certificate, its key and the group's au
 
 class _Caller(NamedTuple):
     hello: Hello
-    port: GroupPort | None  # of the member that a client wants
+    port: GroupPort | None  # of the member that a client asks for; None for a peer
     conversation: Conversation
     names: frozenset[str] | None  # that its certificate shows; None without TLS
 
@@ -64,7 +64,7 @@ class Listener:
         self._handshakes = 0
 
     async def open(self, address: Address) -> Listeners:
-        """Bind the address. Raises AddressInUse, or ConfigInvalid where it is not ours."""
+        """Bind the address. Raises AddressInUse, or ConfigInvalid if it is not ours."""
         setting = "peers" if address == self._dialled.home else "listen"
         return await bind(setting, address, self._dialled.network.listen)
 
@@ -99,7 +99,7 @@ class Listener:
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
             logger.debug("the connection of %s broke: %s", caller, error)
         except Exception as error:
-            # A mistake in what serves one caller must not end the members of all groups.
+            # A bug met while serving one caller must not end the members of all groups.
             if port is not None:
                 port.driver.fail(error)
             else:
@@ -131,19 +131,19 @@ class Listener:
         raise MessageMalformed(f"no introduction within {HELLO_TIMEOUT_S:g} s")
 
     async def _proven(self, socket: trio.SocketStream, tls: GroupTls) -> SecureStream | None:
-        """The stream of a caller that has proven to be of the group. Raises TlsRefused.
+        """The stream of a caller with a certificate of the group. Raises TlsRefused.
 
-        None for one that left without a word, as those do who only look whether a port is open.
+        None if the caller left without sending a byte, as port scanners do.
         """
         if self._handshakes >= MAX_HANDSHAKES:
-            raise TlsRefused(f"{self._handshakes} others are still proving who they are")
+            raise TlsRefused(f"{self._handshakes} other TLS handshakes are still running")
         self._handshakes += 1
         try:
             first = await socket.socket.recv(1, trio.socket.MSG_PEEK)
             if not first:
                 return None
             if first != _TLS_BEGINS:
-                # What arrived is taken off the socket, or closing it could take the answer along.
+                # Read what arrived: closing a socket with unread bytes could discard the answer.
                 await socket.receive_some(RECEIVE_BYTES)
                 await socket.send_all(encode_refused(_SPEAK_TLS))
                 raise TlsRefused("it does not speak TLS")
@@ -152,7 +152,10 @@ class Listener:
             self._handshakes -= 1
 
     def _admitted(self, frame: Frame) -> tuple[Hello, GroupPort | None, str]:
-        """Who calls, and whom they reached. Raises MessageMalformed with the reason if nobody."""
+        """The caller, the port of the member that a client asks for, and the name to answer with.
+
+        Raises MessageMalformed if there is no such member here.
+        """
         hello = decode_hello(frame)
         if hello.caller is Caller.PEER:
             return hello, None, str(self._dialled.home)
@@ -178,7 +181,7 @@ class Listener:
 
 
 def _place(stream: Stream) -> str:
-    """Where a caller calls from, as far as that can still be told."""
+    """The address of a caller, if the socket still has it."""
     if not isinstance(stream, trio.SocketStream):
         return "somewhere"
     try:

@@ -1,11 +1,9 @@
-"""What another process says on the connection it dialled, sorted by channel."""
+"""Reads the connection that another process dialled, and passes its messages on by channel."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-
-import trio
 
 from dledger.config import Address
 from dledger.core.messages import Message, PushRequest
@@ -31,8 +29,8 @@ from dledger.wire.codec import (
 from dledger.wire.frame import Frame
 from dledger.wire.group_identity import GroupIdentity
 
-# Channels on one connection. A process has one to each group it shares with this one, at most a
-# thousand; while members move between processes, or their names change, a few more.
+# Channels on one connection. Another process has one for each group that it shares with this one,
+# at most a thousand, and a few more while members move between processes or change their names.
 MAX_CHANNELS = 2_000
 
 
@@ -58,8 +56,8 @@ class PeerConversation:
         ports: the members of this process, by group.
         connections: those that this process dialled, on which answers leave.
         address: where the caller listens.
-        names: the members that the caller has proven to be; None without TLS, where all are
-            believed.
+        names: the members that the caller has proven to be; None without TLS, where any name is
+            accepted.
     """
 
     def __init__(
@@ -78,9 +76,10 @@ class PeerConversation:
         connections.hurry(address)
 
     def take(self, frames: Sequence[Frame]) -> list[bytes]:
-        """Pass on what arrived; frames to answer with. Raises MessageMalformed.
+        """Pass on the messages in `frames`; return the frames to answer with.
 
-        What follows one another on a channel is passed on in one go: it shares a turn.
+        Successive messages of one channel are passed on in one call, and so share a turn. Raises
+        MessageMalformed.
         """
         last: _Channel | None = None
         messages: list[Message] = []
@@ -103,14 +102,14 @@ class PeerConversation:
         return answers
 
     def end(self) -> None:
-        """The connection is gone."""
+        """Close all channels: the connection is gone."""
         for channel in self._channels.values():
             channel.port.caller_left(channel.sender, channel.of_group)
         self._channels.clear()
         self._connections.hurry(self._address)
 
     def _message(self, channel: _Channel, frame: Frame) -> Message | None:
-        """The message in a frame, checked; what is wrong with one ends its channel alone."""
+        """The message in a frame, checked. A malformed one closes its channel, and no other."""
         if channel.port.closed:
             self._refuse(channel.number, _STOPPED)
             return None
@@ -120,13 +119,13 @@ class PeerConversation:
         except MessageMalformed as error:
             self._refuse_message(channel, error)
             return None
-        except Exception as error:  # the member's own log cannot be read, say
+        except Exception as error:  # such as: the member's own log cannot be read
             channel.port.driver.fail(error)
             self._refuse(channel.number, _STOPPED)
             return None
 
     def _refuse_message(self, channel: _Channel, error: MessageMalformed) -> None:
-        """Close the channel; it is opened again, so the log has a line of it once a minute."""
+        """Close the channel, and log why: once a minute at most, since the peer opens it again."""
         identity, problem = channel.port.identity, error.problem
         if isinstance(error, BatchInvalid):
             problem = (
@@ -146,7 +145,7 @@ class PeerConversation:
             channel.port.driver.fail(error)
 
     def _open_channel(self, number: int) -> _Channel | None:
-        """The channel, if it is open; a member that has stopped says so to those who still send."""
+        """The channel if it is open. If its member has stopped, refuse the channel instead."""
         channel = self._channels.get(number)
         if channel is not None and channel.port.closed:
             self._refuse(number, _STOPPED)
@@ -158,30 +157,22 @@ class PeerConversation:
         self._answers.append(encode_channel_refused(number, reason))
 
     def _take_other(self, frame: Frame) -> None:
-        kind, now = frame.header[0], trio.current_time()
+        kind = frame.header[0]
         if kind == SHARED_HEARTBEATS:
-            beats = decode_shared_heartbeats(frame)
-            self._connections.collecting = True
-            for number, beat in beats:
-                if (channel := self._open_channel(number)) is not None:
-                    try:
-                        channel.port.driver.heartbeat(channel.sender, beat, now)
-                    except Exception as error:
-                        channel.port.driver.fail(error)
-            self._connections.flush()
+            self._take_shared(decode_shared_heartbeats(frame))
         elif kind == SHARED_RESPONSES:
-            answers = decode_shared_responses(frame)
-            self._connections.collecting = True
-            for number, answer in answers:
-                if (channel := self._open_channel(number)) is not None:
-                    try:
-                        channel.port.driver.heartbeat_answered(channel.sender, answer, now)
-                    except Exception as error:
-                        channel.port.driver.fail(error)
-            self._connections.flush()
+            self._take_shared(decode_shared_responses(frame))
         elif type(kind) is not int:
             # A number belongs to a channel that was refused while the message was on its way.
             self._take_call(decode_call(frame))
+
+    def _take_shared(self, messages: Iterable[tuple[int, Message]]) -> None:
+        """Pass on messages of many channels, and gather the answers of all groups."""
+        self._connections.collecting = True
+        for number, message in messages:
+            if (channel := self._open_channel(number)) is not None:
+                self._pass_on(channel, (message,))
+        self._connections.flush()
 
     def _take_call(self, call: Opening | Closing) -> None:
         if isinstance(call, Closing):
@@ -204,9 +195,9 @@ class PeerConversation:
             self._refuse(call.channel, refusal)
 
     def _refusal(self, port: GroupPort, call: Opening) -> str | None:
-        """Why that channel is not opened; None if it may be."""
+        """Why that channel is refused, or None."""
         if self._names is not None and call.sender not in self._names:
-            shown = ", ".join(sorted(self._names)[:3]) or "nobody"
+            shown = ", ".join(sorted(self._names)[:3]) or "no member"
             refusal = f"the certificate is that of {shown}, not of {call.sender}"
             self._connections.refusals.add("name", f"the peer at {self._address}: {refusal}")
             return refusal
@@ -216,7 +207,7 @@ class PeerConversation:
 
     def _open(self, port: GroupPort, call: Opening, before: _Channel | None) -> None:
         if before is not None and (before.port, before.sender) == (port, call.sender):
-            check = before.check  # pushes that are on their way rest on those that it has seen
+            check = before.check  # the next pushes follow those that it has checked
         else:
             check = port.new_check()
         self._channels[call.channel] = _Channel(

@@ -1,7 +1,7 @@
-"""What a process takes from the system that it runs on: disk, network, threads, chance and date.
+"""The platform of a process: disk, network, threads, randomness and date.
 
-A program that hosts members uses `SYSTEM`. A simulation hands in its own, and so runs whole hosts
-as a function of a seed. The time that anything is decided by is that of trio's clock.
+A program that hosts members uses `SYSTEM`. A simulation passes its own, and so runs whole hosts as
+a function of a seed. All decisions use the time of trio's clock, which is not part of this.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from dledger.waits.blocking_work import IN_A_THREAD, RunBlocking
 
 
 def wall_clock_ms() -> int:
-    """Milliseconds since 1970-01-01 UTC, as far as this machine knows."""
+    """Milliseconds since 1970-01-01 UTC, by the clock of this machine."""
     return time.time_ns() // 1_000_000
 
 
 class DiskSpace(NamedTuple):
-    """Of the file system that a folder is in, in bytes."""
+    """The space of a folder's file system, in bytes."""
 
     free: int
     total: int
 
 
 def disk_space(folder: Path) -> DiskSpace:
-    """What the system says. Raises OSError."""
+    """The space of the file system that `folder` is in. Raises OSError."""
     found = os.statvfs(folder)
     return DiskSpace(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Platform:
-    """One for a process.
+    """The platform of one process.
 
     Attributes:
         disk: where the folders of members are.
-        network: connections to other processes, and from them.
-        run_blocking: does beside the event loop what reads or writes much.
-        sync_threads: makes what runs the syncs of a process.
-        chance: a number from 0 to 1; spreads elections, and tells the births of groups apart.
-        wall_clock_ms: milliseconds since 1970; what leaders write into the log for people.
+        network: dials other processes, and listens.
+        run_blocking: runs long reads and writes beside the event loop.
+        sync_threads: makes the threads that run the syncs of a process.
+        chance: a random number from 0 to 1; spreads elections, and makes births of groups unique.
+        wall_clock_ms: milliseconds since 1970; leaders write it into the log, for people.
         disk_space: of the file system of a member's folder.
     """
 

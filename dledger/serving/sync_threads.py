@@ -1,4 +1,4 @@
-"""The threads of a process that wait for its disks."""
+"""The threads of a process that run its syncs."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-# Threads that are kept for the next sync. One takes the syncs of all groups on quick disks in turn;
-# more of them work only while several syncs run beside the event loop.
+# Idle threads that are kept for the next sync. On quick disks one thread runs the syncs of all
+# groups in turn; more work only while several syncs run beside the event loop.
 MAX_IDLE_THREADS = 8
 
 
 class SyncThreads(Protocol):
-    """Runs syncs of many groups, each in a thread of its own, and tells how long they take.
+    """Runs syncs of many groups, each in a thread of its own.
 
     A group has one sync at a time, so there are never more threads than groups. A bound on the
     threads of all groups together would let a few disks that hang stop the groups on all others.
@@ -24,9 +24,9 @@ class SyncThreads(Protocol):
         ...
 
     def run(self, sync: Callable[[], None], late: Callable[[], None], patience_s: float) -> bool:
-        """Run that sync and block until it has ended, `patience_s` at most; whether it has.
+        """Run that sync and block until it ends, `patience_s` at most; return whether it ended.
 
-        Otherwise it goes on beside the event loop, and calls `late` in its thread when it ends.
+        If not, it goes on beside the event loop, and calls `late` in its thread when it ends.
         """
         ...
 
@@ -54,7 +54,7 @@ class DiskThreads:
         """As in SyncThreads."""
         ended = threading.Lock()
         ended.acquire()
-        decided = threading.Lock()  # the side that takes it first says whether the sync is late
+        decided = threading.Lock()  # the side that takes it first decides whether the sync is late
 
         def told() -> None:
             if decided.acquire(blocking=False):
@@ -85,11 +85,11 @@ class DiskThreads:
             return _Thread(self._keep)
 
     def _keep(self, thread: _Thread) -> bool:
-        """Whether a thread shall wait for another sync. Called in that thread."""
+        """Whether `thread` is kept for another sync. Called in that thread."""
         if self._closed or len(self._idle) >= MAX_IDLE_THREADS:
             return False
         self._idle.append(thread)
-        if self._closed:  # since the look at it
+        if self._closed:  # `shutdown` ran since the check above
             self._end_idle()
         return True
 
@@ -102,7 +102,7 @@ class _Thread:
     """One thread, which runs syncs until it is given None.
 
     Args:
-        keep: asked after each sync whether to wait for another one.
+        keep: called after each sync; whether to wait for another one.
     """
 
     def __init__(self, keep: Callable[[_Thread], bool]) -> None:
@@ -125,10 +125,10 @@ class _Thread:
             if sync is None:
                 return
             sync()
-            # First idle, then told: the loop may give the next sync at once, and to this thread.
+            # Become idle before telling: the loop may then give this thread the next sync at once.
             kept = self._keep(self)
             told()
 
 
 def _nothing() -> None:
-    """For a sync that tells by itself that it has ended."""
+    """Stands for `told` where the sync itself reports its end."""

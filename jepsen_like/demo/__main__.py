@@ -21,13 +21,13 @@ from jepsen_like.demo.cluster import POLL_S, Cluster, DemoFailed, running_cluste
 from jepsen_like.demo.logs import committed_bytes_are_identical
 from jepsen_like.demo.traffic import TOPIC, Tally, send, two_readers
 
-# What is acknowledged must be consumed in this time after the last message was sent.
+# Every acknowledged message must be consumed in this time after the last one was sent.
 CONSUME_TIMEOUT_S = 60.0
 
 
 @dataclass(slots=True)
 class Result:
-    """What the demo found."""
+    """The findings of the demo."""
 
     tally: Tally
     killed: str = ""
@@ -39,7 +39,7 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """Whether everything holds that the demo is to show."""
+        """Whether no promise was broken."""
         return (
             self.tally.lost == 0
             and not self.tally.failed
@@ -60,7 +60,7 @@ class Result:
 
 
 async def run_demo(folder: Path, messages: int, console: Console) -> Result:
-    """The whole run. Raises DemoFailed, or TooSlowError where something never happens."""
+    """Run the demo. Raises DemoFailed, or TooSlowError if a wait never ends."""
     result = Result(Tally())
     console.print("starting a name server and three brokers, each a process of its own")
     async with running_cluster(folder) as cluster:
@@ -119,7 +119,7 @@ async def _traffic(cluster: Cluster, messages: int, result: Result, progress: Pr
 
 
 async def _replay(log: Path, tables: Path, result: Result) -> None:
-    """Write the Spark tables in a process of its own, and see what they hold."""
+    """Write the Spark tables in a process of its own, and count what they lack."""
     ended = await trio.run_process(
         [
             *(sys.executable, "-m", "dledger_spark", "replay"),

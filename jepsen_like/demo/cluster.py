@@ -17,7 +17,7 @@ from dledger.client.group_client import GroupClient, GroupUnreachable
 from dledger.free_ports import free_addresses
 from dledger_mq.group_directory import GroupDirectory, GroupPlan
 
-# Three processes and an election; what takes longer than this does not start at all.
+# Starting three processes and an election take less, or the cluster does not start at all.
 READY_TIMEOUT_S = 60.0
 
 # A broker that is asked to stop closes its files; see the command's own limit.
@@ -30,7 +30,7 @@ POLL_S = 0.05
 
 
 class DemoFailed(Exception):
-    """Something the demo shows does not hold."""
+    """The demo found a broken promise, or could not go on."""
 
 
 @dataclass(slots=True)

@@ -45,7 +45,7 @@ class Tally:
 
     @property
     def lost(self) -> int:
-        """Acknowledged messages that nobody consumed."""
+        """How many acknowledged messages were not consumed."""
         return len(self.acknowledged - self.consumed.keys())
 
     @property

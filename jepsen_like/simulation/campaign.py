@@ -17,11 +17,11 @@ from jepsen_like.simulation.simulation import Failure
 from jepsen_like.simulation.tiers import TIERS
 from jepsen_like.simulation.trace import LineSink, Trace
 
-# Members of a simulated group say nothing to whoever runs it.
+# The log lines of simulated members are dropped.
 logging.getLogger("dledger").addHandler(logging.NullHandler())
 
 # Seeds handed to a worker at once: a second of work, so that the hand-over costs nothing and a
-# failure is still told soon.
+# failure is still reported soon.
 SEEDS_AT_ONCE = 5
 
 
@@ -46,7 +46,7 @@ class Broken(NamedTuple):
 
 
 class SeedResult(NamedTuple):
-    """What became of one seed."""
+    """The result of one seed."""
 
     seed: int
     virtual_seconds: float
@@ -55,7 +55,7 @@ class SeedResult(NamedTuple):
 
 
 class CampaignResult(NamedTuple):
-    """What became of all seeds that were run."""
+    """The result of all seeds that were run."""
 
     seeds: int
     virtual_seconds: float
@@ -99,7 +99,7 @@ def _results(plan: Plan, jobs: int) -> Iterator[SeedResult]:
     if jobs == 1 or plan.seeds == 1:
         yield from map(_run, tasks)
         return
-    # Ctrl-C in a terminal reaches the workers as well, and is for this process alone to answer.
+    # Ctrl-C in a terminal reaches the workers as well, but only this process handles it.
     # They inherit the mask; here it waits until they are started.
     # The tracker of multiprocessing lifts the mask when it starts, so it starts before.
     resource_tracker.ensure_running()
@@ -109,7 +109,7 @@ def _results(plan: Plan, jobs: int) -> Iterator[SeedResult]:
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     with workers as pool:
-        # In the order of the seeds: the first failure told is that of the lowest seed.
+        # In the order of the seeds: the first failure reported is that of the lowest seed.
         yield from pool.imap(_run, tasks, chunksize=SEEDS_AT_ONCE)
 
 
@@ -121,7 +121,7 @@ def run_campaign(
     Args:
         plan: what to run.
         jobs: processes to use.
-        each: told of every result, in the order of the seeds.
+        each: called with every result, in the order of the seeds.
     """
     begin_s = time.monotonic()
     coverage, seeds, virtual_seconds, broken = Coverage(), 0, 0.0, None

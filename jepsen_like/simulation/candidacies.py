@@ -1,4 +1,4 @@
-"""Nobody starts a term without having asked, from outside: by the messages that leave."""
+"""Checks on the messages sent that every candidate won a pre-vote before it started a term."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from jepsen_like.simulation.witness import InvariantViolated
 
 
 class Candidacies:
-    """Who granted whom a pre-vote."""
+    """The pre-votes granted to each candidate."""
 
     def __init__(self) -> None:
         self._granted: dict[tuple[str, int], set[str]] = {}  # by candidate and term
-        # What each went by when it asked last whether it should start a term.
+        # The configuration of each candidate when it asked last for pre-votes.
         self._groups: dict[tuple[str, int], Configuration] = {}
 
     def released(self, name: str, peer: str, message: Message, replica: Replica) -> None:
-        """A message of `name` leaves. A request for votes needs a quorum that granted a pre-vote,
-        unless a leader handed over.
+        """Check a message that `name` sends: a vote request needs a quorum of granted pre-votes,
+        unless a leader transferred leadership.
         """
         if isinstance(message, VoteResponse) and message.pre and message.granted:
             self._granted.setdefault((peer, message.term), set()).add(name)

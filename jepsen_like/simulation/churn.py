@@ -1,4 +1,4 @@
-"""Operators who change the group while everything else goes wrong."""
+"""Changes the members of the group while other faults happen."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Weighted(NamedTuple):
     weight: int
 
 
-# What is asked for: to replace many, to change one role, to be rid of the leader.
+# Kinds of changes: replace many members, change one role, remove the leader.
 KINDS = (_Weighted("many", 4), _Weighted("one", 4), _Weighted("leader", 2))
 
 
@@ -56,11 +56,11 @@ class Churn:
             self._again()
 
     def stop(self) -> None:
-        """No more changes, but for the end of a joint phase that nobody ends by itself."""
+        """Make no more changes; joint phases of JOINT_MANUAL are still ended."""
         self._over = True
 
     def end_joint_phases(self) -> None:
-        """Ask leaders to end what was to be ended by hand."""
+        """Ask leaders to end joint phases of JOINT_MANUAL."""
         for node in self._nodes:
             if node.process is None or node.process.replica.state.role is not Role.LEADER:
                 continue
@@ -97,7 +97,8 @@ class Churn:
         wanted = self._wanted(node.name, configuration)
         if not self._around.invariants.wiped_members.isdisjoint(configuration.members):
             return  # an operator replaces one machine at a time
-        # As a node does it: who is new gets the log first, and may vote the next time.
+        # As a node does it: a new member joins as a learner, and may become a voter with a later
+        # change.
         first = learners_first(configuration, wanted)
         node.change(ChangeCall(first or wanted, transition, expected))
 

@@ -1,4 +1,4 @@
-"""What clients asked for, what they were told, and whether both fit the committed log."""
+"""Compares the requests of clients and their answers with the committed log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Told(Enum):
 
 
 class History:
-    """All operations of a run. An append is known by the number its body begins with."""
+    """All operations of a run. The number at the start of a body identifies an append."""
 
     def __init__(self) -> None:
         self._told: list[Told] = []
@@ -48,13 +48,13 @@ class History:
         return number, number.to_bytes(_NUMBER_BYTES, "big") + bytes(padding)
 
     def acknowledge(self, number: int, index: int) -> None:
-        """The client was told that its append is entry `index`."""
+        """The client got the answer that its append is entry `index`."""
         self._told[number] = Told.ACKNOWLEDGED
         self._index[number] = index
         self._highest_acknowledged = max(self._highest_acknowledged, index)
 
     def refuse(self, number: int) -> None:
-        """The client was told that its append never happened, or is certainly lost."""
+        """The client got the answer that its append never happened, or is certainly lost."""
         self._told[number] = Told.NEVER
 
     def told(self, number: int) -> Told:
@@ -84,7 +84,7 @@ class History:
     # --- the log ------------------------------------------------------------------------------
 
     def applied(self, entries: Sequence[Entry]) -> None:
-        """A member applied these: whoever is first tells what the log holds, though all drop it."""
+        """Keep the entries that any member applied first, even if all members drop them later."""
         known = len(self.entries)
         if entries[-1].index >= known:
             self.entries += entries[max(0, known - entries[0].index) :]

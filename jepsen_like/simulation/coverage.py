@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-# What a few hundred seeds must have reached, each at least once.
+# The counts that a few hundred seeds together must reach, each at least once.
 EXPECTED = (
     "acknowledged appends",
     "changes in force",
@@ -73,7 +73,7 @@ class Coverage:
         self._counts: Counter[str] = Counter(counts or {})
 
     def count(self, what: str, number: int = 1) -> None:
-        """Something happened."""
+        """Count `what`."""
         self._counts[what] += number
 
     def add(self, counts: Mapping[str, int]) -> None:
@@ -85,5 +85,5 @@ class Coverage:
         return {name: self._counts[name] for name in sorted(self._counts)}
 
     def missing(self, expected: Iterable[str] = EXPECTED) -> list[str]:
-        """What was never reached."""
+        """The expected names that were never counted."""
         return [name for name in expected if not self._counts[name]]

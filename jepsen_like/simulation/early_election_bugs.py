@@ -1,4 +1,4 @@
-"""Bugs planted on purpose: what goes wrong when the sign of a leader's end is believed too much."""
+"""Bugs planted on purpose: a sign of a leader's end is trusted too far."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Signs that a process has ended: its connections are reset, and new ones are refused.
 
-They can be wrong: of a leader that lives, because what stands between two machines answers for it.
+They can be wrong: a device between two machines may refuse connections to a leader that runs.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from jepsen_like.simulation.virtual_network import VirtualNetwork
 
 # From the end of a process to the refusal of a new connection to it, on the average.
 REFUSED_MEAN_S = 0.005
-# Share of the wrong signs that are given to everybody at once, and not to one member.
-WRONG_FOR_EVERYBODY = 0.5
+# Share of the wrong signs that all members get at once, and not one member only.
+WRONG_FOR_ALL = 0.5
 
 
 class EndSigns:
-    """Gives the signs of a run. Draws from a stream of its own, also when nothing comes of it."""
+    """Gives the signs of a run. Draws from a stream of its own, also for signs without effect."""
 
     def __init__(
         self, swarm: Swarm, loop: EventLoop, network: VirtualNetwork, coverage: Coverage
@@ -49,15 +49,15 @@ class EndSigns:
 
     def _refuse(self, member: str, name: str) -> None:
         endpoints, network = self._network.endpoints, self._network
-        # Who runs again takes the connection; behind a cut link nobody answers.
+        # A process that runs again accepts the connection; a cut link gives no answer.
         if not endpoints[name].is_up and network.answers(member, name):
             endpoints[member].peer_gone(name)
 
     def _give_wrong_sign(self) -> None:
         endpoints = list(self._network.endpoints.values())
         victim = self._chance.choice(endpoints)
-        everybody = self._chance.happens(WRONG_FOR_EVERYBODY)
-        for endpoint in endpoints if everybody else [victim]:
+        for_all = self._chance.happens(WRONG_FOR_ALL)
+        for endpoint in endpoints if for_all else [victim]:
             leader = endpoint.leader
             if leader is not None and self._network.endpoints[leader].is_up:
                 self._coverage.count("wrong signs of an end")

@@ -1,4 +1,4 @@
-"""Virtual time: a heap of events. Nothing else in a run moves the clock."""
+"""Virtual time: a heap of events, which alone move the clock of a run."""
 
 from __future__ import annotations
 

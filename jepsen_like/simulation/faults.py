@@ -1,4 +1,4 @@
-"""When what breaks: crashes, partitions, pauses and disk errors, each drawn from its own stream."""
+"""Injects crashes, partitions, pauses and disk errors, each drawn from its own stream."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from jepsen_like.simulation.node_process import Surroundings
 from jepsen_like.simulation.swarm import NEVER
 from jepsen_like.simulation.virtual_node import VirtualNode
 
-# The longest a node stays down or paused, as a multiple of the mean: no run waits for one for ever.
+# A node stays down or paused for at most this multiple of the mean: no run waits for ever.
 LONGEST_FACTOR = 4.0
-# Share of the partitions that cut two nodes from each other and no more.
+# Share of the partitions that cut only one pair of nodes.
 SINGLE_LINK_CUTS = 0.2
 # Share of the pauses that may hit any node; the others hit a leader.
 PAUSES_OF_ANYBODY = 0.5
 # How long after its pause began a node is cut off, on the average.
 CUT_AFTER_PAUSE_MEAN_S = 0.02
-# How often it is looked whether somebody is down: one look costs next to nothing.
+# How often to look for nodes that are down; a look costs next to nothing.
 LOOK_FOR_THE_DEAD_EVERY_S = 0.05
 
 
 class Faults:
-    """Breaks the group until `end_s`, then `stop` puts everything right."""
+    """Injects faults until `end_s`; `stop` repairs everything."""
 
     def __init__(self, nodes: list[VirtualNode], around: Surroundings, end_s: float) -> None:
         swarm = around.swarm
@@ -54,7 +54,7 @@ class Faults:
         self._watch_for_the_dead()
 
     def stop(self) -> None:
-        """Put everything right: links, pauses, and every node that is down."""
+        """Heal all links, resume paused nodes, and start every node that is down."""
         self._over = True
         self._around.network.heal()
         for node in self._nodes:
@@ -104,11 +104,14 @@ class Faults:
             node.crash(power=False)
 
     def _watch_for_the_dead(self) -> None:
-        """Restart whoever is down, each after a time of its own, however it went down."""
-        if self._over:
-            return
+        """Restart every node that is down, each after a time of its own.
+
+        After the last fault at once: a sync that failed before it may end a process after it.
+        """
         for node in self._nodes:
-            if not node.is_up and node.name not in self._planned:
+            if not node.is_up and self._over:
+                node.start()
+            elif not node.is_up and node.name not in self._planned:
                 self._planned[node.name] = None
                 down_s = self._time_s(self._restarts, self._style.down_mean_s)
                 self._loop.after(down_s, self._restart, node)
@@ -138,8 +141,8 @@ class Faults:
             pause_s = self._time_s(chance, style.pause_mean_s)
             self._loop.after(pause_s, self._resume, node)
             if chance.happens(style.cut_with_pause):
-                # What was sent to it just before still arrives: it wakes up with old answers, and
-                # hears of its successor only later.
+                # Messages sent to it just before still arrive: it resumes with old answers, and
+                # hears of the next leader only later.
                 cut_s = pause_s + self._time_s(chance, style.pause_mean_s)
                 self._loop.after(chance.wait_s(CUT_AFTER_PAUSE_MEAN_S), self._isolate, node, cut_s)
         self._again(chance, style.pause_every_s, self._pause)

@@ -1,7 +1,7 @@
-"""Which configuration decides at which entry, read from the entries of the logs themselves.
+"""The configuration that decides on each entry, read from the entries of the logs.
 
-The product's rules are not asked: a configuration is what an entry of magic 3 says, and a quorum is
-more than half of each half that there is.
+The product's code is not used: an entry of magic 3 is a configuration, and a quorum is
+more than half of each non-empty half.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def founding(names: Iterable[str]) -> Configuration:
 
 
 def is_quorum(group: Configuration, members: Collection[str]) -> bool:
-    """Whether these decide: more than half of each half that there is."""
+    """Whether these are a quorum: more than half of each non-empty half."""
     halves = [half for half in (group.voters, group.outgoing) if half]
     return all(2 * len(half.intersection(members)) > len(half) for half in halves)
 
@@ -46,7 +46,7 @@ class GroupHistory:
         return self._changes.get((index, log[index]))
 
     def in_force(self, log: Sequence[int], committed: int) -> NumberedConfiguration:
-        """The configuration that a log brings which is committed so far, and its index."""
+        """The configuration in force in a log that is committed up to `committed`."""
         for at in range(bisect_right(self._indexes, committed) - 1, -1, -1):
             index = self._indexes[at]
             if (change := self.change_at(log, index)) is not None:
@@ -60,10 +60,10 @@ class GroupHistory:
         index: int,
         holders: Callable[[int], Collection[str]],
     ) -> bool:
-        """Whether one who knows `committed` may take entry `index` for committed.
+        """Whether a member that knows `committed` may take entry `index` for committed.
 
-        The configuration in force decides; a change before `index` that it has decided may decide
-        about what follows. `holders` says on whose disks an entry is.
+        The configuration in force decides. A change before `index` that it has committed may decide
+        the entries after it. `holders`: the members that have an entry on disk.
         """
         group = self.in_force(log, committed).configuration
         if is_quorum(group, holders(index)):

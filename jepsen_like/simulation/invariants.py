@@ -1,4 +1,4 @@
-"""What must hold after every step, over the whole history of a group, crashes included.
+"""Checks what must hold after every step, over the whole history of a group with its crashes.
 
 The promises are Raft's (paper, figure 3) and the library's own. Everything is checked as it
 changes, so that a step costs a few comparisons: equal (index, chain sum) on two nodes means equal
@@ -36,14 +36,14 @@ class Invariants:
         self._entries: dict[tuple[int, int], int] = {}  # (term, index) -> chain sum
         self._leases: dict[str, tuple[int, float]] = {}  # term, and until when in true time
         self._now_s = 0.0
-        self.in_doubt: set[str] = set()  # whoever has not proven that its folder is complete
-        self.wiped_members: set[str] = set()  # who lost a disk and is not proven since
+        self.in_doubt: set[str] = set()  # members not proven to have a complete folder
+        self.wiped_members: set[str] = set()  # members that lost a disk and are not proven since
         self._proven: set[str] = set()
 
     # --- what leaves a node ---------------------------------------------------------------------
 
     def released(self, name: str, peer: str, message: Message) -> None:
-        """A message leaves: what it promises must be on disk."""
+        """Check a message that is sent: what it promises must be on disk."""
         witness = self.witnesses[name]
         if isinstance(message, PushResponse):
             if message.match > witness.synced_index:
@@ -110,14 +110,14 @@ class Invariants:
             self.groups.seen(index, chains[index], change)
 
     def created(self, name: str, term: int, index: int) -> None:
-        """A leader made a new entry: nobody did so before it."""
+        """A leader made a new entry: no leader may have made it before."""
         if (term, index) in self._entries:
             raise InvariantViolated(
                 "log matching", f"{name} makes entry {index} of term {term} a second time"
             )
 
     def truncated(self, name: str, index: int) -> None:
-        """Entries behind `index` are dropped: none of them may be committed, known here or not."""
+        """Entries after `index` are dropped: none may be committed, known here or not."""
         witness = self.witnesses[name]
         lost = index + 1
         both = min(len(self.committed), len(witness.chains))
@@ -134,8 +134,8 @@ class Invariants:
         witness.synced_index = min(witness.synced_index, index)
 
     def restarting(self, name: str, begin: LogBegin, snapshot: int) -> None:
-        """The whole log is dropped for a snapshot's sake: nothing of what is behind its beginning
-        may be committed, and what is before it must be. `snapshot` is its last entry.
+        """The whole log is replaced by one that begins after a snapshot. No entry after that
+        beginning may be committed, all before it must be. `snapshot`: the snapshot's last entry.
         """
         witness, committed, before = self.witnesses[name], self.committed, begin.before_index
         if before >= len(committed) or committed[before] != begin.before_chain:
@@ -155,7 +155,7 @@ class Invariants:
             )
         witness.restart = begin
         witness.told = snapshot
-        # From here on a crash may leave the old log without what is wrong in it, or the new one.
+        # From here on a crash may leave the correct part of the old log, or the new one.
         witness.synced_index = min(witness.synced_index, agreed - 1)
 
     def restarted(self, name: str) -> None:
@@ -167,7 +167,7 @@ class Invariants:
             witness.restart = None
 
     def restored(self, name: str, index: int, state: int) -> None:
-        """A machine was given the snapshot of entry `index`, and has this sum since."""
+        """A machine restored the snapshot of entry `index`, and has this sum now."""
         witness = self.witnesses[name]
         if index <= witness.applied:
             raise InvariantViolated(
@@ -180,7 +180,7 @@ class Invariants:
         witness.applied = index
 
     def synced(self, name: str, index: int, promise: HardState | None) -> None:
-        """The disk has this now."""
+        """Entries up to `index`, and `promise` if given, are on disk now."""
         witness = self.witnesses[name]
         witness.synced_index = max(witness.synced_index, index)
         if promise is not None:
@@ -211,12 +211,12 @@ class Invariants:
             self.restarted(name)
         witness.restart = None
         for index, (term, chain) in enumerate(term_chains, first):
-            # An entry may be new: the power went right behind its write.
+            # An entry may be new: the power failed right after its write.
             if not chain or self._entries.setdefault((term, index), chain) != chain:
                 raise InvariantViolated(
                     "recovered entries are real",
                     f"{name} recovers entry {index} of term {term} with sum {chain}, "
-                    "that nobody wrote",
+                    "which no member wrote",
                 )
         chains = self.committed[:first] + [chain for _, chain in term_chains]
         for index, change in changes:
@@ -250,7 +250,7 @@ class Invariants:
         witness.told = told
 
     def wiped(self, name: str) -> None:
-        """The disk of a node is empty: it knows nothing of what it promised. Others do."""
+        """The disk of a node was emptied: it forgot its promises; the other members did not."""
         witness = self.witnesses[name]
         self.in_doubt.add(name)
         self.wiped_members.add(name)
@@ -263,7 +263,7 @@ class Invariants:
         witness.role = Role.FOLLOWER
 
     def look_at_standing(self, name: str, replica: Replica) -> None:
-        """A member that lost its disk is proven only with all that was committed on it."""
+        """Check that a member proven after losing its disk has all committed entries it had."""
         witness = self.witnesses[name]
         if not replica.state.proven:
             self.in_doubt.add(witness.name)
@@ -284,7 +284,7 @@ class Invariants:
             )
 
     def take_proven(self, name: str) -> bool:
-        """Whether a node that had lost its disk was proven since."""
+        """Whether a node that had lost its disk was proven since the last call."""
         proven = name in self._proven
         self._proven.discard(name)
         return proven
@@ -325,7 +325,7 @@ class Invariants:
                 f"{name} counts {state.durable}, its disk has {witness.synced_index}",
             )
         self.check_committed(name, state.committed)
-        # A snapshot tells who belongs to the group at its last entry, before the log is there.
+        # A snapshot has the configuration at its last entry, before the log has that entry.
         known, log = max(state.committed, witness.told), witness.chains
         in_force = self.groups.in_force(log if known < len(log) else self.committed, known).index
         if state.membership.index != in_force:
@@ -372,8 +372,8 @@ class Invariants:
                 "leaders have a quorum's votes",
                 f"{witness.name} leads term {term} by the votes of {voters}",
             )
-        # What later terms committed is none of its business: it may have been elected by votes
-        # that were long on their way, and learns of its successor only now.
+        # It need not have the commits of later terms: it may have been elected by votes
+        # that arrived late, and hear of its successor only now.
         last = bisect_left(self._commit_terms, term) - 1
         if last >= 0 and (
             len(witness.chains) <= last or witness.chains[last] != self.committed[last]
@@ -384,7 +384,7 @@ class Invariants:
             )
 
     def check_committed(self, name: str, index: int) -> None:
-        """A node takes its log for committed up to `index`."""
+        """Check the commit index that a node goes by."""
         witness = self.witnesses[name]
         if index == witness.committed:
             return
@@ -407,7 +407,7 @@ class Invariants:
         self._commit_terms += [witness.term] * (len(self.committed) - len(self._commit_terms))
 
     def _check_quorum(self, witness: Witness, before: int, index: int) -> None:
-        """The first to commit: a quorum of disks must have it, counted from outside."""
+        """Check the first commit of an entry: a quorum of disks must have it."""
 
         def holders(at: int) -> list[str]:
             return [
@@ -424,7 +424,7 @@ class Invariants:
 
     def _holds(self, witness: Witness, index: int, chain: int) -> bool:
         """Whether a node counts as having an entry: on its disk, or on the one it had when it
-        acknowledged it. What a member in doubt has does not count.
+        acknowledged it. The log of a member in doubt does not count.
         """
         if witness.name not in self.in_doubt:
             return witness.synced_index >= index and witness.chains[index] == chain

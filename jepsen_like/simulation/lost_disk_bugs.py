@@ -1,4 +1,4 @@
-"""Bugs planted on purpose: what goes wrong when a member whose disk was emptied is believed."""
+"""Bugs planted on purpose: a member with an emptied disk is trusted."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ LOST_DISK_BUGS = (
     ),
     SeededBug(
         "newcomers-are-believed",
-        "who joins a group votes at once, though it may have been a member with another disk",
+        "a new member votes at once, though it may have been a member with another disk",
         _newcomers_are_believed,
     ),
     SeededBug(

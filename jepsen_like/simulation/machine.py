@@ -8,7 +8,7 @@ from zlib import crc32
 from dledger.entry import Entry, Magic
 from jepsen_like.simulation.session_history import SessionFold
 
-# How a snapshot's chunks are cut: at no place that means anything.
+# Bytes of a snapshot's chunk: an odd size, so that chunks end inside of records.
 CHUNK_BYTES = 61
 FORMAT = "simulation/1"
 
@@ -32,10 +32,10 @@ class SumMachine:
 
 
 class MachineState:
-    """All that a member folds the log into, as one state machine.
+    """The state machine of a member: an application and sessions.
 
     Attributes:
-        restored: how often it was given a snapshot.
+        restored: how often it restored a snapshot.
     """
 
     snapshot_format = FORMAT
@@ -46,7 +46,7 @@ class MachineState:
         self.restored = 0
 
     def apply(self, entries: Sequence[Entry]) -> list[object]:
-        """Apply entries in log order; what clients are answered."""
+        """Apply entries in log order; return the answers to clients."""
         self.sums.apply(entries)
         return self.sessions.apply(entries)
 

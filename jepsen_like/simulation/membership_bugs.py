@@ -81,7 +81,7 @@ def _known_committed_ignored() -> list[Replacement]:
 
     return [
         Replacement(Membership, "known_committed", property(lambda self: self.index)),
-        # Nor is a change in the record as soon as it is known to be committed.
+        # And a change is not recorded as soon as it is known to be committed.
         Replacement(PromiseRecord, "is_due", property(is_due)),
         Replacement(PromiseRecord, "change_is_durable", property(lambda self: True)),
     ]
@@ -138,7 +138,7 @@ MEMBERSHIP_BUGS = (
     ),
     SeededBug(
         "removal-kept-secret",
-        "who knows that it was removed lets nobody else know",
+        "a member that was removed does not tell the others",
         _removal_kept_secret,
     ),
     SeededBug("joint-phase-never-ends", "no leader ends a joint phase", _joint_phase_never_ends),

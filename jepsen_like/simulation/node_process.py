@@ -1,7 +1,7 @@
-"""The process of one simulated member: the product's own member, and what a crash takes away.
+"""The process of one simulated member: everything that a crash destroys.
 
-Everything that decides is the product's: the turn, the syncs and when they may wait, the applier,
-snapshots, housekeeping. What the runtime adds around it (tasks, sockets, threads) is events here.
+The member is the product's own: the turn, the sync schedule, the applier,
+snapshots, housekeeping. Events stand for the tasks, sockets and threads of the runtime.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from jepsen_like.simulation.witness import check_reads_end
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What all nodes of a run share."""
+    """The objects that all nodes of a run share."""
 
     swarm: Swarm
     loop: EventLoop
@@ -58,14 +58,14 @@ class Surroundings:
 
 
 class SessionCall(NamedTuple):
-    """What a client with a session asks: bodies for the leader's time, and whom to answer."""
+    """A request of a client with a session: its bodies at the leader's time, and its callback."""
 
     bodies: Callable[[int], list[bytes]]
     done: Done
 
 
 class ChangeCall(NamedTuple):
-    """What an operator asks: changes of the group, or (none) the end of a joint phase."""
+    """A request of an operator: changes of the group, or (none) the end of a joint phase."""
 
     changes: Sequence[Change]
     transition: Transition
@@ -74,7 +74,7 @@ class ChangeCall(NamedTuple):
 
 @dataclass(slots=True)
 class Arrivals:
-    """What came in since the last turn, and is for the process to work off."""
+    """The inputs since the last turn."""
 
     messages: list[tuple[str, Message]] = field(default_factory=list)
     reads: list[int] = field(default_factory=list)
@@ -86,10 +86,10 @@ class Arrivals:
 
 
 class Machinery(Protocol):
-    """What a process asks of the machine it runs on."""
+    """The machine that a process runs on."""
 
     def begin_sync(self) -> None:
-        """The disk is to come to the sync that was begun."""
+        """Have the disk do the sync that was begun."""
         ...
 
     def beside(self, work: Callable[[], Continuation]) -> None:
@@ -101,20 +101,20 @@ class Machinery(Protocol):
         ...
 
     def wake_applier(self) -> None:
-        """Go on applying soon."""
+        """Have the process go on applying soon."""
         ...
 
     def wake_look(self) -> None:
-        """Look after snapshots and housekeeping soon."""
+        """Have the process look at snapshots and housekeeping soon."""
         ...
 
     def clock_reads(self) -> float:
-        """What the machine's clock shows."""
+        """The time by the machine's clock, in seconds."""
         ...
 
 
 class NodeProcess:
-    """Everything that a crash takes away."""
+    """The process of one simulated member; a crash destroys it."""
 
     def __init__(
         self,
@@ -178,7 +178,7 @@ class NodeProcess:
 
     @property
     def machine(self) -> MachineState:
-        """What the log is folded into."""
+        """The state machine of the member."""
         return self._watched.state
 
     def _awaited_index(self) -> int:
@@ -186,7 +186,7 @@ class NodeProcess:
         return awaited.header.index if awaited is not None else -1
 
     def _refused(self, fault: PeerFault) -> None:
-        """No member of a simulation lies, so none may be refused."""
+        """Members of a simulation follow the protocol, so no message may be refused."""
         raise InvariantViolated("no member is refused", f"{self.name}: {fault}")
 
     # --- steps ----------------------------------------------------------------------------------
@@ -213,17 +213,17 @@ class NodeProcess:
         check_reads_end(self.name, self._reads.values(), now, self.replica.config.read_wait_s)
 
     def go_on_applying(self) -> None:
-        """What the applier's task does when it is woken."""
+        """Do what the applier's task does when it is woken."""
         self.member.snapshots.awaited.restore_if_due()
         self.member.applier.apply_some()
 
     def has_moved(self, now: float) -> None:
-        """A step of any kind is over: look at what it did."""
+        """Check what a step of any kind did."""
         self._watched.follow()
         self._counts.note(now)
 
     def _turned(self, messages: Messages) -> None:
-        """A change that is void is one that no leader should have made."""
+        """Check the changes of a turn: no leader may propose one that is void."""
         for index, refusal in messages.changes:
             if refusal is not None:
                 raise InvariantViolated(
@@ -242,13 +242,13 @@ class NodeProcess:
         return message
 
     def killed(self) -> None:
-        """The process is gone: nobody will answer its clients."""
+        """The process was killed: its clients get no answer."""
         for ticket in self._reads:
             self._around.history.end_read(ticket, None)
         self._reads.clear()
 
     def close(self) -> None:
-        """The process ends in order."""
+        """End the process in order."""
         if self.syncs.busy:  # as a node does, it waits for the disk
             _, error = self.syncs.run_begun()
             if error is not None:
@@ -342,7 +342,7 @@ class NodeProcess:
 
     @property
     def leads(self) -> bool:
-        """Whether it leads."""
+        """Whether this member leads."""
         return self.replica.state.role is Role.LEADER
 
 
@@ -360,7 +360,7 @@ class _Ways:
 
 
 class _Way:
-    """One of them. What leaves on it is checked: what it promises must be on disk."""
+    """The way to one peer. Checks every message that is sent on it."""
 
     def __init__(self, name: str, peer: str, process: NodeProcess, around: Surroundings) -> None:
         self._name = name
@@ -369,7 +369,7 @@ class _Way:
         self._around = around
 
     def send(self, message: Message, payload: bytes = b"") -> None:
-        """Let a message leave."""
+        """Check a message and send it."""
         around, name, peer = self._around, self._name, self._peer
         if isinstance(message, PushRequest) and payload:
             message = message._replace(payload=payload)

@@ -15,7 +15,7 @@ from jepsen_like.simulation.swarm import Swarm
 
 GROUP = "simulation"
 FOLDER = Path("/data")
-NUMBER_BYTES = 8  # what the body of every append begins with
+NUMBER_BYTES = 8  # of the number that the body of every append begins with
 # The largest entry of a session: its header and a token.
 SESSION_BODY_BYTES = 64
 # Pieces of a snapshot are so small that a power cut meets every one of them.
@@ -23,7 +23,7 @@ SNAPSHOT_SYNC_BYTES = 512
 
 
 def replica_config(name: str, began_with: Configuration, swarm: Swarm) -> ReplicaConfig:
-    """What the protocol of a member goes by."""
+    """The settings of a member's replica."""
     leadership = swarm.leadership
     return ReplicaConfig(
         name,
@@ -37,7 +37,7 @@ def replica_config(name: str, began_with: Configuration, swarm: Swarm) -> Replic
 
 
 def node_config(name: str, began_with: Configuration, swarm: Swarm) -> NodeConfig:
-    """What opens the folder of a member."""
+    """The settings that open the folder of a member."""
     return NodeConfig(
         group=GROUP,
         node_id=name,
@@ -56,7 +56,7 @@ def node_config(name: str, began_with: Configuration, swarm: Swarm) -> NodeConfi
 
 
 def member_settings(swarm: Swarm) -> MemberSettings:
-    """What a member needs to know beside."""
+    """The other settings of a member."""
     return MemberSettings(
         GROUP,
         swarm.batch_bytes,

@@ -1,4 +1,4 @@
-"""The lines of a trace: what came to a member, and what it is afterwards."""
+"""The lines of a trace: the inputs of a member, and its state afterwards."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from jepsen_like.simulation.node_process import Arrivals
 
 
 def arrival_lines(arrivals: Arrivals) -> list[str]:
-    """What came in since the last turn."""
+    """One line for each input since the last turn."""
     lines = [f"<- {sender} {describe(message)}" for sender, message in arrivals.messages]
     lines += [f"asked to append {numbers[0]}..{numbers[-1]}" for numbers, _ in arrivals.appends]
     lines += [f"asked to read {ticket}" for ticket in arrivals.reads]
-    lines += [f"asked to hand over to {target or 'anybody'}" for target in arrivals.transfers]
+    lines += [f"asked to hand over to {target or 'any member'}" for target in arrivals.transfers]
     lines += [f"asked to change {call}" for call in arrivals.changes]
     if arrivals.forgets:
         lines.append("asked to forget its leader")
@@ -20,7 +20,7 @@ def arrival_lines(arrivals: Arrivals) -> list[str]:
 
 
 def state_line(replica: Replica) -> str:
-    """What a member is."""
+    """The state of a member in one line."""
     state = replica.state
     return (
         f"{state.role.name} t{state.term} vote={state.voted_for} end={replica.view.last_index} "

@@ -1,4 +1,4 @@
-"""Counts what a process did, seen from outside: roles, snapshots, the log's beginning."""
+"""Counts the events of one process by comparing its state after each step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jepsen_like.simulation.role_counts import RoleCounts
 
 
 class ProcessCounts:
-    """Of one process. To be told after every step."""
+    """The counts of one process. Call `note` after every step."""
 
     def __init__(self, member: Member, opened: Opened, coverage: Coverage) -> None:
         self._member = member
@@ -28,7 +28,7 @@ class ProcessCounts:
         coverage.count("snapshots awaited after a crash", opened.awaited is not None)
 
     def turned(self, messages: Messages) -> None:
-        """What a turn of it gave."""
+        """Count the results of a turn."""
         replica, coverage = self._member.replica, self._coverage
         for _, _, by_lease in messages.reads_ready:
             coverage.count("lease reads", by_lease)

@@ -1,4 +1,4 @@
-"""Counts how members came to lead, and how they ceased to."""
+"""Counts how members became leaders and stepped down."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from jepsen_like.simulation.coverage import Coverage
 
 
 class RoleCounts:
-    """Of one process. To be told after every turn."""
+    """The counts of one process. Call `note` after every turn."""
 
     def __init__(self, replica: Replica, coverage: Coverage) -> None:
         self._replica = replica
         self._coverage = coverage
         self._before = (replica.state.role, replica.state.term)
-        self._early = False  # whether the candidacy that is on began early
+        self._early = False  # whether the present candidacy began early
 
     def note(self, now: float) -> None:
         """Compare with the end of the last turn."""

@@ -1,4 +1,4 @@
-"""What a seeded bug is."""
+"""A seeded bug: a mistake that can be planted in this process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class Replacement(NamedTuple):
-    """One attribute, and what stands in its place."""
+    """One attribute, and the object that replaces it."""
 
     owner: Any
     name: str

@@ -1,7 +1,7 @@
-"""Bugs planted on purpose: what the simulation must catch, or its silence means nothing.
+"""Bugs planted on purpose. The simulation must catch each of them, or a passing run proves nothing.
 
 Each one is a mistake that some implementation of Raft has shipped or that its authors warn of. A
-bug is planted in this process only, and only while a run lasts: nothing in the product knows.
+bug is planted in this process only, and only while a run lasts: the product has no hooks for it.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _vote_not_durable() -> list[Replacement]:
     return [Replacement(Outbox, "promise", Outbox.send)]
 
 
-@_bug("vote-forgotten", "a restarted node does not remember whom it voted for")
+@_bug("vote-forgotten", "a restarted node forgets its vote")
 def _vote_forgotten() -> list[Replacement]:
     remembered: Any = SegmentStore.hard_state
 
@@ -285,7 +285,7 @@ def _answer_covers_later_reads() -> list[Replacement]:
     return [Replacement(ForwardedReads, "answer", answer)]
 
 
-@_bug("reads-never-end", "a read that nobody answers waits for ever")
+@_bug("reads-never-end", "a read without an answer waits for ever")
 def _reads_never_end() -> list[Replacement]:
     return [Replacement(OpenReads, "expire", lambda self, now: [])]
 

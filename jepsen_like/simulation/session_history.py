@@ -1,4 +1,4 @@
-"""What clients with sessions were told, and whether it fits what the group applied."""
+"""Compares the answers to clients with sessions with what the group applied."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from dledger.sessions.with_sessions import SessionAnswer, WithSessions
 from dledger.state_machine import SnapshottingMachine
 from jepsen_like.simulation.invariants import InvariantViolated
 
-# What the body of an append in a session begins with; those of other appends begin with zeros.
+# The body of an append in a session begins with this; those of other appends begin with zeros.
 _MARK = b"token"
 _NUMBER_BYTES = 8
 # A member puts its state through a snapshot after about so many entries.
 _ENTRIES_A_SNAPSHOT = 37
-# How a snapshot is cut: at no place that means anything.
+# Bytes of a snapshot's chunk: an odd size, so that chunks end inside of records.
 _CHUNK_BYTES = 61
 
 
 def token_body(token: int) -> bytes:
-    """The body by which an append in a session is known."""
+    """The body that identifies an append in a session."""
     return _MARK + token.to_bytes(_NUMBER_BYTES, "big")
 
 
 class TokenMachine:
-    """Counts tokens; the result of a token is how many there are with it."""
+    """Counts tokens; the result of a token is the number of tokens so far."""
 
     __slots__ = ("tokens",)
 
@@ -84,7 +84,7 @@ class SessionFold:
         self.restore(self.state())
 
     def restore(self, state: bytes) -> None:
-        """Begin again with what `state` gave, here or on another member."""
+        """Replace the state by the one that `state` returned, here or on another member."""
         self.machine = WithSessions(TokenMachine())
         assert isinstance(self.machine, SnapshottingMachine)
         self.machine.restore(
@@ -116,7 +116,7 @@ class SessionHistory:
     def __init__(self) -> None:
         self._told: list[_Told] = []
         self._answers: dict[int, tuple[int, bytes | None]] = {}
-        self._sums: dict[int, int] = {}  # entry -> what members made of it
+        self._sums: dict[int, int] = {}  # by entry: the members' answer
 
     def begin(self) -> int:
         """A new append: its token."""
@@ -124,11 +124,11 @@ class SessionHistory:
         return len(self._told) - 1
 
     def is_answered(self, token: int) -> bool:
-        """Whether a client was told that its append is applied."""
+        """Whether a client got the answer that its append is applied."""
         return self._told[token] is _Told.ANSWERED
 
     def answer(self, token: int, index: int, result: bytes | None) -> None:
-        """A client was told that its append is applied, maybe not for the first time."""
+        """A client got the answer that its append is applied, maybe not for the first time."""
         first = self._answers.setdefault(token, (index, result))
         if self._told[token] is _Told.NEVER:
             raise InvariantViolated("refused means never", f"token {token} was refused, then not")
@@ -140,7 +140,7 @@ class SessionHistory:
         self._told[token] = _Told.ANSWERED
 
     def refuse(self, token: int) -> None:
-        """A client was told that its append is not applied and never will be."""
+        """A client got the answer that its append is not applied and never will be."""
         self._told[token] = _Told.NEVER
 
     def applied(self, name: str, entries: Sequence[Entry], results: Sequence[object]) -> None:
@@ -154,7 +154,7 @@ class SessionHistory:
                     )
 
     def check(self, folds: Sequence[SessionFold], log: Sequence[Entry]) -> None:
-        """At the end: members agree, a replay of the log agrees, clients were told the truth."""
+        """Check the end: members, a replay of the log and the answers to clients agree."""
         again = WithSessions(TokenMachine())
         again.apply([entry for entry in log if entry.magic == Magic.NORMAL])
         assert isinstance(again, SnapshottingMachine)

@@ -1,4 +1,4 @@
-"""Clients with sessions: each sends one batch at a time until it is answered, to whoever leads."""
+"""Clients with sessions: each sends one batch to the leader, again and again until an answer."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from jepsen_like.simulation.virtual_node import VirtualNode
 SEEDS_WITH_SESSIONS = 0.4
 # How often a leader looks for sessions to end.
 EXPIRY_INTERVAL_S = 0.5
-# Clients that get no answers send ever more seldom, as the product's do: a group whose log grows
-# faster than its slowest disk takes it would not catch up in the time that it is given.
+# Clients without answers send less and less often, as the product's do: a group whose log grows
+# faster than its slowest disk writes it would not catch up in the allowed time.
 LONGEST_PAUSE_S = 1.0
-# A batch that takes a client's time; more say nothing new.
+# Bodies in one batch at most; longer batches show nothing new.
 MOST_BODIES_AT_ONCE = 3
 
 
@@ -95,19 +95,19 @@ class SessionWorkload:
     # --- for the clients ------------------------------------------------------------------------
 
     def chance(self) -> Chance:
-        """Where clients draw from."""
+        """The random choices of clients."""
         return self._chance
 
     def around(self) -> Surroundings:
-        """Where they live."""
+        """The surroundings of the run."""
         return self._around
 
     def opening(self) -> OpenSession:
-        """What a client begins with."""
+        """The command that opens a session."""
         return OpenSession(self._ttl_ms)
 
     def send(self, client: _Client, command: SessionCommand) -> None:
-        """One attempt, at a node that takes itself for the leader, or at any."""
+        """Make one attempt, at a node that considers itself the leader, or at any."""
         client.unanswered += 1
         nodes = self._leaders() or self._nodes
         node = self._chance.choice(nodes)
@@ -128,7 +128,7 @@ class SessionWorkload:
 
 
 class _Client:
-    """Sends again whatever is not answered, also while an earlier attempt is on its way."""
+    """Sends a batch again until it is answered, also while an earlier attempt is on its way."""
 
     def __init__(self, workload: SessionWorkload) -> None:
         self.unanswered = 0  # attempts since the last answer
@@ -141,7 +141,7 @@ class _Client:
         self._sent: dict[tuple[int, int], int] = {}
 
     def step(self) -> None:
-        """Do what is next."""
+        """Send the next batch, or the last one again."""
         workload, chance = self._workload, self._workload.chance()
         if self._session is None:
             workload.send(self, workload.opening())
@@ -161,7 +161,7 @@ class _Client:
         workload.send(self, AppendInSession(self._session, self._first, self._first, bodies))
 
     def answered(self, command: SessionCommand, outcome: Outcome) -> None:
-        """An answer arrived, maybe to something long ago."""
+        """Take an answer, which may be to an old attempt."""
         answers = _answers(outcome)
         if not answers:
             return
@@ -190,7 +190,7 @@ class _Client:
                 case AnswerKind.FORGOTTEN if history.is_answered(token):
                     around.coverage.count("session appends forgotten")
                 case AnswerKind.UNKNOWN:
-                    # Nothing of this batch is applied, if this was its only attempt.
+                    # If this was the only attempt, no token of the batch is applied.
                     certain = command.sequence == self._first and self._attempts == 1
                     self._ended(command.session, certain=certain)
                     return

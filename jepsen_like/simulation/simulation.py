@@ -28,10 +28,10 @@ from jepsen_like.simulation.wipes import Wipes
 from jepsen_like.simulation.workload import Workload
 from jepsen_like.simulation.written_log import READ_BYTES
 
-# What a healed group may take until it leads, commits and agrees: a few rounds of split votes, each
-# of at most two election timeouts, and the time to work off what slow disks left behind.
+# How long a healed group may take to elect, commit and agree: a few rounds of split votes, each
+# of at most two election timeouts, and the time to finish the backlog of slow disks.
 MOST_TIMEOUTS_TO_ELECT = 30.0
-# A disk that did not take a snapshot is given time before the next one is sent.
+# After a disk failed to take a snapshot, the leader waits before it sends the next one.
 MOST_SECONDS_TO_CATCH_UP = 15.0 + REFUSED_RETRY_S
 # How often convergence is looked at, as a share of an election timeout.
 LOOK_EVERY = 0.25
@@ -69,7 +69,7 @@ class Simulation:
             Candidacies(),
         )
         self._around.invariants.in_doubt.update(names)  # all begin with an empty folder
-        # A spare knows nobody until it is added.
+        # A spare knows no member until it is added.
         self._nodes = [
             VirtualNode(
                 name, began_with if name in began_with.members else Configuration(), self._around
@@ -88,7 +88,7 @@ class Simulation:
 
     @property
     def virtual_seconds(self) -> float:
-        """How much time has passed in the run."""
+        """The virtual seconds since the run began."""
         return self._loop.now
 
     def run(self) -> None:
@@ -143,7 +143,7 @@ class Simulation:
         self._faults.stop()
 
     def _converge(self) -> None:
-        """One leader, a new append committed, everything applied everywhere, in bounded time."""
+        """Wait for one leader, a new commit, and every entry applied by all, in bounded time."""
         timeout_s = self._swarm.election_timeout_s
         bound_s = timeout_s * MOST_TIMEOUTS_TO_ELECT + MOST_SECONDS_TO_CATCH_UP
         give_up_s = self._loop.now + bound_s
@@ -166,7 +166,7 @@ class Simulation:
         return False
 
     def _members(self) -> list[VirtualNode]:
-        """Who belongs to the group now, the leader first; nobody while not exactly one leads."""
+        """The members of the group, the leader first; empty unless exactly one leads."""
         leaders = self._workload.leaders()
         if len(leaders) != 1 or leaders[0].process is None:
             return []
@@ -189,7 +189,7 @@ class Simulation:
         )
 
     def _compare(self) -> None:
-        """The stores hold the same bytes, and clients were told the truth about them."""
+        """Check that the stores hold the same bytes, and that the answers to clients fit them."""
         history, members = self._around.history, self._members()
         for node in members:
             first, entries = self._log(node)

@@ -1,4 +1,4 @@
-"""Bugs planted on purpose in what concerns snapshots and logs without a beginning."""
+"""Bugs planted on purpose in snapshots and logs that begin after one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a seed turns on: the group, its load, and which faults come how often.
+"""The choices of a seed: the group, its load, and how often each fault happens.
 
 Swarm testing (Groce and others, 2012): a run in which some kinds of faults are absent and others
 are strong reaches more states than a run in which every fault is mild.
@@ -20,14 +20,14 @@ NEVER = float("inf")
 class NetworkStyle:
     """What the network does to a message. Times in seconds, the others are probabilities."""
 
-    connections: bool  # one for each direction: their loss is told to the sender
+    connections: bool  # one for each direction: its sender is told when one breaks
     ordered: bool  # connections always are; without, each message goes its own way
     least_delay_s: float
     mean_delay_s: float  # on top of the least one
     loss: float
     duplication: float
     one_way_cuts: float  # share of the partitions that cut one direction only
-    cuts_hold: bool  # what meets a cut link waits until it is healed, as behind a TCP connection
+    cuts_hold: bool  # messages on a cut link wait until it is healed, as behind a TCP connection
     leader_cuts: float  # share of the partitions that have the leader alone on one side
 
 
@@ -38,7 +38,7 @@ class FaultStyle:
     partition_every_s: float
     partition_mean_s: float
     crash_every_s: float
-    crash_all: float  # share of the crashes that hit everybody at once
+    crash_all: float  # share of the crashes that hit all members at once
     power_cut: float  # share of the crashes that take the machine, not only the process
     crash_inside_disk_call: float
     down_mean_s: float
@@ -54,7 +54,7 @@ class FaultStyle:
 
 @dataclass(frozen=True, slots=True)
 class LoadStyle:
-    """What clients do. Times in seconds."""
+    """The requests of clients. Times in seconds."""
 
     append_every_s: float
     entries_at_once: int
@@ -65,7 +65,7 @@ class LoadStyle:
 
 @dataclass(frozen=True, slots=True)
 class LeadershipStyle:
-    """What is done to leaders on purpose, and how far clocks may be trusted."""
+    """Transfers of leadership, lease reads, and the drift of clocks."""
 
     transfer_every_s: float
     forget_every_s: float
@@ -77,7 +77,7 @@ class LeadershipStyle:
 
 @dataclass(frozen=True, slots=True)
 class SignStyle:
-    """What members see of the ends of others' processes, and how often that is wrong."""
+    """Signs of the ends of other members' processes, and how often they are wrong."""
 
     ends_seen: bool
     wrong_every_s: float
@@ -85,7 +85,7 @@ class SignStyle:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotStyle:
-    """When members write snapshots (0: never), what they keep, and how they are cut on the way."""
+    """When members write snapshots (0: never), how many they keep, and the size of sent pieces."""
 
     every_entries: int
     kept: int
@@ -98,7 +98,7 @@ class ChurnStyle:
     """How the group changes."""
 
     change_every_s: float
-    spares: int  # nodes that belong to nobody at first, each with an empty disk and a new name
+    spares: int  # nodes that are in no group at first, each with an empty disk and a new name
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Swarm:
     leadership: LeadershipStyle
     churn: ChurnStyle
     snapshots: SnapshotStyle
-    turn_mean_s: float  # from the arrival of something to the turn that looks at it
+    turn_mean_s: float  # from the arrival of a message to the turn that handles it
     sync_mean_s: float
     slow_sync: float  # share of the syncs that take longer than an election
     batch_bytes: int
@@ -186,7 +186,7 @@ def _more_faults(swarm: Swarm, chance: Chance) -> FaultStyle:
     )
     if swarm.flush_interval_s is None:
         return faults
-    # What counts before it is synced outlives a process, and neither a power cut nor a bad disk.
+    # Entries that count before a sync survive a killed process, but no power cut and no bad disk.
     return replace(faults, power_cut=0.0, sync_error_every_s=NEVER, name_error_every_s=NEVER)
 
 
@@ -204,7 +204,7 @@ def _leadership(chance: Chance) -> LeadershipStyle:
 
 
 def _signs(chance: Chance) -> SignStyle:
-    # Half of the runs are without any: there the election timeout has to do.
+    # Half of the runs have no signs: there only the election timeout works.
     if chance.happens(0.5):
         return SignStyle(ends_seen=False, wrong_every_s=NEVER)
     return SignStyle(ends_seen=True, wrong_every_s=chance.choice((NEVER, 0.3, 2.0)))

@@ -21,12 +21,12 @@ class SeededRun(Protocol):
 
     @property
     def coverage(self) -> Coverage:
-        """What was reached."""
+        """The counts of the run."""
         ...
 
     @property
     def virtual_seconds(self) -> float:
-        """How much time passed in it."""
+        """The virtual seconds of the run."""
         ...
 
     def run(self) -> None:
@@ -34,17 +34,17 @@ class SeededRun(Protocol):
         ...
 
 
-# Makes a run of a seed, with so many members or hosts and seconds with faults, or as it decides.
+# Makes a run of a seed; members or hosts, and seconds with faults, are as the seed decides if None.
 MakeRun = Callable[[int, int | None, float | None, Trace | None], SeededRun]
 
 
 class Tier(NamedTuple):
-    """What is simulated.
+    """One kind of simulation.
 
     Attributes:
-        make: a run.
-        bugs: that can be planted, by name.
-        expected: what many seeds must have reached.
+        make: makes a run.
+        bugs: the bugs that can be planted, by name.
+        expected: the counts that many seeds together must reach.
     """
 
     make: MakeRun

@@ -1,4 +1,4 @@
-"""What happened, one line an event: virtual time, who, what. Equal seeds give equal bytes."""
+"""The trace of a run, one line an event: virtual time, node, event. Equal seeds, equal bytes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ KEPT_LINES = 2_000
 
 
 class LineSink(Protocol):
-    """What takes the lines of a whole run: an open text file, as a rule."""
+    """Takes the lines of a whole run: usually an open text file."""
 
     def write(self, text: str, /) -> object:
         """Take some text."""

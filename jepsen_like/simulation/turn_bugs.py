@@ -1,4 +1,4 @@
-"""Bugs planted on purpose in what runs around the core: syncs, snapshots, retention, reads."""
+"""Bugs planted on purpose around the core: in syncs, snapshots, retention and reads."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ class VirtualClock:
         self._offset_s = offset_s
 
     def reads(self, true_s: float) -> float:
-        """What the clock shows at a true time."""
+        """The clock's reading at a true time."""
         return self._offset_s + true_s * self.rate
 
     def shows_at(self, local_s: float) -> float:

@@ -1,4 +1,4 @@
-"""A disk in memory that forgets at a crash what was never synced.
+"""A disk in memory that loses unsynced writes at a crash.
 
 It keeps two images of every file: what a reader sees, and what survives. The promises are those of
 `dledger.store.disk`, taken at their weakest: a sector written since the last sync of its file may
@@ -24,14 +24,14 @@ class PowerCut(BaseException):
 
 
 class _File:
-    """What a name stands for: two images, and the sectors in which they may differ."""
+    """The content of a file: two images, and the sectors in which they may differ."""
 
     __slots__ = ("dirty", "durable", "visible")
 
     def __init__(self) -> None:
         self.visible = bytearray()
         self.durable = bytearray()
-        self.dirty: set[int] = set()  # sorted before use: the order of a set is no one's to rely on
+        self.dirty: set[int] = set()  # sorted before use: a set has no reliable order
 
     def mark(self, at: int, size: int) -> None:
         self.dirty.update(range(at // SECTOR_BYTES, (at + size - 1) // SECTOR_BYTES + 1))
@@ -46,7 +46,7 @@ class _File:
         self.dirty.clear()
 
     def lose(self, chance: Chance, style: CrashStyle, torn_sector: int) -> None:
-        """Keep of each unsynced sector what chance leaves of it; the one being written may tear."""
+        """Keep or lose each unsynced sector by chance; the one being written may tear."""
         if len(self.durable) < len(self.visible) and chance.happens(style.keep):
             self.durable.extend(bytes(len(self.visible) - len(self.durable)))
         for sector in sorted(self.dirty):
@@ -65,7 +65,7 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class CrashStyle:
-    """How much of the unsynced a crash spares: probabilities for one sector or one name."""
+    """What a crash keeps of unsynced changes: probabilities for one sector or one name."""
 
     keep: float
     torn: float  # of the sector that was written last
@@ -81,7 +81,7 @@ class _NameChange(NamedTuple):
 
 
 class VirtualFile:
-    """One open file. Of no use after the crash of the machine it was opened on."""
+    """One open file; unusable after a crash of the machine that it was opened on."""
 
     __slots__ = ("_disk", "_file", "_life", "_path")
 
@@ -93,7 +93,7 @@ class VirtualFile:
 
     @property
     def path(self) -> str:
-        """What the file was opened as."""
+        """The path that the file was opened by."""
         return self._path
 
     def size(self) -> int:
@@ -105,7 +105,7 @@ class VirtualFile:
         return bytes(self._file.visible[at : at + size])
 
     def write(self, data: bytes, at: int) -> None:
-        """Write all of `data` at offset `at`; if the power goes at it, the beginning of it."""
+        """Write all of `data` at offset `at`, or only its beginning if the power fails."""
         if not data:
             return
         try:
@@ -137,7 +137,7 @@ class VirtualFile:
         """Make content and length durable."""
         self._disk.step(self._life)
         if self._disk.sync_fails:
-            # Linux marks the pages clean all the same: the store must never ask again.
+            # Linux marks the pages clean all the same: the store must not sync again.
             self._disk.sync_fails = False
             raise OSError(errno.EIO, "the virtual disk fails", self._path)
         self._file.sync()
@@ -147,7 +147,7 @@ class VirtualFile:
 
 
 class VirtualLock:
-    """A lock that its holder's end releases."""
+    """A lock that is released when its holder's process ends."""
 
     __slots__ = ("_locks", "_path")
 
@@ -177,7 +177,7 @@ class VirtualDisk:
         self.sync_fails = False  # the next sync of a file raises an error
         self.folder_sync_fails = False  # so does the next one of a folder
         self.rename_fails = False
-        # Changing calls until the process ends at one of them, if it will; with its machine's
+        # Changing calls until the process ends inside one, if it will; with its machine's
         # power or without.
         self.steps_left: int | None = None
         self.takes_power = True
@@ -186,7 +186,7 @@ class VirtualDisk:
     # --- faults -------------------------------------------------------------------------------
 
     def step(self, life: int) -> None:
-        """Count one changing call; raise PowerCut if the power goes at it."""
+        """Count one changing call; raise PowerCut if the process ends inside it."""
         if life != self.life:
             raise PowerCut
         if self.steps_left is not None:
@@ -195,22 +195,22 @@ class VirtualDisk:
                 raise PowerCut
 
     def wrote(self, file: _File, sector: int) -> None:
-        """Remember what was being written last."""
+        """Remember the sector that was written last."""
         self._last_write = (file, sector)
 
     def end_process(self) -> None:
-        """The process ends: its files and locks are gone, what it wrote stays in the cache."""
+        """The process ends: its files and locks are gone; its writes stay in the page cache."""
         self.life += 1
         self.spare()
         self._locks.clear()
 
     def spare(self) -> None:
-        """No fault that was to come comes any more."""
+        """Cancel all faults that were planned."""
         self.steps_left = None
         self.sync_fails = self.folder_sync_fails = self.rename_fails = False
 
     def cut_power(self, style: CrashStyle) -> None:
-        """The machine ends: what was not synced is lost, kept or torn, as chance will have it."""
+        """The machine loses power: unsynced changes are lost, kept or torn, by chance."""
         self.end_process()
         for folder in sorted({*self._changes, *self._given_up}):
             changes = [*self._given_up.get(folder, ()), *self._changes.get(folder, ())]
@@ -225,7 +225,7 @@ class VirtualDisk:
         self._last_write = (None, -1)
 
     def wipe(self) -> None:
-        """The process ends, and an empty disk is in the place of this one."""
+        """The process ends, and an empty disk replaces this one."""
         self.end_process()
         for names in (
             self._names,
@@ -258,7 +258,7 @@ class VirtualDisk:
         self._folders[path] = None
 
     def list(self, path: str) -> list[str]:
-        """Names in a folder, in an order that nobody may rely on."""
+        """Names in a folder, in an order that the caller must not rely on."""
         prefix = path.rstrip("/") + "/"
         below = (
             path[len(prefix) :].partition("/")[0]
@@ -312,7 +312,7 @@ class VirtualDisk:
         folder = path.rstrip("/")
         changes = self._changes.pop(folder, [])
         if self.folder_sync_fails:
-            # Like the pages of a file: who asks again is told that all is well.
+            # Like the pages of a file: after a failed sync the next one succeeds.
             self.folder_sync_fails = False
             self._given_up.setdefault(folder, []).extend(changes)
             self.on_fault("failed folder syncs")

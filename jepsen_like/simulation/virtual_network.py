@@ -1,4 +1,4 @@
-"""Carries messages between nodes, and loses, delays, repeats and reorders them on the way."""
+"""Carries messages between nodes; loses, delays, repeats and reorders them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from jepsen_like.simulation.swarm import NetworkStyle
 NOTICE_MEAN_S = 0.02
 # How long after the first copy of a message its second one comes, on the average.
 REPEAT_MEAN_S = 0.05
-# What a cut link holds back at most; more is lost, the oldest first.
+# Messages that a cut link keeps at most; if there are more, the oldest are lost.
 MOST_HELD_MESSAGES = 1_000
 
 
 class Endpoint(Protocol):
-    """What a node is to the network."""
+    """A node, as the network uses it."""
 
     @property
     def is_up(self) -> bool:
-        """Whether there is a process to talk to."""
+        """Whether the process runs."""
         ...
 
     def deliver(self, sender: str, message: Message) -> None:
@@ -35,16 +35,16 @@ class Endpoint(Protocol):
         ...
 
     def peer_found(self, peer: str) -> None:
-        """There is a connection to `peer` again."""
+        """The connection to `peer` is open again."""
         ...
 
     def peer_gone(self, peer: str) -> None:
-        """The process of `peer` has ended, as far as can be seen."""
+        """The process of `peer` seems to have ended."""
         ...
 
     @property
     def leader(self) -> str | None:
-        """Whom the node follows."""
+        """The leader that the node follows."""
         ...
 
 
@@ -57,7 +57,8 @@ class _Link:
         self.held: deque[tuple[Message, int]] = deque(maxlen=MOST_HELD_MESSAGES)
         self.cut = False
         self.connected = True
-        self.generation = 0  # of the connection: what was sent on an older one never arrives
+        # The number of the connection: messages sent on an older one never arrive.
+        self.generation = 0
         self.last_arrival = 0.0
 
 
@@ -117,7 +118,7 @@ class VirtualNetwork:
     # --- faults -------------------------------------------------------------------------------
 
     def cut(self, sender: str, receiver: str) -> None:
-        """Nothing gets from `sender` to `receiver` any more."""
+        """Cut the link from `sender` to `receiver`."""
         self._links[sender, receiver].cut = True
         self._examine(sender, receiver)
 
@@ -137,18 +138,18 @@ class VirtualNetwork:
             self._examine(sender, receiver)
 
     def process_ended(self, node: str) -> None:
-        """A node is gone: its connections, both ways, with what was on them."""
+        """Break all connections of a node that is gone; messages on them are lost."""
         for other in self.endpoints:
             if other != node and self.style.connections:
                 self._break(node, other)
                 self._break(other, node)
 
     def answers(self, sender: str, receiver: str) -> bool:
-        """Whether the machine of `receiver` hears `sender` and is heard, whatever runs on it."""
+        """Whether the links between the two machines work in both directions."""
         return not (self._links[sender, receiver].cut or self._links[receiver, sender].cut)
 
     def examine_all(self) -> None:
-        """Connect what can be connected: something was healed or restarted."""
+        """Open the connections that are possible after a heal or a restart."""
         for sender, receiver in self._links:
             self._examine(sender, receiver)
 
@@ -164,7 +165,7 @@ class VirtualNetwork:
             self.endpoints[sender].peer_lost(receiver)
 
     def _settle(self, sender: str, receiver: str) -> None:
-        """Make the connection what the state of the link and of its ends demands."""
+        """Open or break the connection, by the state of the link and of its ends."""
         link = self._links[sender, receiver]
         passable = not link.cut or self.style.cuts_hold
         possible = passable and self.endpoints[sender].is_up and self.endpoints[receiver].is_up

@@ -31,14 +31,14 @@ from jepsen_like.simulation.virtual_disk import PowerCut, VirtualDisk
 from jepsen_like.simulation.watched_machine import WatchedMachine
 from jepsen_like.simulation.written_log import log_chains, log_changes
 
-# A slow sync takes up to so many election timeouts: others are elected and truncate meanwhile.
+# A slow sync takes up to so many election timeouts: meanwhile others are elected and truncate.
 SLOW_SYNC_TIMEOUTS = 6.0
-# Where a monotonic clock may stand when a run begins: the machine has run for some time.
+# The highest time of a monotonic clock when a run begins: the machine has run for some time.
 LONGEST_UPTIME_S = 1_000.0
-NEVER = float("-inf")  # the end of a lease that is none
-# What a thread takes to be started or heard from, on the average.
+NEVER = float("-inf")  # the end of a missing lease
+# The mean time to start a thread, or to get its result.
 THREAD_MEAN_S = 0.000_1
-# Calls until the power goes, when it goes inside the disk: a recovery makes a few dozen.
+# Disk calls until a power cut that happens inside one: a recovery makes a few dozen.
 MOST_STEPS_TO_POWER_CUT = 25
 
 
@@ -59,7 +59,7 @@ class VirtualNode:
         leadership = swarm.leadership
         self._config = replica_config(name, began_with, swarm)
         clocks = Chance(swarm.seed, f"clock of {name}")
-        # The ends of what is allowed, more often than not.
+        # More often than not one of the extremes that are allowed.
         rate = 1.0 + leadership.clock_spread * clocks.choice((-1, -1, 1, 1, clocks.uniform(-1, 1)))
         self.clock = VirtualClock(rate, clocks.uniform(0.0, LONGEST_UPTIME_S))
         self._node_config = node_config(name, began_with, swarm)
@@ -134,7 +134,7 @@ class VirtualNode:
         return replica
 
     def crash(self, *, power: bool) -> None:
-        """The process ends between two instructions; with `power`, so does the machine."""
+        """Kill the process between two steps; with `power`, cut the machine's power."""
         self.note("power cut" if power else "kill -9")
         process, self.process = self.process, None
         self._life += 1
@@ -154,7 +154,7 @@ class VirtualNode:
         self._around.coverage.count("power cuts" if power else "kills")
 
     def close(self) -> None:
-        """The process ends in order; it is to be up and not paused."""
+        """Close the process in order; it must be up and not paused."""
         process = self.process
         assert process is not None
         self.note("closes")
@@ -170,14 +170,14 @@ class VirtualNode:
             self.crash(power=False)
 
     def wipe(self) -> None:
-        """The machine is replaced by one with an empty disk. Its process is started later."""
+        """Replace the machine by one with an empty disk. Its process is started later."""
         self.crash(power=True)
         self.note("its disk is empty")
         self.disk.wipe()
         self._around.invariants.wiped(self.name)
 
     def crash_inside_disk_call(self, *, power: bool) -> None:
-        """Crash at one of the next disk calls, whatever it is part of."""
+        """Crash inside one of the next disk calls."""
         self.disk.takes_power = power
         self.disk.steps_left = self._timing.randrange(MOST_STEPS_TO_POWER_CUT)
 
@@ -188,7 +188,7 @@ class VirtualNode:
         self.crash(power=power)
 
     def pause(self) -> None:
-        """Stop the process, as SIGSTOP does: what arrives waits."""
+        """Stop the process, as SIGSTOP does: messages wait."""
         self.is_paused = True
         self.note("paused")
 
@@ -222,7 +222,7 @@ class VirtualNode:
         self._link_changed(peer, connected=False)
 
     def peer_found(self, peer: str) -> None:
-        """There is a connection to a peer again."""
+        """The connection to a peer is open again."""
         self._link_changed(peer, connected=True)
 
     def _link_changed(self, peer: str, *, connected: bool) -> None:
@@ -233,12 +233,12 @@ class VirtualNode:
 
     @property
     def leader(self) -> str | None:
-        """Whom the node follows; a leader follows nobody."""
+        """The leader that the node follows; None for a leader."""
         leader = self.process.replica.state.leader if self.process is not None else None
         return leader if leader != self.name else None
 
     def peer_gone(self, peer: str) -> None:
-        """The process of a peer has ended, as far as can be seen from here."""
+        """The process of a peer seems to have ended."""
         if self.process is not None and self.process.member.turn.peer_gone(peer):
             self.note(f"the process of {peer} is gone")
             self.wake()
@@ -249,7 +249,7 @@ class VirtualNode:
         self.wake()
 
     def ask(self, call: SessionCall) -> None:
-        """A client with a session asks for something; the node must be up."""
+        """A client with a session sends a request; the node must be up."""
         self._arrivals.session_calls.append(call)
         self.wake()
 
@@ -274,14 +274,14 @@ class VirtualNode:
         return bool(self._arrivals.changes)
 
     def forget_leader(self) -> None:
-        """Something outside takes the leader for dead; the node must be up."""
+        """A supervisor reports the leader as dead; the node must be up."""
         self._arrivals.forgets += 1
         self.wake()
 
     # --- what the process asks of its machine ----------------------------------------------------
 
     def clock_reads(self) -> float:
-        """What the machine's clock shows."""
+        """The time by the machine's clock, in seconds."""
         return self.clock.reads(self._loop.now)
 
     def wake(self) -> None:
@@ -305,17 +305,17 @@ class VirtualNode:
         self._loop.after(0.0, self._look_event, self._life, self._look_at)
 
     def begin_sync(self) -> None:
-        """The disk comes to the sync that was begun, after a while."""
+        """Have the disk do the sync that was begun, after a while."""
         self._loop.after(self._sync_s(), self._sync_event, self._life)
 
     def beside(self, work: Callable[[], Continuation]) -> None:
-        """A thread does this work."""
+        """Have a thread do this work."""
         self._loop.after(self._sync_s(), self._work_event, self._life, work)
 
     # --- events ---------------------------------------------------------------------------------
 
     def _step(self, do: Callable[[], None]) -> bool:
-        """Let the process do something, and look at what it did; whether it lives on."""
+        """Run a step of the process and check it; return whether the process goes on."""
         around, process = self._around, self.process
         assert process is not None
         try:
@@ -324,7 +324,7 @@ class VirtualNode:
             self._crash_inside_disk_call()
             return False
         except DiskFailed:
-            # The node stops by itself, and what the failed sync was to save is gone.
+            # The node stops by itself, and the writes of the failed sync are lost.
             around.coverage.count("failed syncs")
             self.crash(power=True)
             return False

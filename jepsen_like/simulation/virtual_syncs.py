@@ -19,11 +19,11 @@ class VirtualSyncs:
         is_quick: whether the disk is quick enough to be waited for on the loop.
         counts_written: whether entries count on the member once they are written. Its machine
             does not lose its power in such a run.
-        begin: has `run_begun` called when the disk comes to it.
+        begin: has `run_begun` called when the disk does the sync.
         invariants, coverage: of the run.
 
     Attributes:
-        limit: what the running sync covers and no truncation has taken since.
+        limit: the last entry that the running sync covers and that was not truncated since.
     """
 
     def __init__(
@@ -46,28 +46,28 @@ class VirtualSyncs:
 
     @property
     def busy(self) -> bool:
-        """Whether one runs beside the loop."""
+        """Whether a sync runs beside the loop."""
         return self._work is not None
 
     def run(self, work: SyncWork, *, leads: bool) -> Ended | None:
-        """Do a sync here and now."""
+        """Do a sync on the loop."""
         self.limit = work.index
         self._coverage.count("quick syncs")
         return Ended(work, self._carry_out(work))
 
     def start(self, work: SyncWork) -> None:
-        """Begin one beside the loop."""
+        """Begin a sync beside the loop."""
         self._work, self.limit = work, work.index
         self._coverage.count("late flushes", self._counts_written)
         self._begin()
 
     def run_begun(self) -> tuple[SyncWork, DLedgerError | None]:
-        """The disk comes to the sync that was begun: which it is, and why it failed, if it did."""
+        """Do the sync that was begun; return it, and why it failed, if it did."""
         assert self._work is not None
         return self._work, self._carry_out(self._work)
 
     def ended(self) -> None:
-        """The member is told."""
+        """Report the end of the sync to the member."""
         self._work = None
 
     def _carry_out(self, work: SyncWork) -> DLedgerError | None:
@@ -79,6 +79,6 @@ class VirtualSyncs:
         return None
 
     def written(self, index: int) -> None:
-        """Entries up to there were written."""
+        """Entries up to `index` were written."""
         if self._counts_written:
             self._invariants.synced(self._name, index, None)

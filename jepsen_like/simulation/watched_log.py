@@ -1,4 +1,4 @@
-"""A member's log, with the invariants told of everything that is written to it."""
+"""A member's log that reports every write to the invariants."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jepsen_like.simulation.written_log import log_changes
 
 
 class WatchedLog:
-    """Writes as the log does that it is given.
+    """Passes writes on to a log, and reports them.
 
     Args:
         name: of the member.
@@ -24,7 +24,7 @@ class WatchedLog:
         syncs: those of the store.
         segment_bytes: of one segment.
         committed: the member's commit index.
-        awaited: the entry of the snapshot for whose sake the log is begun anew.
+        awaited: the last entry of the snapshot after which the log begins again.
         invariants, coverage: of the run.
     """
 
@@ -55,7 +55,7 @@ class WatchedLog:
         store, before = self._store, self._store.last_index
         segment = store.end_pos // self._segment_bytes
         if isinstance(write, Restart):
-            # A sync that runs saw the old log: none does, or the store refuses.
+            # No sync runs now: it would have seen the old log, and the store would refuse.
             self._syncs.limit = write.begin.before_index
             self._invariants.restarting(self._name, write.begin, self._awaited())
         elif isinstance(write, Truncation):
@@ -65,7 +65,7 @@ class WatchedLog:
         elif isinstance(write, Accepted):
             self._coverage.count("resent pushes cut", write.first > write.push.prev_index + 1)
         else:
-            if isinstance(write, NoopEntry):  # what a leader's term begins with
+            if isinstance(write, NoopEntry):  # the first entry of a leader's term
                 self._invariants.elected(self._name, write.term, self._committed())
             self._invariants.created(self._name, write.term, write.index)
         self._log.carry_out(write)
@@ -76,7 +76,7 @@ class WatchedLog:
             self._tell_written(first, segment)
 
     def append(self, term: int, magic: Magic, bodies: Sequence[Body], first: int) -> int:
-        """Append a leader's own entries; the index of the last one."""
+        """Append a leader's own entries; return the last index."""
         self._invariants.created(self._name, term, first)
         segment = self._store.end_pos // self._segment_bytes
         last = self._log.append(term, magic, bodies, first)

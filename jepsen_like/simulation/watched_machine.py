@@ -1,4 +1,4 @@
-"""A member's state machine, with the invariants told of everything that it is given."""
+"""A member's state machine that reports everything it applies to the invariants."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from jepsen_like.simulation.written_log import READ_BYTES
 
 
 class WatchedMachine:
-    """Applies to a MachineState. Entries that are not the application's are followed as well.
+    """Applies entries to a MachineState; reports no-ops and configurations as well.
 
     Args:
         name: of the member.
-        history: what clients asked for and were told.
+        history: the requests of clients and their answers.
         invariants: of the run.
     """
 
@@ -35,12 +35,12 @@ class WatchedMachine:
         self._restored = 0
 
     def begin(self, store: SegmentStore, replica: Replica) -> None:
-        """The member runs: what it may have been given before is a snapshot."""
+        """Begin to watch: the member runs, and may have restored a snapshot before."""
         self._store, self._replica = store, replica
         self.moved()
 
     def apply(self, entries: Sequence[Entry]) -> list[object]:
-        """Apply entries in log order; what clients are answered."""
+        """Apply entries in log order; return the answers to clients."""
         self._pass_over(entries[0].index)
         sums, answers = [], []
         for entry in entries:
@@ -59,7 +59,7 @@ class WatchedMachine:
         self.state.restore(chunks)
 
     def moved(self) -> None:
-        """The member's state machine has another state: it applied entries, or was restored."""
+        """Report that the state changed: entries were applied, or a snapshot restored."""
         assert self._replica is not None
         applied = self._replica.state.applied
         if self.state.restored > self._restored:
@@ -69,12 +69,12 @@ class WatchedMachine:
         self.follow()
 
     def follow(self) -> None:
-        """The member's watermark may have moved without an entry for the application."""
+        """Report applied entries that were not the application's."""
         assert self._replica is not None
         self._pass_over(self._replica.state.applied + 1)
 
     def _pass_over(self, index: int) -> None:
-        """Entries before `index` that the application is not given: no-ops and changes."""
+        """Report entries before `index` that the application does not get: no-ops and changes."""
         while self._next < index:
             assert self._store is not None
             raw = self._store.read(self._next, index - 1, READ_BYTES)

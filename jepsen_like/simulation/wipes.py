@@ -1,4 +1,4 @@
-"""Empties disks of members: what one does who replaces a machine and keeps its name."""
+"""Empties disks of members, as an operator does that replaces a machine and keeps its name."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from jepsen_like.simulation.virtual_node import VirtualNode
 class Wipes:
     """Wipes one member after the other until `end_s`, a minority at most before they are proven.
 
-    Of two members one: the other has everything. In a group that changes a disk is emptied only
-    while all members are up, and neither know of a change nor are asked for one, so that one can
-    tell what a minority is; and never all but a minority of those whom the settings name, who alone
-    can begin a group.
+    In a group of two, one member at most: the other one has everything. In a group whose members
+    change, a disk is emptied only while all members are up, and none of them knows of a change or
+    is asked for one, so that the minority is well defined. A majority of the first members always
+    stays, since only they can begin a group.
     """
 
     def __init__(self, nodes: list[VirtualNode], around: Surroundings, end_s: float) -> None:
@@ -26,7 +26,7 @@ class Wipes:
         self._changes = around.swarm.churn.change_every_s != NEVER
 
     def start(self) -> None:
-        """Draw the time of the first one."""
+        """Draw the time of the first wipe."""
         every_s = self._around.swarm.wipe_every_s
         if every_s == NEVER:
             return
@@ -52,7 +52,7 @@ class Wipes:
 
     def _are_enough_without(self, victim: str, voters: frozenset[str]) -> bool:
         invariants = self._around.invariants
-        # Who never had anything yet counts as one without data: see docs/failures.md.
+        # A member that never had an entry counts as one without data: see docs/failures.md.
         without = {n for n, seen in invariants.witnesses.items() if seen.synced_index < 0}
         without |= invariants.in_doubt | {victim}
         if not self._changes:
@@ -63,7 +63,7 @@ class Wipes:
         )
 
     def _voters_now(self) -> frozenset[str] | None:
-        """Who votes, if everybody is up, says the same, and no change is on its way."""
+        """The voters, if all members are up and agree on them, and no change is on its way."""
         said = set()
         for node in self._nodes:
             if node.process is None or node.is_asked_to_change:

@@ -1,4 +1,4 @@
-"""What the invariants remember of one node, and how they say that a promise was broken."""
+"""The invariants' record of one node, and the error for a broken promise."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class InvariantViolated(Exception):
 
 
 def check_reads_end(name: str, begun: Iterable[float], now: float, wait_s: float) -> None:
-    """A node has finished a turn: when the reads began that it still owes an answer."""
+    """Check after a turn that no open read is too old; `begun`: when each began."""
     oldest = min(begun, default=now)
     if now - oldest > wait_s:
         raise InvariantViolated(
@@ -28,7 +28,7 @@ def check_reads_end(name: str, begun: Iterable[float], now: float, wait_s: float
 
 
 class Witness:
-    """What one node has shown and promised so far. Outlives its crashes."""
+    """The record of what one node has shown and promised. Outlives its crashes."""
 
     __slots__ = (
         "applied",
@@ -51,8 +51,8 @@ class Witness:
         # Chain sum of every entry of its log, by index; where its log has no beginning, of those
         # that the group has committed, which it must be equal to.
         self.chains: list[int] = []
-        self.restart: LogBegin | None = None  # what its log is being replaced by
-        self.synced_index = -1  # entries that are on its disk, whatever it says itself
+        self.restart: LogBegin | None = None  # the new beginning while its log is being replaced
+        self.synced_index = -1  # the last entry that is on its disk in fact
         self.synced_promise = HardState()
         self.released_term = 0  # highest term that a promise of it carried
         self.votes: dict[int, str] = {}  # granted votes that left it, by term
@@ -60,7 +60,7 @@ class Witness:
         self.role = Role.FOLLOWER
         self.committed = -1
         self.applied = -1
-        self.told = -1  # of which entry a snapshot is that its log has not reached yet
-        # What its disk had when it was wiped: counts for what it had acknowledged, until it has
-        # proven that it holds it again.
+        self.told = -1  # the last entry of a snapshot that its log has not reached yet
+        # The chain sums that its disk had when it was wiped: they count as acknowledged, until it
+        # has proven that it holds it again.
         self.lost_chains: list[int] = []

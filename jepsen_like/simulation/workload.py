@@ -1,4 +1,4 @@
-"""Clients append and read, mostly where they see a leader; operators move leaders around."""
+"""Clients append and read, mostly at a leader; operators transfer leadership."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Workload:
         self._over = True
 
     def append_to(self, node: VirtualNode, count: int) -> list[int]:
-        """Ask a node that is up for `count` appends; their numbers."""
+        """Ask a node that is up for `count` appends; return their numbers."""
         numbers: list[int] = []
         bodies: list[Body] = []
         for _ in range(count):
@@ -51,7 +51,7 @@ class Workload:
         return numbers
 
     def leaders(self) -> list[VirtualNode]:
-        """The nodes that take themselves for a leader."""
+        """The nodes that consider themselves leaders."""
         return [
             node
             for node in self._nodes

@@ -1,4 +1,4 @@
-"""What is in a store, read from its bytes: chain sums, and changes of the group."""
+"""Reads a store's bytes: chain sums, and changes of the group."""
 
 from __future__ import annotations
 

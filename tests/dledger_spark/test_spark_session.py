@@ -285,3 +285,32 @@ def test_entries_that_are_lost_are_told_and_left_out_when_that_is_allowed(
         read(spark, folder).count()
     assert read(spark, folder, failOnDataLoss="false").count() == 33
     assert read(spark, folder, from_=27).count() == 33
+
+
+INTERRUPTED = """
+import os, signal, threading
+from dledger_spark.session import local_session
+try:
+    with local_session(cores=1) as session:
+        jobs = session.sparkContext.statusTracker()
+        def interrupt():
+            while not jobs.getActiveJobsIds():
+                pass
+            os.kill(os.getpid(), signal.SIGINT)
+        threading.Thread(target=interrupt).start()
+        session.range(10**12).selectExpr("sum(id % 7)").collect()
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_ctrl_c_ends_a_session_in_the_middle_of_a_job_without_a_traceback() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED],
+        capture_output=True,
+        check=True,
+        text=True,
+        cwd=ROOT,
+        timeout=PROCESS_SECONDS,
+    )
+    assert (ended.stdout, ended.stderr) == ("interrupted\n", "")

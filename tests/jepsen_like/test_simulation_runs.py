@@ -141,6 +141,11 @@ def test_no_seed_breaks_a_promise_and_every_fault_is_met() -> None:
     assert result.coverage.missing() == []
 
 
+def test_a_member_that_an_earlier_failed_sync_ends_after_the_last_fault_is_started_again() -> None:
+    # In this seed a sync fails just before the last fault, and its member hears of it afterwards.
+    assert run_seed(Plan(7001166, 1), 7001166).broken is None
+
+
 @pytest.mark.parametrize("nodes", [1, 2, 5])
 def test_a_group_of_a_given_size_keeps_its_promises(nodes: int) -> None:
     result = run_campaign(Plan(first_seed=500, seeds=8, nodes=nodes), jobs=1)

@@ -1,1 +1,1 @@
-"""Whole hosts under a virtual clock: what a process runs, over a network and disks in memory."""
+"""Whole hosts under a virtual clock, over a network and disks in memory."""

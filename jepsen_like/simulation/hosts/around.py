@@ -1,4 +1,4 @@
-"""What all parts of one run share."""
+"""The objects that all parts of one run share."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from jepsen_like.simulation.hosts.virtual_internet import VirtualInternet
 
 
 class Around(NamedTuple):
-    """One of each for a run.
+    """The shared objects of a run.
 
     Attributes:
         plan: what the seed decided.
         internet: the network.
         journal: trace and counts.
-        books: what is known of each group, by name.
-        calls: that somebody waits for.
-        broken: told of a promise that does not hold.
-        nursery: of the run; nothing that a killed process owned may live in it.
-        calm_since: when the network was last put right.
+        books: the book of each group, by name.
+        calls: the calls that have not ended.
+        broken: called with a promise that does not hold.
+        nursery: of the run; no task of a killed process may run in it.
+        calm_since: when the network was last healed.
     """
 
     plan: HostsPlan

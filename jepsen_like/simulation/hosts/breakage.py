@@ -1,4 +1,4 @@
-"""What breaks, when, and how it is put right."""
+"""Injects faults into running hosts, and repairs them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jepsen_like.simulation.hosts.virtual_host import VirtualHost
 
 # How long a fault lasts: shorter than an election, or several of them.
 LASTS_S = (0.05, 3.0)
-# A line that is slow carries so much: a large push takes seconds.
+# The speed of a slow line: a large push takes seconds.
 SLOW_BYTES_PER_S = (5_000.0, 200_000.0)
 
 
@@ -24,7 +24,7 @@ class Breakage:
         use_once_more: begins calls on a member that is about to be closed.
 
     Attributes:
-        calm_since: when the network was last put right; infinite while it is not.
+        calm_since: when the network was last healed; infinite while it has faults.
     """
 
     def __init__(
@@ -54,18 +54,18 @@ class Breakage:
         }
 
     def client_came(self, name: str) -> None:
-        """Lines to that machine break, too."""
+        """Break lines to that machine, too."""
         self._names.append(name)
 
     async def run(self, kind: str, mean_s: float) -> None:
-        """Break things in one way, again and again, until cancelled."""
+        """Inject faults of one kind, again and again, until cancelled."""
         chance = Chance(self._around.plan.seed, f"fault {kind}")
         while True:
             await trio.sleep(chance.wait_s(mean_s))
             await self._kinds[kind](chance)
 
     def put_right(self) -> None:
-        """Everything runs, and every line is open."""
+        """Start every host, and heal every line."""
         self._heal()
         for host in self._hosts:
             host.hangs_until = 0.0

@@ -1,4 +1,4 @@
-"""The state machine of simulated members: a digest of all that it was given."""
+"""The state machine of simulated members: a digest of all entries."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class MachineBroke(Exception):
 
 
 class FoldingMachine:
-    """Adds every entry to a digest, and tells the group's book.
+    """Adds every entry to a digest, and reports it to the group's book.
 
     Args:
-        member: which one this is.
+        member: its member's name.
         book: of the group.
-        is_alive: whether its process still runs; what a dead one does is of no account.
+        is_alive: whether its process still runs; a killed one reports nothing.
 
     Attributes:
-        index: the last entry in it.
-        breaks: it raises an error at the next entry.
-        installs: how many snapshots it was given.
+        index: the last entry in the digest.
+        breaks: whether it raises an error at the next entry.
+        installs: how many snapshots it restored.
     """
 
     snapshot_format = "folding/1"

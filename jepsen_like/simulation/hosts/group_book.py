@@ -1,7 +1,7 @@
-"""What is known of one group: the order of its entries, what was acknowledged, what was read.
+"""The record of one group: the order of its entries, its acknowledgements and reads.
 
 Entries are learned when a member applies them, which it does only when they are committed. So the
-first member to apply an entry says what the others have to apply.
+first member to apply an entry decides what the others have to apply.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-# Told which promise does not hold, and how. The first one ends the run.
+# Called with a promise that does not hold, and how. The first call ends the run.
 Broken = Callable[[str, str], None]
 
 
@@ -19,11 +19,11 @@ class _Applied(NamedTuple):
 
 
 class GroupBook:
-    """One group's.
+    """The book of one group.
 
     Attributes:
         acknowledged: how many appends were answered to their clients.
-        newest: the last entry of which somebody was told that it is in the log.
+        newest: the last entry that a client got an answer about.
     """
 
     def __init__(self, group: str, broken: Broken) -> None:
@@ -62,7 +62,7 @@ class GroupBook:
             )
 
     def restored(self, member: str, index: int, digest: int) -> None:
-        """A member was given a snapshot whose last body is that of this entry."""
+        """A member restored a snapshot whose last body is that of this entry."""
         known = self._applied.get(index)
         if index >= 0 and (known is None or known.digest != digest):
             self._broken(
@@ -71,7 +71,7 @@ class GroupBook:
             )
 
     def refuse(self, body: bytes, error: Exception) -> None:
-        """A client was told that its body is certainly not in the log, and never will be."""
+        """A client got the answer that its body is not in the log and never will be."""
         self._refused[body] = type(error).__name__
         if body in self._index_of:
             self._say_refused(body)
@@ -83,7 +83,7 @@ class GroupBook:
         )
 
     def acknowledge(self, body: bytes, index: int) -> None:
-        """A client was told that its body is this entry."""
+        """A client got the answer that its body is this entry."""
         known = self._applied.get(index)
         if known is None or known.body != body:
             self._broken(
@@ -100,7 +100,7 @@ class GroupBook:
         Args:
             member: which one.
             floor: `newest` when the read began.
-            index: what the read says that the state includes.
+            index: the index that the read returned.
             state: the last entry that is in the state machine.
         """
         if index < floor or state < floor:
@@ -111,7 +111,7 @@ class GroupBook:
             )
 
     def saw(self, reader: str, index: int, term: int, magic: int, body: bytes) -> None:
-        """Somebody was given an entry as committed."""
+        """A client received an entry as committed."""
         entry = (term, magic, body)
         known = self._raw.setdefault(index, entry)
         if known != entry:

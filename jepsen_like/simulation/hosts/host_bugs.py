@@ -1,4 +1,4 @@
-"""Bugs planted on purpose in what only whole hosts run: connections, links, clients, closing."""
+"""Bugs planted on purpose in connections, links, clients and closing, which only hosts run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _bug(name: str, what: str) -> Callable[[Callable[[], list[Replacement]]], No
 
 
 def _nothing(part: object) -> None:
-    """In the place of a method that should do something."""
+    """Replaces a method, and does nothing."""
 
 
 # --- between processes ----------------------------------------------------------------------------
@@ -61,7 +61,7 @@ def _no_pause() -> list[Replacement]:
     return [Replacement(RetryPause, "wait", wait)]
 
 
-@_bug("heartbeats-to-another-group", "what many groups say in one frame goes to the wrong ones")
+@_bug("heartbeats-to-another-group", "messages of many groups in one frame go to the wrong groups")
 def _wrong_group() -> list[Replacement]:
     collect = HostConnection.collect
 
@@ -96,7 +96,7 @@ def _ends_the_host() -> list[Replacement]:
     return [Replacement(Driver, "fail", fail)]
 
 
-@_bug("calls-outlive-their-node", "what waits for a node to get on is not told that it closes")
+@_bug("calls-outlive-their-node", "calls that wait for a node's progress do not end when it closes")
 def _calls_outlive() -> list[Replacement]:
     return [Replacement(Progress, "close", _nothing)]
 
@@ -112,7 +112,7 @@ def _appends_outlive() -> list[Replacement]:
 # --- clients --------------------------------------------------------------------------------------
 
 
-@_bug("asked-by-address", "a client asks nobody at an address where it asked another member")
+@_bug("asked-by-address", "a client skips a member at an address where it asked another member")
 def _asked_by_address() -> list[Replacement]:
     asked: dict[int, set[Address]] = {}
 
@@ -160,7 +160,7 @@ def _renumbered() -> list[Replacement]:
     return [Replacement(Session, "_batch", renumbered)]
 
 
-@_bug("tail-skips-an-entry", "who follows a log over the network loses the first of each answer")
+@_bug("tail-skips-an-entry", "a remote reader of the log loses the first entry of each answer")
 def _skips() -> list[Replacement]:
     async def one_more(entries: RemoteEntries) -> Entry:
         if not entries._ready:

@@ -28,11 +28,11 @@ from jepsen_like.simulation.hosts.watch import Watch
 from jepsen_like.simulation.simulation import Failure
 from jepsen_like.simulation.trace import Trace
 
-# What healed hosts may take until every group leads, commits and agrees: elections, retries of
+# How long healed hosts may take until every group leads, commits and agrees: elections, retries of
 # links after at most a second, snapshots, the replacement of a member that was under way.
 CONVERGE_S = 40.0
 LOOK_EVERY_S = 0.25
-# What some hundred seeds must have reached, each at least once.
+# The counts that some hundred seeds together must reach, each at least once.
 EXPECTED_OF_HOSTS = (
     *FAULT_KINDS,
     "acknowledged by members",
@@ -51,7 +51,7 @@ EXPECTED_OF_HOSTS = (
     "stale reads",
     "transfers",
 )
-# Nothing in a run waits longer; a run that does is stuck.
+# No task in a run waits longer, or the run is stuck.
 STUCK_S = 600.0
 
 
@@ -68,17 +68,17 @@ class HostSimulation:
 
     @property
     def virtual_seconds(self) -> float:
-        """How much time has passed in the run."""
+        """The virtual seconds since the run began."""
         return self._clock.now if self._ended_at is None else self._ended_at
 
     @property
     def digest(self) -> str:
-        """Of all that happened: two runs of one seed have the same."""
+        """The sum of all events: two runs of one seed have the same."""
         return self._journal.digest
 
     @property
     def coverage(self) -> Coverage:
-        """What was reached."""
+        """The counts of the run."""
         return self._journal.coverage
 
     def run(self) -> None:
@@ -86,7 +86,7 @@ class HostSimulation:
         try:
             run_in_virtual_time(self._plan.seed, self._clock, self._main)
         except Exception as error:
-            if self._found is None:  # else it only follows from that
+            if self._found is None:  # else the error is only a consequence of it
                 how = "".join(traceback.format_exception(error))
                 self._found = (f"no {type(first_of(error)).__name__}", how)
         if self._found is not None:
@@ -126,7 +126,7 @@ def _is_connected(status: Status, member: str) -> bool:
 
 
 class _World:
-    """Everything of a run, built."""
+    """All objects of a run, connected."""
 
     def __init__(
         self, plan: HostsPlan, journal: Journal, broken: Broken, nursery: trio.Nursery
@@ -169,7 +169,7 @@ class _World:
         return peers
 
     async def run(self) -> None:
-        """To the end, in which nothing runs any more."""
+        """Run to the end, when no task runs any more."""
         for host in self._hosts:
             host.start()
         async with trio.open_nursery() as nursery:
@@ -237,7 +237,7 @@ class _World:
     def _missing_in(self, operator: Operator) -> list[str]:
         name, leader = operator.group.name, operator.leader()
         if leader is None:
-            return [f"{name}: nobody leads"]
+            return [f"{name}: no member leads"]
         configuration = leader.node.configuration.configuration
         if configuration.is_joint:
             return [f"{name}: a joint phase lasts"]
@@ -269,7 +269,7 @@ class _World:
         return missing
 
     async def _end_calls(self) -> None:
-        """Every call that somebody waits for ends within its time."""
+        """Check that every call ends within its time."""
         with trio.move_on_after(TIMEOUT_S + MARGIN_S) as patience:
             await until(lambda: not self.calls.all)
         if patience.cancelled_caught:

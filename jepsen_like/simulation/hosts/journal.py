@@ -1,4 +1,4 @@
-"""What a run leaves behind: a trace for people, a sum for comparing runs, counts."""
+"""The journal of a run: a trace for people, a sum for comparing runs, counts."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _SENT = Struct(">dII")
 
 
 class Journal:
-    """One run's.
+    """The journal of one run.
 
     Attributes:
-        coverage: what was reached.
+        coverage: the counts of the run.
         bytes_sent: over the virtual network.
     """
 
@@ -29,23 +29,23 @@ class Journal:
 
     @property
     def digest(self) -> str:
-        """Equal for two runs only if the same was said at the same times, and sent."""
+        """Equal for two runs only if their events, sent bytes and times are the same."""
         return self._sum.hexdigest()
 
     def sent(self, stream: str, size: int, content_sum: int) -> None:
-        """Bytes left on a stream."""
+        """Note bytes that were sent on a stream."""
         self.bytes_sent += size
         self._sum.update(stream.encode())
         self._sum.update(_SENT.pack(trio.current_time(), size, content_sum))
 
     def note(self, who: str, what: str) -> None:
-        """Something happened."""
+        """Note an event."""
         now = trio.current_time()
         self._sum.update(f"{now!r} {who} {what}".encode())
         if self._trace is not None:
             self._trace.note(now, who, what)
 
     def count(self, what: str, who: str = "-", how: str = "") -> None:
-        """The same, and it is counted as `what`."""
+        """Note an event, and count it as `what`."""
         self.coverage.count(what)
         self.note(who, f"{what}{': ' if how else ''}{how}")

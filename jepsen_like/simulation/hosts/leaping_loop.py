@@ -19,11 +19,11 @@ from trio._core import _run
 
 Result = TypeVar("Result")
 
-# Real seconds for trio to hear its own wake-up call, when it ends and no task has a deadline.
+# Real seconds that trio may wait for its own wake-up call, when it ends without any deadline.
 WAKE_UP_S = 0.001
 
 
-# What a look at the clock takes. Without it, a task that waits for a rest of time which is too
+# Virtual time that a look at the clock takes. Without it, a task that waits for a time which is too
 # small to be added to the clock would wait for ever.
 LOOK_S = 1e-9
 
@@ -32,7 +32,7 @@ class LeapingClock(trio.abc.Clock):
     """A clock that is moved to the next deadline instead of waiting for it.
 
     As trio.testing.MockClock with an autojump threshold of 0, without its second round of the loop
-    for each leap. Everything that a task waits for must come from another task: a thread or a
+    for each leap. A task may only wait for other tasks: a thread or a
     socket would be overtaken.
     """
 
@@ -40,7 +40,7 @@ class LeapingClock(trio.abc.Clock):
         self.now = 0.0
 
     def start_clock(self) -> None:
-        """Nothing to start."""
+        """Do nothing."""
 
     def current_time(self) -> float:
         """Virtual seconds since the beginning."""
@@ -48,7 +48,7 @@ class LeapingClock(trio.abc.Clock):
         return self.now
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """No task can run: leap to that deadline, and sleep no real time."""
+        """Leap to that deadline, as no task can run, and sleep no real time."""
         if deadline == math.inf:
             return WAKE_UP_S
         self.now = max(self.now, deadline)
@@ -61,14 +61,14 @@ def _allow(deterministic: bool) -> None:
 
 @contextmanager
 def _decided_by(seed: int) -> Iterator[None]:
-    """Let the seed decide what trio and the random module leave to chance."""
+    """Make the random choices of trio and of the random module functions of the seed."""
     scheduling = _run._ALLOW_DETERMINISTIC_SCHEDULING
     tasks, other = _run._r.getstate(), random.getstate()
     _allow(True)
     _run._r.seed(f"{seed}/order of tasks")
     random.seed(f"{seed}/random")
     collects = gc.isenabled()
-    gc.disable()  # what it ends, and when, depends on what ran in this process before
+    gc.disable()  # when it runs, and what it ends, depends on earlier runs in this process
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Waits until something is so, where nothing says when."""
+"""Waits for a condition by polling."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ LOOK_EVERY_S = 0.1
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    """Look again and again, in virtual time, until it is so."""
+    """Poll, in virtual time, until the condition holds."""
     while not is_so():  # noqa: ASYNC110  what is looked at belongs to the product
         await trio.sleep(LOOK_EVERY_S)

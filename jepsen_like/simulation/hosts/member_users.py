@@ -18,7 +18,7 @@ from jepsen_like.simulation.hosts.virtual_host import VirtualHost
 
 Use = Callable[[Seat, Running], Awaitable[None]]
 
-# In flight at once by one application.
+# Calls in flight at once by one application.
 MOST_AT_ONCE = 40
 # Seconds that a follower of the log or of the roles follows.
 FOLLOWS_S = 3.0
@@ -26,7 +26,7 @@ SESSION_TIMEOUT_S = 4.0
 
 
 class MemberUsers:
-    """One for a run: begins calls on nodes chosen by chance."""
+    """The applications of a run: begins calls on nodes chosen by chance."""
 
     def __init__(self, around: Around, hosts: Sequence[VirtualHost]) -> None:
         self._around = around
@@ -75,7 +75,7 @@ class MemberUsers:
     async def _use(self, use: Use, seat: Seat, running: Running) -> None:
         what = f"{use.__name__.removeprefix('_')} on {seat.group.name}/{seat.member}"
         try:
-            # A session goes to the leader, wherever that is: it has a time limit of its own.
+            # A session goes to the leader on any host: it has a time limit of its own.
             on = None if use == self._session else running.node
             with self._around.calls.waits(what, on):
                 await use(seat, running)
@@ -121,7 +121,7 @@ class MemberUsers:
         self, seat: Seat, running: Running, bodies: Sequence[bytes], indexes: Sequence[int]
     ) -> None:
         if not running.process.life.is_alive:
-            return  # what a process learns after its end nobody is told
+            return  # an answer to a process that has ended reaches no client
         self._around.journal.coverage.count("acknowledged by members", len(bodies))
         for body, index in zip(bodies, indexes, strict=True):
             self._around.books[seat.group.name].acknowledge(body, index)

@@ -1,4 +1,4 @@
-"""Calls that somebody waits for: each has to end, with an answer or with an error."""
+"""Calls that have not ended: each has to end, with an answer or with an error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class OpenCall(NamedTuple):
 
 
 class OpenCalls:
-    """Those of one run."""
+    """The open calls of one run."""
 
     def __init__(self) -> None:
         self._open: dict[int, OpenCall] = {}
@@ -39,10 +39,10 @@ class OpenCalls:
             del self._open[number]
 
     def of(self, node: object) -> list[OpenCall]:
-        """Those that wait for a node."""
+        """The calls that wait for a node."""
         return [call for call in self._open.values() if call.on is node]
 
     @property
     def all(self) -> list[OpenCall]:
-        """Those that have not ended."""
+        """The calls that have not ended."""
         return list(self._open.values())

@@ -1,4 +1,4 @@
-"""Somebody who changes the members of groups: replaces one by another at the same address."""
+"""An operator that replaces members of groups by others at the same address."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from jepsen_like.simulation.hosts.seat import Running, Seat
 from jepsen_like.simulation.hosts.virtual_host import VirtualHost
 
 MEAN_PAUSE_S = 3.0
-# Until the operator looks again whether a change was made.
+# How often the operator looks whether a change was made.
 AGAIN_S = 0.3
 CHANGE_TIMEOUT_S = 3.0
 
 
 class Operator:
-    """Of one group.
+    """The operator of one group.
 
     Attributes:
         group: which one.
-        stopped: begins no other replacement.
+        stopped: whether it begins no other replacement.
     """
 
     def __init__(self, around: Around, group: GroupPlan, hosts: Sequence[VirtualHost]) -> None:
@@ -38,7 +38,7 @@ class Operator:
         self._made = 0
 
     def leader(self) -> Running | None:
-        """The member that leads and may serve, of the newest term."""
+        """The ready leader of the newest term."""
         found = [
             seat.running
             for host in self._hosts
@@ -63,7 +63,7 @@ class Operator:
                     break
 
     async def _replace(self, host: VirtualHost, old: Seat) -> None:
-        """Another member, with an empty folder, in the place of one, at the same address."""
+        """Replace a member by another one with an empty folder, at the same address."""
         self._made += 1
         name = f"{old.member.partition('-')[0]}-{self._made}"
         what = f"replacement of {old.member} by {name} in {self.group.name}"

@@ -1,4 +1,4 @@
-"""What one seed decides: how many hosts and groups, how busy, what breaks."""
+"""The choices of one seed: hosts, groups, load and faults."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from jepsen_like.simulation.chance import Chance
 
-# Mean times between two of a kind of fault, while that kind is on.
+# Mean seconds between two faults of one kind, if the run has that kind.
 FAULT_EVERY_S = (1.0, 6.0)
 # Every kind of fault; each seed leaves some out, as a run in which everything breaks at once
-# rarely comes to the end of anything.
+# rarely finishes an operation.
 FAULT_KINDS = (
     "broken machines",
     "closed groups",
@@ -28,7 +28,7 @@ FAULT_KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class LineStyle:
-    """How long bytes take: at least so long, and the rest drawn with this mean."""
+    """The delay of bytes: a minimum, and a rest that is drawn with a mean."""
 
     least_s: float
     mean_s: float
@@ -50,7 +50,7 @@ class GroupPlan(NamedTuple):
     max_clock_drift: float | None
     snapshot_every: int
     segment_bytes: int
-    is_idle: bool  # nobody uses it: its members say nothing but heartbeats
+    is_idle: bool  # no client uses it: its members send only heartbeats
 
 
 class HostsPlan(NamedTuple):
@@ -69,7 +69,7 @@ class HostsPlan(NamedTuple):
 
 
 def plan_of(seed: int, hosts: int | None = None, seconds: float | None = None) -> HostsPlan:
-    """The run of that seed, with some choices made by hand."""
+    """The plan of a seed; arguments that are not None replace its choices."""
     chance = Chance(seed, "plan")
     drawn_hosts = chance.choice((3, 3, 3, 4, 5))
     hosts = hosts or drawn_hosts

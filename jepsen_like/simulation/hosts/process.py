@@ -1,4 +1,4 @@
-"""One process of a virtual machine: what it has of disk and network ends with it."""
+"""One process of a virtual machine, with its view of the disk and the network."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ Result = TypeVar("Result")
 
 _SPACE = DiskSpace(free=1 << 40, total=1 << 40)
 
-# Rounds of the loop until what a thread reports to it has been heard.
+# Rounds of the loop until it has handled the report of a thread.
 ROUNDS_TO_REPORT = 3
 
 
 class ProcessEnded(OSError):
-    """The process was killed. What is left of its code on this loop finds no disk any more.
+    """The process was killed. Its code that still runs on this loop gets this from the disk.
 
-    An OSError, so that this code takes the paths that it has: what it decides reaches nobody.
+    An OSError, so that this code takes its usual paths; its decisions have no effect any more.
     """
 
 
 class Life:
-    """Whether a process lives, and what waits for its end."""
+    """The life of a process, and the tasks that wait for its end."""
 
     def __init__(self) -> None:
         self.is_alive = True
         self._ended = trio.Event()
 
     def end(self) -> None:
-        """It is killed now."""
+        """Kill the process."""
         self.is_alive = False
         self._ended.set()
 
     def check(self) -> None:
-        """Raise ProcessEnded where it has ended."""
+        """Raise ProcessEnded if the process has ended."""
         if not self.is_alive:
             raise ProcessEnded
 
@@ -56,7 +56,7 @@ class Life:
 
 
 class ProcessDisk:
-    """The disk of a machine, for one process: of no use once that has ended.
+    """The disk of a machine as one process uses it, until the process ends.
 
     Attributes:
         spent_s: how long the syncs of this process would have taken on a real disk.
@@ -71,7 +71,7 @@ class ProcessDisk:
         self.spent_s = 0.0
 
     def synced(self) -> None:
-        """A sync was done: it took its time."""
+        """Count the time of a sync."""
         self._life.check()
         self.spent_s += self._chance.wait_s(self._style.sync_s)
 
@@ -179,7 +179,7 @@ class _ProcessLock:
         self._life = life
 
     def close(self) -> None:
-        if self._life.is_alive:  # else the next process may hold it by now
+        if self._life.is_alive:  # else the next process may hold the lock by now
             self._lock.close()
 
 
@@ -222,7 +222,7 @@ class VirtualThreads:
                 while process.machine_hangs():
                     await process.life.wait(HANG_STEP_S)
             except ProcessEnded:
-                pass  # it fails then, so that what is left of the process waits for it no longer
+                pass  # then it fails, so that no code of the process waits for it
             sync()
             if told is not None:
                 told()
@@ -230,7 +230,7 @@ class VirtualThreads:
                 await trio.lowlevel.checkpoint()
 
 
-# How often a sync that hangs looks whether the disk goes on.
+# How often a hanging sync looks whether the disk goes on.
 HANG_STEP_S = 0.05
 
 
@@ -238,7 +238,7 @@ class Process:
     """One life of a process.
 
     Attributes:
-        life: ends with it.
+        life: ends with the process.
         disk: its view of the machine's disk.
         platform: for `open_host`.
     """
@@ -278,7 +278,7 @@ class Process:
 
 
 def _wall_clock_ms() -> int:
-    """All machines show the run's own time: what they write into logs depends on the seed alone."""
+    """The run's time, the same on all machines, so that log contents depend on the seed alone."""
     return int(trio.current_time() * 1000)
 
 

@@ -18,7 +18,7 @@ from jepsen_like.simulation.hosts.virtual_internet import MachineNetwork
 
 # How long each call tries.
 TIMEOUT_S = 5.0
-# What it may take longer: the last attempt of a call is not cut short at once everywhere.
+# How much longer a call may take: its last attempt is not always cut short at the limit.
 MARGIN_S = 5.0
 MOST_AT_ONCE = 20
 TAIL_S = 2.0
@@ -29,11 +29,11 @@ class RemoteUser:
     """One program, which uses one group.
 
     Args:
-        peers: the members that it is told of at first.
+        peers: the members that it knows at first.
 
     Attributes:
-        stopped: it makes one more append, which has to succeed, and ends.
-        lacks: whether that one has not succeeded yet.
+        stopped: whether it makes one more append, which has to succeed, and ends.
+        lacks: whether that append has not succeeded yet.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class RemoteUser:
         )
 
     async def run(self) -> None:
-        """Call after call, until `stopped`."""
+        """Make one call after the other, until `stopped`."""
         network = MachineNetwork(self._around.internet, self.endpoint, lambda: True)
         members = KnownMembers(self._group.name, self._peers)
         async with (
@@ -125,7 +125,7 @@ class RemoteUser:
             self._book.acknowledge(body, each.index)
 
     async def _sessions(self, log: RemoteLog) -> None:
-        """One session after the other."""
+        """Use one session after the other."""
         while not self.stopped:
             try:
                 with self._around.calls.waits(f"session of {self.name}"):

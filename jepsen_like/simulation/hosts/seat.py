@@ -1,4 +1,4 @@
-"""A member's place on one machine: opened whenever its host runs, and it is wanted there."""
+"""A member's seat on one machine: the member is open while its host runs and it is wanted."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from jepsen_like.simulation.hosts.folding_machine import FoldingMachine
 from jepsen_like.simulation.hosts.plan import GroupPlan
 from jepsen_like.simulation.hosts.process import Process
 
-# A call that waits for a node has to end so soon after the node did.
+# A call that waits for a node has to end within this time after the node ended.
 END_WITH_NODE_S = 1.0
-# After an application's failure its node is opened again.
+# The pause before a node is opened again after its application failed.
 MEAN_REOPEN_S = 0.3
 
 INDEX_SEGMENT_BYTES = 32 * 512
 
 
 class Running(NamedTuple):
-    """An open member: its node, its machine, and the process it is in."""
+    """An open member: its node, its state machine, and its process."""
 
     node: Node
     machine: FoldingMachine
@@ -45,7 +45,7 @@ class Seat:
         member: its name.
         wanted: whether it should be open whenever its host runs.
         closed_since: when it was last closed, while it is closed.
-        returns: whether it belongs to the group as long as the run lasts.
+        returns: whether it belongs to the group until the end of the run.
     """
 
     def __init__(
@@ -66,17 +66,17 @@ class Seat:
 
     @property
     def running(self) -> Running | None:
-        """What runs, while it is open."""
+        """The open member; None while it is closed."""
         running = self._running
         return running if running is not None and running.process.life.is_alive else None
 
     @property
     def address(self) -> str:
-        """Where it listens."""
+        """The address of its host."""
         return self._peers[self.member]
 
     def want(self, wanted: bool) -> None:
-        """Open it, or close it, from now on."""
+        """Open or close the member."""
         if wanted is self.wanted:
             return
         self.wanted = wanted
@@ -85,7 +85,7 @@ class Seat:
             self._stop.set()
 
     async def run(self, host: Host, process: Process) -> None:
-        """Keep it open while it is wanted, until the host ends."""
+        """Keep the member open while it is wanted, until the host ends."""
         while process.life.is_alive:
             self._changed = trio.Event()
             if not self.wanted:
@@ -110,7 +110,7 @@ class Seat:
             self._running = Running(node, machine, process)
             self.closed_since = None
             around.journal.count("members opened", name)
-            machine.installs = 0  # those that come now come from a leader
+            machine.installs = 0  # further snapshots come from a leader
             await self._stop.wait()
             around.journal.count("members closed in order", name)
 

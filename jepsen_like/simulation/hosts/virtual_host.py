@@ -17,7 +17,7 @@ from jepsen_like.simulation.virtual_disk import CrashStyle, VirtualDisk
 
 PORT = 20911
 
-# A host that is asked to close, with no fault about, is closed after this time.
+# A host that is asked to close while there is no fault has closed after this time.
 CLOSE_S = 5.0
 
 
@@ -28,7 +28,7 @@ class VirtualHost:
         name: of the machine.
         seats: the members that run here.
         process: while it runs.
-        returns: whether it is started whenever it ends in order.
+        returns: whether it is started again when it ends in order.
     """
 
     def __init__(self, around: Around, number: int) -> None:
@@ -56,17 +56,17 @@ class VirtualHost:
 
     @property
     def host(self) -> Host | None:
-        """What runs, once it listens."""
+        """The running host, once it listens; else None."""
         return self._host
 
     def add(self, seat: Seat) -> None:
-        """Another member belongs here."""
+        """Add the seat of another member."""
         self.seats.append(seat)
         if self._seats is not None and self._host is not None and self.process is not None:
             self._seats.start_soon(seat.run, self._host, self.process)
 
     def use(self, call: Callable[[], Awaitable[None]]) -> bool:
-        """Run something in the process, as its application would; whether it runs."""
+        """Run a task in the process, as its application would; return whether it could."""
         if self._users is None:
             return False
         self._users.start_soon(call)
@@ -94,13 +94,13 @@ class VirtualHost:
         self._stop.set()
 
     def kill(self) -> None:
-        """End the process at once; the machine goes on, and closes what it had open."""
+        """Kill the process; the machine goes on, and closes its connections."""
         if self._end():
             self._disk.end_process()
             self._around.internet.process_ended(self.endpoint)
 
     def cut_power(self) -> None:
-        """End the machine: the disk loses what was not synced, and nobody is told."""
+        """Cut the machine's power: the disk loses unsynced writes, and connections get no reset."""
         ended = self._end()
         style = CrashStyle(
             self._chance.choice((0.0, 0.5, 1.0)), 0.5, names_in_order=self._chance.happens(0.5)
@@ -111,7 +111,7 @@ class VirtualHost:
             self._around.journal.note(self.name, "its power is gone")
 
     def power_back(self) -> None:
-        """The machine runs, without the process."""
+        """Start the machine, without the process."""
         if not self.endpoint.is_up:
             self._around.internet.power_back(self.endpoint)
 
@@ -166,7 +166,7 @@ class VirtualHost:
 
 
 def first_of(errors: BaseException) -> BaseException:
-    """The error itself, where it came in a group."""
+    """The error inside an exception group."""
     while isinstance(errors, BaseExceptionGroup):
         errors = errors.exceptions[0]
     return errors

@@ -13,7 +13,7 @@ from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.hosts.plan import LineStyle
 from jepsen_like.simulation.hosts.virtual_stream import Pipe, VirtualStream
 
-# Connections that wait to be accepted; more are refused, as Linux does where it is told to.
+# Connections that wait to be accepted; more are refused, as Linux does if configured so.
 BACKLOG = 128
 
 Sent = Callable[[str, int, int], None]
@@ -23,8 +23,8 @@ class VirtualLine:
     """The way from one machine to another.
 
     Attributes:
-        is_cut: nothing gets through.
-        bytes_per_s: how fast it is now; None: as fast as anybody sends.
+        is_cut: whether no bytes get through.
+        bytes_per_s: the speed now; None: no limit.
     """
 
     def __init__(self, style: LineStyle, chance: Chance) -> None:
@@ -53,7 +53,7 @@ class VirtualListener(trio.abc.Listener[trio.abc.Stream]):
         self.is_closed = False
 
     def offer(self, stream: VirtualStream) -> None:
-        """Somebody dialled. Raises trio.WouldBlock where too many wait already."""
+        """Queue a dialled connection. Raises trio.WouldBlock if too many wait already."""
         self._send.send_nowait(stream)
 
     async def accept(self) -> trio.abc.Stream:
@@ -87,8 +87,8 @@ class Endpoint:
 
     Attributes:
         name: of the machine, and the host in its addresses.
-        is_up: whether the machine runs; a machine that does not answers nothing.
-        refuses: whether it refuses connections even where somebody listens.
+        is_up: whether the machine runs; if not, it sends no answers.
+        refuses: whether it refuses connections even where a process listens.
     """
 
     def __init__(self, name: str) -> None:
@@ -106,7 +106,7 @@ class VirtualInternet:
     Args:
         style: of all lines.
         chance: delays.
-        sent: told of all bytes that leave anywhere.
+        sent: called with all bytes that are sent.
     """
 
     def __init__(self, style: LineStyle, chance: Chance, sent: Sent) -> None:
@@ -121,7 +121,7 @@ class VirtualInternet:
     # --- the machines ---------------------------------------------------------------------------
 
     def add(self, name: str) -> Endpoint:
-        """Another machine."""
+        """Add another machine."""
         endpoint = self._endpoints[name] = Endpoint(name)
         return endpoint
 
@@ -131,14 +131,14 @@ class VirtualInternet:
         return [stream for endpoint in self._endpoints.values() for stream in endpoint.streams]
 
     def process_ended(self, endpoint: Endpoint) -> None:
-        """Its system closes what it had open: the others are told."""
+        """Close the connections of an ended process, as its system does: the other ends notice."""
         self._end_listeners(endpoint)
         for stream, other in list(endpoint.streams.items()):
             stream.close()
             other.inward.reset()
 
     def power_lost(self, endpoint: Endpoint) -> None:
-        """The machine is gone, and tells nobody."""
+        """Cut the power of the machine: the other ends are not notified."""
         endpoint.is_up = False
         self._end_listeners(endpoint)
         for stream, other in list(endpoint.streams.items()):
@@ -148,7 +148,7 @@ class VirtualInternet:
         endpoint.streams.clear()
 
     def power_back(self, endpoint: Endpoint) -> None:
-        """The machine runs again, and knows of none of its connections: it resets them."""
+        """Start the machine again: it resets its old connections, which it does not know."""
         endpoint.is_up = True
         for stream in endpoint.unknown:
             stream.peer_is_silent = False
@@ -171,11 +171,11 @@ class VirtualInternet:
         return found
 
     def cut(self, source: str, target: str) -> None:
-        """From now on nothing gets from one to the other."""
+        """Cut the way from one machine to another."""
         self.line(source, target).is_cut = True
 
     def heal(self) -> None:
-        """Every line is as good as it was in the beginning."""
+        """Heal every line."""
         for line in self._lines.values():
             line.is_cut = False
             line.bytes_per_s = None
@@ -224,7 +224,7 @@ class VirtualInternet:
         return near
 
     async def _trip(self, line: VirtualLine, target: Endpoint) -> None:
-        """Wait until a packet got through; sent again and again until it does."""
+        """Wait until a packet got through; it is sent again until it does."""
         again_s = 1.0
         while True:
             at = line.arrives_at(0)
@@ -260,7 +260,7 @@ class MachineNetwork:
     """The network as one process of a machine sees it: a `Network` of dledger.
 
     Args:
-        is_alive: whether the process still runs; one that does not reaches nobody.
+        is_alive: whether the process still runs; a killed one sends nothing.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ import trio
 
 _NEVER = float("inf")
 
-# What a pipe holds before its writer has to wait: a socket's send and receive buffers.
+# Bytes that a pipe holds before its writer has to wait: a socket's send and receive buffers.
 PIPE_BYTES = 512 * 1024
 
 
@@ -20,11 +20,11 @@ class Line(Protocol):
 
     @property
     def is_cut(self) -> bool:
-        """Whether nothing gets through now; it arrives later then, as TCP sends it again."""
+        """Whether no bytes get through now; they arrive later, as TCP sends them again."""
         ...
 
     def arrives_at(self, size: int) -> float:
-        """When so many bytes arrive that leave now."""
+        """When so many bytes that are sent now arrive."""
         ...
 
 
@@ -33,7 +33,7 @@ class Pipe:
 
     Attributes:
         line: the way that it takes.
-        waits: tasks that wait for something to change here.
+        waits: tasks that wait for a change of the pipe.
     """
 
     __slots__ = ("_end_at", "_last_at", "_parts", "_reset_at", "_size", "line", "waits")
@@ -54,28 +54,28 @@ class Pipe:
 
     @property
     def size(self) -> int:
-        """How many bytes are on their way, or not taken yet."""
+        """How many bytes are on their way or not read yet."""
         return self._size
 
     def put(self, data: bytes) -> None:
-        """These bytes leave now."""
+        """Send bytes now."""
         self._last_at = max(self._last_at, self.line.arrives_at(len(data)))
         self._parts.append((self._last_at, data))
         self._size += len(data)
         self.waits.unpark_all()
 
     def end(self) -> None:
-        """Nothing follows: the reader sees the end of the stream behind what is on its way."""
+        """End the stream: the reader sees its end after the bytes that are on their way."""
         self._end_at = max(self._last_at, self.line.arrives_at(0))
         self.waits.unpark_all()
 
     def reset(self) -> None:
-        """The connection breaks for the reader, as soon as it can hear of it."""
+        """Break the connection for the reader, as soon as the reset can arrive."""
         self._reset_at = min(self._reset_at, self.line.arrives_at(0))
         self.waits.unpark_all()
 
     def taken(self, max_bytes: int, now: float) -> bytes | None:
-        """What has arrived; b"" at the end of the stream, None if the reader has to wait.
+        """The bytes that arrived; b"" at the end of the stream, None if the reader has to wait.
 
         Raises trio.BrokenResourceError.
         """
@@ -99,7 +99,7 @@ class Pipe:
 
     @property
     def next_at(self) -> float:
-        """When something arrives, as far as is known now."""
+        """When the next bytes arrive, as far as is known now."""
         if self.line.is_cut:
             return _NEVER
         first = self._parts[0][0] if self._parts else self._end_at
@@ -112,8 +112,8 @@ class VirtualStream(trio.abc.Stream):
     Args:
         name: of this end, for the trace.
         inward, outward: the two pipes.
-        sent: told of everything that leaves here: this stream's name, how much, its sum.
-        closed: told once, when it is closed.
+        sent: called with each write: this stream's name, how many bytes, their sum.
+        closed: called once, when it is closed.
     """
 
     def __init__(
@@ -130,8 +130,8 @@ class VirtualStream(trio.abc.Stream):
         self._sent = sent
         self._closed = closed
         self.is_closed = False
-        self.peer_is_gone = False  # it is closed: what is sent from now on is answered by a reset
-        self.peer_is_silent = False  # its machine has no power: nothing is answered
+        self.peer_is_gone = False  # closed: later bytes are answered by a reset
+        self.peer_is_silent = False  # its machine has no power: bytes get no answer
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         """As in trio. Raises trio.BrokenResourceError, trio.ClosedResourceError."""
@@ -171,7 +171,7 @@ class VirtualStream(trio.abc.Stream):
         await trio.lowlevel.checkpoint()
 
     def close(self) -> None:
-        """The same at once: the other side sees the end of the stream."""
+        """Close at once: the other side sees the end of the stream."""
         if not self.is_closed:
             self.is_closed = True
             self.outward.end()
@@ -179,7 +179,7 @@ class VirtualStream(trio.abc.Stream):
             self._closed(self)
 
     def vanish(self) -> None:
-        """The machine of this end lost its power: the other side hears nothing of it."""
+        """Note that the machine of this end lost its power: the other side is not notified."""
         self.is_closed = True
         self.inward.waits.unpark_all()
         self.outward.waits.unpark_all()
@@ -191,6 +191,6 @@ class VirtualStream(trio.abc.Stream):
             raise trio.BrokenResourceError("the connection was reset")
 
     async def _park(self, pipe: Pipe) -> None:
-        """Wait until something changes on the pipe, or arrives."""
+        """Wait until the pipe changes, or bytes arrive."""
         with trio.move_on_at(self.inward.next_at):
             await pipe.waits.park()

@@ -1,4 +1,4 @@
-"""Looks at running hosts from time to time: what must be true at any moment."""
+"""Checks running hosts from time to time for what must hold at any moment."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ LOOK_EVERY_S = 0.25
 # Connections from one machine to another meanwhile: three times what was ever seen.
 MOST_DIALS = 24
 
-# A member that was closed has said so, and its leader heard it, when the network has been well for
-# so long.
+# When the network has had no fault for so long, a closed member has said so and its leader knows.
 HEARD_OF_S = 3.0
 
 
@@ -28,7 +27,7 @@ class _Led(NamedTuple):
 
 
 class Watch:
-    """Of one run."""
+    """The checks of one run."""
 
     def __init__(self, around: Around, hosts: Sequence[VirtualHost]) -> None:
         self._around = around
@@ -37,7 +36,7 @@ class Watch:
         self._led: dict[tuple[str, int], _Led] = {}
 
     async def run(self) -> None:
-        """Look, until cancelled."""
+        """Check, until cancelled."""
         while True:
             await trio.sleep(LOOK_EVERY_S)
             self._look_at_dials()
@@ -93,7 +92,7 @@ class Watch:
             )
         if now - led.since < HEARD_OF_S:
             return
-        # A follower may know less: it has nothing to say to the others.
+        # A follower may know less: it has no messages for the others.
         for peer, seen in status.peers.items():
             if seen.connected and self._long_closed(seat.group.name, peer):
                 self._around.broken(
@@ -102,7 +101,7 @@ class Watch:
                 )
 
     def _long_closed(self, group: str, member: str) -> bool:
-        """Whether that member is closed for so long that everybody must know."""
+        """Whether that member is closed for so long that all members must know."""
         now = trio.current_time()
         for host in self._hosts:
             for seat in host.seats:

@@ -95,12 +95,33 @@ async def test_what_was_appended_before_a_failure_has_been_told() -> None:
     assert len(told) == 2
 
 
+async def test_no_batch_is_taken_before_the_one_before_it_is_told() -> None:
+    told: list[int] = []
+    ahead: list[int] = []
+
+    async def five() -> AsyncGenerator[list[bytes], None]:
+        for number in range(5):
+            ahead.append(number - len(told))
+            yield [b"%d" % number]
+
+    async with fake_group(1) as group:
+        group.elect(0, term=1)
+        async with dledger.connect(group.peers, group=GROUP) as log:
+            await append_batches(log, five(), lambda index, *_: told.append(index))
+    assert len(told) == 5
+    assert ahead == [0] * 5
+
+
+def words_for(group: FakeGroup, timeout_s: float = 5.0) -> list[str]:
+    peers = ",".join(f"{name}={address}" for name, address in group.peers.items())
+    words = ["append", "--group", GROUP, "--peers", peers, "--timeout", str(timeout_s)]
+    return [sys.executable, "-m", "dledger", *words]
+
+
 async def run_append(
     group: FakeGroup, *bodies: bytes, stdin: bytes = b"", timeout_s: float = 5.0
 ) -> subprocess.CompletedProcess[bytes]:
-    peers = ",".join(f"{name}={address}" for name, address in group.peers.items())
-    words = ["append", "--group", GROUP, "--peers", peers, "--timeout", str(timeout_s)]
-    command = [sys.executable, "-m", "dledger", *words, *map(os.fsdecode, bodies)]
+    command = [*words_for(group, timeout_s), *map(os.fsdecode, bodies)]
     return await trio.run_process(
         command, stdin=stdin, check=False, capture_stdout=True, capture_stderr=True
     )
@@ -146,3 +167,29 @@ async def test_more_lines_than_one_request_carries_are_all_appended() -> None:
         assert len(ended.stdout.splitlines()) == count
         arrived = [body for request in leader.asked for body in bodies_of(request)]
         assert arrived == [b"%d" % i for i in range(count)]
+
+
+async def test_a_line_of_a_pipe_is_appended_while_the_writer_waits_to_write_the_next() -> None:
+    async with fake_group(1) as group:
+        group.elect(0, term=1)
+        process = await trio.lowlevel.open_process(
+            words_for(group), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            with trio.fail_after(30):  # a loaded machine takes seconds to start it
+                async with process.stdin, process.stdout:
+                    for line in (b"first\n", b"second\n"):
+                        await process.stdin.send_all(line)
+                        told = bytearray()
+                        while not told.endswith(b"\n"):
+                            piece = await process.stdout.receive_some()
+                            assert piece, "the command ended before its input did"
+                            told += piece
+                        assert told.count(b"\n") == 1
+                    await process.stdin.aclose()
+                    assert await process.wait() == ExitCode.DONE
+        finally:
+            process.kill()
+            await process.wait()

@@ -125,7 +125,7 @@ class _StartedSyncs:
     def __init__(self, begun: Callable[[SyncWork], None]) -> None:
         self._begun = begun
 
-    def run(self, work: SyncWork) -> Ended | None:
+    def run(self, work: SyncWork, *, leads: bool) -> Ended | None:
         raise AssertionError("a disk that is slow is not waited for")
 
     def start(self, work: SyncWork) -> None:

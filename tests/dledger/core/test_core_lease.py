@@ -136,6 +136,16 @@ def test_the_lease_counts_from_the_sending_and_not_from_the_answer() -> None:
     assert replica.lease.until == pytest.approx(2.0 + LEASE_S)
 
 
+def test_an_answer_to_an_older_round_counts_from_the_sending_of_that_round() -> None:
+    lease = LeaderLease("n0", Majority(THREE), DRIFT)
+    lease.sent(1, 0.0)
+    lease.sent(2, 0.1)
+    lease.confirm("n1", 1, 500)
+    assert lease.until == pytest.approx(LEASE_S)
+    lease.confirm("n1", 2, 500)
+    assert lease.until == pytest.approx(0.1 + LEASE_S)
+
+
 def test_the_lease_is_shorter_than_the_promise_by_what_two_clocks_may_differ() -> None:
     assert leader().lease is not None
     lease = LeaderLease("n0", Majority(THREE), max_drift=0.3)

@@ -67,12 +67,6 @@ class Member:
         self.ports[group] = GroupPort(identity, links, self, NoPushes, no_client)
         return links
 
-    def heartbeat(self, sender: str, beat: Heartbeat, now: float) -> None:
-        self.received(sender, [beat])
-
-    def heartbeat_answered(self, sender: str, answer: HeartbeatResponse, now: float) -> None:
-        self.received(sender, [answer])
-
     def fail(self, error: Exception) -> None:
         raise error
 

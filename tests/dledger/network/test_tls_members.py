@@ -438,7 +438,7 @@ async def test_the_nodes_of_a_host_have_no_certificates_of_their_own(
 ) -> None:
     group = Group(tmp_path, {"n0": files(authority, "n0")})
     async with dledger.open_host(dledger.HostConfig(address=group.peers["n0"])) as host:
-        with pytest.raises(ConfigInvalid, match="for the host to say"):
+        with pytest.raises(ConfigInvalid, match="set it in HostConfig"):
             async with host.open_node(group.config("n0"), dledger.LogOnly()):
                 raise AssertionError("it started")
 

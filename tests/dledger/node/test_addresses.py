@@ -149,7 +149,7 @@ async def test_a_host_listens_where_it_is_told_to_and_is_known_by_its_address(
             with pytest.raises(OSError, match="all attempts"):
                 await trio.open_tcp_stream("127.0.0.1", told)
         other = config(tmp_path / "other", "n0", peers, listen=f"127.0.0.1:{told}")
-        with pytest.raises(ConfigInvalid, match="listen: is for the host to say"):
+        with pytest.raises(ConfigInvalid, match="listen: set it in HostConfig"):
             async with host.open_node(other, dledger.LogOnly()):
                 pytest.fail("it opened")
 

@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 import dledger
 from dledger.free_ports import free_ports
-from dledger.network.refused import nobody_listens
+from dledger.network.refused import no_process_listens
 from dledger.network.retry_pause import LEAST_PAUSE_S, RetryPause
 
 # So long that what happens well within it is no timer's doing.
@@ -193,18 +193,18 @@ async def test_a_member_that_takes_a_living_leader_for_gone_deposes_nobody(
 # --- signs ----------------------------------------------------------------------------------------
 
 
-async def test_only_a_refusal_says_that_nobody_listens() -> None:
+async def test_only_a_refusal_says_that_no_process_listens() -> None:
     [port] = free_ports(1)
     for host in ("127.0.0.1", "localhost"):
         with pytest.raises(OSError, match="failed") as refused:
             await trio.open_tcp_stream(host, port)
-        assert nobody_listens(refused.value)
-    assert nobody_listens(ConnectionRefusedError())
-    assert not nobody_listens(ConnectionResetError())
-    assert not nobody_listens(trio.TooSlowError())
+        assert no_process_listens(refused.value)
+    assert no_process_listens(ConnectionRefusedError())
+    assert not no_process_listens(ConnectionResetError())
+    assert not no_process_listens(trio.TooSlowError())
     mixed = OSError("all attempts failed")
     mixed.__cause__ = ExceptionGroup("", [ConnectionRefusedError(), TimeoutError()])
-    assert not nobody_listens(mixed)
+    assert not no_process_listens(mixed)
 
 
 async def pause_s(pause: RetryPause) -> float:

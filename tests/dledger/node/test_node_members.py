@@ -181,7 +181,7 @@ async def test_a_removed_node_says_so_and_disturbs_nobody(
         await leader.change([dledger.Remove(removed)])
         node = group.nodes[removed]
         await until(lambda: node.status().role == "removed")
-        assert "belongs to group g no more" in caplog.text
+        assert "no longer belongs to group g" in caplog.text
         term = leader.term
         await trio.sleep(2.0)  # several election timeouts
         assert (leader.term, leader.is_ready_leader) == (term, True)

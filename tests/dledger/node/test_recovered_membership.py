@@ -115,7 +115,7 @@ def test_a_snapshot_says_what_the_log_before_it_said() -> None:
     folder.commit()
     store = folder.reopen()
     assert store.first_index > first
-    with pytest.raises(ConfigurationLost, match=f"entry {first} "):
+    with pytest.raises(ConfigurationLost, match=f"entry {first}, "):
         recovered_membership(store, ABC)
     snapshot = encode_configuration(first, ABCD)
     assert in_force(store, snapshot) == (second, ABCDE)
@@ -137,7 +137,7 @@ def test_settings_know_better_than_a_snapshot_where_founders_live() -> None:
 def test_an_entry_that_should_be_a_change_and_is_none_is_told() -> None:
     folder = Folder()
     folder.store.append(1, Magic.CONFIGURATION, [b"nonsense"])
-    with pytest.raises(ConfigurationLost, match="entry 0 "):
+    with pytest.raises(ConfigurationLost, match="entry 0, "):
         recovered_membership(folder.reopen(), ABC)
 
 

@@ -279,13 +279,13 @@ async def test_a_heartbeat_is_answered_only_when_its_term_is_durable() -> None:
     try:
         member.replica.elector.postpone(trio.current_time())
         driver.received("n1", [Heartbeat(7, -1, 1)])  # its sync ends when this test waits
-        driver.heartbeat("n1", Heartbeat(7, -1, 2), trio.current_time())
+        driver.received("n1", [Heartbeat(7, -1, 2)])
         assert links["n1"].messages == []
         with trio.fail_after(5):
             await answered.wait()
         assert links["n1"].messages == [HeartbeatResponse(7, 2)]  # the newest says it all
         assert member.store.hard_state.term == 7
-        driver.heartbeat("n1", Heartbeat(7, -1, 3), trio.current_time())
+        driver.received("n1", [Heartbeat(7, -1, 3)])
         assert links["n1"].messages[1:] == [HeartbeatResponse(7, 3)]
     finally:
         driver.close()

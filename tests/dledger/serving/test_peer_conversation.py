@@ -57,14 +57,6 @@ class Member:
         """As in TakesMessages."""
         self._note("received")
 
-    def heartbeat(self, sender: str, beat: Heartbeat, now: float) -> None:
-        """As in TakesMessages."""
-        self._note("heartbeat")
-
-    def heartbeat_answered(self, sender: str, answer: HeartbeatResponse, now: float) -> None:
-        """As in TakesMessages."""
-        self._note("heartbeat answered")
-
     def fail(self, error: Exception) -> None:
         """As in TakesMessages."""
         self.failures.append(error)
@@ -145,8 +137,8 @@ def answers() -> bytes:
     [
         ("checked", [push(0), push(1)], "checked"),
         ("received", [push(0), push(1)], "received"),
-        ("heartbeat", [beats()], "heartbeat"),
-        ("heartbeat answered", [answers()], "heartbeat answered"),
+        ("received", [beats()], "received"),
+        ("received", [answers()], "received"),
     ],
 )
 async def test_what_one_group_raises_over_a_message_ends_its_member_alone(

@@ -11,7 +11,7 @@ import trio
 
 import dledger
 from dledger.entry import Entry, Magic
-from dledger.errors import Discarded, LeadershipLost, LogFull
+from dledger.errors import Discarded, LeadershipLost, LogFull, NodeClosing
 from dledger.free_ports import free_ports
 from dledger.sessions.session import MOST_BODIES_AT_ONCE, MOST_UNSETTLED, Session, open_session
 from dledger.sessions.session_entry import (
@@ -550,6 +550,46 @@ async def test_settle_tells_what_it_learned_before_its_time_was_over(
         with pytest.raises(dledger.SessionOutcomeUnknown) as caught:
             await session.settle(timeout_s=1.0)
         assert len(caught.value.settled) == MOST_BODIES_AT_ONCE
+
+
+async def test_a_refusal_in_the_middle_of_a_call_tells_what_became_of_its_first_bodies(
+    autojump_clock: object,
+) -> None:
+    bodies = [b"%d" % number for number in range(2 * MOST_BODIES_AT_ONCE + 10)]
+    first = range(1, MOST_BODIES_AT_ONCE + 1)
+    second = range(first.stop, first.stop + MOST_BODIES_AT_ONCE)
+    async with scripted(None, NodeClosing()) as (way, session):
+        with pytest.raises(dledger.SessionOutcomeUnknown) as caught:
+            await session.append_many(bodies)
+        applied = [
+            each for each in caught.value.settled if isinstance(each, dledger.SessionAppended)
+        ]
+        assert [each.sequence for each in applied] == list(first)
+        way.script = [None, NodeClosing()]
+        with pytest.raises(dledger.SessionOutcomeUnknown) as caught:
+            await session.settle()
+        applied = [
+            each for each in caught.value.settled if isinstance(each, dledger.SessionAppended)
+        ]
+        assert [each.sequence for each in applied] == list(second)
+        assert len(await session.settle()) == 10
+        assert way.register.bodies == bodies
+
+
+async def test_a_result_that_was_not_kept_hides_none_of_the_others(autojump_clock: object) -> None:
+    async with scripted() as (way, session):
+        apply = way.register.apply
+
+        def apply_with_an_odd_result(entries: Sequence[Entry]) -> list[object]:
+            results = apply(entries)
+            return [object() if result == 2 else result for result in results]
+
+        way.register.apply = apply_with_an_odd_result  # type: ignore[method-assign]
+        with pytest.raises(dledger.ResultNotKept) as caught:
+            await session.append_many([b"one", b"two", b"three"])
+        one, two, three = caught.value.settled
+        assert two is caught.value
+        assert [each.result for each in (one, three)] == [1, 3]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("bodies", [["text"], [b"a", "b"], [bytearray(b"a")], b"abc", [None]])
