@@ -289,6 +289,7 @@ def test_entries_that_are_lost_are_told_and_left_out_when_that_is_allowed(
 
 INTERRUPTED = """
 import os, signal, threading
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background
 from dledger_spark.session import local_session
 try:
     with local_session(cores=1) as session:
