@@ -147,6 +147,11 @@ def test_ctrl_c_ends_a_command_with_the_code_that_shells_report(
         raise AssertionError("the signal arrives before this")
 
     monkeypatch.setattr("dledger_spark.preview.first_rows", interrupted)
-    result = CliRunner().invoke(dledger_spark, ["show", "--path", str(tmp_path)])
+    # What a shell starts in the background ignores Ctrl-C.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        result = CliRunner().invoke(dledger_spark, ["show", "--path", str(tmp_path)])
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert result.exit_code == 130
     assert not result.output

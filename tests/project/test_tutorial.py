@@ -1,33 +1,25 @@
 """docs/tutorial.md works, word by word, from an empty folder with the wheel alone."""
 
-import subprocess
-import sys
+import shutil
 from pathlib import Path
 
 import pytest
 
 from dledger.free_ports import free_ports
 from tests.project.typed_page import Interrupt, SaveFile, TypedCommand, masked, steps_of
-from tests.project.typing_reader import COMMAND_SECONDS_MAX, Reader, lend_dependencies
+from tests.project.typing_reader import Reader, lend_dependencies
 
 PROJECT = Path(__file__).parent.parent.parent
 TUTORIAL = (PROJECT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 PORTS = [f"127.0.0.1:{port}" for port in (20911, 20912, 20913, 20921, 20922, 20923)]
 
 
-def build_wheel(folder: Path) -> None:
-    command = ["-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(PROJECT)]
-    subprocess.run(
-        [sys.executable, *command], check=True, timeout=COMMAND_SECONDS_MAX, capture_output=True
-    )
-
-
 @pytest.mark.slow
-def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
+def test_the_tutorial_does_what_it_says(wheel: Path, tmp_path: Path) -> None:
     folder, lent = tmp_path / "empty", tmp_path / "lent"
     folder.mkdir()
     lent.mkdir()
-    build_wheel(folder)
+    shutil.copy(wheel, folder)
     lend_dependencies("dledger", lent)
     taken = [f"127.0.0.1:{port}" for port in free_ports(len(PORTS))]
     with Reader(folder, dict(zip(PORTS, taken, strict=True)), lent) as reader:

@@ -38,16 +38,6 @@ def run(arguments: list[str], folder: Path, **environment: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built offline from this checkout."""
-    folder = tmp_path_factory.mktemp("wheel")
-    build = ["-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(PROJECT)]
-    run(build, folder)
-    (built,) = folder.glob("*.whl")
-    return built
-
-
-@pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with nothing but the content of the wheel, as pip installs it."""
     target = tmp_path_factory.mktemp("installed")

@@ -15,6 +15,7 @@ from dledger.commands.node_options import NODE_OPTIONS, node_settings, option_of
 from dledger.config import NodeConfig
 from dledger.snapshots.snapshot_policy import SnapshotPolicy
 from dledger.store.store_config import StoreConfig
+from tests.dledger.commands.typed_command import typed
 
 GOOD = """
 [all]
@@ -32,20 +33,6 @@ scrub_period_hours = 12
 """
 
 
-def dledger(
-    folder: Path, *arguments: str, environment: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "dledger", *arguments],
-        cwd=folder,
-        env={**os.environ, **(environment or {})},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-
 def written(folder: Path, text: str) -> str:
     path = folder / "dledger.toml"
     path.write_text(text)
@@ -55,9 +42,8 @@ def written(folder: Path, text: str) -> str:
 def test_flags_go_before_the_environment_and_that_before_the_file(tmp_path: Path) -> None:
     path = written(tmp_path, GOOD)
     environment = {"DLEDGER_SERVE_ELECTION_TIMEOUT_MS": "800", "DLEDGER_SERVE_NODE": "n1"}
-    shown = dledger(
-        *(tmp_path, "--config", path, "serve", "--print-config", "--node", "n0"),
-        environment=environment,
+    shown = typed(
+        *("--config", path, "serve", "--print-config", "--node", "n0"), environment=environment
     )
     assert shown.returncode == 0, shown.stderr
     lines = shown.stdout.splitlines()
@@ -71,10 +57,8 @@ def test_flags_go_before_the_environment_and_that_before_the_file(tmp_path: Path
 
 
 def test_what_is_printed_can_be_used_as_a_file(tmp_path: Path) -> None:
-    first = dledger(tmp_path, "--config", written(tmp_path, GOOD), "serve", "--print-config")
-    again = dledger(
-        tmp_path, "--config", written(tmp_path, first.stdout), "serve", "--print-config"
-    )
+    first = typed("--config", written(tmp_path, GOOD), "serve", "--print-config")
+    again = typed("--config", written(tmp_path, first.stdout), "serve", "--print-config")
     assert again.returncode == 0, again.stderr
     ours, theirs = tomllib.loads(again.stdout)["serve"], tomllib.loads(first.stdout)["serve"]
     assert ours == theirs
@@ -82,10 +66,8 @@ def test_what_is_printed_can_be_used_as_a_file(tmp_path: Path) -> None:
 
 
 def test_the_file_may_be_named_in_the_environment(tmp_path: Path) -> None:
-    shown = dledger(
-        *(tmp_path, "serve", "--print-config"),
-        environment={"DLEDGER_CONFIG": written(tmp_path, GOOD)},
-    )
+    environment = {"DLEDGER_CONFIG": written(tmp_path, GOOD)}
+    shown = typed("serve", "--print-config", environment=environment)
     assert "election-timeout-ms = 900" in shown.stdout
 
 
@@ -113,22 +95,29 @@ def test_a_mistake_in_the_file_is_one_line_with_file_key_and_what_is_expected(
     text: str, said: str, tmp_path: Path
 ) -> None:
     path = written(tmp_path, text)
-    ended = dledger(tmp_path, "--config", path, "serve", "--print-config")
+    ended = typed("--config", path, "serve", "--print-config")
     assert ended.returncode == 1
     assert said in ended.stderr
     assert path in ended.stderr
     assert len(ended.stderr.splitlines()) == 1, ended.stderr
 
 
-def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
-    ended = dledger(tmp_path, "--config", "nowhere.toml", "status")
+def test_a_missing_file_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = typed("--config", "nowhere.toml", "status")
     assert ended.stderr == "dledger: nowhere.toml: cannot be read: No such file or directory\n"
 
 
 def test_a_bad_value_of_the_environment_is_named_by_its_variable(tmp_path: Path) -> None:
-    ended = dledger(
-        *(tmp_path, "--config", written(tmp_path, GOOD), "serve"),
-        environment={"DLEDGER_SERVE_MAX_BATCH_BYTES": "0"},
+    # A process: it would serve for ever if the value were taken.
+    ended = subprocess.run(
+        [sys.executable, "-m", "dledger", "--config", written(tmp_path, GOOD), "serve"],
+        cwd=tmp_path,
+        env={**os.environ, "DLEDGER_SERVE_MAX_BATCH_BYTES": "0"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert ended.stderr == "dledger: DLEDGER_SERVE_MAX_BATCH_BYTES: must be at least 1\n"
 

@@ -15,18 +15,7 @@ from pathlib import Path
 import pytest
 
 from dledger.free_ports import free_ports
-
-
-def dledger(*arguments: object, ok: bool = True) -> subprocess.CompletedProcess[str]:
-    ended = subprocess.run(
-        [sys.executable, "-m", "dledger", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (ended.returncode == 0) == ok, ended.stderr
-    return ended
+from tests.dledger.commands.typed_command import dledger, tailed
 
 
 class Members:
@@ -67,10 +56,9 @@ def test_what_was_appended_can_be_read_and_verified(members: Members) -> None:
     # A member that started late had the leader append an empty entry first.
     one, two = (int(line.split("\t")[0]) for line in lines)
     assert two == one + 1
+    assert tailed("--dir", folder, until="two") == ["one", "two"]
     entry = json.loads(dledger("get", "--dir", folder, "--json", two).stdout)
     assert (entry["body"], entry["kind"]) == ("two", "normal")
-    bodies = [line.split("\t")[3] for line in dledger("tail", "--dir", folder).stdout.splitlines()]
-    assert bodies[-2:] == ["one", "two"]
     status = json.loads(dledger("status", "--dir", folder, "--json").stdout)
     assert sorted(node["role"] for node in status.values()) == ["follower", "follower", "leader"]
     assert "no committed entry 99" in dledger("get", "--dir", folder, 99, ok=False).stderr
@@ -97,12 +85,10 @@ def test_a_killed_leader_loses_nothing_that_was_acknowledged(members: Members) -
     again = Members(folder)
     try:
         dledger("append", "--dir", folder, "after")
-        bodies = [
-            line.split("\t")[3] for line in dledger("tail", "--dir", folder).stdout.splitlines()
-        ]
+        bodies = tailed("--dir", folder, until="after")
     finally:
         again.stop()
-    assert [body for body in bodies if body] == [*[f"before-{n}" for n in range(20)], "after"]
+    assert bodies == [*[f"before-{n}" for n in range(20)], "after"]
 
 
 def test_leadership_goes_where_the_operator_sends_it(members: Members) -> None:
@@ -257,11 +243,10 @@ def test_a_killed_member_that_was_to_sync_later_loses_nothing(tmp_path: Path, ad
     process = serve(tmp_path, address, "g1", *later)
     assert process.stdout is not None
     assert "listens" in process.stdout.readline()
-    lines = dledger("tail", *peers).stdout.splitlines()
+    bodies = tailed(*peers, until="two")
     process.kill()
     process.communicate(timeout=10)
-    bodies = [line.split("\t")[3] for line in lines]
-    assert [body for body in bodies if body] == ["one", "two"]
+    assert bodies == ["one", "two"]
 
 
 def test_a_file_that_cannot_be_read_is_named_in_one_line(tmp_path: Path, address: str) -> None:

@@ -11,18 +11,7 @@ from pathlib import Path
 import pytest
 
 from dledger.free_ports import free_ports
-
-
-def dledger(*arguments: object, ok: bool = True) -> subprocess.CompletedProcess[str]:
-    ended = subprocess.run(
-        [sys.executable, "-m", "dledger", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (ended.returncode == 0) == ok, ended.stderr
-    return ended
+from tests.dledger.commands.typed_command import dledger, tailed
 
 
 class Servers:
@@ -73,7 +62,7 @@ def test_a_node_joins_takes_over_and_the_first_one_leaves(servers: Servers) -> N
     servers.stop("n0")
     found = json.loads(dledger("members", "--peers", second, "--json").stdout)
     assert (found["voters"], list(found["addresses"])) == (["n1"], ["n1"])
-    assert "before" in dledger("tail", "--peers", second).stdout
+    assert tailed("--peers", second, until="before") == ["before"]
     refused = dledger("members", "--peers", second, "--promote", "n7", ok=False)
     assert refused.stderr.startswith("dledger: 'n7' is not a member")
     assert len(refused.stderr.splitlines()) == 1

@@ -15,21 +15,9 @@ from typing import Any
 import pytest
 
 from dledger.free_ports import free_ports
+from tests.dledger.commands.typed_command import dledger, tailed, typed
 
 WITHIN_S = 120.0
-
-
-def dledger(*arguments: object, ok: bool = True) -> subprocess.CompletedProcess[str]:
-    ended = subprocess.run(
-        [sys.executable, "-m", "dledger", *map(str, arguments)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert (ended.returncode == 0) == ok, ended.stdout + ended.stderr
-    return ended
 
 
 def wait(what: Callable[[], object]) -> None:
@@ -82,16 +70,7 @@ class Machines:
         return self.processes.pop(name).wait(WITHIN_S)
 
     def statuses(self, peers: str) -> dict[str, dict[str, Any]]:
-        shown = subprocess.run(
-            [
-                *(sys.executable, "-m", "dledger", "status", "--json", "--group", "g"),
-                *("--peers", peers),
-            ],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        shown = typed("status", "--json", "--group", "g", "--peers", peers)
         found: dict[str, dict[str, Any]] = json.loads(shown.stdout)
         return found
 
@@ -110,11 +89,9 @@ class Machines:
         peers = f"{name}={self.addresses[name]}"
         dledger("append", "--group", "g", "--peers", peers, "--timeout", 30, *bodies)
 
-    def bodies(self, name: str) -> list[str]:
+    def bodies(self, name: str, until: str) -> list[str]:
         peers = f"{name}={self.addresses[name]}"
-        shown = dledger("tail", "--group", "g", "--peers", peers, "--json")
-        rows = [json.loads(line) for line in shown.stdout.splitlines()]
-        return [row["body"] for row in rows if row["kind"] == "normal"]
+        return tailed("--group", "g", "--peers", peers, until=until)
 
     def recover(self, name: str) -> dict[str, object]:
         home = self.home(name)
@@ -151,7 +128,7 @@ def test_old_members_cannot_undo_a_recovery(
     assert (done["generation"], done["kept_through"]) == (1, machines.last)
     machines.start("n0")
     machines.append("n0", "after")
-    assert machines.bodies("n0") == ["one", "two", "after"]
+    assert machines.bodies("n0", until="after") == ["one", "two", "after"]
     # Together they are a quorum of the old group. One of them led, and has what n0 lacks.
     machines.start("n1")
     machines.start("n2")
@@ -159,7 +136,7 @@ def test_old_members_cannot_undo_a_recovery(
     assert "was recovered without n1" in machines.log("n1")
     assert "dledger rejoin" in machines.log("n2")
     assert "it belongs to generation 0 of group g, this is 1" in machines.log("n0")
-    assert machines.bodies("n0") == ["one", "two", "after"]
+    assert machines.bodies("n0", until="after") == ["one", "two", "after"]
     assert machines.status("n0")["role"] == "leader"
     # What they hold is set aside, and they join as new members.
     for name in ("n1", "n2"):
@@ -169,7 +146,7 @@ def test_old_members_cannot_undo_a_recovery(
         dledger("members", "--group", "g", "--peers", machines.peers, "--add", own)
     machines.kill("n0")
     dledger("append", "--group", "g", "--peers", machines.peers, "--timeout", 30, "last")
-    assert machines.bodies("n1") == ["one", "two", "after", "last"]
+    assert machines.bodies("n1", until="last") == ["one", "two", "after", "last"]
     assert machines.status("n1")["generation"] == 1
     machines.start("n0")
     wait(lambda: machines.status("n0").get("committed") == machines.status("n1")["committed"])
@@ -201,7 +178,7 @@ def test_old_members_that_were_emptied_do_not_begin_a_new_group_beside_the_recov
         dledger("append", "--group", "g", "--peers", machines.peers, f"for-{name}")
         wait(partial(machines.counts, "n0", name))
         dledger("members", "--group", "g", "--peers", machines.peers, "--promote", name)
-    assert machines.bodies("n2") == ["one", "two", "after", "for-n1", "for-n2"]
+    assert machines.bodies("n2", until="for-n2") == ["one", "two", "after", "for-n1", "for-n2"]
 
 
 def test_recover_refuses_what_it_should(machines: Machines) -> None:

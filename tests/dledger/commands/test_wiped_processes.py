@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from dledger.free_ports import free_ports
+from tests.dledger.commands.typed_command import Ended, dledger, tailed, typed
 
 STARTED_WITHIN_S = 60.0
 
@@ -47,17 +48,8 @@ class Group:
     def log(self, name: str) -> str:
         return self.logs[name].read_text()
 
-    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [
-                *(sys.executable, "-m", "dledger", arguments[0], "--group", "g"),
-                *("--peers", self.peers, *arguments[1:]),
-            ],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+    def command(self, command: str, *arguments: str) -> Ended:
+        return typed(command, "--group", "g", "--peers", self.peers, *arguments)
 
     def status(self) -> dict[str, dict[str, object]]:
         found: dict[str, dict[str, object]] = json.loads(self.command("status", "--json").stdout)
@@ -73,9 +65,8 @@ class Group:
         ended = self.command("append", *bodies)
         assert ended.returncode == 0, ended.stderr
 
-    def bodies(self) -> list[str]:
-        lines = self.command("tail").stdout.splitlines()
-        return [body for body in (line.split("\t")[3] for line in lines) if body]
+    def bodies(self, until: str) -> list[str]:
+        return tailed("--group", "g", "--peers", self.peers, until=until)
 
 
 @pytest.fixture
@@ -108,7 +99,9 @@ def test_every_member_may_lose_its_disk_one_after_the_other(group: Group) -> Non
         group.wait(all_proven)
         assert "neither votes nor counts" in group.log(name)
         assert "it votes and counts" in group.log(name)
-    assert group.bodies() == [f"{when}-{n}" for n in range(3) for when in ("before", "without")]
+    assert group.bodies(until="without-2") == [
+        f"{when}-{n}" for n in range(3) for when in ("before", "without")
+    ]
 
 
 def test_a_wiped_member_elects_nobody(group: Group) -> None:
@@ -127,7 +120,7 @@ def test_a_wiped_member_elects_nobody(group: Group) -> None:
         time.sleep(0.1)
     group.start("n2")
     group.wait(all_proven)
-    assert group.bodies() == ["one"]
+    assert group.bodies(until="one") == ["one"]
 
 
 def test_a_member_that_lost_committed_entries_comes_back_after_rejoin(group: Group) -> None:
@@ -144,16 +137,10 @@ def test_a_member_that_lost_committed_entries_comes_back_after_rejoin(group: Gro
     assert group.processes["n1"].wait(timeout=STARTED_WITHIN_S) == 1
     assert "dledger rejoin" in group.log("n1")
     folder = str(group.folder / "dledger-n1")
-    said = subprocess.run(
-        [sys.executable, "-m", "dledger", "rejoin", folder],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    ).stdout
+    said = dledger("rejoin", folder).stdout
     assert f"moved everything to {folder}/aside-1" in said
     group.start("n1")
     group.wait(all_proven)
     assert "neither votes nor counts" in group.log("n1")
     group.append("after")
-    assert group.bodies() == [*[f"body-{n}" for n in range(20)], "after"]
+    assert group.bodies(until="after") == [*[f"body-{n}" for n in range(20)], "after"]

@@ -3,37 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from dledger.free_ports import free_ports
 from dledger.network.tls_config import TlsConfig
+from tests.dledger.commands.typed_command import dledger, tailed
 from tests.dledger.network.certificates import Authority, options
 
 NAMES = ("n0", "n1", "n2")
-
-
-def dledger(
-    *arguments: object, ok: bool = True, environment: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    ended = subprocess.run(
-        [sys.executable, "-m", "dledger", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        env={**os.environ, **(environment or {})},
-    )
-    assert (ended.returncode == 0) == ok, ended.stderr
-    return ended
 
 
 class Members:
@@ -114,8 +99,8 @@ def test_a_group_that_speaks_tls_loses_its_leader_and_goes_on(members: Members) 
     members.processes[leader].send_signal(signal.SIGKILL)
     members.processes.pop(leader).wait(timeout=20)
     members.ask("append", "three")
-    bodies = [line.split("\t")[3] for line in members.ask("tail").splitlines()]
-    assert [body for body in bodies if body] == ["one", "two", "three"]
+    bodies = tailed("--peers", members.peers, *options(members.tool), until="three")
+    assert bodies == ["one", "two", "three"]
     members.start(leader, members.certificates[leader])
     members.until_applied(leader, 3)
 

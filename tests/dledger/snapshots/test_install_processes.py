@@ -23,6 +23,8 @@ from dledger.free_ports import free_addresses
 from dledger.store.scan import scan_folder
 
 STATE_MIB = 24
+# How long appends are counted for what is printed: four reports of each member.
+MEASURED_S = 1.0
 PROGRAM = Path(__file__).with_name("snapshot_member.py")
 Report = dict[str, Any]
 
@@ -144,7 +146,7 @@ def test_members_that_are_behind_the_log_catch_up_under_load(group: Running) -> 
     leader = group.leader()
     group.until(lambda: leader.now["first_index"] > max(was, 10_000))
     began = len(leader.reports)
-    time.sleep(3)
+    time.sleep(MEASURED_S)
     alone = leader.speed(began)
 
     def catch_up(what: str) -> Process:
@@ -155,7 +157,7 @@ def test_members_that_are_behind_the_log_catch_up_under_load(group: Running) -> 
         group.until(lambda: member.now["applied"] > goal)
         memory = leader.memory(begin) - leader.memory(max(0, begin - 8))
         meanwhile, since = leader.speed(begin), len(leader.reports)
-        time.sleep(3)
+        time.sleep(MEASURED_S)
         print(
             f"{what}: appends {meanwhile:.0f}/s meanwhile, {alone:.0f}/s with two members before, "
             f"{leader.speed(since):.0f}/s with three members afterwards; the leader takes "
