@@ -457,6 +457,22 @@ def test_what_a_group_of_one_began_after_a_crash_in_its_first_election_goes_on()
     assert member.replica.state.proven
 
 
+def test_what_a_member_in_doubt_had_acknowledged_counts_toward_no_commit_any_more() -> None:
+    group = led_group(5)
+    group.silent = {"n2", "n3", "n4"}
+    last = group.propose("n0", 1)
+    group.run()  # n0 and n1 have it: one member less than a quorum
+    leader = group["n0"]
+    group.silent = {"n1", "n3", "n4"}
+    leader.replica.receive("n1", Inquiry(leader.term, 4711), group.now)  # its disk is another one
+    group.pass_time(2 * HEARTBEAT_S)
+    assert group["n2"].log[: last + 1] == leader.log[: last + 1]
+    assert leader.committed < last
+    group.silent = {"n3", "n4"}
+    group.pass_time(2 * HEARTBEAT_S)
+    assert leader.committed >= last
+
+
 # --- who joins ------------------------------------------------------------------------------------
 
 
