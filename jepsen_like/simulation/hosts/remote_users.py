@@ -132,6 +132,8 @@ class RemoteUser:
                     async with log.session(ttl_s=SESSION_TTL_S, timeout_s=TIMEOUT_S) as session:
                         for _ in range(self._chance.randint(1, 30)):
                             await trio.sleep(self._chance.wait_s(self._around.plan.pause_s))
+                            if self.stopped:
+                                break
                             await self._append_in(session)
             except DLedgerError as error:
                 self._around.journal.count(f"errors: {type(error).__name__}")
