@@ -311,14 +311,16 @@ class Replica:
         As etcd's HasReady. Most heartbeats and acknowledgements leave nothing to do. Without this
         fast path, turns for them would be most of the work of an idle process.
         """
-        return self.has_news or now >= self.next_deadline()
+        return self.outbox.has_ready or self.has_work or now >= self.next_deadline()
 
     @property
-    def has_news(self) -> bool:
-        """Whether it has anything to do before its next deadline: see `has_ready`."""
+    def has_work(self) -> bool:
+        """Whether a turn before the next deadline has more to do than to send what is in `outbox`.
+
+        A heartbeat and its answer are all that most turns of an idle process send.
+        """
         return (
-            self.outbox.has_ready
-            or self.receiver.has_answers
+            self.receiver.has_answers
             or bool(self.handler.writes)
             or self.record.is_due
             or bool(self.state.decided)
@@ -356,11 +358,14 @@ class Replica:
             self.outbox.broadcast(self.admission.asked_members, inquiry)
 
     def next_deadline(self) -> float:
-        """The latest time at which `tick` must be called."""
-        if self.state.role is Role.LEADER:
-            return min(self.leadership.next_deadline, self.member_reads.next_deadline)
-        waits = (self.elector.deadline, self.member_reads.next_deadline)
-        return min(*waits, self.admission.next_deadline)
+        """When `tick` must be called at the latest."""
+        leads = self.state.role is Role.LEADER
+        deadline = self.leadership.next_deadline if leads else self.elector.deadline
+        if self.member_reads.busy:
+            deadline = min(deadline, self.member_reads.next_deadline)
+        if not (leads or self.state.proven):
+            deadline = min(deadline, self.admission.next_deadline)
+        return deadline
 
     @property
     def appliable(self) -> int:

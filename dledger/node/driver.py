@@ -252,7 +252,6 @@ class Driver:
         if self._is_over:
             return
         try:
-            self._turn.alarm(now)
-            self._timer.move(self, self._turn.next_deadline)
+            self._timer.move(self, self._turn.alarm(now))
         except Exception as error:
             self.fail(error)

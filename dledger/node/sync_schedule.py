@@ -106,6 +106,11 @@ class SyncSchedule:
         return self._syncer.is_quick and self._delay is None
 
     @property
+    def may_wait(self) -> bool:
+        """Whether syncs may wait for the flush interval, so that one can be due by time alone."""
+        return self._delay is not None
+
+    @property
     def next_deadline(self) -> float:
         """When a delayed sync is due.
 
@@ -124,8 +129,10 @@ class SyncSchedule:
         """Whether to begin a sync now."""
         if self._syncer.busy:
             return False
-        waits = self._delay is not None and now < self._delay.due_at
-        if self._written != self._synced and not waits:
+        store = self._store
+        if (store.last_index, store.epoch) != self._synced and (
+            self._delay is None or now >= self._delay.due_at
+        ):
             return True
         return self.hard_state_due is not None or self._store.record_due
 

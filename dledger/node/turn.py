@@ -23,6 +23,7 @@ from dledger.core.messages import (
     Phase,
     PushRequest,
 )
+from dledger.core.outbox import Outgoing
 from dledger.core.replica import Messages, Replica
 from dledger.entry import Body, Magic
 from dledger.errors import DLedgerError, PeerFault, Rejected
@@ -199,34 +200,43 @@ class Turn:
     @property
     def next_deadline(self) -> float:
         """When the next turn is due at the latest."""
-        return min(self._replica.next_deadline(), self.syncs.next_deadline)
+        deadline = self._replica.next_deadline()
+        if self.syncs.may_wait:
+            return min(deadline, self.syncs.next_deadline)
+        return deadline
 
     def turn(self, now: float) -> float:
         """Take everything that arrived, and act on it; return the next deadline."""
-        if not self.take_inputs(now) and not self._has_news(now):
+        replica = self._replica
+        works = self.take_inputs(now) or self._has_work(now)
+        if not works:
             deadline = self.next_deadline
-            if deadline > now:
-                if self._replica.appliable > self._replica.state.applied:
-                    self._after_turn(_NOTHING, True)
-                if not self.appends_alone:
-                    return deadline
-                now = self._clock()  # the client may already have submitted its next append
-        self._replica.tick(now)
+            if deadline <= now:
+                replica.tick(now)  # most often it is time for heartbeats, and nothing else
+                deadline = self.next_deadline
+                works = deadline <= now or self._has_work(now)
+        if not works:
+            if replica.outbox.has_ready:
+                self._send(replica.outbox.take())
+            if replica.appliable > replica.state.applied:
+                self._after_turn(_NOTHING, True)
+            if not self.appends_alone:
+                return deadline
+            now = self._clock()  # the client may already have submitted its next append
+        replica.tick(now)
         self.act_and_sync(now)
         return self.next_deadline
 
-    def _has_news(self, now: float) -> bool:
-        """Whether there is anything to do but applying before the next deadline."""
-        if self._submissions or self._replica.has_news:
+    def _has_work(self, now: float) -> bool:
+        """Whether there is anything to do before the next deadline but to send and to apply."""
+        if self._submissions or self._replica.has_work:
             return True
         return self.syncs.is_due(now)
 
-    def alarm(self, now: float) -> bool:
-        """Take a turn if a deadline has passed; return whether it has."""
-        if self.next_deadline > now:
-            return False
-        self.turn(now)
-        return True
+    def alarm(self, now: float) -> float:
+        """Take a turn if a deadline has passed; return the next deadline."""
+        deadline = self.next_deadline
+        return deadline if deadline > now else self.turn(now)
 
     def act_and_sync(self, now: float) -> None:
         """Act on the inputs, and do the sync that is due if the loop waits for it."""
@@ -308,8 +318,14 @@ class Turn:
     def send_messages(self, now: float) -> Messages:
         """Send the messages that the replica has ready."""
         messages = self._replica.take_messages(now)
+        self._send(messages.outgoing)
+        if peers := self._replica.dispatchers:
+            self._batches.sent(min([peer.next_index for peer in peers.values()]))
+        return messages
+
+    def _send(self, outgoing: Sequence[Outgoing]) -> None:
         link_to = self._ways.link_to
-        for peer, message in messages.outgoing:
+        for peer, message in outgoing:
             way = link_to(peer)
             if way is None:
                 continue
@@ -320,9 +336,6 @@ class Turn:
                 self._transfer.send(way, peer, message)
             else:
                 way.send(message)
-        if peers := self._replica.dispatchers:
-            self._batches.sent(min([peer.next_index for peer in peers.values()]))
-        return messages
 
     def fail_lost_appends(self) -> None:
         """Answer the appends of a leadership that has ended."""
@@ -368,7 +381,7 @@ class Turn:
             # A follower has put off applying until it has answered.
             if not leads or replica.appliable > replica.state.applied:
                 return True
-            return self._has_news(now) or now >= replica.next_deadline()
+            return self._has_work(now) or replica.outbox.has_ready or now >= self.next_deadline
         self._ended_syncs.append((work, error))
         return True
 
