@@ -26,7 +26,7 @@ from broker.log_entry import (
 from broker.record_facts import RecordFacts, read_record_facts
 from broker.state import BrokerState
 from dledger import Entry
-from remoting.topic_config import TopicConfig
+from remoting.bodies.topic_config import TopicConfig
 
 # One message in a consume queue: physical offset, size, hash of the tag.
 UNIT: Final = struct.Struct(">qiq")
