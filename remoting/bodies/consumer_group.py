@@ -2,10 +2,16 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from remoting.bodies.json_object import JsonObject
 from remoting.bodies.message_queue import MessageQueue
 from remoting.wire.loose_json import compact_json
+
+# The most queues of one request to lock or unlock: all queues of ten topics that have as many as a
+# topic may have. The body's bytes leave 100 to each.
+MAX_LOCKED_QUEUES: Final = 10_240
+MAX_QUEUE_LOCK_BYTES: Final = 1024 * 1024
 
 
 def encode_consumer_list(client_ids: Iterable[str]) -> bytes:
@@ -55,13 +61,13 @@ def decode_queue_lock(body: bytes) -> QueueLock:
     """Read the body of a lock or unlock request.
 
     Raises:
-        BodyMalformed: it is no such body.
+        BodyMalformed: it is no such body, or too long.
     """
-    value = JsonObject.parse("queue lock", body)
+    value = JsonObject.parse("queue lock", body, MAX_QUEUE_LOCK_BYTES)
     return QueueLock(
         value.text("consumerGroup"),
         value.text("clientId"),
-        [MessageQueue.from_json(queue) for queue in value.objects("mqSet")],
+        [MessageQueue.from_json(queue) for queue in value.objects("mqSet", MAX_LOCKED_QUEUES)],
         value.boolean("onlyThisBroker"),
     )
 

@@ -7,12 +7,20 @@ them. Source: RocketMQ's HeartbeatData and frames of these clients.
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from remoting.bodies.json_object import JsonObject
+from remoting.wire.errors import BodyMalformed
 from remoting.wire.loose_json import JsonValue, compact_json
 
-_NAME = "heartbeat"
+_NAME: Final = "heartbeat"
+
+# The longest heartbeat: about 2500 subscriptions of 200 bytes, many times what clients have. The
+# broker reads one of each client every 30 s, and the longest takes less than 100 ms.
+MAX_HEARTBEAT_BYTES: Final = 512 * 1024
+
+# The most groups a client produces for, consumes for, and subscriptions of all its groups.
+MAX_HEARTBEAT_ENTRIES: Final = 10_000
 
 
 class ConsumeType(IntEnum):
@@ -168,13 +176,20 @@ def decode_heartbeat(body: bytes) -> Heartbeat:
     not be locked out.
 
     Raises:
-        BodyMalformed: it is not one, or a name is missing.
+        BodyMalformed: it is not one, a name is missing, or it is too long.
     """
-    value = JsonObject.parse(_NAME, body)
+    value = JsonObject.parse(_NAME, body, MAX_HEARTBEAT_BYTES)
+    producers = value.objects("producerDataSet", MAX_HEARTBEAT_ENTRIES)
+    consumers = value.objects("consumerDataSet", MAX_HEARTBEAT_ENTRIES)
+    subscriptions = sum(len(consumer.array("subscriptionDataSet")) for consumer in consumers)
+    if subscriptions > MAX_HEARTBEAT_ENTRIES:
+        raise BodyMalformed(
+            _NAME, f"{subscriptions} subscriptions, at most {MAX_HEARTBEAT_ENTRIES} are read"
+        )
     return Heartbeat(
         value.text("clientID"),
-        [producer.text("groupName") for producer in value.objects("producerDataSet")],
-        [_consumer(consumer) for consumer in value.objects("consumerDataSet")],
+        [producer.text("groupName") for producer in producers],
+        [_consumer(consumer) for consumer in consumers],
         value.integer("heartbeatFingerprint", 0),
         value.boolean("withoutSub"),
     )

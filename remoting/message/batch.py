@@ -17,6 +17,10 @@ _FIXED: Final = struct.Struct(">iiiii")
 _PROPERTIES_LENGTH: Final = struct.Struct(">h")
 _SMALLEST_BYTES: Final = 22
 
+# The reply to a batch joins one id of 33 characters a message; 8192 of them stay under the longest
+# header that a frame may have (512 KiB).
+MAX_BATCH_MESSAGES: Final = 8192
+
 
 @dataclass(slots=True)
 class BatchMessage:
@@ -59,17 +63,23 @@ def encode_batch_body(messages: Iterable[BatchMessage]) -> bytes:
     return b"".join(parts)
 
 
-def decode_batch_body(body: bytes) -> list[BatchMessage]:
+def decode_batch_body(body: bytes, max_messages: int = MAX_BATCH_MESSAGES) -> list[BatchMessage]:
     """Read the body of a batch send.
 
+    Args:
+        body: as it came.
+        max_messages: reading ends with the first message above this number.
+
     Raises:
-        MessageMalformed: a length in it contradicts another, or it ends early. Nothing of such a
-            batch may be stored, since the sender takes it as one.
+        MessageMalformed: a length in it contradicts another, it ends early, or it has too many
+            messages. Nothing of such a batch may be stored, since the sender takes it as one.
     """
     messages: list[BatchMessage] = []
     at = 0
     length = len(body)
     while at < length:
+        if len(messages) == max_messages:
+            raise MessageMalformed(f"a batch of over {max_messages} messages: send smaller batches")
         if length - at < _SMALLEST_BYTES:
             raise MessageMalformed("the batch ends inside a message: send whole messages")
         size, _magic, _crc, flag, body_length = _FIXED.unpack_from(body, at)

@@ -54,7 +54,7 @@ from remoting.bodies.table import (
     encode_table,
     encode_topic_list,
 )
-from remoting.bodies.topic_config import DataVersion, TopicConfig
+from remoting.bodies.topic_config import DataVersion, TopicConfig, topic_config_table_json
 from remoting.wire.command import Command
 from remoting.wire.errors import BodyMalformed
 from remoting.wire.frame import decode_frame
@@ -121,6 +121,19 @@ def test_the_registration_of_a_java_broker_is_read() -> None:
     assert registration_crc(command.body) == command.integer("bodyCrc32")
     assert registration.topics["SCHEDULE_TOPIC_XXXX"] == TopicConfig("SCHEDULE_TOPIC_XXXX", 18, 18)
     assert registration.data_version == DataVersion(0, 1795221573885)
+    assert decode_registration(encode_registration(registration)) == registration
+
+
+def test_a_registration_is_written_as_the_standard_library_writes_it() -> None:
+    odd = TopicConfig('a"\\\u00e9', 1, 2, 6, "\n", 3, True, {"+k": 'v"'})
+    registration = BrokerRegistration(
+        {"T": TopicConfig("T"), odd.topic: odd}, DataVersion(1, 2, 3), ["1.2.3.4:5"]
+    )
+    wrapper = topic_config_table_json(registration.topics, registration.data_version)
+    assert json.loads(encode_registration(registration)) == {
+        "filterServerList": ["1.2.3.4:5"],
+        "topicConfigSerializeWrapper": wrapper,
+    }
     assert decode_registration(encode_registration(registration)) == registration
 
 

@@ -237,6 +237,14 @@ def test_a_batch_survives_writing_and_reading(messages: list[BatchMessage]) -> N
     assert decode_batch_body(encode_batch_body(messages)) == messages
 
 
+def test_reading_a_batch_ends_at_the_first_message_above_the_limit() -> None:
+    body = encode_batch_body([BatchMessage(b"x")] * 3)
+    assert len(decode_batch_body(body, 3)) == 3
+    with pytest.raises(MessageMalformed, match="over 2 messages"):
+        # The third message is not even one: nothing behind the limit is looked at.
+        decode_batch_body(body[:46] + b"\xff" * 23, 2)
+
+
 def test_a_message_of_a_batch_without_properties_takes_24_bytes() -> None:
     raw = encode_batch_body([BatchMessage(b"hi")])
     assert raw[:4] == b"\x00\x00\x00\x18"
