@@ -14,18 +14,18 @@ from broker.origin import Origin
 from broker.state import BrokerState
 from broker.topic_changes import TopicChanges
 from broker.topics import FIRST_TOPICS, check_group_name
-from remoting.codes import ResponseCode
-from remoting.command import Command
-from remoting.json_object import JsonObject
-from remoting.loose_json import compact_json
-from remoting.message_queue import MessageQueue, encode_queue_keyed
-from remoting.table_body import encode_properties_text, encode_table
-from remoting.topic_config import (
+from remoting.bodies.json_object import JsonObject
+from remoting.bodies.message_queue import MessageQueue, encode_queue_keyed
+from remoting.bodies.table import encode_properties_text, encode_table
+from remoting.bodies.topic_config import (
     PERMISSION_READ_WRITE,
     DataVersion,
     TopicConfig,
     topic_config_table_json,
 )
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+from remoting.wire.loose_json import compact_json
 
 # The most deliveries a group may ask for: beyond it, "for ever" was meant.
 _MAX_RETRY_TIMES: Final = 1_000_000

@@ -39,8 +39,8 @@ import msgpack
 from broker.errors import CommandMalformed, EntryTooNew
 from broker.group import ConsumerGroup
 from broker.topics import is_legal_name
-from remoting.message import MESSAGE_MAGIC
-from remoting.topic_config import TopicConfig
+from remoting.bodies.topic_config import TopicConfig
+from remoting.message.record import MESSAGE_MAGIC
 
 FORMAT_VERSION: Final = 3  # the newest that is read
 _FIRST_VERSION: Final = 1

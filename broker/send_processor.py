@@ -18,12 +18,10 @@ from broker.topics import (
     dead_letter_topic,
     retry_topic,
 )
-from remoting.codes import ResponseCode
-from remoting.command import Command
-from remoting.errors import MessageMalformed
-from remoting.message import decode_record
-from remoting.message_id import message_id
-from remoting.properties import (
+from remoting.bodies.topic_config import PERMISSION_WRITE, TopicConfig
+from remoting.message.errors import MessageMalformed
+from remoting.message.message_id import message_id
+from remoting.message.properties import (
     DEAD_LETTER_ORIGIN_MESSAGE_ID,
     DEAD_LETTER_ORIGIN_TOPIC,
     DELAY_TIME_LEVEL,
@@ -31,7 +29,9 @@ from remoting.properties import (
     RETRY_TOPIC,
     edit_properties,
 )
-from remoting.topic_config import PERMISSION_WRITE, TopicConfig
+from remoting.message.record import decode_record
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
 
 # From this version on, clients say how often a message may fail; RocketMQ 3.4.9.
 _VERSION_WITH_MAX_TIMES: Final = 121

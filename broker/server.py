@@ -29,8 +29,8 @@ from broker.store.consume_queues import ConsumeQueues
 from broker.store.disk_usage import used_percent as disk_used_percent
 from broker.topic_changes import TopicChanges
 from dledger import Node, NodeConfig, RoleChange, open_node
-from remoting.client import RemotingClient
-from remoting.server import serve
+from remoting.net.client import RemotingClient
+from remoting.net.server import serve
 
 # How often waiting pulls are looked over: a hold of 15 s may last this much longer.
 TICK_SECONDS = 0.2

@@ -6,7 +6,7 @@ from broker.group import ConsumerGroup
 from broker.queue_locks import QueueLocks
 from broker.time_marks import TimeMarks
 from broker.topics import FIRST_TOPICS
-from remoting.topic_config import TopicConfig
+from remoting.bodies.topic_config import TopicConfig
 
 
 @dataclass(slots=True)

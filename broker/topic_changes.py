@@ -22,8 +22,8 @@ from broker.topics import (
     created_for_group,
     retry_topic,
 )
-from remoting.codes import ResponseCode
-from remoting.topic_config import TopicConfig
+from remoting.bodies.topic_config import TopicConfig
+from remoting.wire.codes import ResponseCode
 
 # Told when the name servers know the topics as they are now, or cannot be reached.
 Announce = Callable[[Callable[[], None]], None]

@@ -5,9 +5,9 @@ from typing import Final
 
 from broker.errors import RequestRefused
 from broker.limits import MAX_QUEUES_PER_TOPIC
-from remoting.codes import ResponseCode
-from remoting.message import MAX_TOPIC_BYTES
-from remoting.topic_config import PERMISSION_INHERIT, PERMISSION_READ_WRITE, TopicConfig
+from remoting.bodies.topic_config import PERMISSION_INHERIT, PERMISSION_READ_WRITE, TopicConfig
+from remoting.message.record import MAX_TOPIC_BYTES
+from remoting.wire.codes import ResponseCode
 
 RETRY_PREFIX: Final = "%RETRY%"
 DEAD_LETTER_PREFIX: Final = "%DLQ%"

@@ -14,7 +14,7 @@ from dledger_mq.errors import MessagingError, RequestRefused
 from dledger_mq.message import ConsumeResult, ReceivedMessage
 from dledger_mq.pauses import pause_seconds
 from dledger_mq.queue_reader import QueueReader
-from remoting.errors import RemotingError
+from remoting.wire.errors import RemotingError
 
 _log = logging.getLogger(__name__)
 

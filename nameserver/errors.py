@@ -1,6 +1,6 @@
 """Errors of the name server. The asker gets their text as the remark of its reply."""
 
-from remoting.errors import RemotingError
+from remoting.wire.errors import RemotingError
 
 
 class StaleMaster(RemotingError):

@@ -7,24 +7,20 @@ from typing import Final
 from nameserver.errors import RegistrationRefused
 from nameserver.routes import BROKER_TIMEOUT_SECONDS, BrokerIdentity, RouteTable
 from nameserver.settings import ORDER_TOPIC_NAMESPACE, SettingTable
-from remoting.bodies import (
-    COMPLETE_FIELD,
-    DataVersion,
-    JsonObject,
-    compact_json,
-    decode_registration,
-    decode_route,
-    encode_cluster_info,
+from remoting.bodies.json_object import JsonObject
+from remoting.bodies.registration import COMPLETE_FIELD, decode_registration, registration_crc
+from remoting.bodies.route import decode_route, encode_cluster_info, encode_route
+from remoting.bodies.table import (
     encode_member_group,
     encode_properties_text,
-    encode_route,
     encode_table,
     encode_topic_list,
-    registration_crc,
 )
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command
-from remoting.dispatch import DispatchTable
+from remoting.bodies.topic_config import DataVersion
+from remoting.net.dispatch import DispatchTable
+from remoting.wire.codes import RequestCode, ResponseCode
+from remoting.wire.command import Command
+from remoting.wire.loose_json import compact_json
 
 # Bits of a topic's system flag.
 _UNIT: Final = 1

@@ -12,18 +12,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from nameserver.errors import RegistrationRefused, StaleMaster, TableFull
-from remoting.address import parse_address
-from remoting.bodies import (
-    MASTER_ID,
-    PERMISSION_WRITE,
-    BrokerData,
-    BrokerRegistration,
-    ClusterInfo,
-    DataVersion,
-    QueueData,
-    TopicConfig,
-    TopicRoute,
-)
+from remoting.bodies.registration import BrokerRegistration
+from remoting.bodies.route import MASTER_ID, BrokerData, ClusterInfo, QueueData, TopicRoute
+from remoting.bodies.topic_config import PERMISSION_WRITE, DataVersion, TopicConfig
+from remoting.net.address import parse_address
 
 # RocketMQ's: four registrations may be missed before a broker is dropped.
 BROKER_TIMEOUT_SECONDS: Final = 120.0

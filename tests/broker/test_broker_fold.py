@@ -22,10 +22,10 @@ from broker.log_entry import (
 from broker.record_facts import read_record_facts
 from broker.state import BrokerState
 from dledger.entry import HEADER_BYTES, Entry, Magic
-from remoting.message import MessageRecord, encode_record
-from remoting.properties import encode_properties
-from remoting.tags import tags_code
-from remoting.topic_config import TopicConfig
+from remoting.bodies.topic_config import TopicConfig
+from remoting.message.properties import encode_properties
+from remoting.message.record import MessageRecord, encode_record
+from remoting.message.tags import tags_code
 
 TOPICS = ("A", "B")
 

@@ -25,8 +25,8 @@ from broker.log_entry import (
     encode_log_command,
     kind_of,
 )
-from remoting.message import MessageRecord, encode_record
-from remoting.topic_config import TopicConfig
+from remoting.bodies.topic_config import TopicConfig
+from remoting.message.record import MessageRecord, encode_record
 
 names = st.text("abcXYZ019_-%|", min_size=1, max_size=40)
 numbers = st.integers(0, 2**62)

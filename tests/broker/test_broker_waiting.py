@@ -29,13 +29,13 @@ from dledger.errors import (
     NotLeader,
 )
 from dledger.waits.pending_appends import Appended
-from remoting.address import Address
-from remoting.codes import ResponseCode
-from remoting.command import Command
-from remoting.heartbeat import ConsumerData
-from remoting.message import MessageRecord
-from remoting.tags import tags_code
-from remoting.topic_config import TopicConfig
+from remoting.bodies.heartbeat import ConsumerData
+from remoting.bodies.topic_config import TopicConfig
+from remoting.message.record import MessageRecord
+from remoting.message.tags import tags_code
+from remoting.net.address import Address
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
 
 
 class Origin:

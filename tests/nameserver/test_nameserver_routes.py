@@ -11,8 +11,10 @@ from nameserver import routes
 from nameserver.errors import RegistrationRefused, StaleMaster, TableFull
 from nameserver.routes import BrokerIdentity, RouteTable
 from nameserver.settings import MAX_SETTINGS, MAX_VALUE_CHARACTERS, SettingTable
-from remoting.bodies import BrokerRegistration, DataVersion, QueueData, TopicConfig
-from remoting.errors import AddressMalformed
+from remoting.bodies.registration import BrokerRegistration
+from remoting.bodies.route import QueueData
+from remoting.bodies.topic_config import DataVersion, TopicConfig
+from remoting.net.errors import AddressMalformed
 
 A, B, C = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
 
