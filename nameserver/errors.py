@@ -57,3 +57,18 @@ class RegistrationRefused(RemotingError):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(reason)
+
+
+class BrokerAlive(RemotingError):
+    """A connection speaks for a broker that lives on a connection from another host.
+
+    Attributes:
+        address: the broker.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        super().__init__(
+            f"{address} is registered by another host, whose connection is open: end that broker, "
+            "or speak from its host"
+        )

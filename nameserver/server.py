@@ -103,4 +103,6 @@ class _Handler:
             )
 
     def _answer(self, connection: Connection, command: Command) -> Command | None:
-        return self._table.handle(Asker(connection, trio.current_time()), command)
+        return self._table.handle(
+            Asker(connection, trio.current_time(), connection.peer.host), command
+        )

@@ -135,13 +135,17 @@ def encode_route(route: TopicRoute) -> bytes:
     return compact_json(body).encode()
 
 
-def decode_route(body: bytes) -> TopicRoute:
+def decode_route(body: bytes, max_bytes: int | None = None) -> TopicRoute:
     """Read the body of the reply to a route request, from any version of RocketMQ.
 
+    Args:
+        body: as it came.
+        max_bytes: the longest that is read; None leaves it to the limit of frames.
+
     Raises:
-        BodyMalformed: it is not one.
+        BodyMalformed: it is not one, or too long.
     """
-    value = JsonObject.parse("route", body)
+    value = JsonObject.parse("route", body, max_bytes)
     servers = value.object("filterServerTable")
     return TopicRoute(
         [QueueData.from_json(queue) for queue in value.objects("queueDatas")],

@@ -128,7 +128,7 @@ def test_a_heartbeat_is_bounded_in_bytes_and_entries() -> None:
 
 
 def test_the_queues_of_a_lock_request_are_bounded() -> None:
-    body = b'{"mqSet":[' + b"{}," * MAX_LOCKED_QUEUES + b"{}]}"
+    body = b'{"consumerGroup":"g","clientId":"c","mqSet":[' + b"{}," * MAX_LOCKED_QUEUES + b"{}]}"
     with pytest.raises(BodyMalformed, match="at most 10240 are read"):
         decode_queue_lock(body)
 
