@@ -100,6 +100,11 @@ class Requests:
         """The term this member leads and serves in, or None."""
         return self._term
 
+    @property
+    def codes(self) -> frozenset[int]:
+        """The request codes that are answered."""
+        return frozenset(self._table)
+
     # --- connections --------------------------------------------------------------------------
 
     def on_open(self, connection: Connection) -> None:
