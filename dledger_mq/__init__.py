@@ -9,6 +9,7 @@ from dledger_mq.client import Client
 from dledger_mq.errors import (
     ClientClosed,
     GroupInUse,
+    InvalidListener,
     InvalidMessage,
     MessagingError,
     NameServersUnreachable,
@@ -23,7 +24,7 @@ from dledger_mq.errors import (
     SomeFailed,
     WindowFull,
 )
-from dledger_mq.listening import Listener
+from dledger_mq.listener import Listener
 from dledger_mq.message import (
     ConsumeFrom,
     ConsumeResult,
@@ -48,6 +49,7 @@ __all__ = [
     "ConsumeFrom",
     "ConsumeResult",
     "GroupInUse",
+    "InvalidListener",
     "InvalidMessage",
     "Listener",
     "Message",

@@ -39,6 +39,7 @@ class CachedQueue:
         self._waiting: deque[ReceivedMessage] = deque()
         self._order: deque[int] = deque()  # offsets that may not be done, ascending
         self._not_done: dict[int, ReceivedMessage] = {}
+        self._failures: dict[int, int] = {}  # of messages that are not done
         self._bytes = 0
 
     def __len__(self) -> int:
@@ -65,12 +66,15 @@ class CachedQueue:
             self._order.popleft()
         return self._order[0] if self._order else self.next_offset
 
-    def add(self, messages: Iterable[ReceivedMessage], next_offset: int) -> None:
+    def add(
+        self, messages: Iterable[ReceivedMessage], next_offset: int, *, held: bool = False
+    ) -> None:
         """Keep what a pull brought.
 
         Args:
             messages: in the order of their offsets; one that is here already is passed over.
             next_offset: where pulling goes on.
+            held: no listener may take them before `give_back`.
         """
         for message in messages:
             offset = message.queue_offset
@@ -78,7 +82,8 @@ class CachedQueue:
                 continue
             self._not_done[offset] = message
             self._order.append(offset)
-            self._waiting.append(message)
+            if not held:
+                self._waiting.append(message)
             self._bytes += len(message.body)
         self.next_offset = max(next_offset, self.next_offset)
 
@@ -91,17 +96,25 @@ class CachedQueue:
         for message in messages:
             if self._not_done.get(message.queue_offset) is message:
                 del self._not_done[message.queue_offset]
+                self._failures.pop(message.queue_offset, None)
                 self._bytes -= len(message.body)
 
+    def count_failure(self, message: ReceivedMessage) -> int:
+        """The listener failed with this message; how often that has happened here."""
+        count = self._failures.get(message.queue_offset, 0) + 1
+        if self._not_done.get(message.queue_offset) is message:
+            self._failures[message.queue_offset] = count
+        return count
+
     def give_back(self, messages: Sequence[ReceivedMessage]) -> None:
-        """Let these be taken again, before all others."""
-        known = [one for one in messages if self._not_done.get(one.queue_offset) is one]
-        self._waiting.extendleft(reversed(known))
+        """Let these be taken again, after all others: one that always fails must not be next."""
+        self._waiting.extend(one for one in messages if self._not_done.get(one.queue_offset) is one)
 
     def reset(self, next_offset: int) -> None:
         """Forget everything and go on at `next_offset`."""
         self._waiting.clear()
         self._order.clear()
         self._not_done.clear()
+        self._failures.clear()
         self._bytes = 0
         self.next_offset = next_offset

@@ -15,7 +15,8 @@ from dledger_mq.background import Background
 from dledger_mq.cached_queue import MAX_CACHED_BYTES, MAX_CACHED_MESSAGES, CachedQueue
 from dledger_mq.client import Client, ConsumerEntry
 from dledger_mq.errors import ClientClosed, MessagingError
-from dledger_mq.listening import Listener, Listening
+from dledger_mq.listener import Listener, check_listener
+from dledger_mq.listening import Listening
 from dledger_mq.message import RETRY_TOPIC_PREFIX, ConsumeFrom, check_topic
 from dledger_mq.offsets import BrokerOffsets, FileOffsets, Offsets
 from dledger_mq.pauses import LONGEST_PAUSE_SECONDS
@@ -102,6 +103,7 @@ class PushConsumer:
         options: PushOptions | None = None,
     ) -> None:
         check_topic(group)
+        check_listener(listener)
         self.group = group
         self._topics = topics
         self._listener = listener
@@ -150,6 +152,7 @@ class PushConsumer:
         )
         for _ in range(self._options.concurrency):
             nursery.start_soon(self._listening.work)
+        nursery.start_soon(self._listening.release_postponed)
         nursery.start_soon(self._rebalance_forever)
         nursery.start_soon(self._commit_forever)
         return self
@@ -288,7 +291,7 @@ class PushConsumer:
             self._wanted[queue.topic],
             CachedQueue(0, options.max_cached_messages, options.max_cached_bytes),
             self._offsets,
-            self._listening.offer,
+            self._listening.arrived,
             options.pull_batch,
         )
         self._readers[queue] = reader

@@ -7,11 +7,12 @@ from typing import Final
 import trio
 
 from dledger_mq import requests
+from dledger_mq.back_off import BackOff
 from dledger_mq.cached_queue import CachedQueue
 from dledger_mq.calls import NOT_NOW_CODES, call_master, master_of
 from dledger_mq.client import Client
 from dledger_mq.errors import MessagingError, RequestRefused
-from dledger_mq.message import ConsumeFrom
+from dledger_mq.message import RETRY_TOPIC_PREFIX, ConsumeFrom, ReceivedMessage
 from dledger_mq.offsets import Offsets, starting_offset
 from dledger_mq.pauses import pause_seconds
 from dledger_mq.pulling import PULL_CODES, PullResult, PullStatus, read_pull_reply
@@ -40,7 +41,8 @@ class QueueReader:
         wanted: the subscription of its topic.
         cached: where messages go.
         offsets: the group's progress.
-        on_messages: called when messages have come.
+        on_messages: called with the messages that have come; those of a retry topic are held until
+            `CachedQueue.give_back`.
         most: how many messages one pull asks for.
 
     Attributes:
@@ -48,6 +50,9 @@ class QueueReader:
         committed: the offset that was last committed, or None.
         dropped: the queue is another member's now; what is in work must not be committed.
         positioned: set once it is known where to begin.
+        back_off: when the listener may be called.
+        is_retry_topic: its messages were sent back by the group.
+        running: calls of the listener with messages of this queue.
     """
 
     def __init__(
@@ -58,7 +63,7 @@ class QueueReader:
         wanted: SubscriptionData,
         cached: CachedQueue,
         offsets: Offsets,
-        on_messages: "Callable[[QueueReader], None]",
+        on_messages: "Callable[[QueueReader, list[ReceivedMessage]], None]",
         most: int,
     ) -> None:
         self.queue = queue
@@ -66,6 +71,9 @@ class QueueReader:
         self.committed: int | None = None
         self.dropped = False
         self.positioned = trio.Event()
+        self.back_off = BackOff()
+        self.running = 0
+        self.is_retry_topic = queue.topic.startswith(RETRY_TOPIC_PREFIX)
         self._client = client
         self._group = group
         self._wanted = wanted
@@ -169,9 +177,9 @@ class QueueReader:
             return
         for record in result.unreadable:
             await self._bury(record)
-        self.cached.add(result.messages, result.next_offset)
+        self.cached.add(result.messages, result.next_offset, held=self.is_retry_topic)
         if result.messages:
-            self._on_messages(self)
+            self._on_messages(self, result.messages)
 
     async def _bury(self, record: MessageRecord) -> None:
         """Have a message that cannot be inflated put into the group's dead-letter topic."""

@@ -1,5 +1,6 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from dledger_mq import (
     ConsumeFrom,
     ConsumeResult,
     GroupInUse,
+    Listener,
     MessageModel,
     OffsetFileUnreadable,
     PushConsumer,
@@ -72,7 +74,7 @@ class Cluster:
 
     def consumer(
         self,
-        inbox: Inbox,
+        inbox: Listener,
         topics: str | dict[str, str] = "T",
         consume_from: ConsumeFrom = ConsumeFrom.FIRST,
         options: PushOptions | None = None,
@@ -140,7 +142,7 @@ async def test_a_new_group_that_begins_with_the_last_message_gets_only_new_ones(
     assert inbox.bodies == [b"new"]
 
 
-async def test_a_message_that_failed_comes_again_under_its_own_topic() -> None:
+async def test_a_message_that_failed_comes_again_under_its_own_topic(clock: MockClock) -> None:
     inbox = Inbox(failures=1)
     async with running() as cluster:
         cluster.store.put("T", 0, b"x", encode_properties({"UNIQ_KEY": "id", "TAGS": "A"}))
@@ -155,7 +157,7 @@ async def test_a_message_that_failed_comes_again_under_its_own_topic() -> None:
 
 
 async def test_a_listener_that_raises_has_its_message_come_again(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, clock: MockClock
 ) -> None:
     inbox = Inbox()
     calls = 0
@@ -178,6 +180,98 @@ async def test_a_listener_that_raises_has_its_message_come_again(
         ):
             await inbox.wait(1)
     assert "listener broke" in caplog.text
+
+
+async def test_a_message_that_failed_alone_comes_again_after_growing_delays(
+    clock: MockClock,
+) -> None:
+    times: list[float] = []
+
+    async def listener(messages: Sequence[ReceivedMessage]) -> ConsumeResult:
+        if messages[0].body != b"bad":
+            return ConsumeResult.SUCCESS
+        times.append(trio.current_time())
+        return ConsumeResult.SUCCESS if len(times) == 4 else ConsumeResult.RETRY
+
+    async with running() as cluster:
+        cluster.store.put("T", 0, b"bad")
+        async with cluster.consumer(listener):
+            with trio.fail_after(60):
+                while len(times) < 4:
+                    cluster.first.put("T", 0, b"good")
+                    await trio.sleep(0.1)
+        assert len(cluster.first.asked(RequestCode.CONSUMER_SEND_MSG_BACK)) == 3
+        assert cluster.store.offsets[(GROUP, f"%RETRY%{GROUP}", 0)] == 3
+    delays = [later - earlier for earlier, later in pairwise(times)]
+    assert [round(delay) for delay in delays] == [1, 2, 4]
+
+
+async def test_an_outage_of_the_listener_sends_almost_nothing_back(clock: MockClock) -> None:
+    calls: list[float] = []
+    inbox = Inbox()
+
+    async def listener(messages: Sequence[ReceivedMessage]) -> None:
+        calls.append(trio.current_time())
+        await trio.sleep(0.01)
+        if trio.current_time() < began + 20:
+            raise OSError("the database is away")
+        await inbox(messages)
+
+    async with running() as cluster:
+        for number in range(200):
+            cluster.store.put("T", number % 2, str(number).encode())
+        began = trio.current_time()
+        async with cluster.consumer(listener):
+            await trio.sleep(45)
+            assert len(set(inbox.bodies)) == 200
+        backs = cluster.first.asked(RequestCode.CONSUMER_SEND_MSG_BACK)
+    assert len(backs) <= 20, "of 200 messages that all failed for 20 s"
+    assert len([call for call in calls if call < began + 20]) <= 50
+    repeats = [message.reconsume_times for message in inbox.messages]
+    assert max(repeats) <= 4, "far from the dead letters"
+
+
+async def test_an_answer_of_a_listener_that_means_nothing_is_no_success(
+    caplog: pytest.LogCaptureFixture, clock: MockClock
+) -> None:
+    answers: list[object] = ["RETRY", False]
+
+    async def listener(messages: Sequence[ReceivedMessage]) -> object:
+        return answers.pop(0) if answers else None
+
+    async with running() as cluster:
+        cluster.store.put("T", 0, b"x")
+        async with cluster.consumer(listener):  # type: ignore[arg-type]
+            await trio.sleep(10)
+        assert len(cluster.first.asked(RequestCode.CONSUMER_SEND_MSG_BACK)) == 2
+    assert "it returned 'RETRY'" in caplog.text
+    assert "it returned False" in caplog.text
+
+
+async def test_a_broadcasting_consumer_tries_a_message_again_before_it_drops_it(
+    clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls: list[bytes] = []
+
+    async def listener(messages: Sequence[ReceivedMessage]) -> ConsumeResult:
+        calls.append(messages[0].body)
+        return ConsumeResult.RETRY if messages[0].body == b"bad" else ConsumeResult.SUCCESS
+
+    async with running() as cluster:
+        cluster.store.put("T", 0, b"bad")
+        cluster.store.put("T", 0, b"good")
+        async with PushConsumer(
+            GROUP,
+            "T",
+            listener,
+            nameservers=[cluster.names.address],
+            model=MessageModel.BROADCASTING,
+            consume_from=ConsumeFrom.FIRST,
+        ):
+            await trio.sleep(10)
+        assert cluster.first.asked(RequestCode.CONSUMER_SEND_MSG_BACK) == []
+    assert sorted(calls) == [b"bad"] * 3 + [b"good"]
+    assert "is dropped (broadcast)" in caplog.text
 
 
 async def test_two_members_share_the_queues_and_the_last_one_takes_all() -> None:
