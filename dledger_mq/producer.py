@@ -11,6 +11,7 @@ import trio
 from dledger_mq import requests
 from dledger_mq.background import Background
 from dledger_mq.client import Client
+from dledger_mq.client_use import ClientUse
 from dledger_mq.composer import COMPRESS_FROM_BYTES, Composer
 from dledger_mq.errors import (
     ClientClosed,
@@ -20,6 +21,7 @@ from dledger_mq.errors import (
     SomeFailed,
     WindowFull,
 )
+from dledger_mq.lifetime import Lifetime
 from dledger_mq.message import MAX_BODY_BYTES, Message, check_topic
 from dledger_mq.selectors import QueueSelector, RoundRobin
 from dledger_mq.send_pipeline import MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES, SendPipeline
@@ -42,7 +44,7 @@ class Producer:
 
     Args:
         group: the producer group.
-        nameservers: "host:port" each, for a client of its own.
+        nameservers: "host:port" each, for a client of its own; or one text with semicolons between.
         client: an open client to share instead.
         timeout_seconds: how long all attempts of one message may take.
         compress_from_bytes: bodies this long or longer are compressed by zlib.
@@ -55,7 +57,7 @@ class Producer:
         self,
         group: str,
         *,
-        nameservers: Sequence[str] = (),
+        nameservers: str | Sequence[str] = (),
         client: Client | None = None,
         timeout_seconds: float = SEND_TIMEOUT_SECONDS,
         compress_from_bytes: int = COMPRESS_FROM_BYTES,
@@ -65,8 +67,9 @@ class Producer:
     ) -> None:
         check_topic(group)
         self.group = group
-        self._owns_client = client is None
-        self._client = Client(nameservers) if client is None else client
+        self._use = ClientUse(nameservers, client)
+        self._client = self._use.client
+        self._lifetime = Lifetime("producer")
         self._timeout_seconds = timeout_seconds
         self._body_limits = (compress_from_bytes, max_body_bytes)
         self._window = (max_in_flight, max_in_flight_bytes)
@@ -76,16 +79,23 @@ class Producer:
         self._oneway_turn = RoundRobin()
 
     async def __aenter__(self) -> "Producer":
-        """Open the producer; the first send asks for its route."""
-        if self._owns_client:
-            await self._stack.enter_async_context(self._client)
-        nursery = await self._stack.enter_async_context(Background())
-        self._pipeline = SendPipeline(self._client, self.group, *self._window)
-        self._composer = Composer(self._client.identity, now_milliseconds, *self._body_limits)
-        nursery.start_soon(self._pipeline.send_again)
-        nursery.start_soon(self._pipeline.watch_for_silence)
-        self._client.routes.watch(self._pipeline.route_changed)
-        self._client.add_producer(self.group)
+        """Open the producer; the first send asks for its route.
+
+        Raises:
+            OpenedTwice: it was opened before.
+            ClientClosed: the shared client is not open.
+        """
+        self._lifetime.open()
+        async with AsyncExitStack() as stack:
+            await self._use.enter(stack)
+            nursery = await stack.enter_async_context(Background())
+            self._pipeline = SendPipeline(self._client, self.group, *self._window)
+            self._composer = Composer(self._client.identity, now_milliseconds, *self._body_limits)
+            nursery.start_soon(self._pipeline.send_again)
+            nursery.start_soon(self._pipeline.watch_for_silence)
+            self._client.routes.watch(self._pipeline.route_changed)
+            self._client.add_producer(self.group)
+            self._stack = stack.pop_all()
         return self
 
     async def __aexit__(

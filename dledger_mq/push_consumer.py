@@ -14,7 +14,9 @@ from dledger_mq.assignment import all_queues, own_share
 from dledger_mq.background import Background
 from dledger_mq.cached_queue import MAX_CACHED_BYTES, MAX_CACHED_MESSAGES, CachedQueue
 from dledger_mq.client import Client, ConsumerEntry
-from dledger_mq.errors import ClientClosed, MessagingError
+from dledger_mq.client_use import ClientUse
+from dledger_mq.errors import MessagingError
+from dledger_mq.lifetime import Lifetime
 from dledger_mq.listener import Listener, check_listener
 from dledger_mq.listening import Listening
 from dledger_mq.message import RETRY_TOPIC_PREFIX, ConsumeFrom, check_topic
@@ -79,7 +81,7 @@ class PushConsumer:
         group: the consumer group; all members must subscribe to the same topics and tags.
         topics: a topic, several, or tag expressions ("TagA || TagB") by topic.
         listener: gets messages of one queue; its answer RETRY, or an error, has them come again.
-        nameservers: "host:port" each, for a client of its own.
+        nameservers: "host:port" each, for a client of its own; or one text with semicolons between.
         client: an open client to share instead.
         model: CLUSTERING shares the messages in the group, BROADCASTING gives all to each member.
         consume_from: where to begin in a queue without a committed offset.
@@ -94,7 +96,7 @@ class PushConsumer:
         topics: str | Sequence[str] | Mapping[str, str],
         listener: Listener,
         *,
-        nameservers: Sequence[str] = (),
+        nameservers: str | Sequence[str] = (),
         client: Client | None = None,
         model: MessageModel = MessageModel.CLUSTERING,
         consume_from: ConsumeFrom = ConsumeFrom.LAST,
@@ -107,8 +109,9 @@ class PushConsumer:
         self.group = group
         self._topics = topics
         self._listener = listener
-        self._owns_client = client is None
-        self._client = Client(nameservers) if client is None else client
+        self._use = ClientUse(nameservers, client)
+        self._client = self._use.client
+        self._lifetime = Lifetime("consumer")
         self._model = model
         self._consume_from = consume_from
         self._consume_timestamp = consume_timestamp
@@ -125,7 +128,16 @@ class PushConsumer:
         self._problems: dict[str, str] = {}
 
     async def __aenter__(self) -> "PushConsumer":
-        """Join the group; queues are read as soon as their brokers answer (see `ready`)."""
+        """Join the group; queues are read as soon as their brokers answer (see `ready`).
+
+        Raises:
+            OpenedTwice: it was opened before.
+            ClientClosed: the shared client is not open.
+            GroupInUse: the shared client has a consumer of this group.
+            InvalidMessage: a topic's name is not legal, or there is none.
+            OffsetFileUnreadable: there is such a file, and it holds no offsets.
+        """
+        self._lifetime.open()
         now = now_milliseconds()
         if self._consume_timestamp is None:
             self._consume_timestamp = now - DEFAULT_BACK_MILLISECONDS
@@ -136,25 +148,27 @@ class PushConsumer:
             self._offsets = FileOffsets(self._offset_file)
         else:
             self._offsets = BrokerOffsets(self._client, self.group)
-        if self._owns_client:
-            await self._stack.enter_async_context(self._client)
-        self._client.add_consumer(ConsumerEntry(self._data(), self._members_changed))
-        nursery = await self._stack.enter_async_context(Background())
-        self._nursery = nursery
-        self._client.routes.watch(self._route_changed)
-        self._listening = Listening(
-            self._client,
-            self.group,
-            self._listener,
-            batch_size=self._options.batch_size,
-            gives_back=is_shared,
-            most_times=self._options.max_reconsume_times,
-        )
-        for _ in range(self._options.concurrency):
-            nursery.start_soon(self._listening.work)
-        nursery.start_soon(self._listening.release_postponed)
-        nursery.start_soon(self._rebalance_forever)
-        nursery.start_soon(self._commit_forever)
+        async with AsyncExitStack() as stack:
+            stack.callback(self._lifetime.close)
+            await self._use.enter(stack)
+            self._client.add_consumer(ConsumerEntry(self._data(), self._members_changed))
+            nursery = await stack.enter_async_context(Background())
+            self._nursery = nursery
+            self._client.routes.watch(self._route_changed)
+            self._listening = Listening(
+                self._client,
+                self.group,
+                self._listener,
+                batch_size=self._options.batch_size,
+                gives_back=is_shared,
+                most_times=self._options.max_reconsume_times,
+            )
+            for _ in range(self._options.concurrency):
+                nursery.start_soon(self._listening.work)
+            nursery.start_soon(self._listening.release_postponed)
+            nursery.start_soon(self._rebalance_forever)
+            nursery.start_soon(self._commit_forever)
+            self._stack = stack.pop_all()
         return self
 
     async def __aexit__(
@@ -189,8 +203,7 @@ class PushConsumer:
         Raises:
             ClientClosed: the consumer is not open.
         """
-        if self._nursery is None:
-            raise ClientClosed("consumer")
+        self._lifetime.check()
         await self._assigned.wait()
         for reader in list(self._readers.values()):
             await reader.positioned.wait()
@@ -200,7 +213,12 @@ class PushConsumer:
         return sorted(self._readers)
 
     async def commit(self) -> None:
-        """Commit the progress of every queue now; it is also done every 5 s and at the end."""
+        """Commit the progress of every queue now; it is also done every 5 s and at the end.
+
+        Raises:
+            ClientClosed: the consumer is not open.
+        """
+        self._lifetime.check()
         await self._commit(list(self._readers.values()))
 
     def _data(self) -> ConsumerData:
