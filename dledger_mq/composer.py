@@ -64,7 +64,7 @@ class Composer:
         self,
         message: Message,
         selector: QueueSelector | None,
-        deadline: float,
+        timeout_seconds: float,
         callback: SendCallback,
     ) -> Sending:
         """One message.
@@ -72,7 +72,7 @@ class Composer:
         Args:
             message: the message.
             selector: chooses its queue.
-            deadline: when to give up, on trio's clock.
+            timeout_seconds: how long all attempts may take, once its sending begins.
             callback: called with the outcome.
 
         Raises:
@@ -97,7 +97,7 @@ class Composer:
             born,
             selector,
             callback,
-            deadline,
+            timeout_seconds,
             len(body) + len(properties) + OVERHEAD_BYTES,
         )
 
@@ -105,7 +105,7 @@ class Composer:
         self,
         messages: Sequence[Message],
         selector: QueueSelector | None,
-        deadline: float,
+        timeout_seconds: float,
         callback: SendCallback,
     ) -> Sending:
         """Several messages in one request; RocketMQ's rules for batches.
@@ -113,7 +113,7 @@ class Composer:
         Args:
             messages: of one topic.
             selector: chooses the queue for all.
-            deadline: when to give up, on trio's clock.
+            timeout_seconds: how long all attempts may take, once its sending begins.
             callback: gets the outcome.
 
         Raises:
@@ -151,7 +151,7 @@ class Composer:
             born,
             selector,
             callback,
-            deadline,
+            timeout_seconds,
             len(body) + OVERHEAD_BYTES,
         )
 
