@@ -4,11 +4,17 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from dledger_mq.cached_bytes import CachedBytes
 from dledger_mq.message import ReceivedMessage
 
 # RocketMQ's flow control of one queue: pullThresholdForQueue and pullThresholdSizeForQueue.
 MAX_CACHED_MESSAGES: Final = 1000
 MAX_CACHED_BYTES: Final = 100 * 1024 * 1024
+
+# Of all queues of a consumer. A queue's own limit alone would let a listener that is stuck fill
+# 100 MiB for each of its queues. This is room for two full queues; a consumer that keeps up holds
+# far less. RocketMQ has a limit for each topic, pullThresholdSizeForTopic.
+MAX_TOTAL_CACHED_BYTES: Final = 200 * 1024 * 1024
 
 # RocketMQ's consumeConcurrentlyMaxSpan: a message that is not done holds the group's progress, and
 # what was consumed after it is consumed again after a crash; this bounds how much.
@@ -25,6 +31,7 @@ class CachedQueue:
         next_offset: where pulling goes on.
         max_messages: above this, no more is pulled.
         max_bytes: as `max_messages`, for bodies.
+        total: the bytes of all queues; only this one's when None.
     """
 
     def __init__(
@@ -32,7 +39,9 @@ class CachedQueue:
         next_offset: int = 0,
         max_messages: int = MAX_CACHED_MESSAGES,
         max_bytes: int = MAX_CACHED_BYTES,
+        total: CachedBytes | None = None,
     ) -> None:
+        self.total: Final = CachedBytes(max_bytes) if total is None else total
         self.next_offset = next_offset
         self._max_messages = max_messages
         self._max_bytes = max_bytes
@@ -56,6 +65,7 @@ class CachedQueue:
         return (
             len(self._not_done) >= self._max_messages
             or self._bytes >= self._max_bytes
+            or (self._bytes > 0 and self.total.is_full)
             or (bool(self._order) and self.next_offset - self.commit_offset > MAX_SPAN)
         )
 
@@ -84,7 +94,7 @@ class CachedQueue:
             self._order.append(offset)
             if not held:
                 self._waiting.append(message)
-            self._bytes += len(message.body)
+            self._change_bytes(len(message.body))
         self.next_offset = max(next_offset, self.next_offset)
 
     def take(self, most: int) -> list[ReceivedMessage]:
@@ -97,7 +107,7 @@ class CachedQueue:
             if self._not_done.get(message.queue_offset) is message:
                 del self._not_done[message.queue_offset]
                 self._failures.pop(message.queue_offset, None)
-                self._bytes -= len(message.body)
+                self._change_bytes(-len(message.body))
 
     def count_failure(self, message: ReceivedMessage) -> int:
         """The listener failed with this message; how often that has happened here."""
@@ -116,5 +126,12 @@ class CachedQueue:
         self._order.clear()
         self._not_done.clear()
         self._failures.clear()
-        self._bytes = 0
+        self._change_bytes(-self._bytes)
         self.next_offset = next_offset
+
+    def _change_bytes(self, more: int) -> None:
+        self._bytes += more
+        if more > 0:
+            self.total.add(more)
+        else:
+            self.total.remove(-more)

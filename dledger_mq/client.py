@@ -87,7 +87,7 @@ class Client:
         """
         self._lifetime.open()
         self._identity = new_identity(self._nameservers[0])
-        nursery = await self._stack.enter_async_context(Background())
+        nursery = await self._stack.enter_async_context(Background(until_the_end=True))
         self._remoting = RemotingClient(nursery, self._answer)
         self._routes = Routes(self._remoting, self._nameservers)
         self._routes.watch(self._route_changed)

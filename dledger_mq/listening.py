@@ -133,7 +133,9 @@ class Listening:
 
     def _take(self, reader: QueueReader) -> list[ReceivedMessage]:
         """The next messages of a queue for the listener; none while its calls are paused."""
-        if reader.dropped or not reader.back_off.allows(trio.current_time(), reader.running):
+        if reader.dropped or reader.is_leaving:
+            return []
+        if not reader.back_off.allows(trio.current_time(), reader.running):
             return []  # it is offered again when its pause or its call ends
         messages = reader.cached.take(self._batch_size)
         if reader.cached.waiting:
@@ -143,15 +145,15 @@ class Listening:
     async def _consume(self, reader: QueueReader, messages: list[ReceivedMessage]) -> None:
         """Run the listener and do what it says."""
         began = trio.current_time()
-        reader.running += 1
+        reader.call_began()
         try:
             is_consumed = await call(self._listener, messages)
         except Exception:
             _log.exception("the listener of group %s failed", self._group)
             is_consumed = False
         finally:
-            reader.running -= 1
-        if reader.dropped:
+            reader.call_ended()
+        if reader.dropped or (reader.is_leaving and not is_consumed):
             # Another member reads the queue from the committed offset on, and gets these again.
             return
         if is_consumed:

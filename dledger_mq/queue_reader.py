@@ -51,6 +51,7 @@ class QueueReader:
         dropped: the queue is another member's now; what is in work must not be committed.
         positioned: set once it is known where to begin.
         back_off: when the listener may be called.
+        is_leaving: no call of the listener may begin, since the queue is about to be dropped.
         is_retry_topic: its messages were sent back by the group.
         running: calls of the listener with messages of this queue.
     """
@@ -73,6 +74,7 @@ class QueueReader:
         self.positioned = trio.Event()
         self.back_off = BackOff()
         self.running = 0
+        self.is_leaving = False
         self.is_retry_topic = queue.topic.startswith(RETRY_TOPIC_PREFIX)
         self._client = client
         self._group = group
@@ -84,20 +86,42 @@ class QueueReader:
         self._pull_scope = trio.CancelScope()
         self._address = ""
         self._room = trio.Event()
+        self._no_call = trio.Event()
 
     def stop_reading(self) -> None:
         """Read nothing more; what is in work may still be done and committed."""
         self._scope.cancel()
 
+    async def leave(self) -> None:
+        """Read nothing more, begin no call of the listener, and wait for those that run."""
+        self.is_leaving = True
+        self._scope.cancel()
+        while self.running:
+            self._no_call = trio.Event()
+            await self._no_call.wait()
+
     def drop(self) -> None:
         """Read nothing more; what is in work must not be committed."""
         self.dropped = True
         self._scope.cancel()
+        self.cached.reset(self.cached.next_offset)
+
+    def call_began(self) -> None:
+        """The listener was called with messages of this queue."""
+        self.running += 1
+
+    def call_ended(self) -> None:
+        """A call of the listener ended."""
+        self.running -= 1
+        if not self.running:
+            self._no_call.set()
 
     def has_room(self) -> None:
         """Messages are done; go on pulling if that was waited for."""
         if not self.cached.full:
             self._room.set()
+        elif self.cached.total.is_full:
+            self.cached.total.when_room(self.has_room)
 
     def route_changed(self, route: ClientRoute) -> None:
         """Leave a pull that is held by a broker that is not the master any more."""
@@ -105,14 +129,28 @@ class QueueReader:
         if route.topic == self.queue.topic and master and master != self._address:
             self._pull_scope.cancel()
 
-    async def run(self, consume_from: ConsumeFrom, timestamp_milliseconds: int) -> None:
-        """Read until `drop`."""
+    async def run(
+        self,
+        consume_from: ConsumeFrom,
+        timestamp_milliseconds: int,
+        handover_seconds: float = 0.0,
+    ) -> None:
+        """Read until `drop`.
+
+        Args:
+            consume_from: where to begin without a committed offset.
+            timestamp_milliseconds: for TIMESTAMP: since 1970.
+            handover_seconds: before the committed offset is asked for: time for the member that
+                read the queue until now to commit its last one.
+        """
         with self._scope:
+            await trio.sleep(handover_seconds)
             await self._find_start(consume_from, timestamp_milliseconds)
             failures = 0
             while True:
                 while self.cached.full:
                     self._room = trio.Event()
+                    self.has_room()  # has it told when all queues together have room again
                     await self._room.wait()
                 try:
                     result = await self._pull(refresh=failures > 0)

@@ -1,3 +1,4 @@
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import pairwise
@@ -292,6 +293,93 @@ async def test_two_members_share_the_queues_and_the_last_one_takes_all() -> None
     assert len(first.messages) == len(second.messages) == 1
 
 
+async def test_members_that_join_and_leave_repeat_nothing(clock: MockClock) -> None:
+    consumed: Counter[bytes] = Counter()
+
+    async def listener(messages: Sequence[ReceivedMessage]) -> None:
+        await trio.sleep(0.3)
+        consumed.update(message.body for message in messages)
+
+    async with running() as cluster, trio.open_nursery() as nursery:
+        sent = 0
+
+        async def feed() -> None:
+            nonlocal sent
+            while True:
+                cluster.first.put("T", sent % 2, str(sent).encode())
+                sent += 1
+                await trio.sleep(0.05)
+
+        async def join_for_a_while() -> None:
+            with trio.move_on_after(4):
+                async with cluster.consumer(listener) as two:
+                    await two.ready()
+                    assert len(share(two)) == 1
+                    await trio.sleep_forever()
+            cluster.first.notify(GROUP)
+
+        async with cluster.consumer(listener) as one:
+            await one.ready()
+            nursery.start_soon(feed)
+            await trio.sleep(3)
+            await join_for_a_while()
+            await trio.sleep(3)
+            nursery.cancel_scope.cancel()
+    repeated = {body for body, times in consumed.items() if times > 1}
+    # What the cancelled member's listeners had in work is consumed by the other.
+    assert repeated == set()
+    assert len(consumed) >= sent - 20
+
+
+async def test_a_listener_that_is_slow_to_end_does_not_hold_up_another_member(
+    clock: MockClock,
+) -> None:
+    async def stuck(messages: Sequence[ReceivedMessage]) -> None:
+        await trio.sleep_forever()
+
+    inbox = Inbox()
+    options = PushOptions(close_timeout_seconds=0)
+    async with running() as cluster, cluster.consumer(stuck, options=options) as one:
+        for number in range(10):
+            cluster.first.put("T", number % 2, str(number).encode())
+        await one.ready()
+        await trio.sleep(1)
+        async with cluster.consumer(inbox):
+            await trio.sleep(2)
+    assert len(inbox.messages) == 5
+
+
+async def test_a_consumer_whose_block_is_cancelled_still_commits_and_leaves() -> None:
+    inbox = Inbox()
+    async with running() as cluster:
+        for number in range(10):
+            cluster.store.put("T", 0, str(number).encode())
+        with trio.CancelScope() as scope:
+            async with cluster.consumer(inbox):
+                await inbox.wait(10)
+                await wait_all_tasks_blocked(0.01)
+                scope.cancel()
+                await trio.lowlevel.checkpoint()
+        assert cluster.store.offsets[(GROUP, "T", 0)] == 10
+        assert len(cluster.first.asked(RequestCode.UNREGISTER_CLIENT)) == 1
+
+
+async def test_a_cancelled_consumer_does_not_wait_long_for_a_frozen_leader(
+    clock: MockClock,
+) -> None:
+    inbox = Inbox()
+    async with running() as cluster:
+        cluster.store.put("T", 0, b"x")
+        with trio.CancelScope() as scope:
+            async with cluster.consumer(inbox):
+                await inbox.wait(1)
+                freeze(cluster.first)
+                cancelled_at = trio.current_time()
+                scope.cancel()
+                await trio.lowlevel.checkpoint()
+        assert trio.current_time() - cancelled_at < 2.5
+
+
 async def test_a_notice_that_comes_twice_changes_nothing() -> None:
     inbox = Inbox()
     async with running() as cluster, cluster.consumer(inbox) as consumer:
@@ -335,6 +423,22 @@ async def test_a_leader_that_freezes_while_it_holds_pulls_is_left_for_the_new_on
         cluster.second.put("T", 0, b"after the freeze")
         await inbox.wait(1)
         assert trio.current_time() - frozen_at < 2.5
+
+
+async def test_a_consumer_that_starts_at_a_frozen_leader_finds_the_new_one(
+    clock: MockClock,
+) -> None:
+    inbox = Inbox()
+    async with running() as cluster:
+        freeze(cluster.first)
+        cluster.store.put("T", 0, b"a")
+        async with cluster.consumer(inbox):
+            await trio.sleep(1.5)  # an election
+            elected_at = trio.current_time()
+            cluster.lead(cluster.second)
+            await inbox.wait(1)
+            assert trio.current_time() - elected_at < 3.5
+            assert elected_at < 1.6, "below 5 s in all"
 
 
 async def test_a_leader_that_holds_pulls_and_answers_is_not_left(clock: MockClock) -> None:
@@ -443,6 +547,67 @@ async def test_a_full_cache_stops_pulling_and_a_done_message_lets_it_go_on() -> 
             gate.set()
             await inbox.wait(200)
     assert len({message.body for message in inbox.messages}) == 200
+
+
+async def test_a_stuck_listener_fills_no_more_than_the_bound_of_all_queues() -> None:
+    gate = trio.Event()
+    inbox = Inbox()
+
+    async def listener(messages: Sequence[ReceivedMessage]) -> None:
+        await gate.wait()
+        await inbox(messages)
+
+    async with running() as cluster:
+        for number in range(200):
+            cluster.store.put("T", number % 2, b"%0100d" % number)
+        options = PushOptions(max_total_cached_bytes=1000, pull_batch=4)
+        async with cluster.consumer(listener, options=options):
+
+            def pulled() -> int:
+                return 4 * sum(
+                    command.fields["topic"] == "T"
+                    for command in cluster.first.asked(RequestCode.PULL_MESSAGE)
+                )
+
+            await until(lambda: pulled() >= 12)
+            await wait_all_tasks_blocked(0.05)
+            assert 12 <= pulled() <= 16, "1000 bytes, and an answer for each of two queues"
+            gate.set()
+            await inbox.wait(200)
+    assert len(set(inbox.bodies)) == 200
+
+
+async def test_a_queue_goes_on_when_another_has_made_room_for_it() -> None:
+    gate = trio.Event()
+    inbox = Inbox()
+
+    async def listener(messages: Sequence[ReceivedMessage]) -> None:
+        if messages[0].queue.queue_id == 0:
+            await trio.sleep_forever()
+        await gate.wait()
+        await inbox(messages)
+
+    async with running() as cluster:
+        for number in range(12):
+            cluster.store.put("T", 1, b"%0100d" % number)
+        options = PushOptions(max_total_cached_bytes=1000, pull_batch=4, close_timeout_seconds=0)
+        async with cluster.consumer(listener, options=options):
+
+            def pulls(queue_id: int) -> int:
+                return sum(
+                    (command.fields["topic"], command.fields["queueId"]) == ("T", str(queue_id))
+                    for command in cluster.first.asked(RequestCode.PULL_MESSAGE)
+                )
+
+            await until(lambda: pulls(1) == 3 and pulls(0) == 1)
+            await wait_all_tasks_blocked(0.05)
+            for _ in range(4):
+                cluster.store.put("T", 0, b"x" * 100)
+            cluster.first.put("T", 0, b"x" * 100)
+            await wait_all_tasks_blocked(0.05)
+            assert pulls(0) == 1, "it holds four messages, and the bound is reached"
+            gate.set()
+            await until(lambda: pulls(0) > 1)
 
 
 async def test_a_broadcasting_consumer_gets_all_queues_and_tells_no_broker_its_offsets(
