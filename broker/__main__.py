@@ -17,8 +17,8 @@ from broker.errors import BrokerError, SettingInvalid
 from broker.retention import RetentionPolicy, read_hours
 from broker.server import run_broker
 from dledger import DLedgerError, collect_seldom, parse_peers
-from remoting.address import Address
-from remoting.errors import RemotingError
+from remoting.net.address import Address
+from remoting.wire.errors import RemotingError
 
 
 def main(arguments: list[str] | None = None) -> int:

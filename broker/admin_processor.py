@@ -9,25 +9,23 @@ from typing import Final
 from broker.consumers import Consumers
 from broker.errors import RequestRefused
 from broker.group import ConsumerGroup
-from broker.log_changes import submit_commands
-from broker.log_entry import DeleteGroup, PutGroup
 from broker.message_reader import MessageReader
-from broker.origin import Log, Origin
+from broker.origin import Origin
 from broker.state import BrokerState
 from broker.topic_changes import TopicChanges
 from broker.topics import FIRST_TOPICS, check_group_name
-from remoting.codes import ResponseCode
-from remoting.command import Command
-from remoting.json_object import JsonObject
-from remoting.loose_json import compact_json
-from remoting.message_queue import MessageQueue, encode_queue_keyed
-from remoting.table_body import encode_properties_text, encode_table
-from remoting.topic_config import (
+from remoting.bodies.json_object import JsonObject
+from remoting.bodies.message_queue import MessageQueue, encode_queue_keyed
+from remoting.bodies.table import encode_properties_text, encode_table
+from remoting.bodies.topic_config import (
     PERMISSION_READ_WRITE,
     DataVersion,
     TopicConfig,
     topic_config_table_json,
 )
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+from remoting.wire.loose_json import compact_json
 
 # The most deliveries a group may ask for: beyond it, "for ever" was meant.
 _MAX_RETRY_TIMES: Final = 1_000_000
@@ -38,8 +36,7 @@ class AdminProcessor:
 
     Args:
         state: the applied state.
-        log: the log.
-        changes: makes and deletes topics.
+        changes: makes and deletes topics and groups.
         reader: reads messages.
         consumers: the members of consumer groups.
         broker_name: the group of brokers this one belongs to.
@@ -50,7 +47,6 @@ class AdminProcessor:
     def __init__(
         self,
         state: BrokerState,
-        log: Log,
         changes: TopicChanges,
         reader: MessageReader,
         consumers: Consumers,
@@ -59,7 +55,6 @@ class AdminProcessor:
         figures: Callable[[], Mapping[str, str]],
     ) -> None:
         self._state = state
-        self._log = log
         self._changes = changes
         self._reader = reader
         self._consumers = consumers
@@ -150,13 +145,18 @@ class AdminProcessor:
                 ResponseCode.INVALID_PARAMETER,
                 f"{config.retry_max_times} retries: give 0 to {_MAX_RETRY_TIMES}",
             )
-        submit_commands(self._log, [PutGroup(config)], _replying(origin, command))
+        self._changes.put_group(config, _replying(origin, command))
 
     def delete_group(self, origin: Origin, command: Command) -> None:
-        """Delete a consumer group (207), and its offsets when asked to."""
+        """Delete a consumer group (207), and its offsets when asked to.
+
+        Raises:
+            RequestRefused (29): a bad name.
+        """
         group = command.text("groupName")
+        check_group_name(group)
         with_offsets = command.boolean("cleanOffset")
-        submit_commands(self._log, [DeleteGroup(group, with_offsets)], _replying(origin, command))
+        self._changes.delete_group(group, with_offsets, _replying(origin, command))
 
     def group_config(self, _origin: Origin, command: Command) -> Command:
         """One group's configuration (352)."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from broker.errors import RequestRefused
 from broker.fold import EntryRefused
 from dledger import Appended, DLedgerError, EntryTooLarge, LogFull, Rejected
-from remoting.codes import ResponseCode
+from remoting.wire.codes import ResponseCode
 
 
 def not_leader(broker_name: str) -> RequestRefused:

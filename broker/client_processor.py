@@ -15,15 +15,15 @@ from broker.state import BrokerState
 from broker.topic_changes import TopicChanges
 from broker.topics import check_group_name, check_topic_name
 from dledger import SessionClock
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command
-from remoting.consumer_group_body import (
+from remoting.bodies.consumer_group import (
     QueueLock,
     decode_queue_lock,
     encode_consumer_list,
     encode_locked_queues,
 )
-from remoting.heartbeat import ConsumerData, decode_heartbeat
+from remoting.bodies.heartbeat import ConsumerData, decode_heartbeat
+from remoting.wire.codes import RequestCode, ResponseCode
+from remoting.wire.command import Command
 
 
 class ClientProcessor:

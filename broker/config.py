@@ -9,8 +9,8 @@ from broker.errors import SettingInvalid
 from broker.limits import BrokerLimits
 from broker.retention import RetentionPolicy
 from dledger import SnapshotPolicy, StoreConfig
-from remoting.address import Address, parse_address
-from remoting.errors import AddressMalformed
+from remoting.net.address import Address, parse_address
+from remoting.net.errors import AddressMalformed
 
 DEFAULT_CLUSTER = "DefaultCluster"
 

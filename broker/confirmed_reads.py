@@ -11,7 +11,7 @@ import trio
 from broker.errors import RequestRefused
 from broker.log_changes import Then
 from dledger import DLedgerError
-from remoting.codes import ResponseCode
+from remoting.wire.codes import ResponseCode
 
 
 class ConfirmedReads:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from broker.origin import Origin
-from remoting.heartbeat import ConsumerData, SubscriptionData
+from remoting.bodies.heartbeat import ConsumerData, SubscriptionData
 
 # A member without a heartbeat for this long is gone; RocketMQ's value, four heartbeats.
 MEMBER_EXPIRY_SECONDS: Final = 120.0

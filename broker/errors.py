@@ -73,7 +73,7 @@ class RequestRefused(BrokerError):
     """A request that cannot be carried out; it becomes the reply.
 
     Attributes:
-        code: a `remoting.codes.ResponseCode`.
+        code: a `remoting.wire.codes.ResponseCode`.
         remark: what is wrong and what to do, on one line.
     """
 

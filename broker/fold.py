@@ -26,7 +26,6 @@ from broker.log_entry import (
 from broker.record_facts import RecordFacts, read_record_facts
 from broker.state import BrokerState
 from dledger import Entry
-from remoting.topic_config import TopicConfig
 
 # One message in a consume queue: physical offset, size, hash of the tag.
 UNIT: Final = struct.Struct(">qiq")
@@ -130,20 +129,20 @@ def _fold_command(state: BrokerState, folded: Folded, entry: Entry) -> EntryRefu
     except CommandMalformed as error:
         return EntryRefused(error.reason)
     match command:
-        case PutTopic(config, at_ms, only_if_absent):
-            _put_topic(state, folded, config, at_ms, only_if_absent)
-        case DeleteTopic(topic, at_ms):
-            _delete_topic(state, folded, topic, at_ms)
-        case PutGroup(group, only_if_absent):
-            if not (only_if_absent and group.group in state.groups):
-                state.groups[group.group] = group
-        case DeleteGroup(name, with_offsets):
+        case PutTopic():
+            return _put_topic(state, folded, command, entry)
+        case DeleteTopic():
+            _delete_topic(state, folded, command)
+        case PutGroup():
+            return _put_group(state, command)
+        case DeleteGroup(name, with_offsets, with_locks):
             state.groups.pop(name, None)
             if with_offsets:
                 _drop_offsets(state, [key for key in state.offsets if key[0] == name])
-        case CommitOffsets(offsets, _):
-            for name, topic, queue_id, offset in offsets:
-                state.offsets.setdefault((name, topic), {})[queue_id] = offset
+            if with_locks:
+                state.locks.drop_group(name)
+        case CommitOffsets():
+            _commit_offsets(state, command)
         case KeepLogFrom(first_index, position, _):
             return _keep_log_from(state, first_index, position, entry)
         case LockQueues(name, client_id, is_lock, time_ms, queues):
@@ -169,25 +168,54 @@ def _keep_log_from(
 
 
 def _put_topic(
-    state: BrokerState, folded: Folded, config: TopicConfig, at_ms: int, only_if_absent: bool
-) -> None:
+    state: BrokerState, folded: Folded, command: PutTopic, entry: Entry
+) -> EntryRefused | None:
+    config = command.config
     old = state.topics.get(config.topic)
-    if old == config or (only_if_absent and old is not None):
-        return
+    if old == config or (command.only_if_absent and old is not None):
+        return None
+    limit = command.max_topics
+    if old is None and limit is not None and len(state.topics) >= limit:
+        return EntryRefused(f"there are {len(state.topics)} topics: delete one first")
+    if old is None and limit is not None:
+        state.created_at[config.topic] = entry.pos
     state.topics[config.topic] = config
-    _topics_changed(state, folded, at_ms)
+    _topics_changed(state, folded, command.at_ms)
+    return None
 
 
-def _delete_topic(state: BrokerState, folded: Folded, topic: str, at_ms: int) -> None:
+def _delete_topic(state: BrokerState, folded: Folded, command: DeleteTopic) -> None:
+    topic = command.topic
     if state.topics.pop(topic, None) is None:
         return
+    state.created_at.pop(topic, None)
     ends = state.queue_ends.pop(topic, {})
     for queue_id in ends:
         folded.arrivals.pop((topic, queue_id), None)
     folded.deleted_topics.append(topic)
     # A topic made again starts at 0: old offsets would point past its end.
     _drop_offsets(state, [key for key in state.offsets if key[1] == topic])
-    _topics_changed(state, folded, at_ms)
+    if command.with_locks:
+        state.locks.drop_topic(topic)
+    _topics_changed(state, folded, command.at_ms)
+
+
+def _put_group(state: BrokerState, command: PutGroup) -> EntryRefused | None:
+    name, limit = command.config.group, command.max_groups
+    if name not in state.groups:
+        if limit is not None and len(state.groups) >= limit:
+            return EntryRefused(f"there are {len(state.groups)} consumer groups: delete one first")
+    elif command.only_if_absent:
+        return None
+    state.groups[name] = command.config
+    return None
+
+
+def _commit_offsets(state: BrokerState, command: CommitOffsets) -> None:
+    for name, topic, queue_id, offset in command.offsets:
+        if command.as_of is not None and not state.had_topic(topic, command.as_of):
+            continue  # the topic was deleted meanwhile, and perhaps created again
+        state.offsets.setdefault((name, topic), {})[queue_id] = offset
 
 
 def _drop_offsets(state: BrokerState, keys: list[tuple[str, str]]) -> None:

@@ -3,8 +3,8 @@
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from remoting.json_object import JsonObject
-from remoting.loose_json import JsonValue
+from remoting.bodies.json_object import JsonObject
+from remoting.wire.loose_json import JsonValue
 
 # RocketMQ's number of deliveries before a message goes to the dead letter topic.
 DEFAULT_RETRY_MAX_TIMES: Final = 16

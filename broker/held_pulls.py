@@ -6,7 +6,7 @@ from typing import Final
 
 from broker.origin import Origin
 from broker.pull_request import PullRequest
-from remoting.command import Command
+from remoting.wire.command import Command
 
 # The heap keeps deadlines of pulls that were answered meanwhile; it is made anew when it has more
 # than this beside twice the pulls that still wait.

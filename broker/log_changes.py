@@ -8,6 +8,7 @@ from broker.append_outcome import refusal_of, refused_append
 from broker.errors import RequestRefused
 from broker.log_entry import CommitOffsets, CommittedOffset, LogCommand, encode_log_command
 from broker.origin import Log
+from broker.state import BrokerState
 from dledger import Appended, DLedgerError
 
 # Told None when the change is applied here, or why it is not.
@@ -31,9 +32,15 @@ def submit_commands(log: Log, commands: Sequence[LogCommand], then: Then) -> Non
 
 @dataclass(slots=True)
 class _Waiting:
-    """Offsets for the next entry, and the requests that wait for them."""
+    """Offsets for the next entry, and the requests that wait for them.
 
-    offsets: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    Attributes:
+        offsets: by group, topic and queue: the offset, and how far the log was applied at its
+            request, as a position.
+        thens: told of the outcome.
+    """
+
+    offsets: dict[tuple[str, str, int], tuple[int, int]] = field(default_factory=dict)
     thens: list[Then] = field(default_factory=list)
 
 
@@ -42,12 +49,20 @@ class OffsetCommits:
 
     Args:
         log: the log.
+        state: the applied state.
         max_waiting: how many requests may wait for their offsets.
         wall_clock_ms: milliseconds since 1970; each entry carries the time it was made.
     """
 
-    def __init__(self, log: Log, max_waiting: int, wall_clock_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        log: Log,
+        state: BrokerState,
+        max_waiting: int,
+        wall_clock_ms: Callable[[], int],
+    ) -> None:
         self._log = log
+        self._state = state
         self._max_waiting = max_waiting
         self._wall_clock_ms = wall_clock_ms
         self._waiting = _Waiting()
@@ -61,7 +76,7 @@ class OffsetCommits:
 
     def add(self, offset: CommittedOffset, then: Then | None) -> None:
         """Commit an offset with the next `flush`. The caller looks at `is_full` first."""
-        self._waiting.offsets[offset[:3]] = offset.offset
+        self._waiting.offsets[offset[:3]] = offset.offset, self._state.log_end
         if then is not None:
             self._waiting.thens.append(then)
 
@@ -72,10 +87,16 @@ class OffsetCommits:
             return
         self._waiting = _Waiting()
         self._is_on_its_way = True
-        offsets = [CommittedOffset(*key, offset) for key, offset in waiting.offsets.items()]
+        state = self._state
+        # Of a topic that was deleted since the request, nothing is committed.
+        offsets = [
+            CommittedOffset(*key, offset)
+            for key, (offset, as_of) in waiting.offsets.items()
+            if state.had_topic(key[1], as_of)
+        ]
         now_ms = self._wall_clock_ms()
         commands = [
-            CommitOffsets(offsets[at : at + MAX_OFFSETS_PER_ENTRY], now_ms)
+            CommitOffsets(offsets[at : at + MAX_OFFSETS_PER_ENTRY], now_ms, state.log_end)
             for at in range(0, len(offsets), MAX_OFFSETS_PER_ENTRY)
         ]
 
@@ -86,7 +107,10 @@ class OffsetCommits:
             if refusal is None:
                 self.flush()
 
-        submit_commands(self._log, commands, then)
+        if commands:
+            submit_commands(self._log, commands, then)
+        else:
+            then(None)
 
     def refuse_waiting(self, refusal: RequestRefused) -> None:
         """Answer everything that the log has not been given."""

@@ -8,14 +8,24 @@ command is eight bytes and a msgpack array `[kind, ...]`:
 ===== ==== =========================================================================
    0    4  length of the whole entry body, big-endian
    4    3  "DLB"
-   7    1  format version: 2 for offsets with their time, 1 for everything else
+   7    1  format version: see below
    8       msgpack
 ===== ==== =========================================================================
 
 So every reader of the log tells the two apart by the bytes 4 to 8. A malformed command changes
 nothing, on every member alike; a command of a newer version stops a member that is too old for it,
 because passing it over would make the members differ. So each command is written with the first
-version that can hold it, and an older member can read all that it knows.
+version that can hold it, and an older member can read all that it knows. How a command is folded
+depends on its version alone, so a log has one meaning for ever.
+
+======= ==========================================================================================
+version commands
+======= ==========================================================================================
+   1    all but what follows
+   2    offsets with their time
+   3    offsets with the position as of which they hold; topics and groups with a limit of their
+        number; deletions that take the locks with them
+======= ==========================================================================================
 """
 
 import struct
@@ -29,12 +39,13 @@ import msgpack
 from broker.errors import CommandMalformed, EntryTooNew
 from broker.group import ConsumerGroup
 from broker.topics import is_legal_name
-from remoting.message import MESSAGE_MAGIC
-from remoting.topic_config import TopicConfig
+from remoting.bodies.topic_config import TopicConfig
+from remoting.message.record import MESSAGE_MAGIC
 
-FORMAT_VERSION: Final = 2  # the newest that is read
+FORMAT_VERSION: Final = 3  # the newest that is read
 _FIRST_VERSION: Final = 1
 _OFFSETS_WITH_TIME_VERSION: Final = 2
+_GUARDED_VERSION: Final = 3
 
 _PREFIX: Final = struct.Struct(">I3sB")
 _MARK: Final = b"DLB"
@@ -72,35 +83,55 @@ class CommittedOffset(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PutTopic:
-    """Create a topic, or change it. `at_ms`: the leader's wall clock, milliseconds since 1970."""
+    """Create a topic, or change it.
+
+    Attributes:
+        config: the topic.
+        at_ms: the leader's wall clock, milliseconds since 1970.
+        only_if_absent: a topic that exists stays as it is.
+        max_topics: with so many topics no other is created. None before version 3: no limit.
+    """
 
     config: TopicConfig
     at_ms: int
     only_if_absent: bool = False
+    max_topics: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopic:
-    """Delete a topic, its queues and what groups have committed for it."""
+    """Delete a topic, its queues and what groups have committed for it.
+
+    `with_locks`: the locks of its queues too; False before version 3.
+    """
 
     topic: str
     at_ms: int
+    with_locks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PutGroup:
-    """Create a consumer group, or change it."""
+    """Create a consumer group, or change it.
+
+    `max_groups`: with so many groups no other is created. None before version 3: no limit.
+    """
 
     config: ConsumerGroup
     only_if_absent: bool = False
+    max_groups: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroup:
-    """Delete a consumer group, and its offsets when asked to."""
+    """Delete a consumer group, and its offsets when asked to.
+
+    `with_locks`: its locks too; False before version 3.
+    """
 
     group: str
     with_offsets: bool
+    with_locks: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +143,14 @@ class CommitOffsets:
         at_ms: when the leader wrote them down; its wall clock, milliseconds since 1970. None in an
             entry of format version 1, which has no time. The fold does not use it;
             analytics of the log compute the consumer lag over time from it.
+        as_of: how far the leader had applied the log when it wrote them down, as a position. The
+            fold passes over the offsets of a topic that was deleted since, and perhaps created
+            again: the new one would begin with them. None before version 3.
     """
 
     offsets: Sequence[CommittedOffset]
     at_ms: int | None
+    as_of: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +210,17 @@ def encode_log_command(command: LogCommand) -> bytes:
 
 def _version_of(command: LogCommand) -> int:
     """The first format version that can hold a command."""
-    if isinstance(command, CommitOffsets) and command.at_ms is not None:
-        return _OFFSETS_WITH_TIME_VERSION
-    return _FIRST_VERSION
+    match command:
+        case PutTopic(max_topics=int()) | PutGroup(max_groups=int()):
+            return _GUARDED_VERSION
+        case DeleteTopic(with_locks=True) | DeleteGroup(with_locks=True):
+            return _GUARDED_VERSION
+        case CommitOffsets(as_of=int()):
+            return _GUARDED_VERSION
+        case CommitOffsets(at_ms=int()):
+            return _OFFSETS_WITH_TIME_VERSION
+        case _:
+            return _FIRST_VERSION
 
 
 def decode_log_command(body: bytes) -> LogCommand:
@@ -201,7 +244,8 @@ def decode_log_command(body: bytes) -> LogCommand:
     if not isinstance(members, list) or not members or not isinstance(members[0], int):
         raise CommandMalformed("its content is not an array that begins with a number")
     kind, rest = members[0], members[1:]
-    reader = _READERS.get(kind)
+    readers = _GUARDED_READERS if version >= _GUARDED_VERSION else _READERS
+    reader = readers.get(kind)
     if kind == CommandKind.COMMIT_OFFSETS and version < _OFFSETS_WITH_TIME_VERSION:
         reader = _read_commit_offsets_without_time
     if reader is None:
@@ -215,17 +259,19 @@ def decode_log_command(body: bytes) -> LogCommand:
 def _members(command: LogCommand) -> list[object]:
     """A command as a msgpack array."""
     match command:
-        case PutTopic(config, at_ms, only_if_absent):
-            return [CommandKind.PUT_TOPIC, topic_members(config), at_ms, only_if_absent]
-        case DeleteTopic(topic, at_ms):
+        case PutTopic(config, at_ms, only_if_absent, max_topics):
+            topic_put = [CommandKind.PUT_TOPIC, topic_members(config), at_ms, only_if_absent]
+            return topic_put if max_topics is None else [*topic_put, max_topics]
+        case DeleteTopic(topic, at_ms, _):
             return [CommandKind.DELETE_TOPIC, topic, at_ms]
-        case PutGroup(group, only_if_absent):
-            return [CommandKind.PUT_GROUP, group.as_dict(), only_if_absent]
-        case DeleteGroup(name, with_offsets):
+        case PutGroup(group, only_if_absent, max_groups):
+            group_put = [CommandKind.PUT_GROUP, group.as_dict(), only_if_absent]
+            return group_put if max_groups is None else [*group_put, max_groups]
+        case DeleteGroup(name, with_offsets, _):
             return [CommandKind.DELETE_GROUP, name, with_offsets]
-        case CommitOffsets(offsets, at_ms):
+        case CommitOffsets(offsets, at_ms, as_of):
             members: list[object] = [CommandKind.COMMIT_OFFSETS, [list(one) for one in offsets]]
-            return members if at_ms is None else [*members, at_ms]
+            return [*members, *(value for value in (at_ms, as_of) if value is not None)]
         case KeepLogFrom(first_index, position, at_ms):
             return [CommandKind.KEEP_LOG_FROM, first_index, position, at_ms]
         case LockQueues(group, client_id, is_lock, time_ms, queues):
@@ -269,8 +315,19 @@ def _read_put_topic(config: list[Any], at_ms: int, only_if_absent: bool) -> PutT
     return PutTopic(read_topic(config), _number(at_ms), bool(only_if_absent))
 
 
+def _read_put_topic_within(
+    config: list[Any], at_ms: int, only_if_absent: bool, max_topics: int
+) -> PutTopic:
+    topic = read_topic(config)
+    return PutTopic(topic, _number(at_ms), bool(only_if_absent), _number(max_topics))
+
+
 def _read_delete_topic(topic: str, at_ms: int) -> DeleteTopic:
     return DeleteTopic(_text(topic), _number(at_ms))
+
+
+def _read_delete_topic_and_locks(topic: str, at_ms: int) -> DeleteTopic:
+    return DeleteTopic(_text(topic), _number(at_ms), with_locks=True)
 
 
 def read_group(members: dict[str, Any]) -> ConsumerGroup:
@@ -287,12 +344,26 @@ def _read_put_group(members: dict[str, Any], only_if_absent: bool) -> PutGroup:
     return PutGroup(read_group(members), bool(only_if_absent))
 
 
+def _read_put_group_within(
+    members: dict[str, Any], only_if_absent: bool, max_groups: int
+) -> PutGroup:
+    return PutGroup(read_group(members), bool(only_if_absent), _number(max_groups))
+
+
 def _read_delete_group(group: str, with_offsets: bool) -> DeleteGroup:
     return DeleteGroup(_text(group), bool(with_offsets))
 
 
+def _read_delete_group_and_locks(group: str, with_offsets: bool) -> DeleteGroup:
+    return DeleteGroup(_text(group), bool(with_offsets), with_locks=True)
+
+
 def _read_commit_offsets(offsets: list[list[Any]], at_ms: int) -> CommitOffsets:
     return CommitOffsets(_committed_offsets(offsets), _number(at_ms))
+
+
+def _read_commit_offsets_as_of(offsets: list[list[Any]], at_ms: int, as_of: int) -> CommitOffsets:
+    return CommitOffsets(_committed_offsets(offsets), _number(at_ms), _number(as_of))
 
 
 def _read_commit_offsets_without_time(offsets: list[list[Any]]) -> CommitOffsets:
@@ -337,4 +408,13 @@ _READERS: Final[dict[int, Callable[..., LogCommand]]] = {
     CommandKind.COMMIT_OFFSETS: _read_commit_offsets,
     CommandKind.KEEP_LOG_FROM: _read_keep_log_from,
     CommandKind.LOCK_QUEUES: _read_lock_queues,
+}
+
+_GUARDED_READERS: Final[dict[int, Callable[..., LogCommand]]] = {
+    **_READERS,
+    CommandKind.PUT_TOPIC: _read_put_topic_within,
+    CommandKind.DELETE_TOPIC: _read_delete_topic_and_locks,
+    CommandKind.PUT_GROUP: _read_put_group_within,
+    CommandKind.DELETE_GROUP: _read_delete_group_and_locks,
+    CommandKind.COMMIT_OFFSETS: _read_commit_offsets_as_of,
 }

@@ -14,7 +14,7 @@ from broker.record_facts import SMALLEST_RECORD_BYTES, STORE_TIMESTAMP_AT, read_
 from broker.state import BrokerState
 from broker.tag_filter import TagFilter
 from dledger import HEADER_BYTES, OutsideLog
-from remoting.message import MESSAGE_MAGIC
+from remoting.message.record import MESSAGE_MAGIC
 
 _SIZE_MAGIC: Final = struct.Struct(">iI")
 _TIME: Final = struct.Struct(">q")

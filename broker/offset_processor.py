@@ -14,9 +14,9 @@ from broker.message_reader import MessageReader
 from broker.origin import Origin
 from broker.state import BrokerState
 from broker.topics import check_group_name, check_topic_name
-from remoting.codes import ResponseCode
-from remoting.command import Command
-from remoting.loose_json import compact_json
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+from remoting.wire.loose_json import compact_json
 
 # A group without an offset starts with the first message while that lies so close to the log's end;
 # see `OffsetProcessor.query`. RocketMQ's measure is 40 % of the machine's memory.

@@ -5,12 +5,12 @@ from typing import Protocol
 
 from broker.fold import Arrivals
 from dledger import Appended, Body, DLedgerError
-from remoting.address import Address
-from remoting.command import Command
+from remoting.net.address import Address
+from remoting.wire.command import Command
 
 
 class Origin(Protocol):
-    """A client's connection. `remoting.connection.Connection` is one."""
+    """A client's connection. `remoting.net.connection.Connection` is one."""
 
     @property
     def peer(self) -> Address:

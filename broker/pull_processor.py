@@ -17,9 +17,9 @@ from broker.message_reader import Found, MessageReader, ReadResult
 from broker.origin import Origin
 from broker.pull_request import PullRequest, filter_of, read_pull_request
 from broker.state import BrokerState
-from remoting.codes import ResponseCode
-from remoting.command import Command
-from remoting.topic_config import PERMISSION_READ
+from remoting.bodies.topic_config import PERMISSION_READ
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
 
 # The broker id that clients are to ask next: always the leader.
 _ASK_LEADER: Final = "0"

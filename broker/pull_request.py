@@ -5,9 +5,9 @@ from typing import Final, NamedTuple
 from broker.errors import RequestRefused
 from broker.limits import MAX_PULL_MESSAGES
 from broker.tag_filter import TagFilter, tag_filter
-from remoting.codes import ResponseCode
-from remoting.command import Command
-from remoting.heartbeat import SubscriptionData
+from remoting.bodies.heartbeat import SubscriptionData
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
 
 # Bits of a pull's system flag.
 COMMIT_OFFSET_FLAG: Final = 1

@@ -58,6 +58,16 @@ class QueueLocks:
             if self.is_owner(group, client_id, topic, queue_id):
                 del self.owners[group, topic, queue_id]
 
+    def drop_topic(self, topic: str) -> None:
+        """Free the queues of a topic that was deleted."""
+        for key in [key for key in self.owners if key[1] == topic]:
+            del self.owners[key]
+
+    def drop_group(self, group: str) -> None:
+        """Free the queues of a group that was deleted."""
+        for key in [key for key in self.owners if key[0] == group]:
+            del self.owners[key]
+
     def is_owner(self, group: str, client_id: str, topic: str, queue_id: int) -> bool:
         """Whether the client was the last one to lock the queue."""
         owner = self.owners.get((group, topic, queue_id))

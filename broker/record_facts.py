@@ -3,8 +3,8 @@
 import struct
 from typing import Final, NamedTuple
 
-from remoting.message import BORN_HOST_V6_FLAG, MESSAGE_MAGIC, STORE_HOST_V6_FLAG
-from remoting.tags import tags_code
+from remoting.message.record import BORN_HOST_V6_FLAG, MESSAGE_MAGIC, STORE_HOST_V6_FLAG
+from remoting.message.tags import tags_code
 
 # Of a record with IPv4 hosts, and this broker writes no other.
 STORE_TIMESTAMP_AT: Final = 56

@@ -14,13 +14,13 @@ from typing import Final
 import trio
 
 from broker.state import BrokerState
-from remoting.client import RemotingClient
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command
-from remoting.errors import RemotingError
-from remoting.registration import BrokerRegistration, encode_registration, registration_crc
-from remoting.route import MASTER_ID
-from remoting.topic_config import DataVersion
+from remoting.bodies.registration import BrokerRegistration, encode_registration, registration_crc
+from remoting.bodies.route import MASTER_ID
+from remoting.bodies.topic_config import DataVersion
+from remoting.net.client import RemotingClient
+from remoting.wire.codes import RequestCode, ResponseCode
+from remoting.wire.command import Command
+from remoting.wire.errors import RemotingError
 
 _log = logging.getLogger(__name__)
 

@@ -20,11 +20,11 @@ from broker.pull_processor import PullProcessor
 from broker.send_processor import SendProcessor
 from broker.sends import Sends
 from broker.topic_changes import TopicChanges
-from remoting.answering import answer_each
-from remoting.codes import RequestCode
-from remoting.command import Command
-from remoting.connection import Connection
-from remoting.dispatch import unsupported
+from remoting.net.answering import answer_each
+from remoting.net.connection import Connection
+from remoting.net.dispatch import unsupported
+from remoting.wire.codes import RequestCode
+from remoting.wire.command import Command
 
 _log = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ _CONFIRMED: Final = frozenset(
 
 
 class Requests:
-    """Implements `remoting.server.ConnectionHandler`; follows the member's role.
+    """Implements `remoting.net.server.ConnectionHandler`; follows the member's role.
 
     Args:
         broker_name: the group of brokers this one belongs to.
@@ -99,6 +99,11 @@ class Requests:
     def led_term(self) -> int | None:
         """The term this member leads and serves in, or None."""
         return self._term
+
+    @property
+    def codes(self) -> frozenset[int]:
+        """The request codes that are answered."""
+        return frozenset(self._table)
 
     # --- connections --------------------------------------------------------------------------
 

@@ -18,12 +18,10 @@ from broker.topics import (
     dead_letter_topic,
     retry_topic,
 )
-from remoting.codes import ResponseCode
-from remoting.command import Command
-from remoting.errors import MessageMalformed
-from remoting.message import decode_record
-from remoting.message_id import message_id
-from remoting.properties import (
+from remoting.bodies.topic_config import PERMISSION_WRITE, TopicConfig
+from remoting.message.errors import MessageMalformed
+from remoting.message.message_id import message_id
+from remoting.message.properties import (
     DEAD_LETTER_ORIGIN_MESSAGE_ID,
     DEAD_LETTER_ORIGIN_TOPIC,
     DELAY_TIME_LEVEL,
@@ -31,7 +29,9 @@ from remoting.properties import (
     RETRY_TOPIC,
     edit_properties,
 )
-from remoting.topic_config import PERMISSION_WRITE, TopicConfig
+from remoting.message.record import decode_record
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
 
 # From this version on, clients say how often a message may fail; RocketMQ 3.4.9.
 _VERSION_WITH_MAX_TIMES: Final = 121
@@ -117,6 +117,8 @@ class SendProcessor:
         group = command.text("group")
         position = command.integer("offset")
         level = command.integer("delayLevel")
+        # Read here: an error that is raised when the group is in the log would end the node.
+        said_max_times = _max_times(command, command.integer("maxReconsumeTimes", -1))
         check_group_name(group)
         record = self._reader.record_at(position)
         if record is None:
@@ -129,7 +131,7 @@ class SendProcessor:
             try:
                 if refusal is not None:
                     raise refusal
-                self._store_back(origin, command, group, level, record)
+                self._store_back(origin, command, group, level, said_max_times, record)
                 self._sends.flush()
             except RequestRefused as error:
                 origin.send(command.reply(error.code, remark=error.remark))
@@ -138,7 +140,13 @@ class SendProcessor:
         return None
 
     def _store_back(
-        self, origin: Origin, command: Command, group: str, level: int, stored: bytes
+        self,
+        origin: Origin,
+        command: Command,
+        group: str,
+        level: int,
+        max_times: int | None,
+        stored: bytes,
     ) -> None:
         """Queue a copy of a stored message for the retry or the dead letter topic."""
         config = self._state.groups.get(group)
@@ -148,7 +156,6 @@ class SendProcessor:
             origin.send(command.reply())  # the group wants failed messages to be dropped
             return
         record, _end = decode_record(stored)
-        max_times = _max_times(command, command.integer("maxReconsumeTimes", -1))
         if max_times is None:
             max_times = config.retry_max_times
         pairs = record.property_map()

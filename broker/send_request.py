@@ -10,16 +10,8 @@ from broker.errors import RequestRefused
 from broker.limits import MAX_BATCH_MESSAGES
 from broker.topics import SEND_FORBIDDEN, check_topic_name
 from dledger import MAX_BODY_BYTES
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command
-from remoting.message import (
-    BORN_HOST_V6_FLAG,
-    STORE_HOST_V6_FLAG,
-    TRANSACTION_MASK,
-    MessageRecord,
-)
-from remoting.message_batch import decode_batch_body
-from remoting.properties import (
+from remoting.message.batch import decode_batch_body
+from remoting.message.properties import (
     DELAY_TIME_LEVEL,
     MAX_PROPERTIES_BYTES,
     START_DELIVER_TIME,
@@ -30,6 +22,14 @@ from remoting.properties import (
     decode_properties,
     properties_bytes,
 )
+from remoting.message.record import (
+    BORN_HOST_V6_FLAG,
+    STORE_HOST_V6_FLAG,
+    TRANSACTION_MASK,
+    MessageRecord,
+)
+from remoting.wire.codes import RequestCode, ResponseCode
+from remoting.wire.command import Command
 
 # A record with nothing in it; with the message it must fit into one entry of the log.
 _RECORD_OVERHEAD_BYTES: Final = 91

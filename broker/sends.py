@@ -17,14 +17,14 @@ from broker.limits import BrokerLimits
 from broker.origin import Log, Origin
 from broker.state import BrokerState
 from dledger import HEADER_BYTES, Appended, Body, DLedgerError, LogFull, PositionedBody
-from remoting.address import Address
-from remoting.codes import ResponseCode
-from remoting.command import Command
-from remoting.errors import MessageMalformed
-from remoting.host import ipv4_host
-from remoting.message import MessageRecord, encode_record_parts
-from remoting.message_id import message_id, unique_message_key
-from remoting.properties import UNIQUE_KEY, edit_properties
+from remoting.message.errors import MessageMalformed
+from remoting.message.host import ipv4_host
+from remoting.message.message_id import message_id, unique_message_key
+from remoting.message.properties import UNIQUE_KEY, edit_properties
+from remoting.message.record import MessageRecord, encode_record_parts
+from remoting.net.address import Address
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
 
 _UNIQUE_KEY_MARK: Final = b"UNIQ_KEY\x01"
 

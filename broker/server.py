@@ -10,6 +10,7 @@ from broker.client_processor import ClientProcessor
 from broker.config import BrokerConfig
 from broker.confirmed_reads import ConfirmedReads
 from broker.consumers import Consumers
+from broker.guarded_log import GuardedLog
 from broker.held_pulls import HeldPulls
 from broker.limits import MAX_HOLD_SECONDS
 from broker.log_changes import OffsetCommits
@@ -28,8 +29,8 @@ from broker.store.consume_queues import ConsumeQueues
 from broker.store.disk_usage import used_percent as disk_used_percent
 from broker.topic_changes import TopicChanges
 from dledger import Node, NodeConfig, RoleChange, open_node
-from remoting.client import RemotingClient
-from remoting.server import serve
+from remoting.net.client import RemotingClient
+from remoting.net.server import serve
 
 # How often waiting pulls are looked over: a hold of 15 s may last this much longer.
 TICK_SECONDS = 0.2
@@ -62,6 +63,7 @@ class Broker:
         self.config = config
         self.node = node
         self.machine = machine
+        self._log = GuardedLog(node)
         self._started_ms = wall_clock_ms()
         state, limits = machine.state, config.limits
         self._held = HeldPulls(limits.max_held_pulls)
@@ -74,7 +76,7 @@ class Broker:
             state,
             lambda: self.requests.led_term,
         )
-        self._sends = Sends(state, node, config.address, limits, wall_clock_ms, process_id)
+        self._sends = Sends(state, self._log, config.address, limits, wall_clock_ms, process_id)
         self.keeper = LogKeeper(
             config.retention,
             config.directory,
@@ -91,14 +93,14 @@ class Broker:
 
     def _made_requests(self, wall_clock_ms: Callable[[], int]) -> Requests:
         """What answers clients, over what this broker has made already."""
-        config, node = self.config, self.node
+        config, log = self.config, self._log
         state, limits = self.machine.state, config.limits
-        reader = MessageReader(state, self.machine.queues, node)
+        reader = MessageReader(state, self.machine.queues, log)
         consumers = Consumers()
-        commits = OffsetCommits(node, limits.max_waiting_commits, wall_clock_ms)
+        commits = OffsetCommits(log, state, limits.max_waiting_commits, wall_clock_ms)
         changes = TopicChanges(
             state,
-            node,
+            log,
             self._sends,
             limits,
             wall_clock_ms,
@@ -108,7 +110,7 @@ class Broker:
         keeper = self.keeper
         return Requests(
             config.group,
-            node,
+            log,
             self._sends,
             changes,
             commits,
@@ -125,11 +127,10 @@ class Broker:
                 MAX_HOLD_SECONDS,
                 limits.max_offset_tables,
             ),
-            ClientProcessor(state, consumers, node, changes, limits, trio.current_time),
+            ClientProcessor(state, consumers, log, changes, limits, trio.current_time),
             OffsetProcessor(state, reader, commits, limits, self._reads.add),
             AdminProcessor(
                 state,
-                node,
                 changes,
                 reader,
                 consumers,

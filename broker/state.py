@@ -6,7 +6,7 @@ from broker.group import ConsumerGroup
 from broker.queue_locks import QueueLocks
 from broker.time_marks import TimeMarks
 from broker.topics import FIRST_TOPICS
-from remoting.topic_config import TopicConfig
+from remoting.bodies.topic_config import TopicConfig
 
 
 @dataclass(slots=True)
@@ -15,6 +15,8 @@ class BrokerState:
 
     Attributes:
         topics: by name.
+        created_at: where in the log the entry that created a topic begins; nothing for topics that
+            entries before version 3 created.
         groups: consumer groups by name.
         offsets: by (group, topic): queue id -> offset of the next message to consume.
         queue_ends: by topic: queue id -> offset that its next message will have.
@@ -32,6 +34,7 @@ class BrokerState:
     """
 
     topics: dict[str, TopicConfig] = field(default_factory=lambda: dict(FIRST_TOPICS))
+    created_at: dict[str, int] = field(default_factory=dict)
     groups: dict[str, ConsumerGroup] = field(default_factory=dict)
     offsets: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
     queue_ends: dict[str, dict[int, int]] = field(default_factory=dict)
@@ -50,6 +53,10 @@ class BrokerState:
         """Take over all of another state, which has no other owner."""
         for name in fields(self):
             setattr(self, name.name, getattr(other, name.name))
+
+    def had_topic(self, topic: str, position: int) -> bool:
+        """Whether the topic that exists now existed already at a position of the log."""
+        return topic in self.topics and self.created_at.get(topic, -1) < position
 
     def queue_end(self, topic: str, queue_id: int) -> int:
         """The offset that the queue's next message will have."""

@@ -43,6 +43,7 @@ def captured(state: BrokerState) -> Iterator[bytes]:
     clock = [state.locks.time_ms, state.locks.swept_ms]
     owners = dict(state.locks.owners)
     topics, groups = dict(state.topics), dict(state.groups)
+    created_at = dict(state.created_at)
     offsets = {key: dict(table) for key, table in state.offsets.items()}
     ends = {topic: dict(table) for topic, table in state.queue_ends.items()}
 
@@ -50,6 +51,7 @@ def captured(state: BrokerState) -> Iterator[bytes]:
         yield _packed("numbers", numbers)
         yield _packed("times", times)
         yield from _in_chunks("topics", (topic_members(one) for one in topics.values()))
+        yield from _in_chunks("created", (list(row) for row in created_at.items()))
         yield from _in_chunks("groups", (one.as_dict() for one in groups.values()))
         yield from _in_chunks("offsets", ([*key, table] for key, table in offsets.items()))
         yield _packed("lock clock", clock)
@@ -94,6 +96,8 @@ def _take(state: BrokerState, what: str, rows: list[Any]) -> None:
             state.time_marks = TimeMarks(list(times_ms), list(indexes), int(next_ms))
         case "topics":
             state.topics.update((topic.topic, topic) for topic in map(read_topic, rows))
+        case "created":
+            state.created_at.update((topic, position) for topic, position in rows)
         case "groups":
             state.groups.update((group.group, group) for group in map(read_group, rows))
         case "offsets":

@@ -10,8 +10,8 @@ from functools import lru_cache
 from typing import Final
 
 from broker.errors import RequestRefused
-from remoting.codes import ResponseCode
-from remoting.tags import tags_code
+from remoting.message.tags import tags_code
+from remoting.wire.codes import ResponseCode
 
 ALL_TAGS: Final = "*"
 

@@ -11,7 +11,7 @@ from broker.errors import RequestRefused
 from broker.group import ConsumerGroup
 from broker.limits import BrokerLimits
 from broker.log_changes import Then, submit_commands
-from broker.log_entry import DeleteTopic, LogCommand, PutGroup, PutTopic
+from broker.log_entry import DeleteGroup, DeleteTopic, LogCommand, PutGroup, PutTopic
 from broker.origin import Log
 from broker.sends import PendingSend, Sends
 from broker.state import BrokerState
@@ -22,8 +22,8 @@ from broker.topics import (
     created_for_group,
     retry_topic,
 )
-from remoting.codes import ResponseCode
-from remoting.topic_config import TopicConfig
+from remoting.bodies.topic_config import TopicConfig
+from remoting.wire.codes import ResponseCode
 
 # Told when the name servers know the topics as they are now, or cannot be reached.
 Announce = Callable[[Callable[[], None]], None]
@@ -111,7 +111,7 @@ class TopicChanges:
             creating[1].append(send)
             return
         self._creating[config.topic] = (config, [send])
-        command = PutTopic(config, self._wall_clock_ms(), only_if_absent=True)
+        command = self._put(config, only_if_absent=True)
         topic = config.topic
         submit_commands(self._log, [command], lambda refusal: self._created(topic, refusal))
 
@@ -124,7 +124,7 @@ class TopicChanges:
         check_topic_config(config)
         if config.topic not in self._state.topics:
             self._check_room()
-        self._change([PutTopic(config, self._wall_clock_ms())], then)
+        self._change([self._put(config)], then)
 
     def delete_topic(self, topic: str, then: Then) -> None:
         """Delete a topic with its messages' index; sends to it are refused from now on."""
@@ -135,7 +135,7 @@ class TopicChanges:
             self._sends.forget_topic(topic)
             then(refusal)
 
-        self._change([DeleteTopic(topic, self._wall_clock_ms())], deleted)
+        self._change([DeleteTopic(topic, self._wall_clock_ms(), with_locks=True)], deleted)
 
     def ensure_group(self, group: str, then: Then) -> None:
         """Make a consumer group and its retry topic unless they are there; then tell.
@@ -159,10 +159,11 @@ class TopicChanges:
                 ResponseCode.SYSTEM_BUSY, f"{groups} consumer groups: delete one first"
             )
         self._check_room()
-        commands: list[LogCommand] = [PutGroup(config, only_if_absent=True)]
+        limit = self._limits.max_groups
+        commands: list[LogCommand] = [PutGroup(config, only_if_absent=True, max_groups=limit)]
         if needs_topic:
             topic = created_for_group(retry, config.retry_queue_count)
-            commands.append(PutTopic(topic, self._wall_clock_ms(), only_if_absent=True))
+            commands.append(self._put(topic, only_if_absent=True))
         self._creating_groups[group] = [then]
 
         def created(refusal: RequestRefused | None) -> None:
@@ -179,6 +180,18 @@ class TopicChanges:
         for _config, sends in creating.values():
             for send in sends:
                 send.refuse(refusal)
+
+    def put_group(self, config: ConsumerGroup, then: Then) -> None:
+        """Create or change a consumer group."""
+        command = PutGroup(config, max_groups=self._limits.max_groups)
+        submit_commands(self._log, [command], then)
+
+    def delete_group(self, group: str, with_offsets: bool, then: Then) -> None:
+        """Delete a consumer group with its locks, and its offsets when asked to."""
+        submit_commands(self._log, [DeleteGroup(group, with_offsets, with_locks=True)], then)
+
+    def _put(self, config: TopicConfig, *, only_if_absent: bool = False) -> PutTopic:
+        return PutTopic(config, self._wall_clock_ms(), only_if_absent, self._limits.max_topics)
 
     def _change(self, commands: list[LogCommand], then: Then) -> None:
         """Append commands; tell when they are applied and the name servers know."""

@@ -5,9 +5,9 @@ from typing import Final
 
 from broker.errors import RequestRefused
 from broker.limits import MAX_QUEUES_PER_TOPIC
-from remoting.codes import ResponseCode
-from remoting.message import MAX_TOPIC_BYTES
-from remoting.topic_config import PERMISSION_INHERIT, PERMISSION_READ_WRITE, TopicConfig
+from remoting.bodies.topic_config import PERMISSION_INHERIT, PERMISSION_READ_WRITE, TopicConfig
+from remoting.message.record import MAX_TOPIC_BYTES
+from remoting.wire.codes import ResponseCode
 
 RETRY_PREFIX: Final = "%RETRY%"
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
@@ -38,6 +38,9 @@ FIRST_TOPICS: Final = {
 }
 
 _LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+", re.ASCII)
+
+# RocketMQ's TopicFilterType. It goes into the log, and into each registration with a name server.
+FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
 
 # With its prefix, a group's name is the name of its retry topic.
 MAX_GROUP_CHARACTERS: Final = MAX_TOPIC_BYTES - len(RETRY_PREFIX)
@@ -91,6 +94,17 @@ def check_topic_config(config: TopicConfig) -> None:
                 ResponseCode.INVALID_PARAMETER,
                 f"topic {config.topic} with {count} queues: 1 to {MAX_QUEUES_PER_TOPIC}",
             )
+    if config.topic_filter_type not in FILTER_TYPES:
+        raise RequestRefused(
+            ResponseCode.INVALID_PARAMETER,
+            f"topic {config.topic} with filter type {config.topic_filter_type!r:.40}: give "
+            + " or ".join(FILTER_TYPES),
+        )
+    if not -(1 << 31) <= config.topic_system_flag < 1 << 31:
+        raise RequestRefused(
+            ResponseCode.INVALID_PARAMETER,
+            f"topic {config.topic} with system flag {config.topic_system_flag}: give 32 bits",
+        )
     if not 0 <= config.permission <= 15:
         raise RequestRefused(
             ResponseCode.INVALID_PARAMETER,

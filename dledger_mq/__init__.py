@@ -40,8 +40,8 @@ from dledger_mq.push_consumer import PushConsumer, PushOptions
 from dledger_mq.selectors import QueueSelector, by_key, by_sharding_key, to_queue
 from dledger_mq.send_result import SendResult, SendStatus
 from dledger_mq.sending import SendCallback, SendOutcome
-from remoting.heartbeat import MessageModel
-from remoting.message_queue import MessageQueue
+from remoting.bodies.heartbeat import MessageModel
+from remoting.bodies.message_queue import MessageQueue
 
 __all__ = [
     "Admin",

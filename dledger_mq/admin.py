@@ -23,13 +23,13 @@ from dledger_mq.lifetime import Lifetime
 from dledger_mq.message import check_topic
 from dledger_mq.offsets import BrokerOffsets
 from dledger_mq.pauses import pause_seconds
-from remoting.codes import ResponseCode
-from remoting.command import Command
-from remoting.errors import RemotingError
-from remoting.message_queue import MessageQueue
-from remoting.route import BrokerData, decode_cluster_info
-from remoting.table_body import decode_table, decode_topic_list
-from remoting.topic_config import PERMISSION_READ_WRITE, TopicConfig
+from remoting.bodies.message_queue import MessageQueue
+from remoting.bodies.route import BrokerData, decode_cluster_info
+from remoting.bodies.table import decode_table, decode_topic_list
+from remoting.bodies.topic_config import PERMISSION_READ_WRITE, TopicConfig
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+from remoting.wire.errors import RemotingError
 
 # mqadmin's default for a new topic.
 DEFAULT_QUEUES: Final = 8
@@ -88,7 +88,7 @@ class QueueProgress:
 class Admin:
     """Orders and questions of an operator.
 
-    Calls raise `MessagingError` or `remoting.errors.RemotingError`.
+    Calls raise `MessagingError` or `remoting.wire.errors.RemotingError`.
 
     Args:
         nameservers: "host:port" each, for a client of its own; or one text with semicolons between.

@@ -9,10 +9,10 @@ from dledger_mq import requests
 from dledger_mq.client import Client
 from dledger_mq.rebalance import allocate_averagely
 from dledger_mq.topic_route import ClientRoute
-from remoting.codes import ResponseCode
-from remoting.consumer_group_body import decode_consumer_list
-from remoting.errors import RemotingError
-from remoting.message_queue import MessageQueue
+from remoting.bodies.consumer_group import decode_consumer_list
+from remoting.bodies.message_queue import MessageQueue
+from remoting.wire.codes import ResponseCode
+from remoting.wire.errors import RemotingError
 
 _log = logging.getLogger(__name__)
 

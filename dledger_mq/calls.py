@@ -14,10 +14,10 @@ from dledger_mq.errors import (
     RouteNotFound,
 )
 from dledger_mq.pauses import pause_seconds
-from remoting.codes import ResponseCode
-from remoting.command import Command
-from remoting.errors import RemotingError
-from remoting.message_queue import MessageQueue
+from remoting.bodies.message_queue import MessageQueue
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+from remoting.wire.errors import RemotingError
 
 # What a broker answers that is not the leader, is not ready or is busy. It has done nothing, and
 # the same request will succeed elsewhere or later.

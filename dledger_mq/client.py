@@ -19,13 +19,13 @@ from dledger_mq.routes import Routes
 from dledger_mq.silence_watch import SilenceWatch
 from dledger_mq.this_process import new_identity
 from dledger_mq.topic_route import ClientRoute
-from remoting.client import RemotingClient
-from remoting.codes import RequestCode
-from remoting.command import Command
-from remoting.connection import Connection
-from remoting.dispatch import unsupported
-from remoting.errors import RemotingError
-from remoting.heartbeat import ConsumerData, Heartbeat
+from remoting.bodies.heartbeat import ConsumerData, Heartbeat
+from remoting.net.client import RemotingClient
+from remoting.net.connection import Connection
+from remoting.net.dispatch import unsupported
+from remoting.wire.codes import RequestCode
+from remoting.wire.command import Command
+from remoting.wire.errors import RemotingError
 
 _log = logging.getLogger(__name__)
 

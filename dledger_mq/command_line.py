@@ -11,7 +11,7 @@ import trio
 from rich.console import Console
 
 from dledger_mq.errors import MessagingError, OutcomeUnknown, SomeFailed
-from remoting.errors import RemotingError
+from remoting.wire.errors import RemotingError
 
 DEFAULT_NAMESERVER: Final = "127.0.0.1:9876"
 

@@ -16,10 +16,10 @@ from dledger_mq.message import (
 )
 from dledger_mq.selectors import QueueSelector
 from dledger_mq.sending import SendCallback, Sending
-from remoting.message import COMPRESSED_FLAG
-from remoting.message_batch import BatchMessage, encode_batch_body
-from remoting.message_id import unique_message_key
-from remoting.properties import WAIT_STORE_MESSAGE_OK, encode_properties, properties_text
+from remoting.message.batch import BatchMessage, encode_batch_body
+from remoting.message.message_id import unique_message_key
+from remoting.message.properties import WAIT_STORE_MESSAGE_OK, encode_properties, properties_text
+from remoting.message.record import COMPRESSED_FLAG
 
 # RocketMQ's compressMsgBodyOverHowmuch: bodies this long or longer are compressed.
 COMPRESS_FROM_BYTES: Final = 4096

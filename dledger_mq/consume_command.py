@@ -11,7 +11,7 @@ import trio
 from dledger_mq.command_line import nameserver_option, run, say
 from dledger_mq.message import ConsumeFrom, ConsumeResult, ReceivedMessage
 from dledger_mq.push_consumer import PushConsumer, PushOptions
-from remoting.heartbeat import MessageModel
+from remoting.bodies.heartbeat import MessageModel
 
 # The group of consumers that only look: they share nothing and leave no offsets.
 _LOOKING_GROUP: Final = "dledger-mq-consume"

@@ -156,7 +156,7 @@ class RequestRefused(MessagingError):
 
     Attributes:
         address: the server that answered, "host:port".
-        code: a `remoting.codes.ResponseCode`, or a number it does not know.
+        code: a `remoting.wire.codes.ResponseCode`, or a number it does not know.
         remark: the text it gave.
         what: what was asked for.
     """

@@ -16,7 +16,7 @@ from dledger_mq.message import ReceivedMessage
 from dledger_mq.pauses import pause_seconds
 from dledger_mq.queue_reader import QueueReader
 from dledger_mq.redelivery import delay_seconds, redelivery_delay_seconds
-from remoting.errors import RemotingError
+from remoting.wire.errors import RemotingError
 
 _log = logging.getLogger(__name__)
 

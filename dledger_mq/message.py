@@ -7,11 +7,10 @@ from enum import Enum
 from typing import Final
 
 from dledger_mq.errors import InvalidMessage
-from remoting.errors import MessageMalformed
-from remoting.message import MessageRecord, body_of
-from remoting.message_id import message_id
-from remoting.message_queue import MessageQueue
-from remoting.properties import (
+from remoting.bodies.message_queue import MessageQueue
+from remoting.message.errors import MessageMalformed
+from remoting.message.message_id import message_id
+from remoting.message.properties import (
     BORN_HOST,
     BORN_TIMESTAMP,
     CLUSTER,
@@ -49,6 +48,7 @@ from remoting.properties import (
     WAIT_STORE_MESSAGE_OK,
     encode_properties,
 )
+from remoting.message.record import MessageRecord, body_of
 
 # What brokers take by default (RocketMQ's maxMessageSize), counted on the body as it is sent.
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
@@ -273,7 +273,8 @@ def received(record: MessageRecord, broker_name: str) -> ReceivedMessage:
     """A stored record as a consumer sees it.
 
     Raises:
-        remoting.errors.MessageMalformed: its body is marked compressed and cannot be inflated.
+        remoting.message.errors.MessageMalformed: its body is marked compressed and cannot be
+            inflated.
     """
     properties = record.property_map()
     unique_key = properties.get(UNIQUE_KEY)

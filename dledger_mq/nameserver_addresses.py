@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from dledger_mq.errors import InvalidNameServers
-from remoting.address import parse_address
-from remoting.errors import AddressMalformed
+from remoting.net.address import parse_address
+from remoting.net.errors import AddressMalformed
 
 
 def read_nameservers(given: str | Sequence[str]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from dledger_mq.errors import OffsetFileUnreadable
-from remoting.message_queue import MessageQueue
+from remoting.bodies.message_queue import MessageQueue
 
 _FORMAT: Final = "dledger-mq offsets 1"
 

@@ -9,9 +9,9 @@ from dledger_mq.calls import call_master
 from dledger_mq.client import Client
 from dledger_mq.message import RETRY_TOPIC_PREFIX, ConsumeFrom
 from dledger_mq.offset_file import read_offsets, write_offsets
-from remoting.codes import ResponseCode
-from remoting.command import Command
-from remoting.message_queue import MessageQueue
+from remoting.bodies.message_queue import MessageQueue
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
 
 # A leader answers a question for an offset from memory. One that takes longer may be frozen: ask a
 # name server for another. The question may be repeated without harm.

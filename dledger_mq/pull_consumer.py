@@ -14,8 +14,8 @@ from dledger_mq.message import check_topic
 from dledger_mq.offsets import BrokerOffsets
 from dledger_mq.pulling import PULL_BATCH, PULL_CODES, PullResult, read_pull_reply
 from dledger_mq.subscription import ALL, subscription
-from remoting.command import Command
-from remoting.message_queue import MessageQueue
+from remoting.bodies.message_queue import MessageQueue
+from remoting.wire.command import Command
 
 # After the broker's hold is over, its answer still has to come.
 _GRACE_SECONDS: Final = 5.0
@@ -26,7 +26,7 @@ class PullConsumer:
 
     All calls follow elections and lost connections until their time is over. They raise
     `RequestRefused` when a broker says no, and `RouteNotFound`, `NoMaster`,
-    `NameServersUnreachable` or a `remoting.errors.RemotingError` when the time is over.
+    `NameServersUnreachable` or a `remoting.wire.errors.RemotingError` when the time is over.
 
     Args:
         group: under which offsets are committed.

@@ -6,12 +6,12 @@ from typing import Final
 
 from dledger_mq.message import ReceivedMessage, received
 from dledger_mq.subscription import matches
-from remoting.codes import ResponseCode
-from remoting.command import Command
-from remoting.errors import MessageMalformed
-from remoting.heartbeat import SubscriptionData
-from remoting.message import MessageRecord, decode_records
-from remoting.message_queue import MessageQueue
+from remoting.bodies.heartbeat import SubscriptionData
+from remoting.bodies.message_queue import MessageQueue
+from remoting.message.errors import MessageMalformed
+from remoting.message.record import MessageRecord, decode_records
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
 
 # RocketMQ's pullBatchSize, and what its brokers give at most.
 PULL_BATCH: Final = 32

@@ -34,8 +34,8 @@ from dledger_mq.rebalance import readers_of
 from dledger_mq.subscription import group_subscriptions
 from dledger_mq.this_process import now_milliseconds
 from dledger_mq.topic_route import ClientRoute
-from remoting.heartbeat import ConsumeFromWhere, ConsumerData, MessageModel, SubscriptionData
-from remoting.message_queue import MessageQueue
+from remoting.bodies.heartbeat import ConsumeFromWhere, ConsumerData, MessageModel, SubscriptionData
+from remoting.bodies.message_queue import MessageQueue
 
 _log = logging.getLogger(__name__)
 

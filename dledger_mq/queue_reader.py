@@ -17,10 +17,10 @@ from dledger_mq.offsets import Offsets, starting_offset
 from dledger_mq.pauses import pause_seconds
 from dledger_mq.pulling import PULL_CODES, PullResult, PullStatus, read_pull_reply
 from dledger_mq.topic_route import ClientRoute
-from remoting.errors import RemotingError
-from remoting.heartbeat import SubscriptionData
-from remoting.message import MessageRecord
-from remoting.message_queue import MessageQueue
+from remoting.bodies.heartbeat import SubscriptionData
+from remoting.bodies.message_queue import MessageQueue
+from remoting.message.record import MessageRecord
+from remoting.wire.errors import RemotingError
 
 _log = logging.getLogger(__name__)
 

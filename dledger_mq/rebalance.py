@@ -7,7 +7,7 @@ delivered twice, or a little later. Source: RocketMQ's AllocateMessageQueueAvera
 
 from collections.abc import Iterable, Mapping
 
-from remoting.message_queue import MessageQueue
+from remoting.bodies.message_queue import MessageQueue
 
 
 def allocate_averagely(

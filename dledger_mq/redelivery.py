@@ -3,7 +3,7 @@
 from typing import Final
 
 from dledger_mq.message import ReceivedMessage
-from remoting.properties import REAL_TOPIC
+from remoting.message.properties import REAL_TOPIC
 
 # Brokers of this project deliver a message at once after it was sent back, so the consumer waits
 # instead: 1 s the first time, then each time twice as long.

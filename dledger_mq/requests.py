@@ -3,12 +3,12 @@
 from typing import Final
 
 from dledger_mq.topic_route import AUTO_CREATE_TOPIC, DEFAULT_QUEUE_COUNT
-from remoting.codes import RequestCode
-from remoting.command import ONEWAY_FLAG, Command
-from remoting.consumer_group_body import QueueLock, encode_queue_lock
-from remoting.heartbeat import Heartbeat, SubscriptionData, encode_heartbeat
-from remoting.message_queue import MessageQueue
-from remoting.topic_config import TopicConfig
+from remoting.bodies.consumer_group import QueueLock, encode_queue_lock
+from remoting.bodies.heartbeat import Heartbeat, SubscriptionData, encode_heartbeat
+from remoting.bodies.message_queue import MessageQueue
+from remoting.bodies.topic_config import TopicConfig
+from remoting.wire.codes import RequestCode
+from remoting.wire.command import ONEWAY_FLAG, Command
 
 # Bits of a pull's system flag.
 PULL_COMMITS_OFFSET: Final = 1

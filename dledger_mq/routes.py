@@ -14,11 +14,11 @@ from dledger_mq.errors import (
     RouteNotFound,
 )
 from dledger_mq.topic_route import AUTO_CREATE_TOPIC, ClientRoute, client_route
-from remoting.client import RemotingClient
-from remoting.codes import ResponseCode
-from remoting.command import Command
-from remoting.errors import BodyMalformed, RemotingError
-from remoting.route import TopicRoute, decode_cluster_info, decode_route
+from remoting.bodies.route import TopicRoute, decode_cluster_info, decode_route
+from remoting.net.client import RemotingClient
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+from remoting.wire.errors import BodyMalformed, RemotingError
 
 _log = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from dledger_mq.message import Message
-from remoting.message_queue import MessageQueue
+from remoting.bodies.message_queue import MessageQueue
 
 # Gets the writable queues of the topic in their order, never none of them, and the message.
 QueueSelector: TypeAlias = Callable[[Sequence[MessageQueue], Message], MessageQueue]

@@ -19,9 +19,9 @@ from dledger_mq.pauses import pause_seconds
 from dledger_mq.selectors import RoundRobin
 from dledger_mq.sending import Sending, SendOutcome, judge
 from dledger_mq.topic_route import ClientRoute
-from remoting.command import Command
-from remoting.errors import RemotingError
-from remoting.message_queue import MessageQueue
+from remoting.bodies.message_queue import MessageQueue
+from remoting.wire.command import Command
+from remoting.wire.errors import RemotingError
 
 _log = logging.getLogger(__name__)
 

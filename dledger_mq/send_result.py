@@ -3,7 +3,7 @@
 from enum import IntEnum
 from typing import NamedTuple
 
-from remoting.message_queue import MessageQueue
+from remoting.bodies.message_queue import MessageQueue
 
 
 class SendStatus(IntEnum):

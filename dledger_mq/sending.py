@@ -8,10 +8,10 @@ from dledger_mq.errors import OutcomeUnknown, Rejected, SendFailed
 from dledger_mq.message import Message
 from dledger_mq.selectors import QueueSelector
 from dledger_mq.send_result import SendResult, SendStatus
-from remoting.codes import ResponseCode, response_name
-from remoting.command import Command
-from remoting.errors import FieldMissing, RemotingError
-from remoting.message_queue import MessageQueue
+from remoting.bodies.message_queue import MessageQueue
+from remoting.wire.codes import ResponseCode, response_name
+from remoting.wire.command import Command
+from remoting.wire.errors import FieldMissing, RemotingError
 
 # Refusals after which another attempt may succeed, at another broker or a moment later: the broker
 # is busy, is not the leader (any more), or has not heard of the topic. The message is not stored.

@@ -17,11 +17,11 @@ import trio
 from dledger_mq import requests
 from dledger_mq.errors import MessagingError
 from dledger_mq.routes import Routes
-from remoting.client import RemotingClient
-from remoting.codes import ResponseCode
-from remoting.command import Command
-from remoting.errors import RemotingError
-from remoting.message_queue import MessageQueue
+from remoting.bodies.message_queue import MessageQueue
+from remoting.net.client import RemotingClient
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+from remoting.wire.errors import RemotingError
 
 _log = logging.getLogger(__name__)
 

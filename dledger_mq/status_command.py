@@ -16,8 +16,8 @@ from dledger_mq.client import Client
 from dledger_mq.command_line import FAILED, nameserver_option, output, run
 from dledger_mq.errors import GroupDirectoryError, no_broker_leads
 from dledger_mq.group_directory import GroupDirectory
-from remoting.command import Command
-from remoting.table_body import decode_table
+from remoting.bodies.table import decode_table
+from remoting.wire.command import Command
 
 # What the table shows, in its order: the title, and the broker's name of the figure. A broker that
 # does not give one gets a dash.

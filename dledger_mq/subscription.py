@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from dledger_mq.errors import InvalidMessage
 from dledger_mq.message import RETRY_TOPIC_PREFIX, ReceivedMessage, check_topic
-from remoting.heartbeat import SubscriptionData
-from remoting.tags import tags_code
+from remoting.bodies.heartbeat import SubscriptionData
+from remoting.message.tags import tags_code
 
 ALL: str = "*"
 

@@ -7,8 +7,8 @@ import time
 from typing import Final
 
 from dledger_mq.identity import Identity
-from remoting.address import parse_address
-from remoting.errors import AddressMalformed
+from remoting.net.address import parse_address
+from remoting.net.errors import AddressMalformed
 
 _UNKNOWN_HOST: Final = "127.0.0.1"
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from remoting.message_queue import MessageQueue
-from remoting.route import TopicRoute
-from remoting.topic_config import PERMISSION_READ, PERMISSION_WRITE
+from remoting.bodies.message_queue import MessageQueue
+from remoting.bodies.route import TopicRoute
+from remoting.bodies.topic_config import PERMISSION_READ, PERMISSION_WRITE
 
 # Whose queues a topic that does not exist yet borrows: brokers make the topic at the first message
 # to it. Source: RocketMQ's auto-create topic.

@@ -15,8 +15,8 @@ from dledger_mq.command_line import DEFAULT_NAMESERVER, run, say
 from dledger_mq.errors import GroupDirectoryError, MessagingError
 from dledger_mq.group_directory import MAX_NODES, GroupDirectory, GroupPlan, NodePlan
 from dledger_mq.local_group import LocalGroup
-from remoting.codes import ResponseCode
-from remoting.errors import RemotingError
+from remoting.wire.codes import ResponseCode
+from remoting.wire.errors import RemotingError
 
 CLUSTER: Final = "DefaultCluster"
 GROUP: Final = "broker-a"

@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dledger_spark.entry_columns import HEADER_BYTES
-from remoting.message import BORN_HOST_V6_FLAG, MESSAGE_MAGIC, STORE_HOST_V6_FLAG
+from remoting.message.record import BORN_HOST_V6_FLAG, MESSAGE_MAGIC, STORE_HOST_V6_FLAG
 
 # The columns of the table of messages that `judge` needs.
 COLUMNS: Final = ("index", "topic", "queue", "offset", "physical_offset", "system_flag")

@@ -1,9 +1,9 @@
 """Message records as Arrow columns, from the bodies of entries. Pure.
 
-An entry is a message when its body begins like a record of RocketMQ's commit log (remoting.message
-has the layout): its own length, and one of the two magics. All other entries (a broker's commands,
-no-ops, configurations) are skipped, and so are records whose lengths contradict one another,
-because brokers refuse them.
+An entry is a message when its body begins like a record of RocketMQ's commit log
+(remoting.message.record has the layout): its own length, and one of the two magics. All other
+entries (a broker's commands, no-ops, configurations) are skipped, and so are records whose lengths
+contradict one another, because brokers refuse them.
 
 Records have one of eight shapes: IPv4 or IPv6 for each of two hosts, and one or two bytes for the
 length of the topic. Within a shape every field up to the body has a fixed place, so a batch is
@@ -23,14 +23,14 @@ import pyarrow as pa
 from dledger_spark.entry_columns import bounds, fixed_part
 from dledger_spark.property_columns import PropertyColumns, slices, texts
 from dledger_spark.schema import MESSAGE_SCHEMA, TIME
-from remoting.host import unpacked_host
-from remoting.message import (
+from remoting.message.host import unpacked_host
+from remoting.message.properties import KEYS, TAGS, UNIQUE_KEY
+from remoting.message.record import (
     BORN_HOST_V6_FLAG,
     MESSAGE_MAGIC,
     MESSAGE_MAGIC_V2,
     STORE_HOST_V6_FLAG,
 )
-from remoting.properties import KEYS, TAGS, UNIQUE_KEY
 
 _SMALLEST_RECORD_BYTES: Final = 91
 _START: Final = np.dtype([("size", ">i4"), ("magic", ">u4")])

@@ -1,6 +1,6 @@
 r"""The properties of many messages at once: runs of `name \\x01 value \\x02` to a map column. Pure.
 
-The rules are those of remoting.properties: pieces without a name or without a separator are
+The rules are those of remoting.message.properties: pieces without a name or without a separator are
 skipped, and if a name comes twice the last value counts. Arrow and numpy split the whole batch;
 Python looks at single values only where bytes are not UTF-8 (U+FFFD replaces them, because a
 string column cannot hold them).

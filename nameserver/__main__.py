@@ -9,8 +9,8 @@ import click
 import trio
 
 from nameserver.server import NAMESERVER_PORT, serve_nameserver
-from remoting.address import Address, parse_address
-from remoting.errors import AddressMalformed, ListenFailed, PortInUse
+from remoting.net.address import Address, parse_address
+from remoting.net.errors import AddressMalformed, ListenFailed, PortInUse
 
 _STDIN = 0
 

@@ -1,6 +1,6 @@
 """Errors of the name server. The asker gets their text as the remark of its reply."""
 
-from remoting.errors import RemotingError
+from remoting.wire.errors import RemotingError
 
 
 class StaleMaster(RemotingError):
@@ -57,3 +57,18 @@ class RegistrationRefused(RemotingError):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(reason)
+
+
+class BrokerAlive(RemotingError):
+    """A connection speaks for a broker that lives on a connection from another host.
+
+    Attributes:
+        address: the broker.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        super().__init__(
+            f"{address} is registered by another host, whose connection is open: end that broker, "
+            "or speak from its host"
+        )

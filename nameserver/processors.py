@@ -1,34 +1,34 @@
 """What the name server answers to each request."""
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Final
 
 from nameserver.errors import RegistrationRefused
-from nameserver.routes import BROKER_TIMEOUT_SECONDS, BrokerIdentity, RouteTable
+from nameserver.limits import MAX_ADDED_ROUTE_BYTES, MAX_DATA_VERSION_BYTES
+from nameserver.routes import BROKER_TIMEOUT_SECONDS, BrokerIdentity, RouteTable, Speaker
 from nameserver.settings import ORDER_TOPIC_NAMESPACE, SettingTable
-from remoting.bodies import (
-    COMPLETE_FIELD,
-    DataVersion,
-    JsonObject,
-    compact_json,
-    decode_registration,
-    decode_route,
-    encode_cluster_info,
+from remoting.bodies.json_object import JsonObject
+from remoting.bodies.registration import COMPLETE_FIELD, decode_registration, registration_crc
+from remoting.bodies.route import decode_route, encode_cluster_info, encode_route
+from remoting.bodies.table import (
     encode_member_group,
     encode_properties_text,
-    encode_route,
     encode_table,
     encode_topic_list,
-    registration_crc,
 )
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command
-from remoting.dispatch import DispatchTable
+from remoting.bodies.topic_config import DataVersion
+from remoting.net.dispatch import DispatchTable
+from remoting.wire.codes import RequestCode, ResponseCode
+from remoting.wire.command import Command
+from remoting.wire.loose_json import compact_json
 
 # Bits of a topic's system flag.
 _UNIT: Final = 1
 _UNIT_SUBSCRIPTION: Final = 2
+
+# Lists kept at once; all but those of clusters are five.
+_MAX_LISTS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,39 @@ class Asker:
     Attributes:
         connection: identifies the connection.
         now: seconds on the server's clock.
+        host: the numeric address of the connection's other end.
     """
 
     connection: Hashable
     now: float
+    host: str = ""
+
+    @property
+    def speaker(self) -> Speaker:
+        """The asker as the route table knows it."""
+        return Speaker(self.connection, self.host)
+
+
+class _Lists:
+    """Bodies that list topics or brokers, made once for each change of the routes.
+
+    A list of 200 000 topics takes a tenth of a second; a client may ask for it without end.
+    """
+
+    def __init__(self, routes: RouteTable) -> None:
+        self._routes = routes
+        self._changes = 0
+        self._bodies: dict[Hashable, bytes] = {}
+
+    def body(self, what: Hashable, make: Callable[[], bytes]) -> bytes:
+        """The body of `what`, by `make` unless it is known."""
+        if self._changes != self._routes.changes or len(self._bodies) >= _MAX_LISTS:
+            self._changes = self._routes.changes
+            self._bodies.clear()
+        body = self._bodies.get(what)
+        if body is None:
+            body = self._bodies[what] = make()
+        return body
 
 
 class Processors:
@@ -55,6 +84,7 @@ class Processors:
     def __init__(self, routes: RouteTable, settings: SettingTable) -> None:
         self._routes = routes
         self._settings = settings
+        self._lists = _Lists(routes)
         self.table: DispatchTable[Asker] = DispatchTable()
         code = RequestCode
         for request_code, function in (
@@ -98,14 +128,20 @@ class Processors:
         return command.reply(body=encode_route(route))
 
     def _cluster(self, _asker: Asker, command: Command) -> Command:
-        return command.reply(body=encode_cluster_info(self._routes.cluster_info()))
+        body = self._lists.body("cluster", lambda: encode_cluster_info(self._routes.cluster_info()))
+        return command.reply(body=body)
 
     def _topics(self, _asker: Asker, command: Command) -> Command:
-        return command.reply(body=encode_topic_list(self._routes.topics()))
+        body = self._lists.body("topics", lambda: encode_topic_list(self._routes.topics()))
+        return command.reply(body=body)
 
     def _topics_of_cluster(self, _asker: Asker, command: Command) -> Command:
-        topics = self._routes.topics_of_cluster(command.text("cluster"))
-        return command.reply(body=encode_topic_list(topics))
+        cluster = command.text("cluster")
+        body = self._lists.body(
+            ("topics of", cluster),
+            lambda: encode_topic_list(self._routes.topics_of_cluster(cluster)),
+        )
+        return command.reply(body=body)
 
     def _system_topics(self, _asker: Asker, command: Command) -> Command:
         """Every cluster and broker name is a topic, made by the brokers for tools' probes."""
@@ -118,14 +154,18 @@ class Processors:
             RequestCode.GET_UNIT_TOPIC_LIST: (_UNIT, _UNIT),
             RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: (_UNIT_SUBSCRIPTION, _UNIT_SUBSCRIPTION),
         }.get(RequestCode(command.code), (_UNIT | _UNIT_SUBSCRIPTION, _UNIT_SUBSCRIPTION))
-        return command.reply(body=encode_topic_list(self._routes.topics_flagged(mask, value)))
+        body = self._lists.body(
+            (mask, value), lambda: encode_topic_list(self._routes.topics_flagged(mask, value))
+        )
+        return command.reply(body=body)
 
     def _delete_topic(self, _asker: Asker, command: Command) -> Command:
         self._routes.delete_topic(command.text("topic"), command.fields.get("clusterName") or None)
         return command.reply()
 
     def _register_topic(self, _asker: Asker, command: Command) -> Command:
-        self._routes.add_queues(command.text("topic"), decode_route(command.body).queues)
+        route = decode_route(command.body, MAX_ADDED_ROUTE_BYTES)
+        self._routes.add_queues(command.text("topic"), route.queues)
         return command.reply()
 
     # Brokers
@@ -137,7 +177,7 @@ class Processors:
         master = self._routes.register(
             _identity(command),
             decode_registration(command.body, compressed=command.boolean("compressed")),
-            connection=asker.connection,
+            speaker=asker.speaker,
             now=asker.now,
             complete=command.boolean(COMPLETE_FIELD),
             ha_address=command.fields.get("haServerAddr", ""),
@@ -149,24 +189,26 @@ class Processors:
         orders = self._settings.all_of(ORDER_TOPIC_NAMESPACE)
         return command.reply(fields=fields, body=encode_table(orders) if orders else b"")
 
-    def _unregister(self, _asker: Asker, command: Command) -> Command:
-        self._routes.unregister(_identity(command))
+    def _unregister(self, asker: Asker, command: Command) -> Command:
+        self._routes.unregister(_identity(command), asker.speaker)
         return command.reply()
 
     def _data_version(self, asker: Asker, command: Command) -> Command:
         """Whether a broker must register again; when it need not, this is its sign of life."""
-        told = DataVersion.from_json(JsonObject.parse("data version", command.body))
+        told = DataVersion.from_json(
+            JsonObject.parse("data version", command.body, MAX_DATA_VERSION_BYTES)
+        )
         identity = _identity(command)
         live = self._routes.live(identity.address)
         is_known = live is not None and live.identity == identity
         changed = live is None or not is_known or live.data_version != told
         if not changed:
-            self._routes.refresh(identity.address, asker.now)
+            changed = not self._routes.refresh(identity.address, asker.speaker, asker.now)
         body = b"" if live is None else compact_json(live.data_version.to_json()).encode()
         return command.reply(fields={"changed": "true" if changed else "false"}, body=body)
 
     def _heartbeat(self, asker: Asker, command: Command) -> Command:
-        self._routes.refresh(command.text("brokerAddr"), asker.now)
+        self._routes.refresh(command.text("brokerAddr"), asker.speaker, asker.now)
         return command.reply()
 
     def _member_group(self, _asker: Asker, command: Command) -> Command:

@@ -11,19 +11,12 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from nameserver.errors import RegistrationRefused, StaleMaster, TableFull
-from remoting.address import parse_address
-from remoting.bodies import (
-    MASTER_ID,
-    PERMISSION_WRITE,
-    BrokerData,
-    BrokerRegistration,
-    ClusterInfo,
-    DataVersion,
-    QueueData,
-    TopicConfig,
-    TopicRoute,
-)
+from nameserver import limits
+from nameserver.errors import BrokerAlive, RegistrationRefused, StaleMaster, TableFull
+from remoting.bodies.registration import BrokerRegistration
+from remoting.bodies.route import MASTER_ID, BrokerData, ClusterInfo, QueueData, TopicRoute
+from remoting.bodies.topic_config import PERMISSION_WRITE, DataVersion, TopicConfig
+from remoting.net.address import parse_address
 
 # RocketMQ's: four registrations may be missed before a broker is dropped.
 BROKER_TIMEOUT_SECONDS: Final = 120.0
@@ -33,9 +26,18 @@ BROKER_TIMEOUT_SECONDS: Final = 120.0
 MIN_BROKER_TIMEOUT_SECONDS: Final = 10.0
 MAX_BROKER_TIMEOUT_SECONDS: Final = 3600.0
 
-# Far above any cluster; they bound what a stranger can make us hold.
-MAX_BROKERS: Final = 4096
-MAX_TOPICS: Final = 200_000
+
+@dataclass(frozen=True, slots=True)
+class Speaker:
+    """The connection that a broker's request came on.
+
+    Attributes:
+        connection: identifies the connection.
+        host: the numeric address of its other end.
+    """
+
+    connection: Hashable
+    host: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class LiveBroker:
         data_version: of the topics it told last.
         expires_at: when it is dropped unless it is heard of.
         timeout_seconds: how much each sign of life adds.
-        connection: where it registered last; when that closes, it is dropped.
+        speaker: where it registered last; when that connection closes, it is dropped.
         ha_address: address of its replication port; passed on to its slaves.
         filter_servers: passed on to clients.
     """
@@ -73,7 +75,7 @@ class LiveBroker:
     data_version: DataVersion
     expires_at: float
     timeout_seconds: float
-    connection: Hashable
+    speaker: Speaker
     ha_address: str = ""
     filter_servers: list[str] = field(default_factory=list)
 
@@ -95,13 +97,26 @@ class RouteTable:
         self._names: dict[str, _BrokerName] = {}
         self._live: dict[str, LiveBroker] = {}  # by address
         self._topics: dict[str, set[str]] = {}  # the broker names of each topic
+        self._places = 0  # topics, counted once for each broker name
+        self._characters = 0  # of their names
+        self._changes = 0
+
+    @property
+    def changes(self) -> int:
+        """Grows with each change to what lists of topics and brokers say."""
+        return self._changes
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """Topics; topics counted once for each broker name; the characters of their names."""
+        return len(self._topics), self._places, self._characters
 
     def register(
         self,
         identity: BrokerIdentity,
         registration: BrokerRegistration,
         *,
-        connection: Hashable,
+        speaker: Speaker,
         now: float,
         complete: bool = False,
         ha_address: str = "",
@@ -114,7 +129,7 @@ class RouteTable:
         Args:
             identity: the broker that registers.
             registration: its topics.
-            connection: where it came from.
+            speaker: where it came from.
             now: the time.
             complete: whether topics that are not listed are gone; otherwise they stay.
             ha_address: its replication port.
@@ -125,11 +140,13 @@ class RouteTable:
 
         Raises:
             StaleMaster: a newer master is known.
-            RegistrationRefused: the identity makes no sense.
+            BrokerAlive: another host registered this address, and its connection is open.
+            RegistrationRefused: a name or number of it cannot be meant.
             AddressMalformed: its address is not "host:port".
             TableFull: too many brokers or topics.
         """
-        self._check(identity, registration)
+        self._check(identity, registration, speaker, ha_address)
+        self._changes += 1
         name = self._names.get(identity.broker_name)
         if name is None:
             name = self._names[identity.broker_name] = _BrokerName(identity.cluster)
@@ -141,7 +158,7 @@ class RouteTable:
             registration.data_version,
             now + timeout,
             timeout,
-            connection,
+            speaker,
             ha_address,
             list(registration.filter_servers),
         )
@@ -149,25 +166,88 @@ class RouteTable:
             self._take_topics(identity.broker_name, name, registration.topics, complete)
         return None if identity.broker_id == MASTER_ID else self.master_of(identity.broker_name)
 
-    def _check(self, identity: BrokerIdentity, registration: BrokerRegistration) -> None:
+    def _check(
+        self,
+        identity: BrokerIdentity,
+        registration: BrokerRegistration,
+        speaker: Speaker,
+        ha_address: str,
+    ) -> None:
         """Refuse what cannot be taken, before anything is changed."""
-        if not identity.broker_name or not identity.cluster or identity.broker_id < 0:
+        _check_identity(identity)
+        if ha_address:
+            limits.check_text("haServerAddr", ha_address, limits.MAX_ADDRESS_CHARACTERS)
+        if len(registration.filter_servers) > limits.MAX_FILTER_SERVERS:
+            raise TableFull("filter servers of a broker", limits.MAX_FILTER_SERVERS)
+        for server in registration.filter_servers:
+            limits.check_text("filter server", server, limits.MAX_ADDRESS_CHARACTERS)
+        live = self._live.get(identity.address)
+        if live is None:
+            if len(self._live) >= limits.MAX_BROKERS:
+                raise TableFull("brokers", limits.MAX_BROKERS)
+        elif not _may_speak_for(speaker, live):
+            raise BrokerAlive(identity.address)
+        name = self._names.get(identity.broker_name)
+        if (
+            name is not None
+            and name.cluster != identity.cluster
+            and any(address != identity.address for address in name.addresses.values())
+        ):
             raise RegistrationRefused(
-                "brokerName and clusterName must not be empty and brokerId not negative: set them"
+                f"broker name {identity.broker_name:.80} is in use in cluster {name.cluster:.80}: "
+                "choose another, or end its brokers first"
             )
-        parse_address(identity.address)
-        if identity.address not in self._live and len(self._live) >= MAX_BROKERS:
-            raise TableFull("brokers", MAX_BROKERS)
-        new = sum(1 for topic in registration.topics if topic not in self._topics)
-        if len(self._topics) + new > MAX_TOPICS:
-            raise TableFull("topics", MAX_TOPICS)
+        self._check_version(identity, registration.data_version.state_version)
+        self._check_topics(identity.broker_name, registration.topics)
+
+    def _check_version(self, identity: BrokerIdentity, told: int) -> None:
+        """Refuse the state version of a stale master, and one that no election can reach."""
+        highest = limits.MAX_STATE_VERSION
         master = self.master_of(identity.broker_name)
-        if identity.broker_id == MASTER_ID and master is not None:
-            known, told = master.data_version.state_version, registration.data_version.state_version
-            if master.identity.address != identity.address and told < known:
+        if (
+            identity.broker_id == MASTER_ID
+            and master is not None
+            and master.identity.address != identity.address
+        ):
+            known = master.data_version.state_version
+            if told < known:
                 raise StaleMaster(
                     identity.broker_name, identity.address, told, master.identity.address, known
                 )
+            highest = min(highest, known + limits.MAX_STATE_VERSION_STEP)
+        if not 0 <= told <= highest:
+            raise RegistrationRefused(
+                f"state version {told} is not from 0 to {highest}: register with the present term"
+            )
+
+    def _check_topics(self, broker_name: str, topics: Mapping[str, TopicConfig]) -> None:
+        """Refuse topics that cannot be meant, or that are too many."""
+        name = self._names.get(broker_name)
+        held = {} if name is None else name.queues
+        new_topics = new_places = new_characters = 0
+        for topic, config in topics.items():
+            if topic not in held:
+                limits.check_topic(topic)
+                new_places += 1
+                new_characters += len(topic)
+                new_topics += topic not in self._topics
+            _check_numbers(
+                topic,
+                config.read_queue_count,
+                config.write_queue_count,
+                config.permission,
+                config.topic_system_flag,
+            )
+        self._check_room(new_topics, new_places, new_characters)
+
+    def _check_room(self, topics: int, places: int, characters: int) -> None:
+        """Refuse as many more when the tables would have too many."""
+        if len(self._topics) + topics > limits.MAX_TOPICS:
+            raise TableFull("topics", limits.MAX_TOPICS)
+        if self._places + places > limits.MAX_TOPIC_PLACES:
+            raise TableFull("topics of all broker names", limits.MAX_TOPIC_PLACES)
+        if self._characters + characters > limits.MAX_TOPIC_CHARACTERS_IN_ALL:
+            raise TableFull("characters of topics", limits.MAX_TOPIC_CHARACTERS_IN_ALL)
 
     def _take_place(self, name: _BrokerName, identity: BrokerIdentity) -> None:
         """Give an address its broker id, and take both from their previous owners."""
@@ -193,27 +273,41 @@ class RouteTable:
             for topic in name.queues.keys() - topics.keys():
                 self._forget_queues(topic, broker_name)
         for topic, config in topics.items():
-            name.queues[topic] = QueueData(
+            queue = QueueData(
                 broker_name,
                 config.read_queue_count,
                 config.write_queue_count,
                 config.permission,
                 config.topic_system_flag,
             )
-            self._topics.setdefault(topic, set()).add(broker_name)
+            self._put_queues(topic, name, queue)
 
-    def unregister(self, identity: BrokerIdentity) -> bool:
-        """Drop a broker that says good-bye; false when it was not known as that."""
+    def _put_queues(self, topic: str, name: _BrokerName, queue: QueueData) -> None:
+        """Set the queues that a topic has on a broker name."""
+        if topic not in name.queues:
+            self._places += 1
+            self._characters += len(topic)
+            self._topics.setdefault(topic, set()).add(queue.broker_name)
+        name.queues[topic] = queue
+
+    def unregister(self, identity: BrokerIdentity, speaker: Speaker) -> bool:
+        """Drop a broker that says good-bye; false when it was not known as that.
+
+        Raises:
+            BrokerAlive: another host registered this address, and its connection is open.
+        """
         live = self._live.get(identity.address)
         if live is None or live.identity.broker_name != identity.broker_name:
             return False
+        if not _may_speak_for(speaker, live):
+            raise BrokerAlive(identity.address)
         self._remove(live)
         return True
 
-    def refresh(self, address: str, now: float) -> bool:
-        """Note a sign of life of a broker; false when it is not known."""
+    def refresh(self, address: str, speaker: Speaker, now: float) -> bool:
+        """Note a sign of life of a broker; false when it is not known, or another host speaks."""
         live = self._live.get(address)
-        if live is None:
+        if live is None or not _may_speak_for(speaker, live):
             return False
         live.expires_at = now + live.timeout_seconds
         return True
@@ -231,7 +325,7 @@ class RouteTable:
 
     def connection_closed(self, connection: Hashable) -> list[LiveBroker]:
         """Drop the brokers that registered last on a connection that closed, and return them."""
-        dead = [live for live in self._live.values() if live.connection == connection]
+        dead = [live for live in self._live.values() if live.speaker.connection == connection]
         for live in dead:
             self._remove(live)
         return dead
@@ -239,6 +333,7 @@ class RouteTable:
     def _remove(self, live: LiveBroker, keep_name: str | None = None) -> None:
         """Drop a broker; its name and queues go with the last of the name, unless kept."""
         identity = live.identity
+        self._changes += 1
         self._live.pop(identity.address, None)
         name = self._names.get(identity.broker_name)
         if name is None:
@@ -252,7 +347,11 @@ class RouteTable:
 
     def _forget_queues(self, topic: str, broker_name: str) -> None:
         """Forget that a topic lives on a broker name."""
-        self._names[broker_name].queues.pop(topic, None)
+        if self._names[broker_name].queues.pop(topic, None) is None:
+            return
+        self._changes += 1
+        self._places -= 1
+        self._characters -= len(topic)
         names = self._topics.get(topic)
         if names is not None:
             names.discard(broker_name)
@@ -274,15 +373,24 @@ class RouteTable:
         """Add a topic's queues on broker names that are known (request 217); others are left out.
 
         Raises:
+            RegistrationRefused: the topic's name or a number cannot be meant.
             TableFull: too many topics.
         """
-        if topic not in self._topics and len(self._topics) >= MAX_TOPICS:
-            raise TableFull("topics", MAX_TOPICS)
-        for queue in queues:
-            name = self._names.get(queue.broker_name)
-            if name is not None:
-                name.queues[topic] = queue
-                self._topics.setdefault(topic, set()).add(queue.broker_name)
+        limits.check_topic(topic)
+        known = {queue.broker_name: queue for queue in queues if queue.broker_name in self._names}
+        for queue in known.values():
+            _check_numbers(
+                topic,
+                queue.read_queue_count,
+                queue.write_queue_count,
+                queue.permission,
+                queue.topic_system_flag,
+            )
+        new = sum(1 for broker_name in known if topic not in self._names[broker_name].queues)
+        self._check_room(int(topic not in self._topics), new, new * len(topic))
+        for broker_name, queue in known.items():
+            self._changes += 1
+            self._put_queues(topic, self._names[broker_name], queue)
 
     def set_write_wiped(self, broker_name: str, wiped: bool) -> int:
         """Take away or give back write permission on all queues of a broker name.
@@ -374,4 +482,36 @@ class RouteTable:
                 for topic, queue in name.queues.items()
                 if queue.topic_system_flag & mask == value
             }
+        )
+
+
+def _may_speak_for(speaker: Speaker, live: LiveBroker) -> bool:
+    """Whether a request may speak for a broker: on its connection, or from the same host.
+
+    The same host, since a broker whose connection broke dials again before we notice that.
+    """
+    return speaker == live.speaker or speaker.host == live.speaker.host
+
+
+def _check_identity(identity: BrokerIdentity) -> None:
+    """Refuse an identity that makes no sense."""
+    limits.check_text("brokerName", identity.broker_name, limits.MAX_BROKER_NAME_CHARACTERS)
+    limits.check_text("clusterName", identity.cluster, limits.MAX_CLUSTER_CHARACTERS)
+    if not 0 <= identity.broker_id <= limits.MAX_BROKER_ID:
+        raise RegistrationRefused("brokerId must not be negative: set it")
+    parse_address(identity.address)
+    limits.check_text("brokerAddr", identity.address, limits.MAX_ADDRESS_CHARACTERS)
+
+
+def _check_numbers(topic: str, read: int, write: int, permission: int, system_flag: int) -> None:
+    """Refuse numbers of a topic that would make clients hold as many queues."""
+    if not (
+        0 <= read <= limits.MAX_QUEUES
+        and 0 <= write <= limits.MAX_QUEUES
+        and 0 <= permission <= limits.MAX_FLAGS
+        and 0 <= system_flag <= limits.MAX_FLAGS
+    ):
+        raise RegistrationRefused(
+            f"topic {topic:.127}: {read} and {write} queues, permission {permission}, system flag "
+            f"{system_flag}: send 0 to {limits.MAX_QUEUES} queues and flags of one byte"
         )

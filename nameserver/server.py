@@ -9,11 +9,11 @@ import trio
 from nameserver.processors import Asker, Processors
 from nameserver.routes import RouteTable
 from nameserver.settings import SettingTable
-from remoting.address import Address
-from remoting.answering import answer_each
-from remoting.command import Command
-from remoting.connection import Connection
-from remoting.server import ServerLimits, ServerTls, listen, serve_listeners
+from remoting.net.address import Address
+from remoting.net.answering import answer_each
+from remoting.net.connection import Connection
+from remoting.net.server import ServerLimits, ServerTls, listen, serve_listeners
+from remoting.wire.command import Command
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ async def serve_nameserver(
         tls: how TLS is taken; only plain connections when None.
 
     Raises:
-        PortInUse, ListenFailed: see `remoting.server.serve`.
+        PortInUse, ListenFailed: see `remoting.net.server.serve`.
     """
     routes = RouteTable()
     handler = _Handler(routes, Processors(routes, SettingTable()))
@@ -57,7 +57,7 @@ async def run_nameserver(host: str, port: int = NAMESERVER_PORT) -> None:
     """Be a name server until cancelled; a cancel or an interrupt closes every connection.
 
     Raises:
-        PortInUse, ListenFailed: see `remoting.server.serve`.
+        PortInUse, ListenFailed: see `remoting.net.server.serve`.
     """
     await serve_nameserver(host, port)
 
@@ -103,4 +103,6 @@ class _Handler:
             )
 
     def _answer(self, connection: Connection, command: Command) -> Command | None:
-        return self._table.handle(Asker(connection, trio.current_time()), command)
+        return self._table.handle(
+            Asker(connection, trio.current_time(), connection.peer.host), command
+        )

@@ -6,13 +6,10 @@ They are kept in memory only: a name server that starts again has none until the
 from typing import Final
 
 from nameserver.errors import TableFull
+from nameserver.limits import MAX_SETTINGS, MAX_SETTINGS_CHARACTERS, MAX_VALUE_CHARACTERS
 
 # The namespace of static queue lists: topic -> "brokerName:count;...". It goes into routes.
 ORDER_TOPIC_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
-
-# An operator types them; together with the longest value they bound the memory to 64 MiB.
-MAX_SETTINGS: Final = 4096
-MAX_VALUE_CHARACTERS: Final = 16 * 1024
 
 
 class SettingTable:
@@ -21,20 +18,27 @@ class SettingTable:
     def __init__(self) -> None:
         self._namespaces: dict[str, dict[str, str]] = {}
         self._count = 0
+        self._characters = 0
 
     def put(self, namespace: str, key: str, value: str) -> None:
         """Set a value.
 
         Raises:
-            TableFull: there are too many, or the value is over 16384 characters.
+            TableFull: there are too many, the setting is over 16384 characters, or all of them
+                are over 1048576.
         """
-        if len(value) + len(namespace) + len(key) > MAX_VALUE_CHARACTERS:
+        size = _characters(namespace, key, value)
+        if size > MAX_VALUE_CHARACTERS:
             raise TableFull("characters of one setting", MAX_VALUE_CHARACTERS)
         known = self._namespaces.get(namespace, {})
-        if key not in known:
-            if self._count >= MAX_SETTINGS:
-                raise TableFull("settings", MAX_SETTINGS)
-            self._count += 1
+        before = known.get(key)
+        if before is None and self._count >= MAX_SETTINGS:
+            raise TableFull("settings", MAX_SETTINGS)
+        grown = size if before is None else len(value) - len(before)
+        if self._characters + grown > MAX_SETTINGS_CHARACTERS:
+            raise TableFull("characters of settings", MAX_SETTINGS_CHARACTERS)
+        self._count += before is None
+        self._characters += grown
         known[key] = value
         self._namespaces[namespace] = known
 
@@ -45,9 +49,11 @@ class SettingTable:
     def delete(self, namespace: str, key: str) -> bool:
         """Remove a value; false when there was none."""
         known = self._namespaces.get(namespace, {})
-        if known.pop(key, None) is None:
+        value = known.pop(key, None)
+        if value is None:
             return False
         self._count -= 1
+        self._characters -= _characters(namespace, key, value)
         if not known:
             del self._namespaces[namespace]
         return True
@@ -55,3 +61,8 @@ class SettingTable:
     def all_of(self, namespace: str) -> dict[str, str]:
         """Every value of a namespace by key."""
         return dict(self._namespaces.get(namespace, {}))
+
+
+def _characters(namespace: str, key: str, value: str) -> int:
+    """The size of one setting."""
+    return len(namespace) + len(key) + len(value)

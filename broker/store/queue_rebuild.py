@@ -2,15 +2,22 @@
 
 A state that was restored from a snapshot says where its queues end, and the replay begins behind
 it. If their files are not there any more, the log before the snapshot is read once again.
+
+A log that has its beginning is folded once more, so what the fold passed over is passed over again.
+If retention has dropped the beginning, it is not known which topics existed where the log begins
+now. A topic exists then if the first entry about it is a message. If it was in truth deleted and
+created again, its queues begin again with a message of offset 0 behind a PutTopic. In any case each
+queue has to end where the snapshot says.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
 from broker.errors import CommandMalformed
-from broker.fold import UNIT
-from broker.log_entry import DeleteTopic, EntryKind, decode_log_command, kind_of
+from broker.fold import UNIT, Folded, fold
+from broker.log_entry import DeleteTopic, EntryKind, PutTopic, decode_log_command, kind_of
 from broker.record_facts import read_record_facts
+from broker.state import BrokerState
 from broker.store.consume_queues import ConsumeQueues
 from dledger import DiskFailed, Entry, Magic
 
@@ -36,13 +43,17 @@ class QueueRebuild:
         self._queues = queues
         self._ends = ends
         self._found: dict[tuple[str, int], _Found] = {}
+        self._state = BrokerState()  # of a whole log
+        self._deleted: set[str] = set()  # topics that do not exist at this point of a cut log
         self._made_anew: set[str] = set()  # topics whose queues begin at 0
 
     def take(self, entries: Sequence[Entry]) -> None:
-        """The next entries of the log. Raises DiskFailed."""
-        for entry in entries:
-            if entry.magic != _NORMAL:
-                continue
+        """The next entries of the log. Raises DiskFailed, EntryTooNew."""
+        normal = [entry for entry in entries if entry.magic == _NORMAL]
+        if self._is_whole:
+            self._take_folded(fold(self._state, normal))
+            return
+        for entry in normal:
             kind = kind_of(entry.body)
             if kind is EntryKind.RECORD:
                 self._take_record(entry)
@@ -61,23 +72,33 @@ class QueueRebuild:
                 raise DiskFailed("rebuild", f"{key[0]}/{key[1]}", OSError(problem))
             self._queues.mended(key, found.first)
 
+    def _take_folded(self, folded: Folded) -> None:
+        for topic in folded.deleted_topics:
+            self._forget(topic)
+        for key, arrived in folded.arrivals.items():
+            if key in self._queues.damaged:
+                found = self._found.setdefault(key, _Found(0))
+                room = self._ends[key] - found.next_offset  # what comes behind is in the queue
+                found.add(arrived.units[:room])
+                if len(found.units) >= _GATHERED:
+                    self._flush(key, found)
+
     def _take_record(self, entry: Entry) -> None:
         facts = read_record_facts(entry.body)
         if facts is None or facts.physical_offset != entry.body_pos:
             return
         key = (facts.topic, facts.queue_id)
-        if key not in self._queues.damaged:
+        if key not in self._queues.damaged or facts.topic in self._deleted:
             return
         found = self._found.get(key)
-        if found is None:
-            # In the midst of a queue whose beginning was dropped, the first one that is there.
+        if found is None or (found.may_begin_again and facts.queue_offset == 0):
             if facts.topic in self._made_anew and facts.queue_offset != 0:
                 return
+            # In the midst of a queue whose beginning was dropped, the first one that is there.
             found = self._found[key] = _Found(facts.queue_offset)
         if facts.queue_offset != found.next_offset or found.next_offset == self._ends[key]:
             return  # one that the fold has passed over, or one behind the snapshot
-        found.units.append(UNIT.pack(facts.physical_offset, facts.size, facts.tags_code))
-        found.next_offset += 1
+        found.add([UNIT.pack(facts.physical_offset, facts.size, facts.tags_code)])
         if len(found.units) >= _GATHERED:
             self._flush(key, found)
 
@@ -87,9 +108,18 @@ class QueueRebuild:
         except CommandMalformed:
             return
         if isinstance(command, DeleteTopic):
+            self._deleted.add(command.topic)
             self._made_anew.add(command.topic)
-            for key in [key for key in self._found if key[0] == command.topic]:
-                del self._found[key]
+            self._forget(command.topic)
+        elif isinstance(command, PutTopic):
+            topic = command.config.topic
+            self._deleted.discard(topic)
+            for key, found in self._found.items():
+                found.may_begin_again |= key[0] == topic
+
+    def _forget(self, topic: str) -> None:
+        for key in [key for key in self._found if key[0] == topic]:
+            del self._found[key]
 
     def _flush(self, key: tuple[str, int], found: "_Found") -> None:
         if found.units:
@@ -99,10 +129,22 @@ class QueueRebuild:
 
 
 class _Found:
-    """What the log has of one queue so far."""
+    """What the log has of one queue so far.
 
-    __slots__ = ("first", "next_offset", "units")
+    Attributes:
+        first: the first offset.
+        next_offset: the one behind the last.
+        units: those that are not written yet, the last ones.
+        may_begin_again: whether the topic may have been created since the first one.
+    """
+
+    __slots__ = ("first", "may_begin_again", "next_offset", "units")
 
     def __init__(self, first: int) -> None:
         self.first = self.next_offset = first
         self.units: list[bytes] = []
+        self.may_begin_again = False
+
+    def add(self, units: Sequence[bytes]) -> None:
+        self.units += units
+        self.next_offset += len(units)

@@ -286,11 +286,16 @@ class EntryDispatcher:
         else:
             self._refused(response, now)
 
-    def heard(self, now: float) -> None:
-        """Note that the peer answered; probe it at once if it was silent before."""
-        if now - self.last_answer_at >= LEAST_WAIT_S and self.phase in (_COMPARE, _TRUNCATE):
-            self._probe_deadline = min(self._probe_deadline, now)
+    def heard(self, now: float) -> bool:
+        """Note that the peer answered; if it was silent before, probe it at once, and return True
+        if a probe is due for that.
+        """
+        silent = now - self.last_answer_at >= LEAST_WAIT_S
         self.last_answer_at = now
+        if silent and self.phase in (_COMPARE, _TRUNCATE):
+            self._probe_deadline = min(self._probe_deadline, now)
+            return True
+        return False
 
     def _measure(self, now: float) -> None:
         """Remove acknowledged batches from the window, and measure the one that waited longest."""

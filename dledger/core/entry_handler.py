@@ -92,9 +92,11 @@ class EntryHandler:
             return None
         return self._answer(push.phase, push.prev_index)
 
-    def commit(self, committed: int) -> None:
-        """Follow the leader's commit index, as far as the logs are known to agree."""
-        self._state.commit(min(committed, self.verified))
+    def commit(self, committed: int) -> bool:
+        """Follow the leader's commit index, as far as the logs are known to agree; return whether
+        this member's commit index moved.
+        """
+        return self._state.commit(min(committed, self.verified))
 
     def restart_log(self, begin: LogBegin, group: NumberedConfiguration | None) -> None:
         """Drop the log in favour of a snapshot; SnapshotReceiver decides when that is safe.

@@ -61,16 +61,20 @@ class Following:
         self._admission = admission
         self._confirmation: Outgoing | None = None  # of the last heartbeat, if it must wait
 
-    def receive(self, sender: str, message: FromLeader, now: float) -> None:
-        """Handle one message of a leader. Raises PeerFault for one that no correct leader sends."""
+    def receive(self, sender: str, message: FromLeader, now: float) -> bool:
+        """Handle one message of a leader; return False if there was nothing to do but to answer.
+
+        Raises PeerFault for a message that no correct leader sends.
+        """
         state = self._state
         if message.term < state.term:
             # A deposed leader, or one that this member's higher term keeps out: tell it the term.
             self._outbox.promise(sender, HeartbeatResponse(state.term, 0))
-            return
+            return False
         if state.role is Role.LEADER:
             raise PeerFault(sender, f"it leads term {state.term}, as {state.self_id} does")
-        if state.leader is None:
+        new = state.leader is None
+        if new:
             self._elections.change_role(RoleEvent.LEADER_SEEN, now)
             state.leader = sender
         elif state.leader != sender:
@@ -78,19 +82,21 @@ class Following:
         if isinstance(message, TimeoutNow):
             if state.votes and state.proven:
                 self._elections.stand(RoleEvent.HANDED_OVER, now)
-            return
+            return True
         self._elector.heard_leader(now)
         if isinstance(message, Reminder):
             if message.acknowledged > state.durable:
                 self._admission.doubt(now)  # the disk lost what it had synced
         elif isinstance(message, Heartbeat):
-            self._handler.commit(message.committed)
+            commits = self._handler.commit(message.committed)
             self._freshness.heard(message.committed, state.term, state.applied, now)
             self._confirm(sender, message.round)
+            return new or commits
         elif isinstance(message, InstallSnapshot):
             self._receiver.handle(message)
         elif (answer := self._handler.handle(message)) is not None:
             self._outbox.promise(sender, answer)
+        return True
 
     def persisted(self) -> None:
         """Acknowledge what a finished sync made durable."""

@@ -117,26 +117,27 @@ class Leadership:
 
     # --- messages of followers ----------------------------------------------------------------
 
-    def receive(self, sender: str, message: ToLeader, now: float) -> RoleEvent | None:
-        """Handle one answer or question; return why this leader must step down, if it must.
+    def receive(self, sender: str, message: ToLeader, now: float) -> bool:
+        """Handle one answer or question; return False if it left nothing to do.
 
         Raises PeerFault for an answer that no correct member gives.
         """
         if (dispatcher := self._followers.dispatchers.get(sender)) is None:
-            return None  # the sender is not a member
+            return False  # the sender is not a member
         if isinstance(message, ReadRequest):
             self._reads.begin_remote(sender, message)
         elif isinstance(message, HeartbeatResponse):
-            dispatcher.heard(now)
-            if message.round > 0:
+            probes = dispatcher.heard(now)
+            proves = message.round > 0 and not dispatcher.proven
+            if proves:
                 dispatcher.proven = True  # a member in doubt confirms only round 0
             self._reads.confirm(sender, message)
-            return self._removed(now)
+            return probes or proves or not self._state.votes
         elif isinstance(message, InstallSnapshotResponse):
             dispatcher.receive_install(message, now)
         else:
             self._receive_acknowledgement(dispatcher, message, now)
-        return None
+        return True
 
     def _receive_acknowledgement(
         self, dispatcher: EntryDispatcher, message: PushResponse, now: float
@@ -200,7 +201,7 @@ class Leadership:
             return False
         return self._followers.quorum_knows(self._reads.index.confirmed)
 
-    def _removed(self, now: float) -> RoleEvent | None:
+    def removed(self, now: float) -> RoleEvent | None:
         """Return REMOVED if this leader no longer votes and must step down (thesis 4.2.2).
 
         It first waits until a quorum knows of its removal, for an election timeout at most. Then it
@@ -245,7 +246,7 @@ class Leadership:
             self._tell_successor(now)
             return RoleEvent.DISK_STALLED
         if self._followers.changing:
-            if (removed := self._removed(now)) is not None:
+            if (removed := self.removed(now)) is not None:
                 return removed
             self._followers.observe(now)
             membership, committed = self._state.membership, self._state.committed

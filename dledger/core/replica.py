@@ -138,16 +138,20 @@ class Replica:
 
     # --- inputs -------------------------------------------------------------------------------
 
-    def receive(self, sender: str, message: Message, now: float) -> None:
+    def receive(self, sender: str, message: Message, now: float) -> bool:
         """Handle one message. Requests are accepted from any node, because the sender may know a
         newer configuration than this member does; answers are accepted from members only.
+
+        Return False if there was nothing to do but to answer: if `has_work` was False before, it
+        still is, and the `next_deadline` of a leader is no earlier. Most heartbeats and their
+        answers are such.
 
         Raises PeerFault for a message that no correct member sends. Such a message has changed
         nothing, and the caller may go on using this member.
         """
         state = self.state
         if sender == state.self_id:
-            return
+            return False
         if message.term > state.term + MAX_TERMS_AHEAD:
             raise PeerFault(sender, f"it is in term {message.term}, this member in {state.term}")
         if (
@@ -156,27 +160,29 @@ class Replica:
             # Accept a removed member's acknowledgement of the entry that removed it.
             and (message.term != state.term or sender not in self.dispatchers)
         ):
-            return
+            return False
         if isinstance(message, VoteRequest):
             self.elections.receive_request(sender, message, now)
-            return
+            return True
         if isinstance(message, Inquiry):
             self._receive_inquiry(sender, message, now)
-            return
+            return True
         if message.term > state.term and not is_granted_pre_vote(message):
             self.elections.follow_term(message.term, now)
         if isinstance(message, FromLeader):
-            self.following.receive(sender, message, now)
-        elif isinstance(message, VoteResponse):
+            return self.following.receive(sender, message, now)
+        if isinstance(message, VoteResponse):
             self.elections.receive_response(sender, message, now)
         elif isinstance(message, ReadResponse):
             self.member_reads.answered(message)
         elif isinstance(message, InquiryAnswer):
             self.admission.answered(sender, message)
         elif message.term == state.term and state.role is Role.LEADER:
-            event = self.leadership.receive(sender, message, now)
-            if event is not None:
+            if not self.leadership.receive(sender, message, now):
+                return False
+            if (event := self.leadership.removed(now)) is not None:
                 self.elections.change_role(event, now)
+        return True
 
     def _receive_inquiry(self, sender: str, inquiry: Inquiry, now: float) -> None:
         """Answer a member in doubt. A leader also appends an entry that can prove the member.

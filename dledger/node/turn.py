@@ -82,8 +82,10 @@ class MovesSnapshots(Protocol):
         """Send a message of the core; a piece is sent once it was read."""
         ...
 
-    def turn(self, replica: Replica, *, sync_runs: bool) -> None:
-        """Take the pieces to write from the core, and tell it which were written."""
+    def turn(self, replica: Replica, *, sync_runs: bool) -> bool:
+        """Take the pieces to write from the core, and tell it which were written; return whether
+        there were any.
+        """
         ...
 
 
@@ -141,6 +143,8 @@ class Turn:
         self._submissions: list[tuple[Sequence[Body], int, Done]] = []
         self._reads: list[int] = []
         self._led_term: int | None = None
+        self._rested = False  # whether the last turn left nothing to do before a deadline
+        self._deadline = 0.0  # while it rests: when the next turn is due at the latest
         self._last_proposed = 0  # how many entries the last proposal had
         self.queued_entries = 0
         self.queued_bytes = 0
@@ -208,20 +212,37 @@ class Turn:
     def turn(self, now: float) -> float:
         """Take everything that arrived, and act on it; return the next deadline."""
         replica = self._replica
-        works = self.take_inputs(now) or self._has_work(now)
+        synced = bool(self._ended_syncs)  # entries that were written meanwhile may count
+        rests = bool(self._inbox) and self._rested and now < self._deadline
+        if self.take_inputs(now) or not rests or replica.has_work:
+            return self._whole_turn(now, synced)
+        if replica.outbox.has_ready:
+            self._send(replica.outbox.take())
+        if replica.acks is None:
+            self._deadline = self.next_deadline  # a heartbeat has put off the election
+        return self._deadline
+
+    def _whole_turn(self, now: float, works: bool) -> float:
+        """Look for everything there may be to do, unless it is known that there is something;
+        return the next deadline.
+        """
+        replica = self._replica
+        self._rested = False
+        works = works or self._has_work(now)
         if not works:
-            deadline = self.next_deadline
-            if deadline <= now:
+            self._deadline = self.next_deadline
+            if self._deadline <= now:
                 replica.tick(now)  # most often it is time for heartbeats, and nothing else
-                deadline = self.next_deadline
-                works = deadline <= now or self._has_work(now)
+                self._deadline = self.next_deadline
+                works = self._deadline <= now or self._has_work(now)
         if not works:
             if replica.outbox.has_ready:
                 self._send(replica.outbox.take())
             if replica.appliable > replica.state.applied:
                 self._after_turn(_NOTHING, True)
             if not self.appends_alone:
-                return deadline
+                self._rested = True
+                return self._deadline
             now = self._clock()  # the client may already have submitted its next append
         replica.tick(now)
         self.act_and_sync(now)
@@ -253,20 +274,21 @@ class Turn:
     # --- the steps of a turn, public for tests that look at the core between them ---------------
 
     def take_inputs(self, now: float) -> bool:
-        """Give the replica everything that arrived; return whether a sync has ended.
-
-        If so, entries that were written meanwhile may count.
+        """Give the replica everything that arrived; return False if that left nothing to do but to
+        send answers, provided that there was nothing to do before.
         """
         replica = self._replica
-        synced = bool(self._ended_syncs)
+        works = bool(self._submissions or self._ended_syncs or self._reads or self._gone)
         if self._link_changes:
+            works = True
             for peer, connected in _taken(self._link_changes):
                 (replica.reachable if connected else replica.unreachable)(peer, now)
         if self._inbox:
             for sender, messages in _taken(self._inbox):
                 for message in messages:
                     try:
-                        replica.receive(sender, message, now)
+                        if replica.receive(sender, message, now):
+                            works = True
                     except PeerFault as fault:
                         self._refused(fault)
         if self._gone:
@@ -281,8 +303,7 @@ class Turn:
         if self._reads:
             for ticket in _taken(self._reads):
                 replica.request_read(ticket)
-        self._transfer.turn(replica, sync_runs=self.syncs.busy)
-        return synced
+        return self._transfer.turn(replica, sync_runs=self.syncs.busy) or works
 
     def carry_out_writes(self) -> None:
         """Write what the replica decided; it becomes durable with the next sync."""

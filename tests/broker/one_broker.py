@@ -14,13 +14,13 @@ from broker.config import BrokerConfig
 from broker.limits import BrokerLimits
 from broker.server import Broker, run_broker
 from dledger.free_ports import free_ports
-from remoting.address import Address
-from remoting.client import RemotingClient
-from remoting.command import Command
-from remoting.connection import Connection
-from remoting.heartbeat import ConsumerData, Heartbeat, SubscriptionData, encode_heartbeat
-from remoting.message import MessageRecord, decode_records
-from remoting.properties import encode_properties
+from remoting.bodies.heartbeat import ConsumerData, Heartbeat, SubscriptionData, encode_heartbeat
+from remoting.message.properties import encode_properties
+from remoting.message.record import MessageRecord, decode_records
+from remoting.net.address import Address
+from remoting.net.client import RemotingClient
+from remoting.net.connection import Connection
+from remoting.wire.command import Command
 
 START_MS = 1_700_000_000_000
 

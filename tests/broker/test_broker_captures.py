@@ -8,10 +8,10 @@ from pathlib import Path
 
 import trio
 
-from remoting.command import Command
-from remoting.consumer_group_body import decode_consumer_list, decode_locked_queues
-from remoting.frame import FrameDecoder, decode_frame
-from remoting.message import decode_records
+from remoting.bodies.consumer_group import decode_consumer_list, decode_locked_queues
+from remoting.message.record import decode_records
+from remoting.wire.command import Command
+from remoting.wire.frame import FrameDecoder, decode_frame
 from tests.broker.one_broker import running_broker
 
 DATA = Path(__file__).parent / "data"

@@ -7,16 +7,16 @@ import pytest
 import trio
 
 from broker.limits import BrokerLimits
-from remoting.codes import RequestCode, ResponseCode
-from remoting.consumer_group_body import (
+from remoting.bodies.consumer_group import (
     QueueLock,
     decode_consumer_list,
     decode_locked_queues,
     encode_queue_lock,
 )
-from remoting.message import decode_records
-from remoting.message_queue import MessageQueue
-from remoting.table_body import decode_table
+from remoting.bodies.message_queue import MessageQueue
+from remoting.bodies.table import decode_table
+from remoting.message.record import decode_records
+from remoting.wire.codes import RequestCode, ResponseCode
 from tests.broker.one_broker import Client, running_broker, served
 
 

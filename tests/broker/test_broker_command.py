@@ -12,7 +12,7 @@ from broker.__main__ import main
 from broker.config import BrokerConfig, read_nameservers
 from broker.errors import SettingInvalid
 from dledger.free_ports import free_ports
-from remoting.address import Address
+from remoting.net.address import Address
 
 
 def config(**more: object) -> BrokerConfig:

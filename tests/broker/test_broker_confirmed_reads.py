@@ -13,7 +13,7 @@ from broker.confirmed_reads import ConfirmedReads
 from broker.errors import RequestRefused
 from broker.requests import _CONFIRMED
 from dledger.errors import ReadUnavailable
-from remoting.codes import RequestCode, ResponseCode
+from remoting.wire.codes import RequestCode, ResponseCode
 from tests.broker.one_broker import Client, running_broker, served
 from tests.broker.three_brokers import group_of_three
 

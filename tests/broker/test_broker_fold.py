@@ -14,6 +14,7 @@ from broker.log_entry import (
     CommittedOffset,
     DeleteGroup,
     DeleteTopic,
+    LockQueues,
     PutGroup,
     PutTopic,
     encode_log_command,
@@ -21,10 +22,10 @@ from broker.log_entry import (
 from broker.record_facts import read_record_facts
 from broker.state import BrokerState
 from dledger.entry import HEADER_BYTES, Entry, Magic
-from remoting.message import MessageRecord, encode_record
-from remoting.properties import encode_properties
-from remoting.tags import tags_code
-from remoting.topic_config import TopicConfig
+from remoting.bodies.topic_config import TopicConfig
+from remoting.message.properties import encode_properties
+from remoting.message.record import MessageRecord, encode_record
+from remoting.message.tags import tags_code
 
 TOPICS = ("A", "B")
 
@@ -36,6 +37,11 @@ class Log:
         self.entries: list[Entry] = []
         self.state = BrokerState()
         self._pos = 0
+
+    @property
+    def end(self) -> int:
+        """The position behind the last entry."""
+        return self._pos
 
     def append(self, body: bytes) -> Entry:
         entry = Entry(len(self.entries), 1, self._pos, Magic.NORMAL, body)
@@ -81,13 +87,16 @@ def build(script: Sequence[tuple[str, str, int]]) -> Log:
         elif what == "wrong offset":
             log.append_record(name, number, 1000 + at)
         elif what == "put":
-            log.append(encode_log_command(PutTopic(TopicConfig(name, number, number), at)))
+            limit = (None, 5)[at % 2]
+            put = PutTopic(TopicConfig(name, number, number), at, max_topics=limit)
+            log.append(encode_log_command(put))
         elif what == "delete":
-            log.append(encode_log_command(DeleteTopic(name, at)))
+            log.append(encode_log_command(DeleteTopic(name, at, with_locks=bool(at % 2))))
             ends = {key: end for key, end in ends.items() if key[0] != name}
         elif what == "offset":
             offset_of = CommittedOffset("g", name, 0, number)
-            log.append(encode_log_command(CommitOffsets([offset_of], 1)))
+            as_of = (None, log.end, log.end - 200)[at % 3]
+            log.append(encode_log_command(CommitOffsets([offset_of], 1, as_of)))
         elif what == "group":
             command = DeleteGroup(name, True) if number else PutGroup(ConsumerGroup(name))
             log.append(encode_log_command(command))
@@ -236,6 +245,64 @@ def test_offsets_are_folded_alike_with_their_time_and_without() -> None:
 
 def test_a_command_of_a_newer_broker_stops_the_fold() -> None:
     log, state = Log(), BrokerState()
-    log.append(b"\0\0\0\x09DLB\x03\x90")
+    log.append(b"\0\0\0\x09DLB\x04\x90")
     with pytest.raises(EntryTooNew):
         fold(state, log.entries)
+
+
+def test_an_offset_of_a_topic_that_was_deleted_and_created_again_is_passed_over() -> None:
+    log, state = Log(), BrokerState()
+    put = encode_log_command(PutTopic(TopicConfig("A", 2, 2), 5, max_topics=9))
+    created = log.append(put)
+    old = log.append_record("A", 0, 0)
+    log.append(encode_log_command(DeleteTopic("A", 9, with_locks=True)))
+    again = log.append(put)
+    one = [CommittedOffset("g", "A", 0, 1)]
+    log.append(encode_log_command(CommitOffsets(one, 1, as_of=old.pos)))
+    assert fold(state, log.entries).results == [None] * 5
+    assert state.offsets == {}
+    assert state.created_at == {"A": again.pos}
+    assert not state.had_topic("A", created.pos + 1)
+    log.append(encode_log_command(CommitOffsets(one, 1, as_of=again.pos + 1)))
+    fold(state, log.entries[-1:])
+    assert state.committed_offset("g", "A", 0) == 1
+
+
+def test_an_offset_of_no_topic_is_passed_over() -> None:
+    log, state = Log(), BrokerState()
+    log.append(encode_log_command(CommitOffsets([CommittedOffset("g", "A", 0, 7)], 1, as_of=0)))
+    assert fold(state, log.entries).results == [None]
+    assert state.offsets == {}
+
+
+def test_locks_go_with_their_topic_and_with_their_group() -> None:
+    log, state = Log(), BrokerState()
+    with_topic(log)
+    for group in ("g", "h"):
+        log.append(encode_log_command(PutGroup(ConsumerGroup(group))))
+        log.append(encode_log_command(LockQueues(group, "one", True, 5, [("A", 0), ("B", 0)])))
+    log.append(encode_log_command(DeleteTopic("A", 9, with_locks=True)))
+    fold(state, log.entries)
+    assert state.locks.owners.keys() == {("g", "B", 0), ("h", "B", 0)}
+    log.append(encode_log_command(DeleteGroup("g", False, with_locks=True)))
+    fold(state, log.entries[-1:])
+    assert state.locks.owners.keys() == {("h", "B", 0)}
+
+
+def test_no_more_topics_and_groups_are_created_than_their_entries_allow() -> None:
+    log, state = Log(), BrokerState()
+    limit = len(state.topics) + 2
+    for name in "ABCA":
+        log.append(encode_log_command(PutTopic(TopicConfig(name, 3, 3), 5, max_topics=limit)))
+    for name in "ghig":
+        log.append(encode_log_command(PutGroup(ConsumerGroup(name), max_groups=2)))
+    results = fold(state, log.entries).results
+    assert [isinstance(result, EntryRefused) for result in results] == [
+        False,
+        False,
+        True,
+        False,
+    ] * 2
+    assert state.topics.keys() >= {"A", "B"}
+    assert state.groups.keys() == {"g", "h"}
+    assert len(state.topics) == limit

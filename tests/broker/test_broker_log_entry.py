@@ -25,8 +25,8 @@ from broker.log_entry import (
     encode_log_command,
     kind_of,
 )
-from remoting.message import MessageRecord, encode_record
-from remoting.topic_config import TopicConfig
+from remoting.bodies.topic_config import TopicConfig
+from remoting.message.record import MessageRecord, encode_record
 
 names = st.text("abcXYZ019_-%|", min_size=1, max_size=40)
 numbers = st.integers(0, 2**62)
@@ -44,11 +44,18 @@ commands: st.SearchStrategy[LogCommand] = st.one_of(
         ),
         numbers,
         st.booleans(),
+        st.none() | numbers,
     ),
-    st.builds(DeleteTopic, names, numbers),
-    st.builds(PutGroup, st.builds(ConsumerGroup, names, st.booleans()), st.booleans()),
-    st.builds(DeleteGroup, names, st.booleans()),
+    st.builds(DeleteTopic, names, numbers, st.booleans()),
+    st.builds(
+        PutGroup,
+        st.builds(ConsumerGroup, names, st.booleans()),
+        st.booleans(),
+        st.none() | numbers,
+    ),
+    st.builds(DeleteGroup, names, st.booleans(), st.booleans()),
     st.builds(CommitOffsets, st.lists(offsets, max_size=5), st.none() | numbers),
+    st.builds(CommitOffsets, st.lists(offsets, max_size=5), numbers, numbers),
     st.builds(KeepLogFrom, numbers, numbers, numbers),
     st.builds(
         LockQueues,
@@ -141,5 +148,15 @@ def test_a_time_counts_as_no_member_of_the_first_format_version() -> None:
 
 @given(commands)
 def test_a_command_is_written_in_the_first_version_that_holds_it(command: LogCommand) -> None:
-    is_timed = isinstance(command, CommitOffsets) and command.at_ms is not None
-    assert encode_log_command(command)[7] == (2 if is_timed else 1)
+    match command:
+        case PutTopic(max_topics=int()) | PutGroup(max_groups=int()):
+            version = 3
+        case DeleteTopic(with_locks=True) | DeleteGroup(with_locks=True):
+            version = 3
+        case CommitOffsets(as_of=int()):
+            version = 3
+        case CommitOffsets(at_ms=int()):
+            version = 2
+        case _:
+            version = 1
+    assert encode_log_command(command)[7] == version

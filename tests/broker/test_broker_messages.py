@@ -7,10 +7,10 @@ import pytest
 import trio
 
 from broker.limits import MAX_BATCH_MESSAGES, BrokerLimits
-from remoting.codes import RequestCode, ResponseCode
-from remoting.message import MessageRecord, decode_record, decode_records
-from remoting.message_batch import BatchMessage, encode_batch_body
-from remoting.message_id import message_id, parse_message_id
+from remoting.message.batch import BatchMessage, encode_batch_body
+from remoting.message.message_id import message_id, parse_message_id
+from remoting.message.record import MessageRecord, decode_record, decode_records
+from remoting.wire.codes import RequestCode, ResponseCode
 from tests.broker.one_broker import START_MS, Client, Clock, running_broker, send_fields, served
 
 

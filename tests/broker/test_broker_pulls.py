@@ -7,10 +7,10 @@ import pytest
 import trio
 
 from broker.limits import MAX_PULL_BYTES, BrokerLimits
-from remoting.codes import ResponseCode
-from remoting.command import Command
-from remoting.heartbeat import ConsumerData, Heartbeat, SubscriptionData, encode_heartbeat
-from remoting.message import decode_records
+from remoting.bodies.heartbeat import ConsumerData, Heartbeat, SubscriptionData, encode_heartbeat
+from remoting.message.record import decode_records
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
 from tests.broker.one_broker import (
     START_MS,
     Client,

@@ -16,13 +16,9 @@ from broker.log_entry import LockQueues, encode_log_command
 from broker.queue_locks import LOCK_MS, QueueLocks
 from broker.state import BrokerState
 from broker.state_snapshot import captured, restored
-from remoting.codes import ResponseCode
-from remoting.consumer_group_body import (
-    QueueLock,
-    decode_locked_queues,
-    encode_queue_lock,
-)
-from remoting.message_queue import MessageQueue
+from remoting.bodies.consumer_group import QueueLock, decode_locked_queues, encode_queue_lock
+from remoting.bodies.message_queue import MessageQueue
+from remoting.wire.codes import ResponseCode
 from tests.broker.one_broker import Client, running_broker, served
 from tests.broker.test_broker_fold import Log
 from tests.broker.three_brokers import group_of_three

@@ -19,8 +19,8 @@ from dledger.snapshots.snapshot_policy import SnapshotPolicy
 from dledger.store.store_config import StoreConfig
 from dledger_mq import ConsumeFrom, PushConsumer, ReceivedMessage
 from nameserver.server import serve_nameserver
-from remoting.codes import ResponseCode
-from remoting.message import decode_records
+from remoting.message.record import decode_records
+from remoting.wire.codes import ResponseCode
 from tests.broker.one_broker import START_MS, Client, Clock, running_broker, until
 from tests.broker.three_brokers import group_of_three
 

@@ -7,12 +7,12 @@ import trio
 
 from dledger.free_ports import free_ports
 from nameserver.server import serve_nameserver
-from remoting.client import RemotingClient
-from remoting.codes import ResponseCode
-from remoting.command import Command
-from remoting.message import decode_records
-from remoting.route import TopicRoute, decode_route
-from remoting.server import serve
+from remoting.bodies.route import TopicRoute, decode_route
+from remoting.message.record import decode_records
+from remoting.net.client import RemotingClient
+from remoting.net.server import serve
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
 from tests.broker.one_broker import Client, running_broker, until
 from tests.broker.three_brokers import group_of_three
 

@@ -23,8 +23,8 @@ from broker.state import BrokerState
 from broker.state_snapshot import captured, restored
 from broker.time_marks import MARK_EVERY_MS, TimeMarks
 from dledger.entry import HEADER_BYTES, Entry
-from remoting.message import MessageRecord, encode_record
-from remoting.topic_config import TopicConfig
+from remoting.bodies.topic_config import TopicConfig
+from remoting.message.record import MessageRecord, encode_record
 from tests.broker.test_broker_fold import Log, actions, build, with_topic
 
 

@@ -29,12 +29,13 @@ from dledger.errors import (
     NotLeader,
 )
 from dledger.waits.pending_appends import Appended
-from remoting.address import Address
-from remoting.codes import ResponseCode
-from remoting.command import Command
-from remoting.heartbeat import ConsumerData
-from remoting.message import MessageRecord
-from remoting.tags import tags_code
+from remoting.bodies.heartbeat import ConsumerData
+from remoting.bodies.topic_config import TopicConfig
+from remoting.message.record import MessageRecord
+from remoting.message.tags import tags_code
+from remoting.net.address import Address
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
 
 
 class Origin:
@@ -298,10 +299,34 @@ def test_a_message_that_cannot_be_encoded_does_not_stop_its_neighbours() -> None
 # --- offset commits -------------------------------------------------------------------------------
 
 
+def with_topic_t() -> BrokerState:
+    """A state in which T was created at position 50, and the log is applied up to 100."""
+    state = BrokerState(log_end=100)
+    state.topics["T"] = TopicConfig("T")
+    state.created_at["T"] = 50
+    return state
+
+
+def test_offsets_of_a_topic_that_was_deleted_since_the_request_are_not_written() -> None:
+    log, state = FakeLog(), with_topic_t()
+    commits = OffsetCommits(log, state, 10, lambda: 1)
+    told: list[RequestRefused | None] = []
+    commits.add(CommittedOffset("g", "T", 0, 1), told.append)
+    state.created_at["T"] = 150
+    state.log_end = 200
+    commits.flush()
+    assert log.taken == []
+    assert told == [None]
+    commits.add(CommittedOffset("g", "T", 0, 0), told.append)
+    commits.flush()
+    assert len(log.taken) == 1
+
+
 def test_offsets_gather_while_an_entry_is_on_its_way() -> None:
     log = FakeLog()
     times_ms = iter((1000, 2000))
-    commits = OffsetCommits(log, 10, lambda: next(times_ms))
+    state = with_topic_t()
+    commits = OffsetCommits(log, state, 10, lambda: next(times_ms))
     told: list[RequestRefused | None] = []
     commits.add(CommittedOffset("g", "T", 0, 1), told.append)
     commits.flush()
@@ -315,14 +340,14 @@ def test_offsets_gather_while_an_entry_is_on_its_way() -> None:
     (body,), _done = log.taken[0]
     assert isinstance(body, bytes)
     command = decode_log_command(body)
-    assert command == CommitOffsets([CommittedOffset("g", "T", 0, 3)], 2000)
+    assert command == CommitOffsets([CommittedOffset("g", "T", 0, 3)], 2000, as_of=100)
     log.finish()
     assert told == [None, None, None]
 
 
 def test_offsets_that_cannot_be_stored_are_refused_and_later_ones_are_not() -> None:
     log = FakeLog()
-    commits = OffsetCommits(log, 1, lambda: 1)
+    commits = OffsetCommits(log, with_topic_t(), 1, lambda: 1)
     told: list[RequestRefused | None] = []
     log.refusal = NotLeader(None, 1)
     commits.add(CommittedOffset("g", "T", 0, 1), told.append)

@@ -12,7 +12,7 @@ import trio
 from broker.config import BrokerConfig
 from broker.server import Broker, run_broker
 from dledger.free_ports import free_addresses, free_ports
-from remoting.address import Address
+from remoting.net.address import Address
 from tests.broker.one_broker import Client, Clock, until
 
 

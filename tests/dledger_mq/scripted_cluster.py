@@ -5,17 +5,9 @@ from dataclasses import dataclass, field
 
 import trio
 
-from remoting.address import Address
-from remoting.answering import answer_each
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command
-from remoting.connection import Connection
-from remoting.consumer_group_body import encode_consumer_list
-from remoting.heartbeat import decode_heartbeat
-from remoting.message import MessageRecord, encode_record
-from remoting.message_batch import decode_batch_body
-from remoting.properties import edit_properties, properties_bytes
-from remoting.route import (
+from remoting.bodies.consumer_group import encode_consumer_list
+from remoting.bodies.heartbeat import decode_heartbeat
+from remoting.bodies.route import (
     BrokerData,
     ClusterInfo,
     QueueData,
@@ -23,7 +15,15 @@ from remoting.route import (
     encode_cluster_info,
     encode_route,
 )
-from remoting.server import serve
+from remoting.message.batch import decode_batch_body
+from remoting.message.properties import edit_properties, properties_bytes
+from remoting.message.record import MessageRecord, encode_record
+from remoting.net.address import Address
+from remoting.net.answering import answer_each
+from remoting.net.connection import Connection
+from remoting.net.server import serve
+from remoting.wire.codes import RequestCode, ResponseCode
+from remoting.wire.command import Command
 
 Answer = Callable[[Connection, Command], Command | None]
 

@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from dledger_mq.cached_bytes import CachedBytes
 from dledger_mq.cached_queue import MAX_SPAN, CachedQueue
 from dledger_mq.message import ReceivedMessage
-from remoting.message_queue import MessageQueue
+from remoting.bodies.message_queue import MessageQueue
 
 QUEUE = MessageQueue("T", "a", 0)
 

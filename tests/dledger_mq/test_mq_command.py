@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 from dledger_mq.__main__ import main
 from dledger_mq.errors import GroupDirectoryError
 from dledger_mq.group_directory import GroupDirectory, GroupPlan, NodePlan
-from remoting.codes import RequestCode
-from remoting.route import BrokerData, ClusterInfo
+from remoting.bodies.route import BrokerData, ClusterInfo
+from remoting.wire.codes import RequestCode
 from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, start
 
 PLAN = GroupPlan(

@@ -6,7 +6,7 @@ import pytest
 from dledger_mq import ConsumeResult, InvalidListener, PushConsumer, ReceivedMessage
 from dledger_mq.listener import Listener, call
 from dledger_mq.redelivery import LONGEST_DELAY_SECONDS, redelivery_delay_seconds
-from remoting.message_queue import MessageQueue
+from remoting.bodies.message_queue import MessageQueue
 
 Messages = Sequence[ReceivedMessage]
 MESSAGE = ReceivedMessage("T", b"x", "", "", {}, "", MessageQueue("T", "a", 0), 0, 0, 0, 0, 0, 0)

@@ -18,10 +18,10 @@ from dledger_mq import (
     by_key,
 )
 from dledger_mq.errors import ClientClosed
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command
-from remoting.connection import Connection
-from remoting.properties import decode_properties
+from remoting.message.properties import decode_properties
+from remoting.net.connection import Connection
+from remoting.wire.codes import RequestCode, ResponseCode
+from remoting.wire.command import Command
 from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, Store, start, until
 
 SEND = RequestCode.SEND_MESSAGE_V2

@@ -20,10 +20,10 @@ from dledger_mq import (
     PushOptions,
     ReceivedMessage,
 )
-from remoting.codes import RequestCode
-from remoting.command import Command
-from remoting.connection import Connection
-from remoting.properties import encode_properties
+from remoting.message.properties import encode_properties
+from remoting.net.connection import Connection
+from remoting.wire.codes import RequestCode
+from remoting.wire.command import Command
 from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, Store, start, until
 
 GROUP = "readers"

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger_mq.rebalance import allocate_averagely, readers_of
-from remoting.message_queue import MessageQueue
+from remoting.bodies.message_queue import MessageQueue
 
 
 def queues(count: int) -> list[MessageQueue]:

@@ -19,12 +19,12 @@ from dledger_mq.pauses import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, pause_
 from dledger_mq.requests import max_offset
 from dledger_mq.subscription import subscription
 from dledger_mq.topic_route import client_route
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command
-from remoting.connection import Connection
-from remoting.message_queue import MessageQueue
-from remoting.properties import encode_properties
-from remoting.route import BrokerData, QueueData, TopicRoute
+from remoting.bodies.message_queue import MessageQueue
+from remoting.bodies.route import BrokerData, QueueData, TopicRoute
+from remoting.message.properties import encode_properties
+from remoting.net.connection import Connection
+from remoting.wire.codes import RequestCode, ResponseCode
+from remoting.wire.command import Command
 from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, start
 
 QUEUE = MessageQueue("T", "broker-a", 0)

@@ -18,9 +18,9 @@ from dledger_mq import (
     SomeFailed,
     WindowFull,
 )
-from remoting.codes import RequestCode
-from remoting.command import Command
-from remoting.connection import Connection
+from remoting.net.connection import Connection
+from remoting.wire.codes import RequestCode
+from remoting.wire.command import Command
 from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, start, until
 
 SEND = RequestCode.SEND_MESSAGE_V2

@@ -6,8 +6,8 @@ from collections import Counter
 
 from broker.log_entry import DeleteTopic, PutTopic, encode_log_command
 from dledger.entry import Body, PositionedBody
-from remoting.message import MessageRecord, encode_record_parts
-from remoting.topic_config import TopicConfig
+from remoting.bodies.topic_config import TopicConfig
+from remoting.message.record import MessageRecord, encode_record_parts
 
 
 class BrokerBodies:

@@ -23,13 +23,13 @@ from dledger_spark.replay import plan_replay, write_piece
 from dledger_spark.scan import arrow_batches
 from dledger_spark.schema import ENTRY_SCHEMA
 from dledger_spark.table_folder import file_notes, published, replay_run
-from remoting.message import (
+from remoting.bodies.topic_config import TopicConfig
+from remoting.message.record import (
     BORN_HOST_V6_FLAG,
     MESSAGE_MAGIC_V2,
     MessageRecord,
     encode_record,
 )
-from remoting.topic_config import TopicConfig
 from tests.dledger_spark.broker_bodies import BrokerBodies
 
 LogWriter = Callable[..., Path]

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from dledger.entry import Body
 from dledger_spark.commands import dledger_spark
 from dledger_spark.rows import json_line
-from remoting.message import MessageRecord
+from remoting.message.record import MessageRecord
 from tests.dledger_spark.broker_bodies import BrokerBodies
 
 LogWriter = Callable[..., Path]

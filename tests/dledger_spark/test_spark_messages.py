@@ -15,15 +15,15 @@ from dledger_spark.message_columns import message_batch
 from dledger_spark.property_columns import PropertyColumns
 from dledger_spark.scan import arrow_batches
 from dledger_spark.schema import ENTRY_SCHEMA, MESSAGE_SCHEMA
-from remoting.message import (
+from remoting.message.message_id import message_id
+from remoting.message.properties import decode_properties
+from remoting.message.record import (
     BORN_HOST_V6_FLAG,
     STORE_HOST_V6_FLAG,
     MessageRecord,
     decode_record,
     encode_record,
 )
-from remoting.message_id import message_id
-from remoting.properties import decode_properties
 from tests.dledger_spark.broker_bodies import BrokerBodies
 
 VECTOR = bytes.fromhex(

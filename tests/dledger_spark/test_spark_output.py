@@ -18,7 +18,7 @@ from dledger_spark.log_folder import open_log
 from dledger_spark.log_range import resolve_range
 from dledger_spark.replay import Piece, is_published, plan_replay, write_piece
 from dledger_spark.table_folder import Published, missing, published, replay_run
-from remoting.message import MessageRecord
+from remoting.message.record import MessageRecord
 from tests.dledger_spark.broker_bodies import BrokerBodies
 
 LogWriter = Callable[..., Path]

@@ -20,8 +20,8 @@ from click.testing import CliRunner
 from dledger.entry import Body
 from dledger_spark import session
 from dledger_spark.commands import dledger_spark
-from remoting.message import MessageRecord
-from remoting.properties import encode_properties
+from remoting.message.properties import encode_properties
+from remoting.message.record import MessageRecord
 from tests.dledger_spark.broker_bodies import BrokerBodies
 
 pytestmark = pytest.mark.spark

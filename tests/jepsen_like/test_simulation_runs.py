@@ -36,7 +36,7 @@ SHOWS_AT = {
     "install-drops-what-agrees": 13,
     "joint-decided-by-one-half": 29,
     "joint-phase-never-ends": 7,
-    "known-committed-ignored": 225,
+    "known-committed-ignored": 223,
     "leader-counts-its-cache": 8,
     "learners-counted": 10,
     "lease-from-answer": 82,

@@ -1,24 +1,34 @@
 """The route table: who is master, who is dropped when, and what the topics become."""
 
+from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from nameserver import routes
-from nameserver.errors import RegistrationRefused, StaleMaster, TableFull
-from nameserver.routes import BrokerIdentity, RouteTable
-from nameserver.settings import MAX_SETTINGS, MAX_VALUE_CHARACTERS, SettingTable
-from remoting.bodies import BrokerRegistration, DataVersion, QueueData, TopicConfig
-from remoting.errors import AddressMalformed
+from nameserver import limits
+from nameserver.errors import BrokerAlive, RegistrationRefused, StaleMaster, TableFull
+from nameserver.limits import MAX_SETTINGS, MAX_VALUE_CHARACTERS
+from nameserver.routes import BrokerIdentity, RouteTable, Speaker
+from nameserver.settings import SettingTable
+from remoting.bodies.registration import BrokerRegistration
+from remoting.bodies.route import QueueData
+from remoting.bodies.topic_config import DataVersion, TopicConfig
+from remoting.net.errors import AddressMalformed
 
 A, B, C = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
 
 
 def identity(address: str, broker_id: int, name: str = "b", cluster: str = "cl") -> BrokerIdentity:
     return BrokerIdentity(cluster, name, broker_id, address)
+
+
+def speaker(address: str) -> Speaker:
+    """A connection from the host of a broker's address."""
+    return Speaker(address, address.partition(":")[0])
 
 
 def told(*topics: str, term: int = 0, counter: int = 0, queues: int = 4) -> BrokerRegistration:
@@ -42,7 +52,7 @@ def register(
     table.register(
         identity(address, broker_id, name),
         registration or told("T"),
-        connection=address,
+        speaker=speaker(address),
         now=now,
         complete=complete,
         timeout_seconds=timeout_seconds,
@@ -106,10 +116,16 @@ def test_a_master_that_becomes_a_slave_leaves_the_name_without_a_master() -> Non
 def test_a_slave_is_told_its_master() -> None:
     table = RouteTable()
     assert (
-        table.register(identity(A, 0), told("T"), connection=1, now=0, ha_address="10.0.0.1:10912")
+        table.register(
+            identity(A, 0),
+            told("T"),
+            speaker=Speaker(1, "10.0.0.1"),
+            now=0,
+            ha_address="10.0.0.1:10912",
+        )
         is None
     )
-    master = table.register(identity(B, 1), told("T"), connection=2, now=0)
+    master = table.register(identity(B, 1), told("T"), speaker=Speaker(2, "10.0.0.1"), now=0)
     assert master is not None
     assert (master.identity.address, master.ha_address) == (A, "10.0.0.1:10912")
 
@@ -164,9 +180,9 @@ def test_a_broker_is_dropped_when_its_time_comes_and_not_before() -> None:
 def test_a_sign_of_life_adds_a_full_timeout() -> None:
     table = RouteTable()
     register(table, A, 0)
-    assert table.refresh(A, 100)
+    assert table.refresh(A, speaker(A), 100)
     assert table.expire(200) == []
-    assert not table.refresh(B, 100)
+    assert not table.refresh(B, speaker(B), 100)
 
 
 @pytest.mark.parametrize(("wanted", "given"), [(1.0, 10.0), (30.0, 30.0), (1e9, 3600.0)])
@@ -180,15 +196,15 @@ def test_slaves_and_topics_stay_while_the_master_is_gone() -> None:
     table = RouteTable()
     register(table, A, 0)
     register(table, B, 1)
-    assert table.unregister(identity(A, 0))
+    assert table.unregister(identity(A, 0), speaker(A))
     assert addresses(table) == {1: B}
-    assert not table.unregister(identity(A, 0))
+    assert not table.unregister(identity(A, 0), speaker(A))
 
 
 def test_only_the_last_connection_a_broker_registered_on_drops_it() -> None:
     table = RouteTable()
     for connection in ("old", "new"):
-        table.register(identity(A, 0), told("T"), connection=connection, now=0)
+        table.register(identity(A, 0), told("T"), speaker=Speaker(connection, "10.0.0.1"), now=0)
     assert table.connection_closed("old") == []
     assert addresses(table) == {0: A}
     assert len(table.connection_closed("new")) == 1
@@ -213,7 +229,7 @@ def test_write_permission_stays_taken_away_until_it_is_given_back() -> None:
 def test_a_topic_is_deleted_on_one_cluster_or_on_all() -> None:
     table = RouteTable()
     register(table, A, 0)
-    table.register(identity(B, 0, "c", "cl2"), told("T"), connection=1, now=0)
+    table.register(identity(B, 0, "c", "cl2"), told("T"), speaker=Speaker(1, "10.0.0.1"), now=0)
     assert table.topics_of_cluster("cl2") == ["T"]
     assert table.delete_topic("T", "cl2")
     route = table.route("T")
@@ -252,7 +268,7 @@ def test_a_broker_that_changes_its_name_leaves_nothing_behind() -> None:
 def test_an_identity_that_makes_no_sense_is_refused(wrong: BrokerIdentity) -> None:
     table = RouteTable()
     with pytest.raises(RegistrationRefused):
-        table.register(wrong, told("T"), connection=1, now=0)
+        table.register(wrong, told("T"), speaker=Speaker(1, "10.0.0.1"), now=0)
     assert table.topics() == []
 
 
@@ -262,8 +278,8 @@ def test_an_address_clients_could_not_use_is_refused() -> None:
 
 
 def test_the_tables_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes, "MAX_TOPICS", 2)
-    monkeypatch.setattr(routes, "MAX_BROKERS", 1)
+    monkeypatch.setattr(limits, "MAX_TOPICS", 2)
+    monkeypatch.setattr(limits, "MAX_BROKERS", 1)
     table = RouteTable()
     register(table, A, 0, told("T", "U"))
     with pytest.raises(TableFull, match="topics"):
@@ -290,6 +306,152 @@ def test_settings_are_kept_by_namespace_and_bounded() -> None:
     with pytest.raises(TableFull, match="settings"):
         table.put("m", "one more", "v")
     assert table.get("m", "one more") is None
+
+
+def test_no_other_host_speaks_for_a_broker_that_lives() -> None:
+    table = RouteTable()
+    register(table, A, 0, told("T", term=1))
+    other = Speaker("other", "10.0.0.66")
+    with pytest.raises(BrokerAlive, match="registered by another host"):
+        table.register(identity(A, 0), told("U", term=9), speaker=other, now=0)
+    with pytest.raises(BrokerAlive):
+        table.unregister(identity(A, 0), other)
+    assert not table.refresh(A, other, 100)
+    assert table.next_expiry() == 120
+    assert table.topics() == ["T"]
+    table.connection_closed(A)
+    table.register(identity(A, 0), told("U"), speaker=other, now=0)
+    assert table.topics() == ["U"]
+
+
+def test_a_broker_speaks_on_a_new_connection_from_its_own_host() -> None:
+    table = RouteTable()
+    register(table, A, 0)
+    again = Speaker("dialled again", "10.0.0.1")
+    assert table.refresh(A, again, 100)
+    table.register(identity(A, 0), told("T"), speaker=again, now=0)
+    assert table.connection_closed(A) == []
+    assert table.unregister(identity(A, 0), Speaker("a tool", "10.0.0.1"))
+
+
+def test_a_state_version_that_no_election_can_reach_keeps_no_leader_out() -> None:
+    table = RouteTable()
+    register(table, A, 0, told("T", term=7))
+    for version in ((1 << 63) - 1, limits.MAX_STATE_VERSION, 8 + limits.MAX_STATE_VERSION_STEP, -1):
+        with pytest.raises((RegistrationRefused, StaleMaster)):
+            register(table, B, 0, told("T", term=version))
+        with pytest.raises(RegistrationRefused, match="is not from 0 to"):
+            register(table, B, 0, told("T", term=limits.MAX_STATE_VERSION + 1), name="new")
+    register(table, B, 0, told("T", term=8))
+    assert addresses(table) == {0: B}
+    register(table, C, 0, told("T", term=8 + limits.MAX_STATE_VERSION_STEP))
+    assert addresses(table) == {0: C}
+
+
+def test_a_broker_of_another_cluster_does_not_take_a_name_in_use() -> None:
+    table = RouteTable()
+    register(table, A, 0)
+    with pytest.raises(RegistrationRefused, match="in use in cluster cl"):
+        table.register(identity(B, 0, cluster="other"), told("U"), speaker=speaker(B), now=0)
+    table.register(identity(A, 0, cluster="other"), told("T"), speaker=speaker(A), now=0)
+    assert table.cluster_info().clusters == {"other": ["b"]}
+
+
+@pytest.mark.parametrize(
+    "topic",
+    ["", "x" * 128, "%RETRY%" + "g" * 256, "a\nb", "a\x7f", "\ud800", "x" * 10_000_000],
+)
+def test_a_topic_that_rocketmq_would_not_take_is_refused(topic: str) -> None:
+    table = RouteTable()
+    register(table, A, 0, told("x" * 127, "%RETRY%" + "g" * 255))
+    with pytest.raises(RegistrationRefused) as caught:
+        register(table, A, 0, told("T", topic))
+    assert len(str(caught.value)) < 400
+    with pytest.raises(RegistrationRefused):
+        table.add_queues(topic, [QueueData("b", 1, 1, 6)])
+    assert table.route("T") is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "filter_servers", "ha_address"),
+    [
+        ({"broker_name": "b" * 256}, [], ""),
+        ({"cluster": "c" * 256}, [], ""),
+        ({"cluster": "c\n"}, [], ""),
+        ({"broker_id": 1 << 63}, [], ""),
+        ({"address": "h" * 300 + ":1"}, [], ""),
+        ({}, ["f:1"] * 17, ""),
+        ({}, ["f" * 300], ""),
+        ({}, [], "h" * 300),
+    ],
+)
+def test_each_text_of_a_registration_is_bounded(
+    changes: dict[str, Any], filter_servers: list[str], ha_address: str
+) -> None:
+    table = RouteTable()
+    with pytest.raises((RegistrationRefused, TableFull)):
+        table.register(
+            replace(identity(A, 0), **changes),
+            replace(told("T"), filter_servers=filter_servers),
+            speaker=speaker(A),
+            now=0,
+            ha_address=ha_address,
+        )
+    assert table.topics() == []
+    assert table.cluster_info().clusters == {}
+
+
+@pytest.mark.parametrize(
+    "numbers", [(-1, 1, 6, 0), (1, 1 << 62, 6, 0), (1, 1, -1, 0), (1, 1, 6, 256)]
+)
+def test_numbers_that_would_fill_the_memory_of_clients_are_refused(
+    numbers: tuple[int, int, int, int],
+) -> None:
+    read, write, permission, flag = numbers
+    table = RouteTable()
+    register(table, A, 0, told("T"))
+    config = TopicConfig("U", read, write, permission, topic_system_flag=flag)
+    with pytest.raises(RegistrationRefused, match="topic U"):
+        register(table, A, 0, BrokerRegistration({"U": config}, DataVersion()))
+    with pytest.raises(RegistrationRefused, match="topic U"):
+        table.add_queues("U", [QueueData("b", read, write, permission, flag)])
+    assert table.topics() == ["T"]
+
+
+def test_the_topics_of_all_broker_names_are_bounded_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "MAX_TOPIC_PLACES", 4)
+    monkeypatch.setattr(limits, "MAX_TOPIC_CHARACTERS_IN_ALL", 9)
+    table = RouteTable()
+    register(table, A, 0, told("T", "U"))
+    register(table, B, 0, told("T", "U"), name="c")
+    with pytest.raises(TableFull, match="topics of all broker names"):
+        register(table, C, 0, told("T"), name="d")
+    with pytest.raises(TableFull, match="topics of all broker names"):
+        table.add_queues("V", [QueueData("c", 1, 1, 6)])
+    table.connection_closed(B)
+    with pytest.raises(TableFull, match="characters"):
+        register(table, C, 0, told("T", "long-topic"), name="d")
+    register(table, C, 0, told("T", "short"), name="d")
+
+
+def test_settings_are_bounded_together() -> None:
+    table = SettingTable()
+    value = "v" * (MAX_VALUE_CHARACTERS - 4)
+    for number in range(64):
+        table.put("n", f"{number:03}", value)
+    with pytest.raises(TableFull, match="characters of settings"):
+        table.put("n", "one", "v")
+    table.put("n", "000", "v")
+    table.put("n", "one", "v")
+    table.delete("n", "001")
+    table.put("n", "two", value)
+
+
+def host(number: int) -> Speaker:
+    """The one connection of one host."""
+    return Speaker(number, f"10.0.0.{number}")
 
 
 class RouteTableMachine(RuleBasedStateMachine):
@@ -326,18 +488,25 @@ class RouteTableMachine(RuleBasedStateMachine):
             and before.identity.address != address
             and term < before.data_version.state_version
         )
+        live = self.table.live(address)
+        is_foreign = live is not None and live.speaker != host(connection)
         try:
             self.table.register(
                 identity(address, broker_id, name),
                 told(*topics, term=term),
-                connection=connection,
+                speaker=host(connection),
                 now=self.now,
                 complete=complete,
             )
         except StaleMaster:
             assert is_stale
             return
+        except BrokerAlive:
+            assert is_foreign
+            assert self.table.live(address) is live
+            return
         assert not is_stale
+        assert not is_foreign
         data = self.table.broker(name)
         assert data is not None
         assert data.addresses[broker_id] == address
@@ -353,9 +522,17 @@ class RouteTableMachine(RuleBasedStateMachine):
     def close(self, connection: int) -> None:
         self.table.connection_closed(connection)
 
-    @rule(address=st.sampled_from([A, B, C]), name=st.sampled_from(["b", "c"]))
-    def unregister(self, address: str, name: str) -> None:
-        self.table.unregister(identity(address, 0, name))
+    @rule(
+        address=st.sampled_from([A, B, C]),
+        name=st.sampled_from(["b", "c"]),
+        connection=st.integers(0, 2),
+    )
+    def unregister(self, address: str, name: str, connection: int) -> None:
+        before = self.table.live(address)
+        with suppress(BrokerAlive):
+            self.table.unregister(identity(address, 0, name), host(connection))
+        if before is not None and before.speaker != host(connection):
+            assert self.table.live(address) is before
 
     @rule(topic=st.sampled_from("TUV"))
     def delete(self, topic: str) -> None:
@@ -377,6 +554,16 @@ class RouteTableMachine(RuleBasedStateMachine):
             assert live.expires_at > self.now
         living = [address for address in (A, B, C) if self.table.live(address)]
         assert sorted(living) == sorted(address for _name, _id, address in listed)
+
+    @invariant()
+    def what_is_bounded_is_counted_right(self) -> None:
+        queues = [
+            topic
+            for topic in self.table.topics()
+            for route in [self.table.route(topic)]
+            for _queue in (route.queues if route else ())
+        ]
+        assert self.table.counts == (len(set(queues)), len(queues), len("".join(queues)))
 
     @invariant()
     def every_topic_has_a_route_with_brokers(self) -> None:

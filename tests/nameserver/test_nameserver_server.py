@@ -10,30 +10,25 @@ from nameserver.processors import Asker, Processors
 from nameserver.routes import RouteTable
 from nameserver.server import run_nameserver, serve_nameserver
 from nameserver.settings import SettingTable
-from remoting.address import Address, parse_address
-from remoting.bodies import (
+from remoting.bodies.registration import BrokerRegistration, encode_registration, registration_crc
+from remoting.bodies.route import (
     BrokerData,
-    BrokerRegistration,
-    DataVersion,
     QueueData,
-    TopicConfig,
     TopicRoute,
-    compact_json,
     decode_cluster_info,
-    decode_properties_text,
     decode_route,
-    decode_table,
-    decode_topic_list,
-    encode_registration,
     encode_route,
-    parse_json,
-    registration_crc,
 )
-from remoting.client import RemotingClient
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import ONEWAY_FLAG, Command
-from remoting.errors import BodyMalformed, FieldMissing, PortInUse, RemotingError
-from remoting.frame import encode_command
+from remoting.bodies.table import decode_properties_text, decode_table, decode_topic_list
+from remoting.bodies.topic_config import DataVersion, TopicConfig
+from remoting.net.address import Address, parse_address
+from remoting.net.client import RemotingClient
+from remoting.net.errors import PortInUse
+from remoting.wire.codes import RequestCode, ResponseCode
+from remoting.wire.command import ONEWAY_FLAG, Command
+from remoting.wire.errors import BodyMalformed, FieldMissing, RemotingError
+from remoting.wire.frame import encode_command
+from remoting.wire.loose_json import compact_json, parse_json
 
 BROKER = "10.0.0.1:10911"
 

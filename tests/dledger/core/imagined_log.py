@@ -138,8 +138,9 @@ class NoSnapshots:
     def send(self, link: Way, peer: str, message: InstallSnapshot) -> None:
         link.send(message)
 
-    def turn(self, replica: Replica, *, sync_runs: bool) -> None:
+    def turn(self, replica: Replica, *, sync_runs: bool) -> bool:
         """Nothing to do."""
+        return False
 
 
 def imagined_turn(

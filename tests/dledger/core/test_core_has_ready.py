@@ -16,6 +16,7 @@ from dledger.core.membership.configuration_change import AddLearner, AddVoter, R
 from dledger.core.messages import Heartbeat, HeartbeatResponse, Phase, PushResponse
 from dledger.core.replica import Replica
 from dledger.core.replica_config import LEAST_HEARTBEAT_GAP
+from dledger.core.round_trip import LEAST_WAIT_S
 from tests.dledger.core.core_group import HEARTBEAT_S, TIMEOUT_S, Group
 from tests.dledger.core.test_group_machine import CHOICE, GroupMachine
 
@@ -56,26 +57,34 @@ def test_nothing_is_left_out_where_a_replica_says_that_nothing_is_ready(
     # A configuration never changes, and keeps what cannot be copied.
     monkeypatch.setattr(Configuration, "__deepcopy__", lambda self, memo: self, raising=False)
     asked = {False: 0, True: 0}
+    answered = [0]  # messages that left nothing to do but to answer
 
-    def checked(name: str) -> Callable[..., None]:
+    def checked(name: str) -> Callable[..., object]:
         method = getattr(Replica, name)
 
-        def call(self: Replica, *arguments: Any) -> None:
-            method(self, *arguments)
+        def call(self: Replica, *arguments: Any) -> object:
+            rested, deadline = not self.has_work, self.next_deadline()
+            found = method(self, *arguments)
             now = arguments[-1]
+            if name == "receive" and not found and rested:
+                answered[0] += 1
+                assert not self.has_work, arguments
+                if self.acks is not None:
+                    assert self.next_deadline() >= deadline, arguments
             ready = self.has_ready(now)
             asked[ready] += 1
             if not self.has_work and now < self.next_deadline():
                 waiting = list(deepcopy(self).outbox.take())
                 assert said_in_a_whole_turn(self, now) == waiting, (name, arguments)
                 assert ready is bool(waiting)
+            return found
 
         return call
 
     for name in ("receive", "persisted", "reachable", "unreachable"):
         monkeypatch.setattr(Replica, name, checked(name))
     run_state_machine_as_test(GroupMachine, settings=settings(CHOICE, max_examples=15))
-    assert min(asked.values()) > 100
+    assert min(*asked.values(), *answered) > 100
 
 
 def rested(group: Group) -> Group:
@@ -116,6 +125,27 @@ def test_the_answer_to_a_heartbeat_leaves_a_leader_nothing_to_do() -> None:
     leader.receive("n1", HeartbeatResponse(1, 1), group.now)
     assert not leader.has_ready(group.now)
     assert leader.dispatchers["n1"].last_answer_at == group.now
+
+
+def test_an_answer_for_which_a_peer_is_probed_at_once_leaves_a_leader_something_to_do() -> None:
+    group = rested(at_rest())
+    leader = group["n0"].replica
+    leader.unreachable("n1", group.now)
+    group.now += 2 * LEAST_WAIT_S
+    group["n0"].leaving(group.now)  # a probe, which is lost
+    assert leader.dispatchers["n1"].next_deadline(3) > group.now
+    assert leader.receive("n1", HeartbeatResponse(1, 1), group.now)
+    assert leader.dispatchers["n1"].next_deadline(3) <= group.now
+
+
+def test_an_answer_that_proves_a_peer_is_more_than_a_routine_one() -> None:
+    group = rested(at_rest())
+    leader = group["n0"].replica
+    leader.dispatchers["n1"].proven = False
+    assert not leader.receive("n1", HeartbeatResponse(1, 0), group.now)
+    assert leader.receive("n1", HeartbeatResponse(1, 1), group.now)
+    assert leader.dispatchers["n1"].proven
+    assert not leader.receive("n1", HeartbeatResponse(1, 1), group.now)
 
 
 def late_acknowledgement() -> tuple[Group, PushResponse]:

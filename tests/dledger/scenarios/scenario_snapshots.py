@@ -28,9 +28,10 @@ class ScenarioSnapshots:
     def send(self, link: Way, peer: str, message: InstallSnapshot) -> None:
         link.send(message)
 
-    def turn(self, replica: Replica, *, sync_runs: bool) -> None:
+    def turn(self, replica: Replica, *, sync_runs: bool) -> bool:
         member = self._member
-        for piece in replica.receiver.take_pieces():
+        pieces = replica.receiver.take_pieces()
+        for piece in pieces:
             identity = piece.offer.identity
             received = member.parts.get(identity, 0)
             if piece.offset <= received:
@@ -41,8 +42,9 @@ class ScenarioSnapshots:
             else:
                 member.arrived = piece
         if member.arrived is None or member.syncs:
-            return
+            return bool(pieces)
         piece, member.arrived = member.arrived, None
         member.shelf.offers.append(piece.offer)
         if replica.receiver.install(piece, self._saved[piece.offer.identity]):
             member.to_restore = piece.offer
+        return True

@@ -159,3 +159,25 @@ def test_a_snapshot_that_is_awaited_anew_during_a_restore_stays_awaited() -> Non
     works[1]()()
     assert awaited.snapshot is None
     assert (machine.count, replica.state.applied) == (8, 8)
+
+
+def test_nothing_is_applied_while_the_machine_waits_for_a_snapshot() -> None:
+    stored = StoredMember("n0", ["n0"], Count)
+    stored.replica.tick(NOW)
+    stored.sync(NOW)
+    stored.propose([b"%d" % number for number in range(10)])
+    stored.sync(NOW)
+    member, machine, replica = stored.member, stored.machine, stored.replica
+    assert isinstance(machine, Count)
+    folder = SnapshotFolder(stored.disk, node_folder(BASE, "n0"))
+    last = stored.store.last_index
+    header = snapshot_header(stored.store, replica.state.membership, last, "g", "")
+    member.snapshots.awaited.snapshot = folder.write(header, [b"10"], lambda: False)
+    before = replica.state.applied, machine.count
+    assert replica.appliable > replica.state.applied
+    assert not member.applier.apply_some()  # the log was begun anew between two runs
+    assert (replica.state.applied, machine.count) == before
+    member.snapshots.awaited.snapshot = None
+    while member.applier.apply_some():
+        pass
+    assert (replica.state.applied, machine.count) == (last, 10)

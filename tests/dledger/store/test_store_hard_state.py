@@ -25,6 +25,8 @@ from dledger.store.java_term_file import JavaTerm, parse_java_term
 from dledger.store.open_store import open_store
 from dledger.store.segment_store import SegmentStore
 from dledger.store.store_config import StoreConfig
+from jepsen_like.simulation.chance import Chance
+from jepsen_like.simulation.virtual_disk import CrashStyle, VirtualDisk
 
 RECORD = StoreRecord(
     group="gruppe-ü",
@@ -109,6 +111,16 @@ def test_a_write_without_a_sync_never_touches_the_durable_slot(tmp_path: Path) -
     assert path.read_bytes()[SLOT_DISTANCE_BYTES:] == second
     assert path.read_bytes()[:SLOT_BYTES] != durable
     file.close()
+
+
+def test_a_new_file_has_its_name_after_a_power_cut() -> None:
+    disk = VirtualDisk(Chance(1, "hard state"))
+    disk.make_folder("/data")
+    HardStateFile.create(disk, "/data", RECORD).close()
+    disk.cut_power(CrashStyle(keep=0.0, torn=0.0, names_in_order=True))
+    opened = HardStateFile.open(disk, "/data")
+    assert opened is not None
+    assert opened[1] == RECORD
 
 
 def test_a_file_in_which_no_record_is_whole_is_refused(tmp_path: Path) -> None:

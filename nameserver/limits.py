@@ -1,0 +1,97 @@
+"""Every limit of the name server, with its reason.
+
+RocketMQ's own limits are 127 characters for a topic and 255 for a group. The totals bound what all
+brokers and operators together can make a name server hold, since any connection may speak as both.
+"""
+
+from typing import Final
+
+from nameserver.errors import RegistrationRefused
+
+# Far above any cluster.
+MAX_BROKERS: Final = 4096
+
+# Distinct topics, and topics counted once for each broker name that has them; a place takes about
+# 300 bytes.
+MAX_TOPICS: Final = 200_000
+MAX_TOPIC_PLACES: Final = 400_000
+
+# The characters of all topic names, counted once for each place. A list of all topics must fit into
+# one frame of 16 MiB.
+MAX_TOPIC_CHARACTERS_IN_ALL: Final = 12 * 1024 * 1024
+
+# RocketMQ's Validators. Retry and dead-letter topics have a group's name behind a prefix.
+MAX_TOPIC_CHARACTERS: Final = 127
+MAX_GROUP_CHARACTERS: Final = 255
+GROUP_TOPIC_PREFIXES: Final = ("%RETRY%", "%DLQ%")
+
+# RocketMQ limits neither; operators type both.
+MAX_BROKER_NAME_CHARACTERS: Final = 255
+MAX_CLUSTER_CHARACTERS: Final = 255
+
+# The longest host name in brackets, and a port.
+MAX_ADDRESS_CHARACTERS: Final = 262
+
+# Class filter servers are a thing of the past; nobody had more than a few for each broker.
+MAX_FILTER_SERVERS: Final = 16
+
+# Clients make a list of as many queues. RocketMQ's benchmark topic has 1024.
+MAX_QUEUES: Final = 16_384
+
+# All bits of permissions and of system flags that RocketMQ has, with room for those to come.
+MAX_FLAGS: Final = 255
+
+# RocketMQ's ids are 0 for the master and small numbers; version 5 gives out 64-bit ones.
+MAX_BROKER_ID: Final = (1 << 63) - 1
+
+# A state version is a Raft term or a controller's epoch: a thousand elections a second for a
+# hundred years. A number that no election can reach would keep each later leader out.
+MAX_STATE_VERSION: Final = 1 << 42
+
+# While a master of the name lives, another may say at most this many elections more than it: a
+# thousand a second for a quarter of an hour, in which it would have expired.
+MAX_STATE_VERSION_STEP: Final = 1 << 20
+
+# The body of a request that adds a topic's queues: 4096 broker names.
+MAX_ADDED_ROUTE_BYTES: Final = 1024 * 1024
+
+# Three numbers.
+MAX_DATA_VERSION_BYTES: Final = 4096
+
+# An operator types them. Together they must fit into the reply to a registration when they are
+# order configurations, also when each character is written as twelve bytes.
+MAX_SETTINGS: Final = 4096
+MAX_VALUE_CHARACTERS: Final = 16 * 1024
+MAX_SETTINGS_CHARACTERS: Final = 1024 * 1024
+
+
+def check_topic(topic: str) -> None:
+    """Refuse a topic whose name RocketMQ would not take.
+
+    Raises:
+        RegistrationRefused: it is empty, too long or has characters that cannot be printed.
+    """
+    if len(topic) <= MAX_TOPIC_CHARACTERS and topic and topic.isprintable():
+        return
+    limit = MAX_TOPIC_CHARACTERS
+    for prefix in GROUP_TOPIC_PREFIXES:
+        if topic.startswith(prefix):
+            limit = len(prefix) + MAX_GROUP_CHARACTERS
+    check_text("topic", topic, limit)
+
+
+def check_text(field: str, text: str, max_characters: int) -> None:
+    """Refuse a text that no table may hold.
+
+    Raises:
+        RegistrationRefused: it is empty, too long or has characters that cannot be printed.
+    """
+    if len(text) > max_characters:
+        raise RegistrationRefused(
+            f"{field} {text[:40]!r}... has {len(text)} characters, at most {max_characters} are "
+            "taken: shorten it"
+        )
+    if not text or not text.isprintable():
+        raise RegistrationRefused(
+            f"{field} {text[:60]!r} is empty or cannot be printed: give it a name"
+        )

@@ -1,0 +1,189 @@
+"""Where a topic lives: the answer to a client's route request (105), and the cluster (106).
+
+Keys are quoted and there are no spaces: the one form every client reads. The two arrays are always
+there, because the JavaScript client sorts them without looking. Source: RocketMQ's TopicRouteData
+and ClusterInfo.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from remoting.bodies.json_object import JsonObject
+from remoting.wire.errors import BodyMalformed
+from remoting.wire.loose_json import JsonValue, compact_json
+
+# The broker id of the master of a broker name; every other id is a slave's.
+MASTER_ID: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class QueueData:
+    """A topic's queues on one broker name.
+
+    Attributes:
+        broker_name: the group of brokers that hold the same queues.
+        read_queue_count: queues consumers see.
+        write_queue_count: queues producers see.
+        permission: bits of 4 read, 2 write, 1 inherit.
+        topic_system_flag: 1 unit, 2 unit subscription.
+    """
+
+    broker_name: str
+    read_queue_count: int
+    write_queue_count: int
+    permission: int
+    topic_system_flag: int = 0
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """As it stands in a route."""
+        return {
+            "brokerName": self.broker_name,
+            "perm": self.permission,
+            "readQueueNums": self.read_queue_count,
+            "topicSysFlag": self.topic_system_flag,
+            "writeQueueNums": self.write_queue_count,
+        }
+
+    @classmethod
+    def from_json(cls, value: JsonObject) -> "QueueData":
+        """Read it; up to 4.8.0 the system flag was written `topicSynFlag`.
+
+        Raises:
+            BodyMalformed: a member is missing or of a wrong type.
+        """
+        return cls(
+            value.text("brokerName"),
+            value.integer("readQueueNums"),
+            value.integer("writeQueueNums"),
+            value.integer("perm"),
+            value.integer("topicSysFlag", value.integer("topicSynFlag", 0)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerData:
+    """The brokers of one name.
+
+    Attributes:
+        cluster: the cluster they belong to.
+        broker_name: their name.
+        addresses: "host:port" by broker id; id 0 is the master.
+    """
+
+    cluster: str
+    broker_name: str
+    addresses: Mapping[int, str]
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """As it stands in a route, lowest id first."""
+        return {
+            "brokerAddrs": {
+                str(number): self.addresses[number] for number in sorted(self.addresses)
+            },
+            "brokerName": self.broker_name,
+            "cluster": self.cluster,
+            "enableActingMaster": False,
+        }
+
+    @classmethod
+    def from_json(cls, value: JsonObject) -> "BrokerData":
+        """Read it.
+
+        Raises:
+            BodyMalformed: the name is missing, or an id is not a number.
+        """
+        addresses: dict[int, str] = {}
+        for key, address in value.object("brokerAddrs").named_texts().items():
+            if not key.isdecimal() or len(key) > 19:
+                raise BodyMalformed(value.body_name, f"broker id {key!r:.40} is not a number")
+            addresses[int(key)] = address
+        return cls(value.text("cluster", ""), value.text("brokerName"), addresses)
+
+    @property
+    def master(self) -> str | None:
+        """The master's address, or None while there is none."""
+        return self.addresses.get(MASTER_ID)
+
+
+@dataclass(slots=True)
+class TopicRoute:
+    """Where one topic lives.
+
+    Attributes:
+        queues: one entry a broker name.
+        brokers: the brokers of these names.
+        order_topic_conf: "name:count;..." when an order configuration fixes the queues, or None.
+        filter_servers: class filter servers by broker address; a thing of the past.
+    """
+
+    queues: list[QueueData] = field(default_factory=list)
+    brokers: list[BrokerData] = field(default_factory=list)
+    order_topic_conf: str | None = None
+    filter_servers: dict[str, list[str]] = field(default_factory=dict)
+
+
+def encode_route(route: TopicRoute) -> bytes:
+    """The body of the reply to a route request."""
+    body: dict[str, object] = {
+        "brokerDatas": [broker.to_json() for broker in route.brokers],
+        "filterServerTable": route.filter_servers,
+        "queueDatas": [queue.to_json() for queue in route.queues],
+    }
+    if route.order_topic_conf is not None:
+        body["orderTopicConf"] = route.order_topic_conf
+    return compact_json(body).encode()
+
+
+def decode_route(body: bytes, max_bytes: int | None = None) -> TopicRoute:
+    """Read the body of the reply to a route request, from any version of RocketMQ.
+
+    Args:
+        body: as it came.
+        max_bytes: the longest that is read; None leaves it to the limit of frames.
+
+    Raises:
+        BodyMalformed: it is not one, or too long.
+    """
+    value = JsonObject.parse("route", body, max_bytes)
+    servers = value.object("filterServerTable")
+    return TopicRoute(
+        [QueueData.from_json(queue) for queue in value.objects("queueDatas")],
+        [BrokerData.from_json(broker) for broker in value.objects("brokerDatas")],
+        value.optional_text("orderTopicConf"),
+        {address: servers.texts(address) for address in servers.members},
+    )
+
+
+@dataclass(slots=True)
+class ClusterInfo:
+    """Every broker a name server knows.
+
+    Attributes:
+        brokers: by broker name.
+        clusters: the broker names of each cluster.
+    """
+
+    brokers: dict[str, BrokerData] = field(default_factory=dict)
+    clusters: dict[str, list[str]] = field(default_factory=dict)
+
+
+def encode_cluster_info(info: ClusterInfo) -> bytes:
+    """The body of the reply to a cluster request."""
+    brokers = {name: broker.to_json() for name, broker in info.brokers.items()}
+    return compact_json({"brokerAddrTable": brokers, "clusterAddrTable": info.clusters}).encode()
+
+
+def decode_cluster_info(body: bytes) -> ClusterInfo:
+    """Read the body of the reply to a cluster request.
+
+    Raises:
+        BodyMalformed: it is not one.
+    """
+    value = JsonObject.parse("cluster info", body)
+    brokers = value.object("brokerAddrTable").named_objects()
+    clusters = value.object("clusterAddrTable")
+    return ClusterInfo(
+        {name: BrokerData.from_json(broker) for name, broker in brokers.items()},
+        {name: clusters.texts(name) for name in clusters.members},
+    )

@@ -1,0 +1,154 @@
+"""A topic's configuration as brokers tell it to name servers and tools."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from json.encoder import encode_basestring_ascii
+from typing import Final
+
+from remoting.bodies.json_object import JsonObject
+from remoting.wire.errors import BodyMalformed
+from remoting.wire.loose_json import JsonValue
+
+# The most topics of one table. Our brokers have at most 20 000; a name server takes about a quarter
+# of a second to read this many.
+MAX_TABLE_TOPICS: Final = 50_000
+
+# Bits of a permission.
+PERMISSION_INHERIT: Final = 1
+PERMISSION_WRITE: Final = 2
+PERMISSION_READ: Final = 4
+PERMISSION_READ_WRITE: Final = PERMISSION_READ | PERMISSION_WRITE
+
+
+@dataclass(frozen=True, slots=True)
+class DataVersion:
+    """Tells a name server whether a broker's topics changed since it last said them.
+
+    Attributes:
+        counter: grows by one with each change.
+        timestamp: when it changed, milliseconds since 1970.
+        state_version: a broker's own number; 0 before version 5.
+    """
+
+    counter: int = 0
+    timestamp: int = 0
+    state_version: int = 0
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """As it stands in JSON bodies."""
+        return {
+            "counter": self.counter,
+            "stateVersion": self.state_version,
+            "timestamp": self.timestamp,
+        }
+
+    @classmethod
+    def from_json(cls, value: JsonObject) -> "DataVersion":
+        """Read it; what is absent is 0.
+
+        Raises:
+            BodyMalformed: a member is not a number.
+        """
+        return cls(
+            value.integer("counter", 0),
+            value.integer("timestamp", 0),
+            value.integer("stateVersion", 0),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """One topic on one broker. Defaults are RocketMQ's.
+
+    Attributes:
+        topic: its name.
+        read_queue_count: queues consumers see.
+        write_queue_count: queues producers see.
+        permission: bits of 4 read, 2 write, 1 inherit (a template for new topics).
+        topic_filter_type: "SINGLE_TAG"; nothing else is in use.
+        topic_system_flag: 1 unit, 2 unit subscription.
+        order: whether queues are fixed by an order configuration.
+        attributes: further settings of version 5.
+    """
+
+    topic: str
+    read_queue_count: int = 16
+    write_queue_count: int = 16
+    permission: int = PERMISSION_READ_WRITE
+    topic_filter_type: str = "SINGLE_TAG"
+    topic_system_flag: int = 0
+    order: bool = False
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, JsonValue]:
+        """As it stands in JSON bodies."""
+        return {
+            "attributes": dict(self.attributes),
+            "order": self.order,
+            "perm": self.permission,
+            "readQueueNums": self.read_queue_count,
+            "topicFilterType": self.topic_filter_type,
+            "topicName": self.topic,
+            "topicSysFlag": self.topic_system_flag,
+            "writeQueueNums": self.write_queue_count,
+        }
+
+    def to_text(self) -> str:
+        """The text of `to_json`, made five times as fast: a registration has one of each topic."""
+        attributes = json.dumps(dict(self.attributes)) if self.attributes else "{}"
+        quote = encode_basestring_ascii
+        return (
+            f'{{"attributes":{attributes},"order":{"true" if self.order else "false"},'
+            f'"perm":{self.permission:d},"readQueueNums":{self.read_queue_count:d},'
+            f'"topicFilterType":{quote(self.topic_filter_type)},"topicName":{quote(self.topic)},'
+            f'"topicSysFlag":{self.topic_system_flag:d},"writeQueueNums":{self.write_queue_count:d}}}'
+        )
+
+    @classmethod
+    def from_json(cls, value: JsonObject, topic: str | None = None) -> "TopicConfig":
+        """Read it.
+
+        Args:
+            value: the object.
+            topic: the name it is listed under, for an object that does not say its own.
+
+        Raises:
+            BodyMalformed: the name is missing or a member is of a wrong type.
+        """
+        return cls(
+            value.text("topicName", topic),
+            value.integer("readQueueNums", 16),
+            value.integer("writeQueueNums", 16),
+            value.integer("perm", PERMISSION_READ_WRITE),
+            value.text("topicFilterType", "SINGLE_TAG"),
+            value.integer("topicSysFlag", 0),
+            value.boolean("order"),
+            value.object("attributes").named_texts(),
+        )
+
+
+def topic_config_table_json(
+    topics: Mapping[str, TopicConfig], data_version: DataVersion
+) -> dict[str, JsonValue]:
+    """RocketMQ's TopicConfigSerializeWrapper: the reply of 21, and part of a registration."""
+    return {
+        "dataVersion": data_version.to_json(),
+        "topicConfigTable": {name: config.to_json() for name, config in topics.items()},
+    }
+
+
+def read_topic_config_table(value: JsonObject) -> tuple[dict[str, TopicConfig], DataVersion]:
+    """Read what `topic_config_table_json` writes, from any version of RocketMQ.
+
+    Raises:
+        BodyMalformed: a member is of a wrong type, or there are too many topics.
+    """
+    members = value.object("topicConfigTable").members
+    if len(members) > MAX_TABLE_TOPICS:
+        raise BodyMalformed(
+            value.body_name, f"{len(members)} topics, at most {MAX_TABLE_TOPICS} are read"
+        )
+    table = value.object("topicConfigTable").named_objects()
+    topics = {name: TopicConfig.from_json(config, name) for name, config in table.items()}
+    return topics, DataVersion.from_json(value.object("dataVersion"))

@@ -1,0 +1,1 @@
+"""Message records, batches, and their parts."""

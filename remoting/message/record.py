@@ -1,0 +1,315 @@
+"""The message record: how a message lies in the log and in the reply to a pull.
+
+Layout: RocketMQ's commit log, version 1 (one byte of topic length), big-endian. Version 2 (two
+bytes) is read but never written, because only Java clients look at the magic.
+"""
+
+import struct
+import zlib
+from dataclasses import dataclass, field
+from typing import Final
+
+from remoting.message.errors import MessageMalformed
+from remoting.message.host import packed_host, unpacked_host
+from remoting.message.properties import MAX_PROPERTIES_BYTES, decode_properties
+
+MESSAGE_MAGIC: Final = 0xDAA320A7
+MESSAGE_MAGIC_V2: Final = 0xDAA320AB
+FILLER_MAGIC: Final = 0xCBD43194
+
+# Bits of a record's system flag.
+COMPRESSED_FLAG: Final = 1
+TRANSACTION_MASK: Final = 3 << 2
+TRANSACTION_NONE: Final = 0
+TRANSACTION_PREPARED: Final = 1 << 2
+TRANSACTION_COMMIT: Final = 2 << 2
+TRANSACTION_ROLLBACK: Final = 3 << 2
+BORN_HOST_V6_FLAG: Final = 1 << 4
+STORE_HOST_V6_FLAG: Final = 1 << 5
+COMPRESSION_TYPE_MASK: Final = 7 << 8
+COMPRESSION_LZ4: Final = 1 << 8
+COMPRESSION_ZSTD: Final = 2 << 8
+COMPRESSION_ZLIB: Final = 3 << 8
+
+# The physical offset is the eight bytes here; the store writes them when it knows them.
+PHYSICAL_OFFSET_AT: Final = 28
+
+# The length byte of a version 1 record is signed in Java.
+MAX_TOPIC_BYTES: Final = 127
+
+# A body longer than a frame could not have been sent; a compressed one may not grow beyond it.
+MAX_BODY_BYTES: Final = 16 * 1024 * 1024
+
+# A record with nothing in it, both hosts IPv4: 91 bytes.
+_SMALLEST_RECORD_BYTES: Final = 91
+
+_HEAD: Final = struct.Struct(">iIiiiq")  # size, magic, body CRC, queue id, flag, queue offset
+_TAIL: Final = struct.Struct(">iq4siq4siiqi")  # system flag ... body length, both hosts IPv4
+_SYSTEM_FLAG_BORN: Final = struct.Struct(">iq")
+_PORT_STORED: Final = struct.Struct(">iq")
+_AFTER_HOSTS: Final = struct.Struct(">iiqi")  # store port, reconsume times, prepared offset, body
+_LENGTH16: Final = struct.Struct(">h")
+_OFFSET: Final = struct.Struct(">q")
+_SIZE_MAGIC: Final = struct.Struct(">iI")
+
+
+@dataclass(slots=True)
+class MessageRecord:
+    r"""One stored message.
+
+    Attributes:
+        topic: at most 127 bytes as UTF-8.
+        body: as stored; compressed when the system flag says so (see `body_of`).
+        properties: the run of `name \x01 value \x02`, byte for byte (see
+            `remoting.message.properties`).
+        queue_id: the message queue.
+        flag: the user's number; no meaning to a broker.
+        queue_offset: its index in the message queue.
+        physical_offset: its byte position in the log.
+        system_flag: compression, transaction state and host family (the constants of this module).
+        born_timestamp: when the client made it, milliseconds since 1970.
+        born_host: the client's numeric address.
+        born_port: the client's port.
+        store_timestamp: when the broker took it, milliseconds since 1970.
+        store_host: the broker's numeric address; clients build the message id from it.
+        store_port: the broker's port.
+        reconsume_times: how often its consumption failed.
+        prepared_transaction_offset: physical offset of the half message a commit came from.
+        body_crc: CRC-32 of the stored body without its top bit; set when read, computed when
+            written, not compared.
+    """
+
+    topic: str
+    body: bytes = b""
+    properties: bytes = b""
+    queue_id: int = 0
+    flag: int = 0
+    queue_offset: int = 0
+    physical_offset: int = 0
+    system_flag: int = 0
+    born_timestamp: int = 0
+    born_host: str = "127.0.0.1"
+    born_port: int = 0
+    store_timestamp: int = 0
+    store_host: str = "127.0.0.1"
+    store_port: int = 0
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+    body_crc: int = field(default=0, compare=False)
+
+    def property_map(self) -> dict[str, str]:
+        """The properties as a dict; each call decodes them again."""
+        return decode_properties(self.properties)
+
+
+def body_crc(body: bytes) -> int:
+    """The CRC of a record's body: CRC-32 without the sign bit, as Java stores it."""
+    return zlib.crc32(body) & 0x7FFFFFFF
+
+
+def encode_record_parts(record: MessageRecord) -> tuple[bytes, bytes]:
+    """A record without the eight bytes of its physical offset: what is before and what is after.
+
+    The size and the body's CRC are right in it; the store puts the offset between when it knows it.
+
+    Raises:
+        MessageMalformed: topic or properties are too long, a host is no numeric address or of
+            another family than the system flag says, or a number does not fit its field.
+    """
+    topic = record.topic.encode()
+    body = record.body
+    properties = record.properties
+    born_host = packed_host(record.born_host)
+    store_host = packed_host(record.store_host)
+    if len(topic) > MAX_TOPIC_BYTES:
+        raise MessageMalformed(f"topic of {len(topic)} bytes: at most {MAX_TOPIC_BYTES} are stored")
+    if len(properties) > MAX_PROPERTIES_BYTES:
+        raise MessageMalformed(
+            f"properties of {len(properties)} bytes: at most {MAX_PROPERTIES_BYTES} are stored"
+        )
+    _check_family(born_host, record.system_flag & BORN_HOST_V6_FLAG, "born")
+    _check_family(store_host, record.system_flag & STORE_HOST_V6_FLAG, "store")
+    hosts = len(born_host) + len(store_host)
+    size = _SMALLEST_RECORD_BYTES - 8 + hosts + len(body) + len(topic) + len(properties)
+    try:
+        head = _HEAD.pack(
+            size,
+            MESSAGE_MAGIC,
+            zlib.crc32(body) & 0x7FFFFFFF,
+            record.queue_id,
+            record.flag,
+            record.queue_offset,
+        )
+        fixed = (
+            _TAIL.pack(
+                record.system_flag,
+                record.born_timestamp,
+                born_host,
+                record.born_port,
+                record.store_timestamp,
+                store_host,
+                record.store_port,
+                record.reconsume_times,
+                record.prepared_transaction_offset,
+                len(body),
+            )
+            if hosts == 8
+            else _wide_tail(record, born_host, store_host)
+        )
+    except struct.error:
+        raise MessageMalformed("a number of the record does not fit its field") from None
+    topic_length = bytes((len(topic),))
+    properties_length = _LENGTH16.pack(len(properties))
+    return head, b"".join((fixed, body, topic_length, topic, properties_length, properties))
+
+
+def encode_record(record: MessageRecord) -> bytes:
+    """A whole record, with its physical offset.
+
+    Raises:
+        MessageMalformed: see `encode_record_parts`.
+    """
+    head, tail = encode_record_parts(record)
+    try:
+        return b"".join((head, _OFFSET.pack(record.physical_offset), tail))
+    except struct.error:
+        raise MessageMalformed(f"physical offset {record.physical_offset} is not 64 bits") from None
+
+
+def decode_record(buffer: bytes | bytearray | memoryview, at: int = 0) -> tuple[MessageRecord, int]:
+    """Read the record that begins at `at`.
+
+    Returns:
+        The record, and where the next one begins.
+
+    Raises:
+        MessageMalformed: no whole record is there, or its lengths contradict one another.
+    """
+    available = len(buffer) - at
+    if available < 8:
+        raise MessageMalformed(f"record cut off after {available} bytes: read it again")
+    size, magic = _SIZE_MAGIC.unpack_from(buffer, at)
+    if magic not in (MESSAGE_MAGIC, MESSAGE_MAGIC_V2):
+        raise MessageMalformed(f"{magic:#x} is no record's magic: start where a record begins")
+    if not _SMALLEST_RECORD_BYTES <= size <= available:
+        raise MessageMalformed(f"record of {size} bytes where {available} are: read it again")
+    end = at + size
+    try:
+        record, stop = _decode_fields(memoryview(buffer)[at:end], magic == MESSAGE_MAGIC_V2)
+    except (struct.error, IndexError):
+        raise MessageMalformed("a length of the record points past its end") from None
+    if stop != size:
+        raise MessageMalformed(f"record of {size} bytes has fields of {stop} bytes")
+    return record, end
+
+
+def decode_records(buffer: bytes | bytearray | memoryview) -> list[MessageRecord]:
+    """Read the records that fill `buffer`, such as the body of a reply to a pull.
+
+    Raises:
+        MessageMalformed: something in it is not a whole record. Nothing is skipped silently,
+            since the reader's offset would then move past messages it never saw.
+    """
+    records: list[MessageRecord] = []
+    at = 0
+    while at < len(buffer):
+        record, at = decode_record(buffer, at)
+        records.append(record)
+    return records
+
+
+def body_of(record: MessageRecord, max_body_bytes: int = MAX_BODY_BYTES) -> bytes:
+    """The body as the producer gave it: inflated when the system flag says it is compressed.
+
+    Raises:
+        MessageMalformed: it is not zlib, ends early, or would grow over `max_body_bytes`.
+    """
+    if not record.system_flag & COMPRESSED_FLAG:
+        return record.body
+    kind = record.system_flag & COMPRESSION_TYPE_MASK
+    if kind not in (0, COMPRESSION_ZLIB):
+        raise MessageMalformed("body is compressed by LZ4 or ZSTD: let the producer use zlib")
+    inflater = zlib.decompressobj()
+    try:
+        body = inflater.decompress(record.body, max_body_bytes + 1)
+    except zlib.error as error:
+        raise MessageMalformed(f"body is marked compressed but is not zlib ({error})") from None
+    if len(body) > max_body_bytes:
+        raise MessageMalformed(f"body inflates to more than {max_body_bytes} bytes: send less")
+    if not inflater.eof:
+        raise MessageMalformed("compressed body ends early: let the producer send it again")
+    return body
+
+
+def _check_family(packed: bytes, is_v6: int, which: str) -> None:
+    """A host's length must be the one its bit in the system flag announces."""
+    if len(packed) != (16 if is_v6 else 4):
+        raise MessageMalformed(
+            f"the {which} host's family is not the system flag's: store ipv4_host(host)"
+        )
+
+
+def _wide_tail(record: MessageRecord, born_host: bytes, store_host: bytes) -> bytes:
+    """The fixed part after the physical offset when a host takes sixteen bytes."""
+    return b"".join(
+        (
+            _SYSTEM_FLAG_BORN.pack(record.system_flag, record.born_timestamp),
+            born_host,
+            _PORT_STORED.pack(record.born_port, record.store_timestamp),
+            store_host,
+            _AFTER_HOSTS.pack(
+                record.store_port,
+                record.reconsume_times,
+                record.prepared_transaction_offset,
+                len(record.body),
+            ),
+        )
+    )
+
+
+def _decode_fields(view: memoryview, is_v2: bool) -> tuple[MessageRecord, int]:
+    """Read a record that fills `view` exactly; also return where its fields end."""
+    _size, _magic, crc, queue_id, flag, queue_offset = _HEAD.unpack_from(view)
+    (physical_offset,) = _OFFSET.unpack_from(view, PHYSICAL_OFFSET_AT)
+    system_flag, born_timestamp = _SYSTEM_FLAG_BORN.unpack_from(view, 36)
+    at = 48
+    born_host, at = _take(view, at, 16 if system_flag & BORN_HOST_V6_FLAG else 4)
+    born_port, store_timestamp = _PORT_STORED.unpack_from(view, at)
+    store_host, at = _take(view, at + 12, 16 if system_flag & STORE_HOST_V6_FLAG else 4)
+    store_port, reconsume_times, prepared_offset, body_length = _AFTER_HOSTS.unpack_from(view, at)
+    body, at = _take(view, at + _AFTER_HOSTS.size, body_length)
+    if is_v2:
+        (topic_length,) = _LENGTH16.unpack_from(view, at)
+        topic, at = _take(view, at + 2, topic_length)
+    else:
+        topic, at = _take(view, at + 1, view[at])
+    (properties_length,) = _LENGTH16.unpack_from(view, at)
+    properties, at = _take(view, at + 2, properties_length)
+    record = MessageRecord(
+        topic=topic.decode("utf-8", "replace"),
+        body=body,
+        properties=properties,
+        queue_id=queue_id,
+        flag=flag,
+        queue_offset=queue_offset,
+        physical_offset=physical_offset,
+        system_flag=system_flag,
+        born_timestamp=born_timestamp,
+        born_host=unpacked_host(born_host),
+        born_port=born_port,
+        store_timestamp=store_timestamp,
+        store_host=unpacked_host(store_host),
+        store_port=store_port,
+        reconsume_times=reconsume_times,
+        prepared_transaction_offset=prepared_offset,
+        body_crc=crc,
+    )
+    return record, at
+
+
+def _take(view: memoryview, at: int, length: int) -> tuple[bytes, int]:
+    """`length` bytes at `at`, and where they end."""
+    end = at + length
+    if length < 0 or end > len(view):
+        raise IndexError
+    return view[at:end].tobytes(), end

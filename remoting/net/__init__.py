@@ -1,0 +1,1 @@
+"""Commands over sockets: connections, servers and clients."""

@@ -1,0 +1,43 @@
+"""Addresses of brokers, name servers and clients as text."""
+
+from typing import NamedTuple
+
+from remoting.net.errors import AddressMalformed
+
+
+class Address(NamedTuple):
+    """A host and a port. As text: "host:port", or "[host]:port" for IPv6."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        if ":" in self.host:
+            return f"[{self.host}]:{self.port}"
+        return f"{self.host}:{self.port}"
+
+
+def parse_address(text: str) -> Address:
+    """Read "host:port" or "[host]:port".
+
+    Raises:
+        AddressMalformed: it is neither, or the port is not 1 to 65535.
+    """
+    host, colon, port = text.strip().rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise AddressMalformed(text)
+    if not colon or not host or len(port) > 5 or not (port.isascii() and port.isdecimal()):
+        raise AddressMalformed(text)
+    number = int(port)
+    if not 1 <= number <= 65535:
+        raise AddressMalformed(text)
+    return Address(host, number)
+
+
+def peer_address(socket_name: tuple[object, ...]) -> Address:
+    """The address of a socket's peer; an IPv4 address mapped into IPv6 is given as IPv4."""
+    host, port = str(socket_name[0]), socket_name[1]
+    host = host.removeprefix("::ffff:") if "." in host else host
+    return Address(host, port if isinstance(port, int) else 0)

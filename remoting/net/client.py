@@ -1,0 +1,243 @@
+"""A client: connections by address, made when needed and shared by everything sent there."""
+
+import logging
+import ssl
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias
+
+import trio
+
+from remoting.net.address import Address, parse_address
+from remoting.net.answering import answer_each
+from remoting.net.connection import Connection, ConnectionLimits
+from remoting.net.dispatch import unsupported
+from remoting.net.errors import ConnectFailed, IdleTooLong, RequestTimedOut, TooManyConnections
+from remoting.net.request_table import Settle
+from remoting.wire.command import Command
+from remoting.wire.errors import RemotingError
+
+_log = logging.getLogger(__name__)
+
+# RocketMQ's client gives a send this long.
+DEFAULT_TIMEOUT_SECONDS: Final = 3.0
+
+# How often connections are looked over for silence and for requests without a reply.
+SWEEP_SECONDS: Final = 0.5
+
+OnRequest: TypeAlias = Callable[[Connection, Command], Command | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientLimits:
+    """What a client opens and holds.
+
+    Attributes:
+        max_connections: addresses talked to at once.
+        connect_seconds: how long making a connection may take; RocketMQ's value.
+        idle_seconds: a connection silent in both directions for this long is closed; RocketMQ's
+            value. It is made again when needed.
+        connection: what each connection may hold.
+    """
+
+    max_connections: int = 1024
+    connect_seconds: float = 3.0
+    idle_seconds: float = 120.0
+    connection: ConnectionLimits = field(default_factory=ConnectionLimits)
+
+
+class RemotingClient:
+    """Sends requests to any number of servers.
+
+    Its tasks run in the nursery it is given, and end when that is cancelled or after `close`.
+
+    Args:
+        nursery: where its tasks run.
+        on_request: answers requests that servers send us (such as 40, 220, 221, 307); returns the
+            reply or None. Without it they are answered as not supported.
+        limits: what it opens and holds; the defaults when None.
+        tls: speak TLS with every server, by this context; plain when None.
+    """
+
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        on_request: OnRequest | None = None,
+        *,
+        limits: ClientLimits | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._nursery = nursery
+        self._on_request: OnRequest = on_request or _answer_unsupported
+        self._limits = limits or ClientLimits()
+        self._tls = tls
+        self._connections: dict[str, Connection] = {}
+        self._closed = trio.Event()
+        nursery.start_soon(self._sweep)
+
+    async def request(
+        self, address: str, command: Command, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+    ) -> Command:
+        """Send a request and wait for its reply, whatever its code. Cancelling ends the wait only.
+
+        Args:
+            address: "host:port".
+            command: the request; its opaque is set here.
+            timeout_seconds: how long to wait, making the connection included.
+
+        Raises:
+            ConnectFailed, TooManyRequests, TooManyConnections, AddressMalformed, FrameError: it was
+                certainly not sent.
+            ConnectionClosed: see its `outcome_unknown`.
+            RequestTimedOut: it may or may not have been carried out.
+        """
+        task = trio.lowlevel.current_task()
+        results: list[Command | RemotingError] = []
+        is_waiting = False
+
+        def settle(result: Command | RemotingError) -> None:
+            results.append(result)
+            if is_waiting:
+                trio.lowlevel.reschedule(task)
+
+        connection = self._connection(address)
+        opaque = connection.request(command, settle, timeout_seconds)
+
+        def abort(_raise_cancel: Callable[[], object]) -> trio.lowlevel.Abort:
+            if opaque is not None:
+                connection.forget(opaque)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        if results:
+            await trio.lowlevel.checkpoint()
+        else:
+            with trio.move_on_after(timeout_seconds):
+                is_waiting = True
+                await trio.lowlevel.wait_task_rescheduled(abort)
+        if not results:
+            raise RequestTimedOut(address, command.code, timeout_seconds)
+        result = results[0]
+        if isinstance(result, RemotingError):
+            raise result
+        return result
+
+    def request_nowait(
+        self,
+        address: str,
+        command: Command,
+        callback: Settle,
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    ) -> None:
+        """Send a request; `callback` is called exactly once, with the reply or the error.
+
+        Costs no task, so thousands can be on their way. The callback is synchronous, and may be
+        called before this returns when the request cannot be sent at all.
+
+        Args:
+            address: "host:port".
+            command: the request; its opaque is set here.
+            callback: must not block; what it raises is logged.
+            timeout_seconds: after this long, and at most half a second more, it gets
+                RequestTimedOut.
+        """
+        try:
+            connection = self._connection(address)
+        except RemotingError as error:
+            callback(error)
+            return
+        connection.request(command, callback, timeout_seconds)
+
+    def send_oneway(self, address: str, command: Command) -> None:
+        """Send a request that wants no reply. It is lost without a word if the connection fails.
+
+        Raises:
+            AddressMalformed, TooManyConnections, FrameError: it was certainly not sent.
+        """
+        self._connection(address).send_oneway(replace(command))
+
+    def is_connected(self, address: str) -> bool:
+        """Whether there is a connection with `address`, or one is being made."""
+        return address in self._connections
+
+    def disconnect(self, address: str) -> None:
+        """Close the connection with `address`, if there is one."""
+        connection = self._connections.get(address)
+        if connection is not None:
+            connection.close("this client closed it")
+
+    def close(self) -> None:
+        """Close every connection and end the client's tasks. Later requests fail."""
+        self._closed.set()
+        for connection in list(self._connections.values()):
+            connection.close("this client closed it")
+
+    def _connection(self, address: str) -> Connection:
+        """The connection with `address`; when there is none, one that is being made."""
+        connection = self._connections.get(address)
+        if connection is not None and not connection.is_closed:
+            return connection
+        parsed = parse_address(address)
+        if self._closed.is_set():
+            raise ConnectFailed(address, "this client is closed")
+        if len(self._connections) >= self._limits.max_connections:
+            raise TooManyConnections(address, self._limits.max_connections)
+        connection = Connection(parsed, self._limits.connection)
+        self._connections[address] = connection
+        self._nursery.start_soon(self._run, address, parsed, connection)
+        return connection
+
+    async def _run(self, address: str, parsed: Address, connection: Connection) -> None:
+        """Make a connection and serve it until it ends."""
+        try:
+            stream = await self._connect(address, parsed, connection)
+            if stream is not None:
+                await connection.run(stream, self._receive)
+                _log.debug("connection with %s ended: %s", address, connection.close_error)
+        except Exception:
+            _log.exception("the connection with %s failed; a new one is made when needed", address)
+        finally:
+            connection.close("this client ended it")
+            if self._connections.get(address) is connection:
+                del self._connections[address]
+
+    async def _connect(
+        self, address: str, parsed: Address, connection: Connection
+    ) -> trio.abc.Stream | None:
+        """Open the stream, or close the connection with the reason. trio sets TCP_NODELAY."""
+        reason = f"no answer in {self._limits.connect_seconds:g} s"
+        plain: trio.SocketStream | None = None
+        try:
+            with trio.move_on_after(self._limits.connect_seconds):
+                plain = await trio.open_tcp_stream(parsed.host, parsed.port)
+                if self._tls is None:
+                    return plain
+                secured = trio.SSLStream(plain, self._tls, server_hostname=parsed.host)
+                await secured.do_handshake()
+                return secured
+        except (OSError, trio.BrokenResourceError) as error:
+            reason = str(error.__cause__ or error)
+        if plain is not None:
+            await trio.aclose_forcefully(plain)
+        connection.close(ConnectFailed(address, reason))
+        return None
+
+    def _receive(self, connection: Connection, commands: Sequence[Command]) -> None:
+        """Answer requests of the server."""
+        answer_each(connection, commands, self._on_request)
+
+    async def _sweep(self) -> None:
+        """Tell requests when their time is over; close silent connections."""
+        while not self._closed.is_set():
+            with trio.move_on_after(SWEEP_SECONDS):
+                await self._closed.wait()
+            now = trio.current_time()
+            for address, connection in list(self._connections.items()):
+                connection.expire(now)
+                silent = now - connection.last_activity
+                if silent >= self._limits.idle_seconds:
+                    connection.close(IdleTooLong(address, silent))
+
+
+def _answer_unsupported(_connection: Connection, command: Command) -> Command | None:
+    """Answer a request of a server for which there is no handler."""
+    return unsupported(command)

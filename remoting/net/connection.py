@@ -1,0 +1,305 @@
+"""One connection: commands in, commands out, on one reader and one writer task."""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import trio
+
+from remoting.net.address import Address
+from remoting.net.errors import (
+    ConnectFailed,
+    ConnectionClosed,
+    PeerTooSlow,
+    RequestTimedOut,
+    TooManyRequests,
+)
+from remoting.net.request_table import MAX_WAITING_REQUESTS, RequestTable, Settle, WaitingRequest
+from remoting.wire.command import ONEWAY_FLAG, RESPONSE_FLAG, Command
+from remoting.wire.errors import FrameError, RemotingError
+from remoting.wire.frame import MAX_FRAME_BYTES, FrameDecoder, encode_command
+
+_log = logging.getLogger(__name__)
+
+# One read. Four times as much was measured to be no faster.
+_RECEIVE_BYTES: Final = 64 * 1024
+
+# Frames are joined up to about this much for one send; joining more costs copies and saves nothing.
+_SEND_BYTES: Final = 256 * 1024
+
+_RESPONSE_AND_ONEWAY: Final = RESPONSE_FLAG | ONEWAY_FLAG
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """What one connection may hold.
+
+    Attributes:
+        max_frame_bytes: the longest frame taken.
+        max_unsent_bytes: what may wait to be sent; above it the connection is closed. Two of the
+            longest frames, so that one that is being sent does not forbid the next.
+        pause_unsent_bytes: above this, nothing more is read until the peer has taken some; a client
+            that asks faster than it reads is slowed down, not cut off.
+        max_waiting_requests: requests of ours without a reply.
+    """
+
+    max_frame_bytes: int = MAX_FRAME_BYTES
+    max_unsent_bytes: int = 2 * MAX_FRAME_BYTES
+    pause_unsent_bytes: int = 8 * 1024 * 1024
+    max_waiting_requests: int = MAX_WAITING_REQUESTS
+
+
+Receive: TypeAlias = "Callable[[Connection, Sequence[Command]], None]"
+
+
+class Connection:
+    """One connection, from before it is made until after it is closed.
+
+    `send`, `send_frame`, `request` and `close` are synchronous and never block. What is sent before
+    `run` begins waits, within the limits.
+
+    Args:
+        peer: the other side.
+        limits: what may be held for it.
+        first_opaque: the first number for our own requests.
+
+    Attributes:
+        peer: the other side.
+        attributes: for the owner, such as a broker's record of the client.
+        last_activity: when something was last received or sent, on trio's clock.
+    """
+
+    def __init__(self, peer: Address, limits: ConnectionLimits, first_opaque: int = 0) -> None:
+        self.peer = peer
+        self.attributes: dict[str, Any] = {}
+        self.last_activity = trio.current_time()
+        self._limits = limits
+        self._requests = RequestTable(limits.max_waiting_requests, first_opaque)
+        self._queue: deque[bytes] = deque()
+        self._queued_total = 0  # bytes ever queued
+        self._begun_total = 0  # bytes ever handed to the stream
+        self._sent_total = 0  # bytes ever taken by the stream
+        self._wake = trio.Event()
+        self._taken = trio.Event()
+        self._scope: trio.CancelScope | None = None
+        self._close_error: RemotingError | None = None
+
+    def __repr__(self) -> str:
+        return f"<Connection {self.peer}{' closed' if self.is_closed else ''}>"
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing more will be sent or received."""
+        return self._close_error is not None
+
+    @property
+    def close_error(self) -> RemotingError | None:
+        """Why it was closed, or None while it is open."""
+        return self._close_error
+
+    @property
+    def unsent_bytes(self) -> int:
+        """How many bytes wait for the peer to take them."""
+        return self._queued_total - self._sent_total
+
+    @property
+    def waiting_requests(self) -> int:
+        """How many requests of ours wait for their replies."""
+        return len(self._requests)
+
+    def send(self, command: Command) -> None:
+        """Queue a command. The reply to a oneway request is dropped, as its sender wants none.
+
+        Raises:
+            FrameError: the command cannot be a frame.
+        """
+        if command.flag & _RESPONSE_AND_ONEWAY == _RESPONSE_AND_ONEWAY:
+            return
+        self.send_frame(encode_command(command))
+
+    def send_frame(self, frame: bytes) -> None:
+        """Queue a whole frame. On a closed connection it is dropped.
+
+        When more than the limit waits, the connection is closed.
+        """
+        if self._close_error is not None:
+            return
+        unsent = self._queued_total - self._sent_total + len(frame)
+        if unsent > self._limits.max_unsent_bytes:
+            self.close(PeerTooSlow(str(self.peer), unsent, self._limits.max_unsent_bytes))
+            return
+        self._queue.append(frame)
+        self._queued_total += len(frame)
+        self._wake.set()
+
+    def request(self, command: Command, settle: Settle, timeout_seconds: float) -> int | None:
+        """Send a request; `settle` is called once, with the reply or the error.
+
+        It may be called before this returns, when the request cannot be sent at all. The opaque of
+        `command` is set here.
+
+        Args:
+            command: the request.
+            settle: must not block and should not raise; what it raises is logged.
+            timeout_seconds: after this long (and at most half a second more) it is told
+                RequestTimedOut.
+
+        Returns:
+            The opaque, by which `forget` finds it; None when it was settled already.
+        """
+        if self._close_error is not None:
+            self._tell(settle, self._lost(outcome_unknown=False))
+            return None
+        if self._requests.full:
+            self._tell(settle, TooManyRequests(str(self.peer), self._requests.limit))
+            return None
+        opaque = self._requests.next_opaque()
+        command.opaque = opaque
+        try:
+            frame = encode_command(command)
+        except FrameError as error:
+            self._tell(settle, error)
+            return None
+        deadline = trio.current_time() + timeout_seconds
+        waiting = WaitingRequest(
+            command.code, settle, deadline, timeout_seconds, self._queued_total
+        )
+        self._requests.add(opaque, waiting)
+        self.send_frame(frame)
+        return opaque
+
+    def send_oneway(self, command: Command) -> None:
+        """Send a request that wants no reply. Its opaque and oneway flag are set here.
+
+        Raises:
+            FrameError: the command cannot be a frame.
+        """
+        command.opaque = self._requests.next_opaque()
+        command.flag |= ONEWAY_FLAG
+        self.send_frame(encode_command(command))
+
+    def forget(self, opaque: int) -> None:
+        """Stop waiting for a reply: its `settle` is not called, and the reply is dropped."""
+        self._requests.take(opaque)
+
+    def expire(self, now: float) -> None:
+        """End every request whose time is over. The owner of the connection calls this."""
+        if len(self._requests):
+            for one in self._requests.expired(now):
+                error = RequestTimedOut(str(self.peer), one.code, one.timeout_seconds)
+                self._tell(one.settle, error)
+
+    def close(self, error: RemotingError | str) -> None:
+        """Close at once; drop unsent frames, and fail every waiting request.
+
+        Args:
+            error: why, for the log and for the requests that wait.
+        """
+        if self._close_error is not None:
+            return
+        if isinstance(error, str):
+            error = ConnectionClosed(str(self.peer), error, outcome_unknown=False)
+        self._close_error = error
+        self._queue.clear()
+        if self._scope is not None:
+            self._scope.cancel()
+        for one in self._requests.take_all():
+            self._tell(one.settle, self._lost(outcome_unknown=one.position < self._begun_total))
+
+    async def run(self, stream: trio.abc.Stream, receive: Receive) -> None:
+        """Serve the connection on `stream` until it ends, and close the stream.
+
+        Every command that arrived in one read is handed to `receive` in one call; replies to our
+        own requests are not among them. What `receive` raises ends the connection and is raised.
+        """
+        try:
+            if self._close_error is None:
+                async with trio.open_nursery() as nursery:
+                    self._scope = nursery.cancel_scope
+                    nursery.start_soon(self._write, stream)
+                    await self._read(stream, receive)
+                    nursery.cancel_scope.cancel()
+        finally:
+            self.close("this side ended it")
+            await trio.aclose_forcefully(stream)
+
+    async def _read(self, stream: trio.abc.Stream, receive: Receive) -> None:
+        """Read until the peer closes, fails or sends what is no frame."""
+        decoder = FrameDecoder(self._limits.max_frame_bytes)
+        pause = self._limits.pause_unsent_bytes
+        try:
+            while not self.is_closed:
+                data = await stream.receive_some(_RECEIVE_BYTES)
+                if not data:
+                    self.close("the peer closed it")
+                    return
+                self.last_activity = trio.current_time()
+                commands = self._requests_among(decoder.feed(bytes(data)))
+                if commands:
+                    receive(self, commands)
+                if decoder.error is not None:
+                    raise decoder.error
+                while self.unsent_bytes > pause and not self.is_closed:
+                    self._taken = trio.Event()
+                    await self._taken.wait()
+        except FrameError as error:
+            self.close(error)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            self.close(f"receiving failed: {error.__cause__ or error}")
+
+    async def _write(self, stream: trio.abc.Stream) -> None:
+        """Send what is queued, joined, whenever there is something."""
+        queue = self._queue
+        try:
+            while True:
+                while not queue:
+                    self._wake = trio.Event()
+                    await self._wake.wait()
+                parts = [queue.popleft()]
+                size = len(parts[0])
+                while queue and size < _SEND_BYTES:
+                    parts.append(queue.popleft())
+                    size += len(parts[-1])
+                self._begun_total += size
+                await stream.send_all(b"".join(parts))
+                self._sent_total += size
+                self.last_activity = trio.current_time()
+                self._taken.set()
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            self.close(f"sending failed: {error.__cause__ or error}")
+
+    def _requests_among(self, commands: list[Command]) -> list[Command]:
+        """Settle our requests whose replies are among `commands`; return the others."""
+        for command in commands:
+            if command.flag & RESPONSE_FLAG:
+                break
+        else:
+            return commands
+        requests: list[Command] = []
+        for command in commands:
+            if not command.flag & RESPONSE_FLAG:
+                requests.append(command)
+                continue
+            waiting = self._requests.take(command.opaque)
+            if waiting is None:
+                _log.debug("%s answered %d, which no request waits for", self.peer, command.opaque)
+            else:
+                self._tell(waiting.settle, command)
+        return requests
+
+    def _lost(self, *, outcome_unknown: bool) -> RemotingError:
+        """Return the error of a request on this closed connection; a new one for each."""
+        error = self._close_error
+        if isinstance(error, ConnectFailed):
+            return ConnectFailed(error.address, error.reason)
+        reason = error.reason if isinstance(error, ConnectionClosed) else str(error)
+        return ConnectionClosed(str(self.peer), reason, outcome_unknown=outcome_unknown)
+
+    def _tell(self, settle: Settle, result: Command | RemotingError) -> None:
+        """Call `settle`; an error in it must not end the connection of others."""
+        try:
+            settle(result)
+        except Exception:
+            _log.exception("a callback for a reply of %s failed", self.peer)

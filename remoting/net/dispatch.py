@@ -1,0 +1,55 @@
+"""A table from request code to the function that answers it."""
+
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
+
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+
+Origin = TypeVar("Origin")
+
+
+class DispatchTable(Generic[Origin]):
+    """Request codes and the functions that answer them.
+
+    A function takes where the request came from (such as its connection) and the request. It
+    returns the reply, or None when there is none or it is sent later.
+    """
+
+    def __init__(self) -> None:
+        self._functions: dict[int, Callable[[Origin, Command], Command | None]] = {}
+
+    def add(
+        self, codes: int | Iterable[int], function: Callable[[Origin, Command], Command | None]
+    ) -> None:
+        """Let `function` answer the request code or codes.
+
+        Raises:
+            ValueError: a code has a function already; two features claim it.
+        """
+        for code in (codes,) if isinstance(codes, int) else codes:
+            if code in self._functions:
+                raise ValueError(f"request code {code} has two functions: keep one")
+            self._functions[int(code)] = function
+
+    def handle(self, origin: Origin, command: Command) -> Command | None:
+        """Call the function for `command`; a code without one is answered as not supported."""
+        function = self._functions.get(command.code)
+        if function is None:
+            return unsupported(command)
+        return function(origin, command)
+
+    def __contains__(self, code: int) -> bool:
+        return code in self._functions
+
+    def codes(self) -> list[int]:
+        """The request codes that have a function, ascending."""
+        return sorted(self._functions)
+
+
+def unsupported(command: Command) -> Command:
+    """The reply to an unknown request code, in RocketMQ's words."""
+    return command.reply(
+        ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+        remark=f" request type {command.code} not supported",
+    )

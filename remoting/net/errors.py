@@ -1,0 +1,183 @@
+"""What can go wrong with a connection. Each error has one line that says what to do."""
+
+from remoting.wire.errors import RemotingError
+
+
+class RequestTimedOut(RemotingError):
+    """No reply came in time. Whether the request was carried out is not known.
+
+    Attributes:
+        address: the peer, "host:port".
+        code: the request code.
+        timeout_seconds: how long was waited.
+        outcome_unknown: always true.
+    """
+
+    outcome_unknown = True
+
+    def __init__(self, address: str, code: int, timeout_seconds: float) -> None:
+        self.address = address
+        self.code = code
+        self.timeout_seconds = timeout_seconds
+        super().__init__(
+            f"request {code} to {address} got no reply in {timeout_seconds:g} s: "
+            "it may have been carried out; look before repeating it"
+        )
+
+
+class ConnectionClosed(RemotingError):
+    """The connection is gone.
+
+    Attributes:
+        address: the peer, "host:port".
+        reason: why it closed.
+        outcome_unknown: true when the request had been handed to the connection, so that it may
+            have been carried out; false when it certainly was not, and may be repeated.
+    """
+
+    def __init__(self, address: str, reason: str, *, outcome_unknown: bool) -> None:
+        self.address = address
+        self.reason = reason
+        self.outcome_unknown = outcome_unknown
+        advice = "it may have been carried out" if outcome_unknown else "it was not sent, try again"
+        super().__init__(f"connection to {address} closed ({reason}): {advice}")
+
+
+class ConnectFailed(RemotingError):
+    """No connection could be made; the request was certainly not sent.
+
+    Attributes:
+        address: the peer, "host:port".
+        reason: why it failed.
+        outcome_unknown: always false.
+    """
+
+    outcome_unknown = False
+
+    def __init__(self, address: str, reason: str) -> None:
+        self.address = address
+        self.reason = reason
+        super().__init__(f"cannot connect to {address} ({reason}): check that it runs there")
+
+
+class TooManyRequests(RemotingError):
+    """The table of requests without a reply, or of addresses, is full; nothing was sent.
+
+    Attributes:
+        address: the peer, "host:port".
+        limit: how many may wait at once.
+        outcome_unknown: always false.
+    """
+
+    outcome_unknown = False
+
+    def __init__(self, address: str, limit: int) -> None:
+        self.address = address
+        self.limit = limit
+        super().__init__(f"{limit} requests already wait for {address}: send more slowly")
+
+
+class AddressMalformed(RemotingError):
+    """An address is not "host:port".
+
+    Attributes:
+        address: what was given.
+        outcome_unknown: always false.
+    """
+
+    outcome_unknown = False
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        super().__init__(f"{address!r:.200} is not an address: write host:port, as 127.0.0.1:9876")
+
+
+class PortInUse(RemotingError):
+    """A server cannot listen because its port is taken.
+
+    Attributes:
+        host: the host that was asked for.
+        port: the port that was asked for.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self.host = host
+        self.port = port
+        super().__init__(
+            f"port {port} on {host} is in use: stop the program that listens there, "
+            "or choose another port"
+        )
+
+
+class ListenFailed(RemotingError):
+    """A server cannot listen for another reason than a taken port.
+
+    Attributes:
+        host: the host that was asked for.
+        port: the port that was asked for.
+        reason: the operating system's error.
+    """
+
+    def __init__(self, host: str, port: int, reason: str) -> None:
+        self.host = host
+        self.port = port
+        self.reason = reason
+        shown = f"[{host}]" if ":" in host else host
+        super().__init__(
+            f"cannot listen on {shown}:{port} ({reason}): give an address of this machine "
+            "and a port you may use"
+        )
+
+
+class TooManyConnections(RemotingError):
+    """A client already talks to as many addresses as it may; nothing was sent.
+
+    Attributes:
+        address: the peer, "host:port".
+        limit: how many connections there may be.
+        outcome_unknown: always false.
+    """
+
+    outcome_unknown = False
+
+    def __init__(self, address: str, limit: int) -> None:
+        self.address = address
+        self.limit = limit
+        super().__init__(
+            f"no connection to {address}: {limit} are open; close some, or use another client"
+        )
+
+
+class PeerTooSlow(RemotingError):
+    """A peer does not read what it is sent, so its connection is closed to free our memory.
+
+    Attributes:
+        address: the peer, "host:port".
+        unsent_bytes: what waited for it.
+        limit_bytes: what may wait.
+    """
+
+    def __init__(self, address: str, unsent_bytes: int, limit_bytes: int) -> None:
+        self.address = address
+        self.unsent_bytes = unsent_bytes
+        self.limit_bytes = limit_bytes
+        super().__init__(
+            f"{address} does not read: {unsent_bytes} bytes wait, at most {limit_bytes} may; "
+            "read faster or ask for less at once"
+        )
+
+
+class IdleTooLong(RemotingError):
+    """Nothing was received or sent on a connection for too long.
+
+    Attributes:
+        address: the peer, "host:port".
+        idle_seconds: how long it was silent.
+    """
+
+    def __init__(self, address: str, idle_seconds: float) -> None:
+        self.address = address
+        self.idle_seconds = idle_seconds
+        super().__init__(
+            f"{address} was silent for {idle_seconds:.0f} s: send a heartbeat every 30 s"
+        )

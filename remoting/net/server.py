@@ -1,0 +1,239 @@
+"""A server: accepts connections and hands what arrives on them to one handler."""
+
+import errno
+import logging
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import trio
+
+from remoting.net.address import Address, peer_address
+from remoting.net.answering import failure_reply, log_failure
+from remoting.net.connection import Connection, ConnectionLimits
+from remoting.net.errors import ConnectionClosed, IdleTooLong, ListenFailed, PortInUse
+from remoting.wire.command import Command
+from remoting.wire.errors import RemotingError
+
+_log = logging.getLogger(__name__)
+
+# How often connections are looked over for silence and for requests without a reply.
+SWEEP_SECONDS: Final = 0.5
+
+# How long a TLS handshake may take; a healthy one takes a few round trips.
+HANDSHAKE_SECONDS: Final = 10.0
+
+# The first byte of a TLS connection. No frame begins with it: its length would be over 16 MiB.
+_TLS_HANDSHAKE: Final = b"\x16"
+
+# Our requests to clients are numbered from here: see RequestTable.
+_FIRST_OPAQUE: Final = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTls:
+    """TLS on the same port as plain connections, told apart by the first byte, as in RocketMQ.
+
+    Attributes:
+        context: certificate and key.
+        required: close plain connections (RocketMQ's "enforcing"); otherwise take both
+            ("permissive"). A server without a `ServerTls` takes only plain ones.
+    """
+
+    context: ssl.SSLContext
+    required: bool = False
+
+
+class ConnectionHandler(Protocol):
+    """What a server does with its connections. All three are synchronous and must not block."""
+
+    def on_open(self, connection: Connection) -> None:
+        """A client has connected."""
+
+    def on_commands(self, connection: Connection, commands: Sequence[Command]) -> None:
+        """These requests arrived in one read. Reply by `connection.send`, now or later."""
+
+    def on_close(self, connection: Connection) -> None:
+        """A connection that was opened is gone. Called exactly once for each."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """What a server takes.
+
+    Attributes:
+        max_connections: more are closed as they come. A client process opens one or two.
+        idle_seconds: a connection silent in both directions for this long is closed; RocketMQ's
+            value. Clients send heartbeats every 30 seconds.
+        connection: what each connection may hold.
+    """
+
+    max_connections: int = 4096
+    idle_seconds: float = 120.0
+    connection: ConnectionLimits = field(default_factory=ConnectionLimits)
+
+
+async def serve(
+    host: str,
+    port: int,
+    handler: ConnectionHandler,
+    *,
+    task_status: trio.TaskStatus[Address] = trio.TASK_STATUS_IGNORED,
+    limits: ServerLimits | None = None,
+    tls: ServerTls | None = None,
+) -> None:
+    """Listen, and serve until cancelled. Start it by `nursery.start`, which returns the address.
+
+    Args:
+        host: the address to listen on; "0.0.0.0" is every IPv4 address of the machine.
+        port: 0 takes a free one.
+        handler: what to do with connections and requests.
+        task_status: told the address listened on.
+        limits: what is taken; the defaults when None.
+        tls: how TLS is taken; only plain connections when None.
+
+    Raises:
+        PortInUse: something else listens there.
+        ListenFailed: the address is not this machine's, or the port may not be used.
+    """
+    listeners = await listen(host, port)
+    await serve_listeners(listeners, handler, task_status=task_status, limits=limits, tls=tls)
+
+
+async def serve_listeners(
+    listeners: list[trio.SocketListener],
+    handler: ConnectionHandler,
+    *,
+    task_status: trio.TaskStatus[Address] = trio.TASK_STATUS_IGNORED,
+    limits: ServerLimits | None = None,
+    tls: ServerTls | None = None,
+) -> None:
+    """Serve listeners of `listen` until cancelled, and close them. See `serve`."""
+    server = _Server(handler, limits or ServerLimits(), tls)
+    task_status.started(peer_address(listeners[0].socket.getsockname()))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(server.sweep)
+        await trio.serve_listeners(server.serve_stream, listeners)
+
+
+async def listen(host: str, port: int) -> list[trio.SocketListener]:
+    """Take a port. trio sets TCP_NODELAY on what the listeners accept.
+
+    For servers that do more than serve: a taken port is then known before anything else starts.
+
+    Raises:
+        PortInUse: something else listens there.
+        ListenFailed: the address is not this machine's, or the port may not be used.
+    """
+    if not 0 <= port <= 65535:
+        raise ListenFailed(host, port, "a port is 0 to 65535")
+    try:
+        return await trio.open_tcp_listeners(port, host=host)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise PortInUse(host, port) from None
+        raise ListenFailed(host, port, error.strerror or str(error)) from None
+
+
+class _Server:
+    """The connections of one listener."""
+
+    def __init__(
+        self, handler: ConnectionHandler, limits: ServerLimits, tls: ServerTls | None
+    ) -> None:
+        self._handler = handler
+        self._limits = limits
+        self._tls = tls
+        self._connections: set[Connection] = set()
+
+    async def sweep(self) -> None:
+        """Close silent connections; tell requests to clients when their time is over."""
+        while True:
+            await trio.sleep(SWEEP_SECONDS)
+            now = trio.current_time()
+            for connection in list(self._connections):
+                connection.expire(now)
+                silent = now - connection.last_activity
+                if silent >= self._limits.idle_seconds:
+                    connection.close(IdleTooLong(str(connection.peer), silent))
+
+    async def serve_stream(self, stream: trio.SocketStream) -> None:
+        """Serve one client from its first byte to its last. Never raises but when cancelled."""
+        try:
+            peer = peer_address(stream.socket.getpeername())
+        except OSError as error:
+            _log.debug("a client left before it was served: %s", error)
+            await trio.aclose_forcefully(stream)
+            return
+        if len(self._connections) >= self._limits.max_connections:
+            _log.warning(
+                "connection from %s refused: %d are open; raise max_connections or close some",
+                peer,
+                self._limits.max_connections,
+            )
+            await trio.aclose_forcefully(stream)
+            return
+        connection = Connection(peer, self._limits.connection, _FIRST_OPAQUE)
+        self._connections.add(connection)
+        try:
+            self._handler.on_open(connection)
+            secured = stream if self._tls is None else await self._secure(stream, self._tls)
+            if secured is None:
+                connection.close("the client spoke no TLS, or its handshake failed")
+            else:
+                await connection.run(secured, self._receive)
+        except Exception:
+            _log.exception("serving %s failed; its connection is closed", peer)
+        finally:
+            connection.close("the server ended it")
+            self._connections.discard(connection)
+            self._tell_closed(connection)
+            _log_close(connection)
+            await trio.aclose_forcefully(stream)
+
+    async def _secure(
+        self, stream: trio.SocketStream, tls: ServerTls
+    ) -> trio.SocketStream | trio.SSLStream[trio.SocketStream] | None:
+        """The stream to serve: plain or TLS by its first byte; None when it cannot be served."""
+        try:
+            first = b""
+            with trio.move_on_after(self._limits.idle_seconds):
+                first = await stream.socket.recv(1, trio.socket.MSG_PEEK)
+            if first != _TLS_HANDSHAKE:
+                return None if tls.required or not first else stream
+            secured = trio.SSLStream(stream, tls.context, server_side=True)
+            with trio.move_on_after(HANDSHAKE_SECONDS):
+                await secured.do_handshake()
+                return secured
+        except (OSError, trio.BrokenResourceError) as error:
+            _log.debug("a TLS handshake failed: %s", error.__cause__ or error)
+        return None
+
+    def _receive(self, connection: Connection, commands: Sequence[Command]) -> None:
+        """Hand over commands. An error answers every command of the turn that wants a reply.
+
+        Handlers that answer one by one use `answer_each`, and never come to this.
+        """
+        try:
+            self._handler.on_commands(connection, commands)
+        except Exception as error:
+            log_failure(commands[0], error)
+            for command in commands:
+                connection.send(failure_reply(command, error))
+
+    def _tell_closed(self, connection: Connection) -> None:
+        """Tell the handler; what it raises must not reach the other connections."""
+        try:
+            self._handler.on_close(connection)
+        except Exception:
+            _log.exception("the handler failed when %s closed", connection.peer)
+
+
+def _log_close(connection: Connection) -> None:
+    """One line for a connection we had to close; clients that leave are not worth one."""
+    error: RemotingError | None = connection.close_error
+    if isinstance(error, ConnectionClosed):
+        _log.debug("connection with %s closed: %s", connection.peer, error.reason)
+    else:
+        _log.warning("connection with %s closed: %s", connection.peer, error)

@@ -1,0 +1,136 @@
+"""One request or reply, as it is between the wire and the code."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+from remoting.wire.codes import PROTOCOL_VERSION, REPLY_LANGUAGE, REQUEST_LANGUAGE
+from remoting.wire.errors import FieldMissing
+
+# Bits of the header's flag.
+RESPONSE_FLAG: Final = 1
+ONEWAY_FLAG: Final = 2
+
+
+class HeaderFormat(IntEnum):
+    """How the header of a frame is written: the type byte of the frame."""
+
+    JSON = 0
+    BINARY = 1
+
+
+@dataclass(slots=True)
+class Command:
+    """A request or a reply.
+
+    Attributes:
+        code: a `RequestCode` or, in a reply, a `ResponseCode`; numbers we do not know are kept.
+        fields: the header's extension fields. Values that came as JSON numbers or booleans are
+            text here ("7", "true"); nulls are left out. All text can be written as UTF-8.
+        body: the bytes after the header.
+        opaque: the number that pairs a reply with its request; signed 32 bits.
+        flag: bit 0 response, bit 1 oneway.
+        remark: text of an error, or None.
+        language: a `LanguageCode`, or the name or number as it came when we do not know it.
+        version: RocketMQ's version number of the sender (see `codes.PROTOCOL_VERSION`).
+        header_format: how the header was or is to be written. A reply takes its request's.
+    """
+
+    code: int
+    fields: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    opaque: int = 0
+    flag: int = 0
+    remark: str | None = None
+    language: int | str = REQUEST_LANGUAGE
+    version: int = PROTOCOL_VERSION
+    header_format: HeaderFormat = HeaderFormat.JSON
+
+    @property
+    def is_response(self) -> bool:
+        """Whether this is a reply."""
+        return self.flag & RESPONSE_FLAG != 0
+
+    @property
+    def is_oneway(self) -> bool:
+        """Whether the sender wants no reply."""
+        return self.flag & ONEWAY_FLAG != 0
+
+    def reply(
+        self,
+        code: int = 0,
+        fields: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        remark: str | None = None,
+    ) -> "Command":
+        """The reply to this request: same opaque, same header format, our version and language.
+
+        A reply to a oneway request keeps the oneway bit, so that a connection knows to drop it
+        instead of sending it.
+
+        Args:
+            code: a `ResponseCode`.
+            fields: the fields of the reply.
+            body: the body of the reply.
+            remark: text of an error.
+        """
+        return Command(
+            code,
+            {} if fields is None else dict(fields),
+            body,
+            self.opaque,
+            RESPONSE_FLAG | (self.flag & ONEWAY_FLAG),
+            remark,
+            REPLY_LANGUAGE,
+            PROTOCOL_VERSION,
+            self.header_format,
+        )
+
+    def text(self, name: str) -> str:
+        """The field `name`.
+
+        Raises:
+            FieldMissing: the request does not have it.
+        """
+        value = self.fields.get(name)
+        if value is None:
+            raise FieldMissing(name)
+        return value
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        """The field `name` as a signed 64-bit number; `default` when it is absent or empty.
+
+        Raises:
+            FieldMissing: it is absent and there is no default, or it is not such a number.
+        """
+        value = self.fields.get(name)
+        if value is None or value == "":
+            if default is None:
+                raise FieldMissing(name)
+            return default
+        try:
+            # 20 characters hold every 64-bit number with its sign; longer text is not parsed.
+            number = int(value) if len(value) <= 20 and "_" not in value else 1 << 63
+        except ValueError:
+            raise FieldMissing(name, value) from None
+        if not -(1 << 63) <= number < 1 << 63:
+            raise FieldMissing(name, value)
+        return number
+
+    def boolean(self, name: str, default: bool = False) -> bool:
+        """The field `name` as a truth value: "true" in any case, or "1" as the C++ client sends."""
+        value = self.fields.get(name)
+        if value is None:
+            return default
+        return value == "1" or value.lower() == "true"
+
+
+def server_request(
+    code: int, fields: Mapping[str, str] | None = None, body: bytes = b""
+) -> Command:
+    """A request a server sends to a client, such as 40, 220 or 307; JSON, with a server's language.
+
+    Send it by `Connection.request` or `Connection.send_oneway`, which number it.
+    """
+    return Command(code, {} if fields is None else dict(fields), body, language=REPLY_LANGUAGE)

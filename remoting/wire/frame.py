@@ -1,0 +1,201 @@
+"""Frames: how commands lie in a stream of bytes.
+
+Layout, big-endian: i32 total length (does not count itself), u8 header type, u24 header length,
+header, body. Source: RocketMQ's NettyEncoder and NettyDecoder; the limit of 16 MiB is theirs.
+"""
+
+import struct
+from typing import Final
+
+from remoting.wire.command import Command, HeaderFormat
+from remoting.wire.errors import FrameError, FrameMalformed, FrameTooLarge
+from remoting.wire.header_binary import decode_binary_header, encode_binary_header
+from remoting.wire.header_json import decode_json_header, encode_json_header
+
+# The frame limit of RocketMQ's servers and clients, counted as the length field counts.
+MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
+
+# Message properties are at most 32767 bytes and JSON escapes make at most 6 of each, which is
+# under 200 KB; the other fields are names and numbers. A longer header is not a header.
+MAX_HEADER_BYTES: Final = 512 * 1024
+
+# Pieces shorter than this are put together in one buffer, so that a frame that trickles in byte
+# by byte does not cost an object a byte. Longer pieces are kept as they came, without a copy.
+_SMALL_PIECE_BYTES: Final = 4096
+
+_PREFIX: Final = struct.Struct(">II")  # total length; type and header length
+_PREFIX_BYTES: Final = 8
+
+
+def encode_command(command: Command) -> bytes:
+    """The whole frame of `command`, in the header format it asks for.
+
+    Raises:
+        FrameTooLarge: the frame is over 16 MiB or its header over 512 KiB; no peer would take it.
+        FrameMalformed: the command does not fit the binary header format.
+    """
+    header = (
+        encode_json_header(command)
+        if command.header_format is HeaderFormat.JSON
+        else encode_binary_header(command)
+    )
+    header_bytes = len(header)
+    total = 4 + header_bytes + len(command.body)
+    if header_bytes > MAX_HEADER_BYTES:
+        raise FrameTooLarge(header_bytes, MAX_HEADER_BYTES, "header")
+    if total > MAX_FRAME_BYTES:
+        raise FrameTooLarge(total, MAX_FRAME_BYTES)
+    prefix = _PREFIX.pack(total, command.header_format << 24 | header_bytes)
+    return b"".join((prefix, header, command.body))
+
+
+def decode_frame(frame: bytes) -> Command:
+    """Read exactly one whole frame.
+
+    Raises:
+        FrameError: it is not one.
+    """
+    decoder = FrameDecoder()
+    commands = decoder.feed(frame)
+    if len(commands) != 1 or decoder.buffered_bytes or decoder.error is not None:
+        raise FrameMalformed("not exactly one frame")
+    return commands[0]
+
+
+class FrameDecoder:
+    """Cuts a stream of bytes into commands, whatever the pieces it comes in.
+
+    A body is copied once, from the pieces it came in to the command. Lengths are checked as soon
+    as they are known and before anything is stored for them.
+
+    Args:
+        max_frame_bytes: the longest frame taken, as the length field counts.
+
+    Attributes:
+        error: why the stream ended being one of frames, or None. Once set it stays, and every
+            `feed` raises it.
+    """
+
+    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+        self.error: FrameError | None = None
+        self._max_frame_bytes = max_frame_bytes
+        self._pieces: list[bytes | bytearray] = []
+        self._held = 0
+        # What `_held` must reach before there is anything to look at.
+        self._needed = _PREFIX_BYTES
+
+    @property
+    def buffered_bytes(self) -> int:
+        """How many bytes of an incomplete frame are held."""
+        return self._held
+
+    def feed(self, data: bytes) -> list[Command]:
+        """Take what was received and return the commands it completes.
+
+        When a bad frame follows good ones in the same data, the good ones are returned and the
+        error is in `error`; look there after each call.
+
+        Raises:
+            FrameError: the data holds no good frame before a bad one, or an earlier call found one.
+        """
+        if self.error is not None:
+            raise self.error
+        commands: list[Command] = []
+        try:
+            if self._held == 0:
+                self._cut(data, 0, commands)
+            elif self._held + len(data) < self._needed:
+                self._hold(data)
+            else:
+                self._complete(data, commands)
+        except FrameError as error:
+            self.error = error
+            self._pieces = []
+            self._held = 0
+            if not commands:
+                raise
+        return commands
+
+    def _cut(self, data: bytes, at: int, commands: list[Command]) -> None:
+        """Read whole frames from `data` at `at`; hold the rest. Nothing is held before."""
+        length = len(data)
+        while length - at >= _PREFIX_BYTES:
+            total, second = _PREFIX.unpack_from(data, at)
+            header_bytes = self._check(total, second)
+            end = at + 4 + total
+            if end > length:
+                self._needed = 4 + total
+                self._hold(data[at:] if at else data)
+                return
+            body_at = at + _PREFIX_BYTES + header_bytes
+            header = data[at + _PREFIX_BYTES : body_at]
+            commands.append(_decode(second >> 24, header, data[body_at:end]))
+            at = end
+        self._needed = _PREFIX_BYTES
+        if at < length:
+            self._hold(data[at:])
+
+    def _check(self, total: int, second: int) -> int:
+        """Check the two length words of a frame; return the length of its header."""
+        header_bytes = second & 0xFFFFFF
+        if total > self._max_frame_bytes:
+            raise FrameTooLarge(total, self._max_frame_bytes)
+        if header_bytes + 4 > total:
+            raise FrameMalformed(f"header of {header_bytes} bytes in a frame of {total}")
+        if header_bytes > MAX_HEADER_BYTES:
+            raise FrameTooLarge(header_bytes, MAX_HEADER_BYTES, "header")
+        if second >> 24 > HeaderFormat.BINARY:
+            raise FrameMalformed(f"unknown header type {second >> 24}")
+        return header_bytes
+
+    def _hold(self, data: bytes) -> None:
+        """Keep a piece of a frame that is not complete."""
+        self._held += len(data)
+        if len(data) >= _SMALL_PIECE_BYTES:
+            self._pieces.append(data)
+            return
+        last = self._pieces[-1] if self._pieces else None
+        if isinstance(last, bytearray):
+            last += data
+        else:
+            self._pieces.append(bytearray(data))
+
+    def _complete(self, data: bytes, commands: list[Command]) -> None:
+        """`data` completes what is held: a prefix, or a frame."""
+        if self._needed == _PREFIX_BYTES:
+            # At most seven bytes are held, so joining them to the data costs one copy of it.
+            joined = b"".join((*self._pieces, data))
+            self._pieces = []
+            self._held = 0
+            self._cut(joined, 0, commands)
+            return
+        used = self._needed - self._held
+        frame_pieces = self._pieces
+        frame_pieces.append(data[:used] if used < len(data) else data)
+        self._pieces = []
+        self._held = 0
+        commands.append(_decode_pieces(frame_pieces))
+        self._cut(data, used, commands)
+
+
+def _decode_pieces(pieces: list[bytes | bytearray]) -> Command:
+    """Read one whole frame that lies in several pieces, the first of at least eight bytes."""
+    _total, second = _PREFIX.unpack_from(pieces[0])
+    header_end = _PREFIX_BYTES + (second & 0xFFFFFF)
+    first = 0
+    held = len(pieces[0])
+    while held < header_end:
+        first += 1
+        held += len(pieces[first])
+    head = pieces[0] if first == 0 else b"".join(pieces[: first + 1])
+    header = bytes(head[_PREFIX_BYTES:header_end])
+    with memoryview(head) as view:
+        body = b"".join((view[header_end:], *pieces[first + 1 :]))
+    return _decode(second >> 24, header, body)
+
+
+def _decode(header_type: int, header: bytes, body: bytes) -> Command:
+    """Read the header of a frame whose type has been checked."""
+    if header_type == HeaderFormat.JSON:
+        return decode_json_header(header, body)
+    return decode_binary_header(header, body)

@@ -1,0 +1,150 @@
+"""JSON as RocketMQ's Java parts write it: numbers and flat objects may stand as keys, unquoted.
+
+`{0:"a"}` and `{{"queueId":0,"topic":"T"}:{...}}` are read as if their keys were text: the number's
+digits, or the object's own JSON with its names sorted and no spaces. An object that stands as a key
+has no object in it; RocketMQ's keys are message queues. (As text, objects in one another would
+double their escapes with each level.)
+
+The standard library parses standard JSON. Text that it refuses is rewritten as standard JSON and
+parsed once more. Each step is one pass in C over the text or over a list of its parts, so that the
+time grows with the length of the text and with nothing else.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from itertools import chain, islice, zip_longest
+from typing import Final, TypeAlias
+
+from remoting.wire.errors import BodyMalformed
+
+JsonValue: TypeAlias = "dict[str, JsonValue] | list[JsonValue] | str | int | float | bool | None"
+
+# The most values of one body. A value takes up to 120 bytes as Python's objects, which bounds the
+# memory for one body to about 120 MiB. The registration of 50 000 topics has half as many.
+MAX_JSON_VALUES: Final = 1 << 20
+
+# The most objects that stand as keys in one body; each costs more than other JSON. A topic of 1024
+# queues on 32 brokers has as many.
+MAX_OBJECT_KEYS: Final = 1 << 15
+
+_STANDARD: Final = json.JSONDecoder(strict=False)
+
+# A text in quotes, also when its end is missing: the scan never looks twice at one character.
+_STRING: Final = re.compile(r'("(?:[^"\\]++|\\.)*+"?)', re.DOTALL)
+
+# What stands for a text while the rest is rewritten; not allowed outside of texts.
+_MARK: Final = "\0"
+
+_FLAT_OBJECT_AS_KEY: Final = re.compile(r"(\{[^{}]*+\})(?=[ \t\r\n]*+:)")
+_BARE_KEY: Final = re.compile(
+    r"([{,][ \t\r\n]*+)"
+    r"(-?\d{1,40}+(?:\.\d{1,40}+)?|[A-Za-z_$][A-Za-z0-9_$.-]{0,255}+)"
+    r"(?=[ \t\r\n]*+:)"
+)
+
+
+def parse_json(body_name: str, body: bytes, max_bytes: int | None = None) -> JsonValue:
+    """Read a JSON body, standard or as fastjson writes it.
+
+    Args:
+        body_name: which body it is, for the error.
+        body: UTF-8 text; bytes that are not UTF-8 are read as U+FFFD.
+        max_bytes: the longest body of this kind; None leaves it to the limit of frames.
+
+    Raises:
+        BodyMalformed: it is too long, has too many values, is not JSON, or nests deeper than the
+            standard library reads (about a thousand levels).
+    """
+    if max_bytes is not None and len(body) > max_bytes:
+        raise BodyMalformed(body_name, f"{len(body)} bytes, at most {max_bytes} are read")
+    if len(body) > MAX_JSON_VALUES and _most_values(body) > MAX_JSON_VALUES:
+        raise BodyMalformed(body_name, f"more than {MAX_JSON_VALUES} values")
+    text = body.decode("utf-8", "replace")
+    try:
+        try:
+            value: JsonValue = _STANDARD.decode(text)
+        except ValueError:
+            value = _STANDARD.decode(_as_standard(text))
+        return _printable(value) if "\\ud" in text or "\\uD" in text else value
+    except (ValueError, RecursionError) as error:
+        raise BodyMalformed(body_name, f"not JSON ({error!s:.80})") from None
+
+
+def compact_json(value: object) -> str:
+    """Standard JSON without spaces, all ASCII: the Go client cannot read a route with spaces."""
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _most_values(body: bytes) -> int:
+    """A number that the values in `body` do not exceed: one at each comma and opening bracket."""
+    return 1 + body.count(b",") + body.count(b"{") + body.count(b"[")
+
+
+def _as_standard(text: str) -> str:
+    """`text` with bare numbers, bare words and flat objects that stand as keys put in quotes.
+
+    Raises:
+        ValueError: a key cannot be read, or there are too many.
+    """
+    parts = _STRING.split(text)
+    strings = parts[1::2]
+    if any(_MARK in part for part in islice(parts, 0, None, 2)):
+        raise ValueError("a control character outside of a text")
+    skeleton = _with_bare_keys_quoted(_MARK.join(parts[0::2]))
+    pieces = _FLAT_OBJECT_AS_KEY.split(skeleton)
+    if len(pieces) > 2 * MAX_OBJECT_KEYS + 1:
+        raise ValueError(f"more than {MAX_OBJECT_KEYS} objects as keys")
+    if len(pieces) > 1:
+        pieces, strings = _with_object_keys_quoted(pieces, strings)
+    return _filled("".join(pieces), strings)
+
+
+def _with_bare_keys_quoted(skeleton: str) -> str:
+    """Put each bare number or word that stands before a colon in quotes."""
+    parts = _BARE_KEY.split(skeleton)
+    parts[2::3] = [f'"{key}"' for key in parts[2::3]]
+    return "".join(parts)
+
+
+def _with_object_keys_quoted(pieces: list[str], strings: list[str]) -> tuple[list[str], list[str]]:
+    """Replace each object that stands as a key, the odd ones of `pieces`, by a mark.
+
+    Returns:
+        The pieces, and the texts of their marks.
+
+    Raises:
+        ValueError: an object cannot be read.
+    """
+    of_keys: list[str] = []
+    kept: list[list[str]] = []
+    at = 0
+    for number, piece in enumerate(pieces):
+        end = at + piece.count(_MARK)
+        if number % 2:
+            of_keys += strings[at:end]
+        else:
+            kept.append(strings[at:end])
+        at = end
+    objects = _STANDARD.decode("[" + _filled(",".join(pieces[1::2]), of_keys) + "]")
+    # With a line feed between members, which no JSON text contains, the objects can be told apart.
+    lines = json.dumps(objects, separators=("\n", ":"), sort_keys=True)[2:-2]
+    escaped = lines.replace("\\", "\\\\").replace('"', '\\"').split("}\n{")
+    keys = [['"{' + key.replace("\n", ",") + '}"'] for key in escaped]
+    pieces[1::2] = [_MARK] * len(keys)
+    kept_and_keys = chain.from_iterable(zip_longest(kept, keys, fillvalue=[]))
+    return pieces, list(chain.from_iterable(kept_and_keys))
+
+
+def _filled(skeleton: str, strings: list[str]) -> str:
+    """`skeleton` with its marks replaced by `strings`."""
+    rest: Iterator[tuple[str, str]] = zip_longest(skeleton.split(_MARK), strings, fillvalue="")
+    return "".join(chain.from_iterable(rest))
+
+
+def _printable(value: JsonValue) -> JsonValue:
+    """`value` with lone surrogates in its texts replaced, so that they can be written as UTF-8."""
+    text = json.dumps(value, ensure_ascii=False)
+    clean = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    standard: JsonValue = _STANDARD.decode(clean)
+    return standard

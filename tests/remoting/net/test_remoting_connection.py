@@ -1,0 +1,140 @@
+"""One connection, over streams in memory."""
+
+from collections.abc import Callable, Sequence
+
+import trio
+import trio.testing
+
+from remoting.net.address import Address, parse_address, peer_address
+from remoting.net.connection import Connection, ConnectionLimits
+from remoting.net.errors import ConnectionClosed, PeerTooSlow, RequestTimedOut, TooManyRequests
+from remoting.wire.command import Command
+from remoting.wire.errors import FrameTooLarge, RemotingError
+from remoting.wire.frame import MAX_FRAME_BYTES, FrameDecoder, encode_command
+from tests.remoting.net.recording_server import (
+    ECHO,
+    SILENT,
+)
+
+PEER = Address("192.0.2.1", 1)
+
+
+async def in_memory(
+    nursery: trio.Nursery, limits: ConnectionLimits, receive: Callable[..., None] | None = None
+) -> tuple[Connection, trio.abc.Stream]:
+    """A connection whose other end the test holds; its pipe takes nothing until it is read."""
+    ours, theirs = trio.testing.lockstep_stream_pair()
+    connection = Connection(PEER, limits)
+    nursery.start_soon(connection.run, ours, receive or (lambda _connection, _commands: None))
+    await trio.testing.wait_all_tasks_blocked()
+    return connection, theirs
+
+
+async def test_a_request_that_was_never_sent_is_known_not_to_have_happened(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    connection = Connection(PEER, ConnectionLimits())
+    results: list[Command | RemotingError] = []
+    connection.request(Command(ECHO), results.append, 5)
+    connection.close("test")
+    connection.request(Command(ECHO), results.append, 5)
+    for result in results:
+        assert isinstance(result, ConnectionClosed)
+        assert not result.outcome_unknown
+    assert len(results) == 2
+
+
+async def test_a_peer_that_does_not_read_is_cut_off_at_the_limit_in_bytes(
+    nursery: trio.Nursery,
+) -> None:
+    connection, _theirs = await in_memory(nursery, ConnectionLimits(max_unsent_bytes=10_000))
+    frame = encode_command(Command(1, {}, bytes(900)))
+    while not connection.is_closed:
+        assert connection.unsent_bytes <= 10_000
+        connection.send_frame(frame)
+    assert isinstance(connection.close_error, PeerTooSlow)
+    assert connection.close_error.unsent_bytes > 10_000
+
+
+async def test_what_is_queued_in_one_turn_leaves_in_one_send(nursery: trio.Nursery) -> None:
+    connection, theirs = await in_memory(nursery, ConnectionLimits())
+    for number in range(50):
+        connection.send(Command(number))
+    data = await theirs.receive_some(1 << 20)
+    assert [command.code for command in FrameDecoder().feed(bytes(data))] == list(range(50))
+    await trio.testing.wait_all_tasks_blocked()
+    assert connection.unsent_bytes == 0
+
+
+async def test_a_peer_that_asks_faster_than_it_reads_is_slowed_down(
+    nursery: trio.Nursery,
+) -> None:
+    limits = ConnectionLimits(max_unsent_bytes=100_000, pause_unsent_bytes=5_000)
+    turns: list[int] = []
+
+    def receive(connection: Connection, commands: Sequence[Command]) -> None:
+        turns.append(len(commands))
+        for command in commands:
+            connection.send(command.reply(body=bytes(3_000)))
+
+    connection, theirs = await in_memory(nursery, limits, receive)
+    frame = encode_command(Command(ECHO))
+
+    async def ask() -> None:
+        for _ in range(20):
+            await theirs.send_all(frame)
+
+    nursery.start_soon(ask)
+    await trio.testing.wait_all_tasks_blocked()
+    assert 2 <= len(turns) < 10
+    assert connection.unsent_bytes < 10_000
+    received: list[Command] = []
+    decoder = FrameDecoder()
+    while len(received) < 20:
+        received += decoder.feed(bytes(await theirs.receive_some(1 << 20)))
+    assert len(turns) == 20
+    assert not connection.is_closed
+
+
+async def test_a_request_without_reply_times_out_on_time(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    connection, theirs = await in_memory(nursery, ConnectionLimits())
+    results: list[Command | RemotingError] = []
+    opaque = connection.request(Command(SILENT), results.append, 3.0)
+    connection.expire(trio.current_time() + 2.9)
+    assert results == []
+    connection.expire(trio.current_time() + 3.0)
+    assert isinstance(results[0], RequestTimedOut)
+    await theirs.receive_some(1 << 20)
+    await theirs.send_all(encode_command(Command(0, opaque=opaque or 0, flag=1)))
+    await trio.testing.wait_all_tasks_blocked()
+    assert len(results) == 1
+    assert not connection.is_closed
+
+
+async def test_the_table_of_waiting_requests_is_bounded(nursery: trio.Nursery) -> None:
+    connection, _theirs = await in_memory(nursery, ConnectionLimits(max_waiting_requests=2))
+    results: list[Command | RemotingError] = []
+    for _ in range(3):
+        connection.request(Command(SILENT), results.append, 5)
+    assert isinstance(results[0], TooManyRequests)
+    assert len(results) == 1
+    assert connection.waiting_requests == 2
+
+
+async def test_a_request_that_cannot_be_a_frame_is_settled_with_the_reason(
+    nursery: trio.Nursery,
+) -> None:
+    connection, _theirs = await in_memory(nursery, ConnectionLimits())
+    results: list[Command | RemotingError] = []
+    connection.request(Command(1, {}, bytes(MAX_FRAME_BYTES)), results.append, 5)
+    assert isinstance(results[0], FrameTooLarge)
+    assert connection.waiting_requests == 0
+
+
+def test_addresses_are_read_and_written() -> None:
+    assert parse_address("h:1") == Address("h", 1)
+    assert str(parse_address("[::1]:9876")) == "[::1]:9876"
+    assert peer_address(("::ffff:10.0.0.1", 5, 0, 0)) == Address("10.0.0.1", 5)
+    assert str(peer_address(("::1", 5, 0, 0))) == "[::1]:5"

@@ -1,0 +1,140 @@
+"""Loose JSON: what is read, what is refused, and that no body costs more than its length."""
+
+import time
+import tracemalloc
+from contextlib import suppress
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from remoting.bodies.consumer_group import MAX_LOCKED_QUEUES, decode_queue_lock
+from remoting.bodies.heartbeat import (
+    MAX_HEARTBEAT_BYTES,
+    MAX_HEARTBEAT_ENTRIES,
+    Heartbeat,
+    decode_heartbeat,
+    encode_heartbeat,
+)
+from remoting.bodies.registration import decode_registration
+from remoting.bodies.topic_config import MAX_TABLE_TOPICS
+from remoting.wire.errors import BodyMalformed
+from remoting.wire.loose_json import MAX_JSON_VALUES, MAX_OBJECT_KEYS, JsonValue, parse_json
+
+# Long enough that work which grows with the square of the length takes minutes.
+BODY_BYTES = 256 * 1024
+
+FRAGMENTS = st.text('{}[]:,"\\ \n\0' + "0123abnu-.$'é", min_size=1, max_size=9)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{0:"a", -1 :2,1.5:3}', {"0": "a", "-1": 2, "1.5": 3}),
+        ("{a:1,$b.c : 2}", {"a": 1, "$b.c": 2}),
+        (
+            '{{"topic":"T}:{","queueId":0} :{"a":[1,{"b":2}]},{"x":1}:7}',
+            {'{"queueId":0,"topic":"T}:{"}': {"a": [1, {"b": 2}]}, '{"x":1}': 7},
+        ),
+        ("{{}:1}", {"{}": 1}),
+        ('{{1:"a\\"b"}:1}', {'{"1":"a\\"b"}': 1}),
+        ('{{"a":[1,2]}:"1:2,{3:4}",5:{}}', {'{"a":[1,2]}': "1:2,{3:4}", "5": {}}),
+        ('{1:"\\ud800",2:"\\ud83d\\ude00","\\\\ud800":3}', {"1": "�", "2": "😀", "\\ud800": 3}),
+    ],
+)
+def test_keys_without_quotes_are_read_as_their_text(text: str, value: JsonValue) -> None:
+    assert parse_json("x", text.encode()) == value
+
+
+@pytest.mark.parametrize("depth", [3, 20, 20_000])
+def test_an_object_inside_of_an_object_that_is_a_key_is_refused(depth: int) -> None:
+    with pytest.raises(BodyMalformed):
+        parse_json("x", b"{" * depth + b'"a":1' + b"}:1" * (depth - 1) + b"}")
+
+
+@pytest.mark.parametrize("text", ["{1:2}3", '{1:"a}', "{1\0:2}", "{\0:1}", "{1:\0}", "{{1}:2}"])
+def test_text_that_is_not_even_loosely_json_is_refused(text: str) -> None:
+    with pytest.raises(BodyMalformed, match="x body: not JSON"):
+        parse_json("x", text.encode())
+
+
+def cost(head: str, fragment: str) -> tuple[float, int]:
+    """Processor seconds and the most bytes that one parse of a long body takes."""
+    body = (head + fragment * (BODY_BYTES // len(fragment.encode()))).encode()
+    began = time.process_time()
+    with suppress(BodyMalformed):
+        parse_json("x", body)
+    seconds = time.process_time() - began
+    tracemalloc.start()
+    try:
+        with suppress(BodyMalformed):
+            parse_json("x", body)
+        return seconds, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(["", "{1:", '{"a":[', "{{", '{1:"']), FRAGMENTS)
+@example("{1:", '\\"')
+@example('{1:"', '\\"')
+@example("{", "{}:1,")
+@example("{", "{{}:1}:")
+@example("{1:", ", ")
+@example("[", '"\\ud800",')
+@example("{1:[", "[],")
+def test_time_and_memory_grow_with_the_length_of_a_body_and_not_faster(
+    head: str, fragment: str
+) -> None:
+    seconds, peak_bytes = cost(head, fragment)
+    # A pass costs below 0.1 s here; one that looks back at each character costs minutes.
+    assert seconds < 5
+    assert peak_bytes < 160 * BODY_BYTES
+
+
+def test_the_values_of_a_body_are_counted_before_it_is_read() -> None:
+    body = b"[" + b"[]," * (MAX_JSON_VALUES // 2) + b"1]"
+    tracemalloc.start()
+    try:
+        with pytest.raises(BodyMalformed, match=f"more than {MAX_JSON_VALUES} values"):
+            parse_json("x", body)
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_objects_that_are_keys_are_bounded() -> None:
+    def body(count: int) -> bytes:
+        return b"{" + b",".join(b'{"q":%d}:1' % number for number in range(count)) + b"}"
+
+    parsed = parse_json("x", body(MAX_OBJECT_KEYS))
+    assert isinstance(parsed, dict)
+    assert len(parsed) == MAX_OBJECT_KEYS
+    with pytest.raises(BodyMalformed, match="objects as keys"):
+        parse_json("x", body(MAX_OBJECT_KEYS + 1))
+
+
+def test_a_heartbeat_is_bounded_in_bytes_and_entries() -> None:
+    longest = encode_heartbeat(Heartbeat("c", ["g"]))
+    longest += b" " * (MAX_HEARTBEAT_BYTES - len(longest))
+    assert decode_heartbeat(longest).producer_groups == ["g"]
+    with pytest.raises(BodyMalformed, match=f"at most {MAX_HEARTBEAT_BYTES} are read"):
+        decode_heartbeat(longest + b" ")
+    with pytest.raises(BodyMalformed, match="producerDataSet has 10001 entries"):
+        decode_heartbeat(encode_heartbeat(Heartbeat("c", ["g"] * (MAX_HEARTBEAT_ENTRIES + 1))))
+    halves = '{"subscriptionDataSet":[' + ",".join(["{}"] * 5001) + "]}"
+    with pytest.raises(BodyMalformed, match="10002 subscriptions"):
+        decode_heartbeat(f'{{"clientID":"c","consumerDataSet":[{halves},{halves}]}}'.encode())
+
+
+def test_the_queues_of_a_lock_request_are_bounded() -> None:
+    body = b'{"consumerGroup":"g","clientId":"c","mqSet":[' + b"{}," * MAX_LOCKED_QUEUES + b"{}]}"
+    with pytest.raises(BodyMalformed, match="at most 10240 are read"):
+        decode_queue_lock(body)
+
+
+def test_the_topics_of_a_registration_are_bounded_before_they_are_read() -> None:
+    table = b",".join(b'"%d":{}' % number for number in range(MAX_TABLE_TOPICS + 1))
+    body = b'{"topicConfigSerializeWrapper":{"topicConfigTable":{' + table + b"}}}"
+    with pytest.raises(BodyMalformed, match="50001 topics"):
+        decode_registration(body)
