@@ -9,12 +9,15 @@ from dledger_mq.client import Client
 from dledger_mq.errors import (
     ClientClosed,
     GroupInUse,
+    InvalidListener,
     InvalidMessage,
+    InvalidNameServers,
     MessagingError,
     NameServersUnreachable,
     NoBrokerLeads,
     NoMaster,
     OffsetFileUnreadable,
+    OpenedTwice,
     OutcomeUnknown,
     Rejected,
     RequestRefused,
@@ -23,7 +26,7 @@ from dledger_mq.errors import (
     SomeFailed,
     WindowFull,
 )
-from dledger_mq.listening import Listener
+from dledger_mq.listener import Listener
 from dledger_mq.message import (
     ConsumeFrom,
     ConsumeResult,
@@ -48,7 +51,9 @@ __all__ = [
     "ConsumeFrom",
     "ConsumeResult",
     "GroupInUse",
+    "InvalidListener",
     "InvalidMessage",
+    "InvalidNameServers",
     "Listener",
     "Message",
     "MessageModel",
@@ -58,6 +63,7 @@ __all__ = [
     "NoBrokerLeads",
     "NoMaster",
     "OffsetFileUnreadable",
+    "OpenedTwice",
     "OutcomeUnknown",
     "Producer",
     "PullConsumer",

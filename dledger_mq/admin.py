@@ -11,6 +11,7 @@ import trio
 from dledger_mq import requests
 from dledger_mq.calls import NOT_NOW_CODES, call_master
 from dledger_mq.client import Client
+from dledger_mq.client_use import ClientUse
 from dledger_mq.errors import (
     MessagingError,
     NameServersUnreachable,
@@ -18,6 +19,7 @@ from dledger_mq.errors import (
     RequestRefused,
     RouteNotFound,
 )
+from dledger_mq.lifetime import Lifetime
 from dledger_mq.message import check_topic
 from dledger_mq.offsets import BrokerOffsets
 from dledger_mq.pauses import pause_seconds
@@ -89,19 +91,29 @@ class Admin:
     Calls raise `MessagingError` or `remoting.wire.errors.RemotingError`.
 
     Args:
-        nameservers: "host:port" each, for a client of its own.
+        nameservers: "host:port" each, for a client of its own; or one text with semicolons between.
         client: an open client to share instead.
     """
 
-    def __init__(self, *, nameservers: Sequence[str] = (), client: Client | None = None) -> None:
-        self._owns_client = client is None
-        self._client = Client(nameservers) if client is None else client
+    def __init__(
+        self, *, nameservers: str | Sequence[str] = (), client: Client | None = None
+    ) -> None:
+        self._use = ClientUse(nameservers, client)
+        self._lifetime = Lifetime("administrator")
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> "Admin":
-        """Open it; nothing is sent yet."""
-        if self._owns_client:
-            await self._stack.enter_async_context(self._client)
+        """Open it; nothing is sent yet.
+
+        Raises:
+            OpenedTwice: it was opened before.
+            ClientClosed: the shared client is not open.
+        """
+        self._lifetime.open()
+        async with AsyncExitStack() as stack:
+            stack.callback(self._lifetime.close)
+            await self._use.enter(stack)
+            self._stack = stack.pop_all()
         return self
 
     async def __aexit__(
@@ -112,6 +124,12 @@ class Admin:
     ) -> None:
         """Close its own client."""
         await self._stack.aclose()
+
+    @property
+    def _client(self) -> Client:
+        """The client. Raises ClientClosed outside the block."""
+        self._lifetime.check()
+        return self._use.client
 
     async def brokers(self) -> list[BrokerData]:
         """The groups of brokers that the name servers know, by name."""
@@ -219,7 +237,7 @@ class Admin:
                 self._client, queue, requests.max_offset(queue), "give the last offset"
             )
             committed = (
-                None if group is None else await BrokerOffsets(self._client, group).load(queue)
+                None if group is None else await BrokerOffsets(self._use.client, group).load(queue)
             )
             rows.append(
                 QueueProgress(queue, first.integer("offset"), last.integer("offset"), committed)

@@ -1,6 +1,9 @@
 """Asking the brokers for the members of a group, and computing one's own share of its queues."""
 
 import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
 
 from dledger_mq import requests
 from dledger_mq.client import Client
@@ -13,18 +16,36 @@ from remoting.wire.errors import RemotingError
 
 _log = logging.getLogger(__name__)
 
+# A leader answers from memory. One that takes longer may be frozen: ask a name server for another.
+MEMBERS_TIMEOUT_SECONDS: Final = 1.0
 
-async def all_queues(client: Client, topic: str) -> list[MessageQueue] | None:
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a member reads of a topic.
+
+    Attributes:
+        queues: the queues of this member.
+        all_queues: every readable queue of the topic.
+        members: the ids of the group's members; none for a consumer that shares with no other.
+    """
+
+    queues: Collection[MessageQueue]
+    all_queues: Collection[MessageQueue]
+    members: Collection[str] = ()
+
+
+async def whole_topic(client: Client, topic: str) -> Share | None:
     """Every readable queue of a topic, or None while it does not exist.
 
     Raises:
         RouteNotFound, NameServersUnreachable, RequestRefused: its route is not known now.
     """
     route = await _route(client, topic)
-    return None if route is None else list(route.read_queues)
+    return None if route is None else Share(route.read_queues, route.read_queues)
 
 
-async def own_share(client: Client, group: str, topic: str) -> list[MessageQueue] | None:
+async def own_share(client: Client, group: str, topic: str) -> Share | None:
     """Return the queues of a topic that this client should read, or None if that is unknown now.
 
     A broker that has just become the leader does not know this client. The client registers with
@@ -47,7 +68,9 @@ async def own_share(client: Client, group: str, topic: str) -> list[MessageQueue
             await client.send_heartbeats([address])
             members = await _members(client, address, group)
         if members is not None and client.client_id in members:
-            return allocate_averagely(client.client_id, route.read_queues, members)
+            queues = allocate_averagely(client.client_id, route.read_queues, members)
+            return Share(queues, route.read_queues, members)
+    await client.routes.refresh(topic)  # the leader may be another by now
     return None
 
 
@@ -62,7 +85,9 @@ async def _route(client: Client, topic: str) -> ClientRoute | None:
 async def _members(client: Client, address: str, group: str) -> list[str] | None:
     """The ids of a group's members as one broker knows them; None when it does not tell."""
     try:
-        reply = await client.remoting.request(address, requests.consumer_list(group))
+        reply = await client.remoting.request(
+            address, requests.consumer_list(group), MEMBERS_TIMEOUT_SECONDS
+        )
         if reply.code == ResponseCode.SUCCESS:
             return decode_consumer_list(reply.body)
         if reply.code == ResponseCode.SYSTEM_ERROR:

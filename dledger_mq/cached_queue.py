@@ -4,11 +4,17 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from dledger_mq.cached_bytes import CachedBytes
 from dledger_mq.message import ReceivedMessage
 
 # RocketMQ's flow control of one queue: pullThresholdForQueue and pullThresholdSizeForQueue.
 MAX_CACHED_MESSAGES: Final = 1000
 MAX_CACHED_BYTES: Final = 100 * 1024 * 1024
+
+# Of all queues of a consumer. A queue's own limit alone would let a listener that is stuck fill
+# 100 MiB for each of its queues. This is room for two full queues; a consumer that keeps up holds
+# far less. RocketMQ has a limit for each topic, pullThresholdSizeForTopic.
+MAX_TOTAL_CACHED_BYTES: Final = 200 * 1024 * 1024
 
 # RocketMQ's consumeConcurrentlyMaxSpan: a message that is not done holds the group's progress, and
 # what was consumed after it is consumed again after a crash; this bounds how much.
@@ -25,6 +31,7 @@ class CachedQueue:
         next_offset: where pulling goes on.
         max_messages: above this, no more is pulled.
         max_bytes: as `max_messages`, for bodies.
+        total: the bytes of all queues; only this one's when None.
     """
 
     def __init__(
@@ -32,13 +39,16 @@ class CachedQueue:
         next_offset: int = 0,
         max_messages: int = MAX_CACHED_MESSAGES,
         max_bytes: int = MAX_CACHED_BYTES,
+        total: CachedBytes | None = None,
     ) -> None:
+        self.total: Final = CachedBytes(max_bytes) if total is None else total
         self.next_offset = next_offset
         self._max_messages = max_messages
         self._max_bytes = max_bytes
         self._waiting: deque[ReceivedMessage] = deque()
         self._order: deque[int] = deque()  # offsets that may not be done, ascending
         self._not_done: dict[int, ReceivedMessage] = {}
+        self._failures: dict[int, int] = {}  # of messages that are not done
         self._bytes = 0
 
     def __len__(self) -> int:
@@ -55,6 +65,7 @@ class CachedQueue:
         return (
             len(self._not_done) >= self._max_messages
             or self._bytes >= self._max_bytes
+            or (self._bytes > 0 and self.total.is_full)
             or (bool(self._order) and self.next_offset - self.commit_offset > MAX_SPAN)
         )
 
@@ -65,12 +76,15 @@ class CachedQueue:
             self._order.popleft()
         return self._order[0] if self._order else self.next_offset
 
-    def add(self, messages: Iterable[ReceivedMessage], next_offset: int) -> None:
+    def add(
+        self, messages: Iterable[ReceivedMessage], next_offset: int, *, held: bool = False
+    ) -> None:
         """Keep what a pull brought.
 
         Args:
             messages: in the order of their offsets; one that is here already is passed over.
             next_offset: where pulling goes on.
+            held: no listener may take them before `give_back`.
         """
         for message in messages:
             offset = message.queue_offset
@@ -78,8 +92,9 @@ class CachedQueue:
                 continue
             self._not_done[offset] = message
             self._order.append(offset)
-            self._waiting.append(message)
-            self._bytes += len(message.body)
+            if not held:
+                self._waiting.append(message)
+            self._change_bytes(len(message.body))
         self.next_offset = max(next_offset, self.next_offset)
 
     def take(self, most: int) -> list[ReceivedMessage]:
@@ -91,17 +106,32 @@ class CachedQueue:
         for message in messages:
             if self._not_done.get(message.queue_offset) is message:
                 del self._not_done[message.queue_offset]
-                self._bytes -= len(message.body)
+                self._failures.pop(message.queue_offset, None)
+                self._change_bytes(-len(message.body))
+
+    def count_failure(self, message: ReceivedMessage) -> int:
+        """The listener failed with this message; how often that has happened here."""
+        count = self._failures.get(message.queue_offset, 0) + 1
+        if self._not_done.get(message.queue_offset) is message:
+            self._failures[message.queue_offset] = count
+        return count
 
     def give_back(self, messages: Sequence[ReceivedMessage]) -> None:
-        """Let these be taken again, before all others."""
-        known = [one for one in messages if self._not_done.get(one.queue_offset) is one]
-        self._waiting.extendleft(reversed(known))
+        """Let these be taken again, after all others: one that always fails must not be next."""
+        self._waiting.extend(one for one in messages if self._not_done.get(one.queue_offset) is one)
 
     def reset(self, next_offset: int) -> None:
         """Forget everything and go on at `next_offset`."""
         self._waiting.clear()
         self._order.clear()
         self._not_done.clear()
-        self._bytes = 0
+        self._failures.clear()
+        self._change_bytes(-self._bytes)
         self.next_offset = next_offset
+
+    def _change_bytes(self, more: int) -> None:
+        self._bytes += more
+        if more > 0:
+            self.total.add(more)
+        else:
+            self.total.remove(-more)

@@ -11,8 +11,10 @@ import trio
 
 from dledger_mq import requests
 from dledger_mq.background import Background
-from dledger_mq.errors import ClientClosed, GroupInUse, NameServersUnreachable
+from dledger_mq.errors import ClientClosed, GroupInUse
 from dledger_mq.identity import Identity
+from dledger_mq.lifetime import Lifetime
+from dledger_mq.nameserver_addresses import read_nameservers
 from dledger_mq.routes import Routes
 from dledger_mq.silence_watch import SilenceWatch
 from dledger_mq.this_process import new_identity
@@ -59,13 +61,15 @@ class Client:
     A producer or consumer that is given name servers instead opens a client of its own.
 
     Args:
-        nameservers: "host:port" each.
+        nameservers: "host:port" each, or one text with semicolons between them.
+
+    Raises:
+        InvalidNameServers: there is none, or one is no address.
     """
 
-    def __init__(self, nameservers: Sequence[str]) -> None:
-        self._nameservers = tuple(nameservers)
-        if not self._nameservers:
-            raise NameServersUnreachable((), "none is given")
+    def __init__(self, nameservers: str | Sequence[str]) -> None:
+        self._nameservers = read_nameservers(nameservers)
+        self._lifetime = Lifetime("client")
         self._stack = AsyncExitStack()
         self._remoting: RemotingClient | None = None
         self._routes: Routes | None = None
@@ -76,9 +80,14 @@ class Client:
         self._heartbeat_wanted = trio.Event()
 
     async def __aenter__(self) -> "Client":
-        """Start the tasks of the client; nothing is sent yet."""
+        """Start the tasks of the client; nothing is sent yet.
+
+        Raises:
+            OpenedTwice: it was opened before.
+        """
+        self._lifetime.open()
         self._identity = new_identity(self._nameservers[0])
-        nursery = await self._stack.enter_async_context(Background())
+        nursery = await self._stack.enter_async_context(Background(until_the_end=True))
         self._remoting = RemotingClient(nursery, self._answer)
         self._routes = Routes(self._remoting, self._nameservers)
         self._routes.watch(self._route_changed)
@@ -95,10 +104,19 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         """Close every connection."""
+        self._lifetime.close()
         if self._remoting is not None:
             self._remoting.close()
         await self._stack.aclose()
         self._remoting = None
+
+    def check_open(self) -> None:
+        """Check that the client can be used.
+
+        Raises:
+            ClientClosed: its block has not begun, or has ended.
+        """
+        self._lifetime.check()
 
     @property
     def remoting(self) -> RemotingClient:

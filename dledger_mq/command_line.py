@@ -31,7 +31,7 @@ nameserver_option = click.option(
     envvar="NAMESRV_ADDR",
     show_default=True,
     metavar="HOST:PORT[;...]",
-    callback=lambda _context, _parameter, text: tuple(text.split(";")),
+    callback=lambda _context, _parameter, text: tuple(filter(None, text.split(";"))),
     help="Name servers, separated by semicolons.",
 )
 

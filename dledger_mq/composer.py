@@ -10,8 +10,8 @@ from dledger_mq.message import (
     MAX_BODY_BYTES,
     RETRY_TOPIC_PREFIX,
     Message,
-    check_body,
     check_topic,
+    checked_body,
     properties_of,
 )
 from dledger_mq.selectors import QueueSelector
@@ -64,7 +64,7 @@ class Composer:
         self,
         message: Message,
         selector: QueueSelector | None,
-        deadline: float,
+        timeout_seconds: float,
         callback: SendCallback,
     ) -> Sending:
         """One message.
@@ -72,18 +72,17 @@ class Composer:
         Args:
             message: the message.
             selector: chooses its queue.
-            deadline: when to give up, on trio's clock.
+            timeout_seconds: how long all attempts may take, once its sending begins.
             callback: called with the outcome.
 
         Raises:
             InvalidMessage: no broker would take it.
         """
         self._check_topic(message.topic)
-        check_body(message, self._max_body_bytes)
+        body = checked_body(message, self._max_body_bytes)
         born = self._wall_clock()
         message_id = self._new_message_id(born)
         properties = properties_text(properties_of(message, message_id))
-        body = message.body
         system_flag = 0
         if len(body) >= self._compress_from_bytes:
             body = zlib.compress(body, COMPRESSION_LEVEL)
@@ -98,7 +97,7 @@ class Composer:
             born,
             selector,
             callback,
-            deadline,
+            timeout_seconds,
             len(body) + len(properties) + OVERHEAD_BYTES,
         )
 
@@ -106,7 +105,7 @@ class Composer:
         self,
         messages: Sequence[Message],
         selector: QueueSelector | None,
-        deadline: float,
+        timeout_seconds: float,
         callback: SendCallback,
     ) -> Sending:
         """Several messages in one request; RocketMQ's rules for batches.
@@ -114,7 +113,7 @@ class Composer:
         Args:
             messages: of one topic.
             selector: chooses the queue for all.
-            deadline: when to give up, on trio's clock.
+            timeout_seconds: how long all attempts may take, once its sending begins.
             callback: gets the outcome.
 
         Raises:
@@ -130,13 +129,13 @@ class Composer:
         parts: list[BatchMessage] = []
         ids: list[str] = []
         for message in messages:
-            check_body(message, self._max_body_bytes)
+            body = checked_body(message, self._max_body_bytes)
             if message.topic != first.topic or message.delay_level:
                 raise InvalidMessage(
                     message.topic, "a batch has one topic and no delay level; send it apart"
                 )
             ids.append(self._new_message_id(born))
-            parts.append(BatchMessage(message.body, properties_of(message, ids[-1]), message.flag))
+            parts.append(BatchMessage(body, properties_of(message, ids[-1]), message.flag))
         body = encode_batch_body(parts)
         if len(body) > self._max_body_bytes:
             raise InvalidMessage(
@@ -152,7 +151,7 @@ class Composer:
             born,
             selector,
             callback,
-            deadline,
+            timeout_seconds,
             len(body) + OVERHEAD_BYTES,
         )
 

@@ -221,3 +221,43 @@ class GroupDirectoryError(MessagingError):
         self.path = path
         self.reason = reason
         super().__init__(f"directory {path}: {reason}")
+
+
+class InvalidListener(MessagingError):
+    """A consumer's listener is not what it has to be.
+
+    At construction it is raised. When a call of the listener shows it, it is logged, and the
+    messages of that call are treated as if the listener had raised it.
+
+    Attributes:
+        reason: what is wrong.
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(
+            f"the listener is not valid: {reason}; define it with `async def`, and return nothing, "
+            "ConsumeResult.SUCCESS or ConsumeResult.RETRY"
+        )
+
+
+class OpenedTwice(MessagingError):
+    """A second `async with` block was begun with a producer, consumer or client."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+        super().__init__(
+            f"the {what} was opened before: make a new one for each `async with` block"
+        )
+
+
+class InvalidNameServers(MessagingError):
+    """The name servers that were given cannot be used.
+
+    Attributes:
+        reason: what is wrong and what to do.
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"name servers: {reason}")

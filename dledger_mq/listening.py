@@ -2,24 +2,28 @@
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 import trio
 
 from dledger_mq import requests
+from dledger_mq.agenda import Agenda
 from dledger_mq.calls import NOT_NOW_CODES, call_master
 from dledger_mq.client import Client
 from dledger_mq.errors import MessagingError, RequestRefused
-from dledger_mq.message import ConsumeResult, ReceivedMessage
+from dledger_mq.listener import Listener, call
+from dledger_mq.message import ReceivedMessage
 from dledger_mq.pauses import pause_seconds
 from dledger_mq.queue_reader import QueueReader
+from dledger_mq.redelivery import delay_seconds, redelivery_delay_seconds
 from remoting.wire.errors import RemotingError
 
 _log = logging.getLogger(__name__)
 
-# Gets at least one message, of one queue. None is SUCCESS; what it raises is RETRY.
-Listener: TypeAlias = Callable[[Sequence[ReceivedMessage]], Awaitable[ConsumeResult | None]]
+# While the listener fails for a whole queue, a message is tried here so often before it is sent
+# back. Without an end, a message that always fails would never go to the dead letters if it was
+# the only one of its queue.
+LOCAL_TRIES: Final = 3
 
 # RocketMQ's pause before a message that could not be given back is consumed again here.
 LOCAL_RETRY_SECONDS: Final = 5.0
@@ -34,7 +38,7 @@ class Listening:
         listener: the user's function.
         batch_size: how many messages it gets at most.
         gives_back: a message that failed is given back to the broker; a broadcasting consumer
-            only logs it, as in RocketMQ.
+            tries it here a few times, and drops it.
         most_times: after so many repeats a message goes to the dead-letter topic.
     """
 
@@ -59,6 +63,19 @@ class Listening:
         self._busy = 0
         self._quiet = trio.Event()
         self._stopping = False
+        # Messages that wait for their time, and queues (without messages) whose pause ends then.
+        # Bounded by what the queues may cache.
+        self._agenda: Agenda[tuple[QueueReader, list[ReceivedMessage]]] = Agenda()
+        self._agenda_changed = trio.Event()
+
+    def arrived(self, reader: QueueReader, messages: list[ReceivedMessage]) -> None:
+        """Messages have come from a broker; those of a retry topic wait for their time."""
+        if not reader.is_retry_topic:
+            self.offer(reader)
+            return
+        now = trio.current_time()
+        for message in messages:
+            self._postpone(now + redelivery_delay_seconds(message), reader, [message])
 
     def offer(self, reader: QueueReader) -> None:
         """Messages wait in a queue."""
@@ -84,10 +101,8 @@ class Listening:
             while self._stopping or not self._ready:
                 await self._idle.park()
             reader = self._ready.popleft()
-            messages = reader.cached.take(self._batch_size)
-            if reader.cached.waiting:
-                self._ready.append(reader)
-            if reader.dropped or not messages:
+            messages = self._take(reader)
+            if not messages:
                 continue
             self._busy += 1
             try:
@@ -99,24 +114,81 @@ class Listening:
             # A listener that never waits must not keep the others from running.
             await trio.lowlevel.checkpoint()
 
+    async def release_postponed(self) -> None:
+        """Let messages and queues be taken when their time has come, for ever."""
+        while True:
+            self._agenda_changed = trio.Event()
+            with trio.move_on_at(self._agenda.next_time):
+                await self._agenda_changed.wait()
+            for reader, messages in self._agenda.take_due(trio.current_time()):
+                if not reader.dropped:
+                    reader.cached.give_back(messages)
+                    self.offer(reader)
+
+    def _postpone(self, time: float, reader: QueueReader, messages: list[ReceivedMessage]) -> None:
+        """Let messages be taken at `time`; without any, let the queue be looked at then."""
+        if time < self._agenda.next_time:
+            self._agenda_changed.set()
+        self._agenda.add(time, (reader, messages))
+
+    def _take(self, reader: QueueReader) -> list[ReceivedMessage]:
+        """The next messages of a queue for the listener; none while its calls are paused."""
+        if reader.dropped or reader.is_leaving:
+            return []
+        if not reader.back_off.allows(trio.current_time(), reader.running):
+            return []  # it is offered again when its pause or its call ends
+        messages = reader.cached.take(self._batch_size)
+        if reader.cached.waiting:
+            self._ready.append(reader)
+        return messages
+
     async def _consume(self, reader: QueueReader, messages: list[ReceivedMessage]) -> None:
         """Run the listener and do what it says."""
+        began = trio.current_time()
+        reader.call_began()
         try:
-            result = await self._listener(messages)
+            is_consumed = await call(self._listener, messages)
         except Exception:
             _log.exception("the listener of group %s failed", self._group)
-            result = ConsumeResult.RETRY
-        if reader.dropped:
+            is_consumed = False
+        finally:
+            reader.call_ended()
+        if reader.dropped or (reader.is_leaving and not is_consumed):
             # Another member reads the queue from the committed offset on, and gets these again.
             return
-        if result is ConsumeResult.RETRY:
-            for message in messages:
-                await self._retry(reader, message)
-        else:
+        if is_consumed:
+            reader.back_off.succeeded(began)
             reader.cached.done(messages)
+        else:
+            await self._fail(reader, messages, began)
+        if reader.cached.waiting:
+            self.offer(reader)  # it was passed over if this call was the only one allowed
         reader.has_room()
 
-    async def _retry(self, reader: QueueReader, message: ReceivedMessage) -> None:
+    async def _fail(
+        self, reader: QueueReader, messages: list[ReceivedMessage], began: float
+    ) -> None:
+        """Keep messages for another try here, or send them back."""
+        now = trio.current_time()
+        pause = reader.back_off.failed(began, now)
+        if pause:
+            _log.warning(
+                "the listener of group %s fails again and again; %s waits %g s for the next call",
+                self._group,
+                reader.queue,
+                pause,
+            )
+            self._postpone(now + pause, reader, [])
+        for message in messages:
+            failures = reader.cached.count_failure(message)
+            if not self._gives_back and failures < LOCAL_TRIES:
+                self._postpone(now + delay_seconds(failures), reader, [message])
+            elif reader.back_off.is_closed and failures < LOCAL_TRIES:
+                reader.cached.give_back([message])
+            else:
+                await self._send_back(reader, message)
+
+    async def _send_back(self, reader: QueueReader, message: ReceivedMessage) -> None:
         """Give a message back; it is done here once the broker has taken it."""
         if not self._gives_back:
             _log.warning("message %s failed and is dropped (broadcast)", message.message_id)
@@ -136,9 +208,7 @@ class Listening:
             except RequestRefused as error:
                 if error.code not in NOT_NOW_CODES:
                     _log.warning("%s; consuming it here again", error)
-                    await trio.sleep(LOCAL_RETRY_SECONDS)
-                    reader.cached.give_back([message])
-                    self.offer(reader)
+                    self._postpone(trio.current_time() + LOCAL_RETRY_SECONDS, reader, [message])
                     return
                 problem: MessagingError | RemotingError = error
             except (MessagingError, RemotingError) as error:

@@ -11,12 +11,39 @@ from remoting.bodies.message_queue import MessageQueue
 from remoting.message.errors import MessageMalformed
 from remoting.message.message_id import message_id
 from remoting.message.properties import (
+    BORN_HOST,
+    BORN_TIMESTAMP,
+    CLUSTER,
+    CONSUME_START_TIME,
+    CORRELATION_ID,
+    DEAD_LETTER_ORIGIN_MESSAGE_ID,
+    DEAD_LETTER_ORIGIN_TOPIC,
     DELAY_TIME_LEVEL,
+    FIRST_POP_TIME,
+    INSTANCE_ID,
     KEYS,
+    MAX_OFFSET,
     MAX_PROPERTIES_BYTES,
+    MAX_RECONSUME_TIMES,
+    MESSAGE_REGION,
+    MESSAGE_TYPE,
+    MIN_OFFSET,
+    ORIGIN_MESSAGE_ID,
+    POP_CHECKPOINT,
+    PRODUCER_GROUP,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    RECONSUME_TIME,
+    REPLY_TIME_TO_LIVE,
+    REPLY_TO_CLIENT,
     RETRY_TOPIC,
     SHARDING_KEY,
     TAGS,
+    TRACE_SWITCH,
+    TRANSACTION_CHECK_TIMES,
+    TRANSACTION_ID,
+    TRANSACTION_PREPARED,
+    TRANSACTION_PREPARED_QUEUE_OFFSET,
     UNIQUE_KEY,
     WAIT_STORE_MESSAGE_OK,
     encode_properties,
@@ -34,6 +61,48 @@ _LEGAL_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
 
 RETRY_TOPIC_PREFIX: Final = "%RETRY%"
 
+# Names that clients and brokers give a meaning of their own; a message that brings one would be
+# taken for a retried, delayed or transactional one. Source: RocketMQ's MessageConst, whose clients
+# refuse them, too. Names that only ask for a delay are left out: `Message` has no field for them.
+RESERVED_PROPERTIES: Final = frozenset(
+    {
+        KEYS,
+        TAGS,
+        WAIT_STORE_MESSAGE_OK,
+        DELAY_TIME_LEVEL,
+        UNIQUE_KEY,
+        SHARDING_KEY,
+        TRANSACTION_PREPARED,
+        PRODUCER_GROUP,
+        TRANSACTION_ID,
+        INSTANCE_ID,
+        CORRELATION_ID,
+        REPLY_TO_CLIENT,
+        REPLY_TIME_TO_LIVE,
+        MESSAGE_TYPE,
+        RETRY_TOPIC,
+        ORIGIN_MESSAGE_ID,
+        RECONSUME_TIME,
+        MAX_RECONSUME_TIMES,
+        REAL_TOPIC,
+        REAL_QUEUE_ID,
+        TRANSACTION_CHECK_TIMES,
+        TRANSACTION_PREPARED_QUEUE_OFFSET,
+        MESSAGE_REGION,
+        TRACE_SWITCH,
+        CLUSTER,
+        DEAD_LETTER_ORIGIN_TOPIC,
+        DEAD_LETTER_ORIGIN_MESSAGE_ID,
+        POP_CHECKPOINT,
+        FIRST_POP_TIME,
+        BORN_HOST,
+        BORN_TIMESTAMP,
+        MIN_OFFSET,
+        MAX_OFFSET,
+        CONSUME_START_TIME,
+    }
+)
+
 
 @dataclass(slots=True)
 class Message:
@@ -41,10 +110,10 @@ class Message:
 
     Attributes:
         topic: at most 127 of the characters ``a-z A-Z 0-9 _ - % |``.
-        body: 1 byte to 4 MiB.
+        body: 1 byte to 4 MiB; a bytearray or memoryview is copied when it is sent.
         tags: one tag that consumers may filter by, or an empty text.
         keys: words by which the message can be found; none may hold a space.
-        properties: further names and values of your own.
+        properties: further names and values of your own; names of RocketMQ's are refused.
         flag: a number of your own, 32 bits.
         delay_level: RocketMQ's level of delay, 1 to 18; 0 delivers at once.
         sharding_key: messages with the same one go to the same queue (see
@@ -117,6 +186,8 @@ def check_topic(topic: str) -> None:
     Raises:
         InvalidMessage: no broker would take it. Source: RocketMQ's TopicValidator.
     """
+    if not isinstance(topic, str):
+        raise InvalidMessage(str(topic), f"a topic's name is a str, not {_kind(topic)}")
     if not 0 < len(topic) <= MAX_TOPIC_CHARACTERS:
         raise InvalidMessage(
             topic, f"a topic's name has 1 to {MAX_TOPIC_CHARACTERS} characters, not {len(topic)}"
@@ -125,27 +196,39 @@ def check_topic(topic: str) -> None:
         raise InvalidMessage(topic, "a topic's name holds only letters, digits and _ - % |")
 
 
-def check_body(message: Message, max_body_bytes: int = MAX_BODY_BYTES) -> None:
-    """Check the body of a message before it is compressed.
+def checked_body(message: Message, max_body_bytes: int = MAX_BODY_BYTES) -> bytes:
+    """The body of a message, before it is compressed.
 
     Raises:
-        InvalidMessage: it is empty or too long.
+        InvalidMessage: it is empty, too long, or not made of bytes.
     """
-    if not 0 < len(message.body) <= max_body_bytes:
+    body = message.body
+    if type(body) is not bytes:
+        if not isinstance(body, (bytes, bytearray, memoryview)):
+            advice = ": encode it" if isinstance(body, str) else ""
+            raise InvalidMessage(message.topic, f"a body is bytes, not {_kind(body)}{advice}")
+        body = bytes(body)  # the original may change while the message is on its way
+    if not 0 < len(body) <= max_body_bytes:
         raise InvalidMessage(
-            message.topic,
-            f"a body has 1 to {max_body_bytes} bytes, not {len(message.body)}",
+            message.topic, f"a body has 1 to {max_body_bytes} bytes, not {len(body)}"
         )
+    return body
 
 
 def properties_of(message: Message, unique_key: str) -> bytes:
     """The run of properties to send with `message`.
 
     Raises:
-        InvalidMessage: a property holds a separator of the wire, a key holds a space, or all
-            together are over 32767 bytes.
+        InvalidMessage: a property is not text, has a name of RocketMQ's own, or holds a separator
+            of the wire; a key holds a space; or all together are over 32767 bytes.
     """
     pairs = dict(message.properties)
+    if pairs and not RESERVED_PROPERTIES.isdisjoint(pairs):
+        name = min(RESERVED_PROPERTIES.intersection(pairs))
+        raise InvalidMessage(
+            message.topic,
+            f"property {name!r} is RocketMQ's own: use a field of Message, or another name",
+        )
     if message.keys:
         if not isinstance(message.keys, str) and any(" " in key or not key for key in message.keys):
             raise InvalidMessage(message.topic, "a key is empty or holds a space")
@@ -162,11 +245,28 @@ def properties_of(message: Message, unique_key: str) -> bytes:
         run = encode_properties(pairs)
     except MessageMalformed as error:
         raise InvalidMessage(message.topic, error.reason) from None
+    except TypeError:
+        raise InvalidMessage(message.topic, _not_text(pairs)) from None
     if len(run) > MAX_PROPERTIES_BYTES:
         raise InvalidMessage(
             message.topic, f"properties of {len(run)} bytes, at most {MAX_PROPERTIES_BYTES}"
         )
     return run
+
+
+def _not_text(pairs: Mapping[str, str]) -> str:
+    """What is wrong with properties of which one is not text."""
+    for name, value in pairs.items():
+        if not isinstance(name, str):
+            return f"a property's name is a str, not {_kind(name)}"
+        if not isinstance(value, str):
+            return f"property {name!r:.60} is a str, not {_kind(value)}"
+    return "properties are text"
+
+
+def _kind(value: object) -> str:
+    """How an error names a value of the wrong type."""
+    return "None" if value is None else type(value).__name__
 
 
 def received(record: MessageRecord, broker_name: str) -> ReceivedMessage:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 from dledger_mq import requests
 from dledger_mq.calls import call_master
@@ -12,6 +12,10 @@ from dledger_mq.offset_file import read_offsets, write_offsets
 from remoting.bodies.message_queue import MessageQueue
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
+
+# A leader answers a question for an offset from memory. One that takes longer may be frozen: ask a
+# name server for another. The question may be repeated without harm.
+START_ATTEMPT_SECONDS: Final = 1.0
 
 
 class Offsets(Protocol):
@@ -47,6 +51,7 @@ class BrokerOffsets:
             queue,
             requests.query_offset(self._group, queue),
             "give a committed offset",
+            attempt_seconds=START_ATTEMPT_SECONDS,
             accepted=(ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND),
         )
         if reply.code == ResponseCode.QUERY_NOT_FOUND:
@@ -131,4 +136,5 @@ async def starting_offset(
     else:
         command = requests.search_offset(queue, timestamp_milliseconds)
         what = "find the offset of a time"
-    return (await call_master(client, queue, command, what)).integer("offset")
+    reply = await call_master(client, queue, command, what, attempt_seconds=START_ATTEMPT_SECONDS)
+    return reply.integer("offset")

@@ -1,8 +1,7 @@
 """The producer: sends messages, each until it is acknowledged or failed for certain or in doubt."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
-from functools import partial
 from types import TracebackType
 from typing import Final
 
@@ -11,6 +10,7 @@ import trio
 from dledger_mq import requests
 from dledger_mq.background import Background
 from dledger_mq.client import Client
+from dledger_mq.client_use import ClientUse
 from dledger_mq.composer import COMPRESS_FROM_BYTES, Composer
 from dledger_mq.errors import (
     ClientClosed,
@@ -20,7 +20,9 @@ from dledger_mq.errors import (
     SomeFailed,
     WindowFull,
 )
+from dledger_mq.lifetime import Lifetime
 from dledger_mq.message import MAX_BODY_BYTES, Message, check_topic
+from dledger_mq.outcomes import Outcomes
 from dledger_mq.selectors import QueueSelector, RoundRobin
 from dledger_mq.send_pipeline import MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES, SendPipeline
 from dledger_mq.send_result import SendResult
@@ -42,9 +44,11 @@ class Producer:
 
     Args:
         group: the producer group.
-        nameservers: "host:port" each, for a client of its own.
+        nameservers: "host:port" each, for a client of its own; or one text with semicolons between.
         client: an open client to share instead.
-        timeout_seconds: how long all attempts of one message may take.
+        timeout_seconds: how long all attempts of one message may take. The time begins with the
+            first attempt: while the window is full, a message waits for its turn, as long as
+            answers come. If none comes for so long, it is `Rejected`.
         compress_from_bytes: bodies this long or longer are compressed by zlib.
         max_body_bytes: longer bodies are refused here; brokers refuse more than 4 MiB by default.
         max_in_flight: messages that wait for their answers.
@@ -55,7 +59,7 @@ class Producer:
         self,
         group: str,
         *,
-        nameservers: Sequence[str] = (),
+        nameservers: str | Sequence[str] = (),
         client: Client | None = None,
         timeout_seconds: float = SEND_TIMEOUT_SECONDS,
         compress_from_bytes: int = COMPRESS_FROM_BYTES,
@@ -65,8 +69,9 @@ class Producer:
     ) -> None:
         check_topic(group)
         self.group = group
-        self._owns_client = client is None
-        self._client = Client(nameservers) if client is None else client
+        self._use = ClientUse(nameservers, client)
+        self._client = self._use.client
+        self._lifetime = Lifetime("producer")
         self._timeout_seconds = timeout_seconds
         self._body_limits = (compress_from_bytes, max_body_bytes)
         self._window = (max_in_flight, max_in_flight_bytes)
@@ -76,16 +81,24 @@ class Producer:
         self._oneway_turn = RoundRobin()
 
     async def __aenter__(self) -> "Producer":
-        """Open the producer; the first send asks for its route."""
-        if self._owns_client:
-            await self._stack.enter_async_context(self._client)
-        nursery = await self._stack.enter_async_context(Background())
-        self._pipeline = SendPipeline(self._client, self.group, *self._window)
-        self._composer = Composer(self._client.identity, now_milliseconds, *self._body_limits)
-        nursery.start_soon(self._pipeline.send_again)
-        nursery.start_soon(self._pipeline.watch_for_silence)
-        self._client.routes.watch(self._pipeline.route_changed)
-        self._client.add_producer(self.group)
+        """Open the producer; the first send asks for its route.
+
+        Raises:
+            OpenedTwice: it was opened before.
+            ClientClosed: the shared client is not open.
+        """
+        self._lifetime.open()
+        async with AsyncExitStack() as stack:
+            await self._use.enter(stack)
+            nursery = await stack.enter_async_context(Background())
+            self._pipeline = SendPipeline(self._client, self.group, *self._window)
+            self._composer = Composer(self._client.identity, now_milliseconds, *self._body_limits)
+            nursery.start_soon(self._pipeline.send_again)
+            nursery.start_soon(self._pipeline.watch_for_silence)
+            nursery.start_soon(self._pipeline.give_up_waiting)
+            self._client.routes.watch(self._pipeline.route_changed)
+            self._client.add_producer(self.group)
+            self._stack = stack.pop_all()
         return self
 
     async def __aexit__(
@@ -117,7 +130,8 @@ class Producer:
     ) -> SendResult:
         """Send a message and wait for its acknowledgement.
 
-        Cancelling abandons the wait only: the message may be stored all the same.
+        Cancelling abandons the wait only: the message may be stored all the same. If it still waits
+        for room in the window, it is not sent.
 
         Args:
             message: the message.
@@ -128,10 +142,11 @@ class Producer:
             Rejected: it is certainly not stored.
             OutcomeUnknown: it may be stored.
         """
-        outcomes = await self._send_all(
-            [partial(self._compose().message, message, selector, self._deadline(timeout_seconds))]
+        outcomes = Outcomes()
+        sending = self._compose().message(
+            message, selector, self._timeout(timeout_seconds), outcomes.next()
         )
-        return _result(outcomes[0])
+        return await self._send_one(sending, outcomes)
 
     async def send_many(
         self,
@@ -145,21 +160,33 @@ class Producer:
         Messages to the same queue are stored in their order, unless one has to be sent again.
 
         Args:
-            messages: the messages, of any topics.
+            messages: the messages, of any topics; taken one by one as the window has room.
             selector: chooses the queue of each; without it queues take turns.
             timeout_seconds: how long all attempts of each may take; the producer's when None.
 
         Raises:
             SomeFailed: not all were acknowledged; it has the outcome of each.
         """
+        pipeline = self._opened()
         compose = self._compose().message
-        deadline = self._deadline(timeout_seconds)
-        outcomes = await self._send_all(
-            [partial(compose, one, selector, deadline) for one in messages]
-        )
-        results = [outcome for outcome in outcomes if isinstance(outcome, SendResult)]
-        if len(results) < len(outcomes):
-            raise SomeFailed(outcomes)
+        timeout = self._timeout(timeout_seconds)
+        outcomes = Outcomes()
+        called_at = trio.current_time()
+        for number, message in enumerate(messages):
+            settle = outcomes.next()
+            try:
+                sending = compose(message, selector, timeout, settle)
+            except InvalidMessage as error:
+                settle(error)
+                continue
+            if not pipeline.submit(sending, called_at):
+                await pipeline.wait_for_start(sending)
+            if number % _MESSAGES_A_TURN == _MESSAGES_A_TURN - 1:
+                await trio.lowlevel.checkpoint()
+        told = await outcomes.all()
+        results = [outcome for outcome in told if isinstance(outcome, SendResult)]
+        if len(results) < len(told):
+            raise SomeFailed(told)
         return results
 
     async def send_batch(
@@ -180,10 +207,11 @@ class Producer:
             Rejected: none of them is stored.
             OutcomeUnknown: all or none may be stored.
         """
-        outcomes = await self._send_all(
-            [partial(self._compose().batch, messages, selector, self._deadline(timeout_seconds))]
+        outcomes = Outcomes()
+        sending = self._compose().batch(
+            messages, selector, self._timeout(timeout_seconds), outcomes.next()
         )
-        return _result(outcomes[0])
+        return await self._send_one(sending, outcomes)
 
     def send_nowait(
         self,
@@ -196,7 +224,7 @@ class Producer:
         """Send a message without waiting; `callback` gets its outcome once.
 
         It costs no task. The callback is synchronous, must not block, and may be called before this
-        returns.
+        returns. What it raises is logged.
 
         Args:
             message: the message.
@@ -209,8 +237,9 @@ class Producer:
             WindowFull: as many messages as allowed wait for their answers.
         """
         pipeline = self._opened()
-        deadline = self._deadline(timeout_seconds)
-        sending = self._compose().message(message, selector, deadline, callback)
+        sending = self._compose().message(
+            message, selector, self._timeout(timeout_seconds), callback
+        )
         if not pipeline.has_room(sending.weight):
             raise WindowFull(message.topic, pipeline.max_in_flight)
         pipeline.start(sending)
@@ -227,7 +256,7 @@ class Producer:
             RouteNotFound, NameServersUnreachable: there is nowhere to send it.
             Rejected: the topic has no leader now.
         """
-        sending = self._compose().message(message, selector, self._deadline(None), _ignore)
+        sending = self._compose().message(message, selector, self._timeout(None), _ignore)
         route = await self._client.routes.find(message.topic, may_create=True)
         if not route.write_queues:
             route = await self._client.routes.refresh(message.topic, may_create=True)
@@ -250,38 +279,17 @@ class Producer:
         self._client.remoting.send_oneway(route.masters[queue.broker_name], command)
         await trio.lowlevel.checkpoint()
 
-    async def _send_all(
-        self, prepare: Sequence[Callable[[SendCallback], Sending]]
-    ) -> list[SendOutcome]:
-        """Start every message as the window allows, and wait for all outcomes, in their order."""
+    async def _send_one(self, sending: Sending, outcomes: Outcomes) -> SendResult:
+        """Send what was composed, and wait for its only outcome."""
         pipeline = self._opened()
-        outcomes: dict[int, SendOutcome] = {}
-        done = trio.Event()
-        count = len(prepare)
-
-        def settle(number: int, outcome: SendOutcome) -> None:
-            outcomes[number] = outcome
-            if len(outcomes) == count:
-                done.set()
-
-        for number, prepare_one in enumerate(prepare):
-
-            def settle_one(outcome: SendOutcome, number: int = number) -> None:
-                settle(number, outcome)
-
-            try:
-                sending = prepare_one(settle_one)
-            except InvalidMessage as error:
-                settle(number, error)
-                continue
-            if not pipeline.has_room(sending.weight):
-                await pipeline.wait_for_room(sending.weight)
-            pipeline.start(sending)
-            if number % _MESSAGES_A_TURN == _MESSAGES_A_TURN - 1:
-                await trio.lowlevel.checkpoint()
-        if count:
-            await done.wait()
-        return [outcomes[number] for number in range(count)]
+        pipeline.submit(sending, trio.current_time())
+        try:
+            [outcome] = await outcomes.all()
+        finally:
+            pipeline.withdraw(sending)
+        if isinstance(outcome, SendFailed):
+            raise outcome
+        return outcome
 
     def _compose(self) -> Composer:
         if self._composer is None:
@@ -293,15 +301,8 @@ class Producer:
             raise ClientClosed("producer")
         return self._pipeline
 
-    def _deadline(self, timeout_seconds: float | None) -> float:
-        seconds = self._timeout_seconds if timeout_seconds is None else timeout_seconds
-        return trio.current_time() + seconds
-
-
-def _result(outcome: SendOutcome) -> SendResult:
-    if isinstance(outcome, SendFailed):
-        raise outcome
-    return outcome
+    def _timeout(self, timeout_seconds: float | None) -> float:
+        return self._timeout_seconds if timeout_seconds is None else timeout_seconds
 
 
 def _ignore(_outcome: SendOutcome) -> None:

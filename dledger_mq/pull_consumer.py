@@ -8,6 +8,8 @@ from typing import Final
 from dledger_mq import requests
 from dledger_mq.calls import call_master
 from dledger_mq.client import Client
+from dledger_mq.client_use import ClientUse
+from dledger_mq.lifetime import Lifetime
 from dledger_mq.message import check_topic
 from dledger_mq.offsets import BrokerOffsets
 from dledger_mq.pulling import PULL_BATCH, PULL_CODES, PullResult, read_pull_reply
@@ -28,24 +30,32 @@ class PullConsumer:
 
     Args:
         group: under which offsets are committed.
-        nameservers: "host:port" each, for a client of its own.
+        nameservers: "host:port" each, for a client of its own; or one text with semicolons between.
         client: an open client to share instead.
     """
 
     def __init__(
-        self, group: str, *, nameservers: Sequence[str] = (), client: Client | None = None
+        self, group: str, *, nameservers: str | Sequence[str] = (), client: Client | None = None
     ) -> None:
         check_topic(group)
         self.group = group
-        self._owns_client = client is None
-        self._client = Client(nameservers) if client is None else client
-        self._offsets = BrokerOffsets(self._client, group)
+        self._use = ClientUse(nameservers, client)
+        self._lifetime = Lifetime("consumer")
+        self._offsets = BrokerOffsets(self._use.client, group)
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> "PullConsumer":
-        """Open the consumer; nothing is sent yet."""
-        if self._owns_client:
-            await self._stack.enter_async_context(self._client)
+        """Open the consumer; nothing is sent yet.
+
+        Raises:
+            OpenedTwice: it was opened before.
+            ClientClosed: the shared client is not open.
+        """
+        self._lifetime.open()
+        async with AsyncExitStack() as stack:
+            stack.callback(self._lifetime.close)
+            await self._use.enter(stack)
+            self._stack = stack.pop_all()
         return self
 
     async def __aexit__(
@@ -56,6 +66,12 @@ class PullConsumer:
     ) -> None:
         """Close the consumer's own client."""
         await self._stack.aclose()
+
+    @property
+    def _client(self) -> Client:
+        """The client. Raises ClientClosed outside the block."""
+        self._lifetime.check()
+        return self._use.client
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The readable queues of a topic, in their order."""
@@ -114,6 +130,7 @@ class PullConsumer:
 
     async def committed(self, queue: MessageQueue) -> int | None:
         """The group's committed offset, or None when nothing was ever committed."""
+        self._lifetime.check()
         return await self._offsets.load(queue)
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:

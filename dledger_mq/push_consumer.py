@@ -1,7 +1,7 @@
 """The push consumer: a member of a group that runs a listener for every message of its queues."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,17 +10,27 @@ from typing import Final
 
 import trio
 
-from dledger_mq.assignment import all_queues, own_share
+from dledger_mq.assignment import Share, own_share, whole_topic
 from dledger_mq.background import Background
-from dledger_mq.cached_queue import MAX_CACHED_BYTES, MAX_CACHED_MESSAGES, CachedQueue
+from dledger_mq.cached_bytes import CachedBytes
+from dledger_mq.cached_queue import (
+    MAX_CACHED_BYTES,
+    MAX_CACHED_MESSAGES,
+    MAX_TOTAL_CACHED_BYTES,
+    CachedQueue,
+)
 from dledger_mq.client import Client, ConsumerEntry
-from dledger_mq.errors import ClientClosed, MessagingError
-from dledger_mq.listening import Listener, Listening
+from dledger_mq.client_use import ClientUse
+from dledger_mq.errors import MessagingError
+from dledger_mq.lifetime import Lifetime
+from dledger_mq.listener import Listener, check_listener
+from dledger_mq.listening import Listening
 from dledger_mq.message import RETRY_TOPIC_PREFIX, ConsumeFrom, check_topic
 from dledger_mq.offsets import BrokerOffsets, FileOffsets, Offsets
 from dledger_mq.pauses import LONGEST_PAUSE_SECONDS
 from dledger_mq.pulling import PULL_BATCH
 from dledger_mq.queue_reader import QueueReader
+from dledger_mq.rebalance import readers_of
 from dledger_mq.subscription import group_subscriptions
 from dledger_mq.this_process import now_milliseconds
 from dledger_mq.topic_route import ClientRoute
@@ -34,6 +44,16 @@ REBALANCE_SECONDS: Final = 20.0
 
 # RocketMQ's persistConsumerOffsetInterval: a crash repeats at most what was consumed since.
 COMMIT_SECONDS: Final = 5.0
+
+# When a queue goes to another member: how long the listener's calls may take to end before their
+# messages are left to that member, and how long that member waits for the last commit. Both begin
+# with the broker's notice, so the difference is for the notice and the commit to arrive.
+LAST_CALLS_SECONDS: Final = 0.5
+HANDOVER_SECONDS: Final = 1.0
+
+# A cancelled block, or one that ends by an error, commits once more, but does not wait long: a
+# broker answers in milliseconds, and after a crash messages are repeated, too.
+LAST_COMMIT_SECONDS: Final = 1.0
 
 # RocketMQ starts a consumer of a TIMESTAMP half an hour back.
 DEFAULT_BACK_MILLISECONDS: Final = 30 * 60 * 1000
@@ -55,6 +75,8 @@ class PushOptions:
         pull_batch: how many messages a pull asks for.
         max_cached_messages: of one queue: pulled and not done.
         max_cached_bytes: as `max_cached_messages`, for bodies.
+        max_total_cached_bytes: of all queues together, for bodies. A queue that holds nothing may
+            pull all the same.
         max_reconsume_times: after so many repeats a message goes to the dead-letter topic.
         close_timeout_seconds: how long the end of the block waits for listeners that run.
     """
@@ -64,6 +86,7 @@ class PushOptions:
     pull_batch: int = PULL_BATCH
     max_cached_messages: int = MAX_CACHED_MESSAGES
     max_cached_bytes: int = MAX_CACHED_BYTES
+    max_total_cached_bytes: int = MAX_TOTAL_CACHED_BYTES
     max_reconsume_times: int = 16
     close_timeout_seconds: float = 5.0
 
@@ -78,7 +101,7 @@ class PushConsumer:
         group: the consumer group; all members must subscribe to the same topics and tags.
         topics: a topic, several, or tag expressions ("TagA || TagB") by topic.
         listener: gets messages of one queue; its answer RETRY, or an error, has them come again.
-        nameservers: "host:port" each, for a client of its own.
+        nameservers: "host:port" each, for a client of its own; or one text with semicolons between.
         client: an open client to share instead.
         model: CLUSTERING shares the messages in the group, BROADCASTING gives all to each member.
         consume_from: where to begin in a queue without a committed offset.
@@ -93,7 +116,7 @@ class PushConsumer:
         topics: str | Sequence[str] | Mapping[str, str],
         listener: Listener,
         *,
-        nameservers: Sequence[str] = (),
+        nameservers: str | Sequence[str] = (),
         client: Client | None = None,
         model: MessageModel = MessageModel.CLUSTERING,
         consume_from: ConsumeFrom = ConsumeFrom.LAST,
@@ -102,11 +125,13 @@ class PushConsumer:
         options: PushOptions | None = None,
     ) -> None:
         check_topic(group)
+        check_listener(listener)
         self.group = group
         self._topics = topics
         self._listener = listener
-        self._owns_client = client is None
-        self._client = Client(nameservers) if client is None else client
+        self._use = ClientUse(nameservers, client)
+        self._client = self._use.client
+        self._lifetime = Lifetime("consumer")
         self._model = model
         self._consume_from = consume_from
         self._consume_timestamp = consume_timestamp
@@ -115,6 +140,8 @@ class PushConsumer:
         self._stack = AsyncExitStack()
         self._wanted: dict[str, SubscriptionData] = {}
         self._readers: dict[MessageQueue, QueueReader] = {}
+        self._cached_bytes = CachedBytes(self._options.max_total_cached_bytes)
+        self._members: dict[str, Collection[str]] = {}  # by topic, when they were last known
         self._offsets: Offsets = FileOffsets(None)
         self._nursery: trio.Nursery | None = None
         self._listening: Listening | None = None
@@ -123,7 +150,16 @@ class PushConsumer:
         self._problems: dict[str, str] = {}
 
     async def __aenter__(self) -> "PushConsumer":
-        """Join the group; queues are read as soon as their brokers answer (see `ready`)."""
+        """Join the group; queues are read as soon as their brokers answer (see `ready`).
+
+        Raises:
+            OpenedTwice: it was opened before.
+            ClientClosed: the shared client is not open.
+            GroupInUse: the shared client has a consumer of this group.
+            InvalidMessage: a topic's name is not legal, or there is none.
+            OffsetFileUnreadable: there is such a file, and it holds no offsets.
+        """
+        self._lifetime.open()
         now = now_milliseconds()
         if self._consume_timestamp is None:
             self._consume_timestamp = now - DEFAULT_BACK_MILLISECONDS
@@ -134,24 +170,27 @@ class PushConsumer:
             self._offsets = FileOffsets(self._offset_file)
         else:
             self._offsets = BrokerOffsets(self._client, self.group)
-        if self._owns_client:
-            await self._stack.enter_async_context(self._client)
-        self._client.add_consumer(ConsumerEntry(self._data(), self._members_changed))
-        nursery = await self._stack.enter_async_context(Background())
-        self._nursery = nursery
-        self._client.routes.watch(self._route_changed)
-        self._listening = Listening(
-            self._client,
-            self.group,
-            self._listener,
-            batch_size=self._options.batch_size,
-            gives_back=is_shared,
-            most_times=self._options.max_reconsume_times,
-        )
-        for _ in range(self._options.concurrency):
-            nursery.start_soon(self._listening.work)
-        nursery.start_soon(self._rebalance_forever)
-        nursery.start_soon(self._commit_forever)
+        async with AsyncExitStack() as stack:
+            stack.callback(self._lifetime.close)
+            await self._use.enter(stack)
+            self._client.add_consumer(ConsumerEntry(self._data(), self._members_changed))
+            nursery = await stack.enter_async_context(Background())
+            self._nursery = nursery
+            self._client.routes.watch(self._route_changed)
+            self._listening = Listening(
+                self._client,
+                self.group,
+                self._listener,
+                batch_size=self._options.batch_size,
+                gives_back=is_shared,
+                most_times=self._options.max_reconsume_times,
+            )
+            for _ in range(self._options.concurrency):
+                nursery.start_soon(self._listening.work)
+            nursery.start_soon(self._listening.release_postponed)
+            nursery.start_soon(self._rebalance_forever)
+            nursery.start_soon(self._commit_forever)
+            self._stack = stack.pop_all()
         return self
 
     async def __aexit__(
@@ -160,7 +199,7 @@ class PushConsumer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop reading, let listeners finish, commit, leave the group."""
+        """Stop reading, let listeners finish (unless an error ends the block), commit, leave."""
         try:
             if self._listening is not None:
                 self._client.routes.unwatch(self._route_changed)
@@ -168,7 +207,8 @@ class PushConsumer:
                     reader.stop_reading()
                 if error is None:
                     await self._listening.stop(self._options.close_timeout_seconds)
-                with trio.move_on_after(COMMIT_SECONDS, shield=True):
+                seconds = COMMIT_SECONDS if error is None else LAST_COMMIT_SECONDS
+                with trio.move_on_after(seconds, shield=True):
                     await self._commit(list(self._readers.values()))
                 for reader in self._readers.values():
                     reader.drop()
@@ -186,8 +226,7 @@ class PushConsumer:
         Raises:
             ClientClosed: the consumer is not open.
         """
-        if self._nursery is None:
-            raise ClientClosed("consumer")
+        self._lifetime.check()
         await self._assigned.wait()
         for reader in list(self._readers.values()):
             await reader.positioned.wait()
@@ -197,7 +236,12 @@ class PushConsumer:
         return sorted(self._readers)
 
     async def commit(self) -> None:
-        """Commit the progress of every queue now; it is also done every 5 s and at the end."""
+        """Commit the progress of every queue now; it is also done every 5 s and at the end.
+
+        Raises:
+            ClientClosed: the consumer is not open.
+        """
+        self._lifetime.check()
         await self._commit(list(self._readers.values()))
 
     def _data(self) -> ConsumerData:
@@ -232,33 +276,51 @@ class PushConsumer:
     async def _rebalance(self) -> bool:
         """Bring the readers in line with the share; False when a share is not known."""
         is_complete = True
+        lost: list[QueueReader] = []
+        gained: dict[MessageQueue, float] = {}
         are_user_topics_known = True
+        self_id = self._client.client_id
         for topic in self._wanted:
             share = await self._share(topic)
             if share is None:
                 is_complete = False
                 are_user_topics_known &= topic.startswith(RETRY_TOPIC_PREFIX)
                 continue
-            lost = [
+            lost += [
                 reader
                 for queue, reader in self._readers.items()
-                if queue.topic == topic and queue not in share
+                if queue.topic == topic and queue not in share.queues
             ]
-            await self._give_up(lost)
-            for queue in share:
+            before = self._readers_before(topic, share)
+            for queue in share.queues:
                 if queue not in self._readers:
-                    self._start_reading(queue)
+                    is_handed_over = before.get(queue, self_id) != self_id
+                    gained[queue] = HANDOVER_SECONDS if is_handed_over else 0.0
+        await self._give_up(lost)
+        for queue, handover_seconds in gained.items():
+            self._start_reading(queue, handover_seconds)
         if are_user_topics_known:
             self._assigned.set()
         return is_complete
 
-    async def _share(self, topic: str) -> list[MessageQueue] | None:
+    def _readers_before(self, topic: str, share: Share) -> Mapping[MessageQueue, str]:
+        """The members that read the queues until now, as far as this one can know.
+
+        A consumer that has just joined assumes that all others were there. A member that is not
+        listed any more counts, too: a new leader may not have heard of it yet.
+        """
+        present = [member for member in share.members if member != self._client.client_id]
+        before = self._members.get(topic, present)
+        self._members[topic] = share.members
+        return readers_of(share.all_queues, before)
+
+    async def _share(self, topic: str) -> Share | None:
         """The queues of a topic to read, or None when that cannot be told now."""
         try:
             if self._model is MessageModel.CLUSTERING:
                 share = await own_share(self._client, self.group, topic)
             else:
-                share = await all_queues(self._client, topic)
+                share = await whole_topic(self._client, topic)
         except MessagingError as error:
             # A retry topic is made by the group's first heartbeat, and during an election a topic
             # may be gone for a second: neither is worth a word.
@@ -271,13 +333,22 @@ class PushConsumer:
         return share
 
     async def _give_up(self, readers: Sequence[QueueReader]) -> None:
-        """Stop reading queues that are another member's now, and tell how far they were read."""
+        """Stop reading queues that are another member's now, and commit how far they were read.
+
+        The listener's calls get a moment to end, so that the other member does not repeat them.
+        """
+        if not readers:
+            return
+        with trio.move_on_after(LAST_CALLS_SECONDS):
+            async with trio.open_nursery() as nursery:
+                for reader in readers:
+                    nursery.start_soon(reader.leave)
+        await self._commit(readers)
         for reader in readers:
             reader.drop()
             del self._readers[reader.queue]
-        await self._commit(readers)
 
-    def _start_reading(self, queue: MessageQueue) -> None:
+    def _start_reading(self, queue: MessageQueue, handover_seconds: float) -> None:
         if self._nursery is None or self._listening is None or self._consume_timestamp is None:
             return
         options = self._options
@@ -286,13 +357,17 @@ class PushConsumer:
             self.group,
             queue,
             self._wanted[queue.topic],
-            CachedQueue(0, options.max_cached_messages, options.max_cached_bytes),
+            CachedQueue(
+                0, options.max_cached_messages, options.max_cached_bytes, self._cached_bytes
+            ),
             self._offsets,
-            self._listening.offer,
+            self._listening.arrived,
             options.pull_batch,
         )
         self._readers[queue] = reader
-        self._nursery.start_soon(reader.run, self._consume_from, self._consume_timestamp)
+        self._nursery.start_soon(
+            reader.run, self._consume_from, self._consume_timestamp, handover_seconds
+        )
 
     async def _commit_forever(self) -> None:
         while True:

@@ -7,11 +7,12 @@ from typing import Final
 import trio
 
 from dledger_mq import requests
+from dledger_mq.back_off import BackOff
 from dledger_mq.cached_queue import CachedQueue
 from dledger_mq.calls import NOT_NOW_CODES, call_master, master_of
 from dledger_mq.client import Client
 from dledger_mq.errors import MessagingError, RequestRefused
-from dledger_mq.message import ConsumeFrom
+from dledger_mq.message import RETRY_TOPIC_PREFIX, ConsumeFrom, ReceivedMessage
 from dledger_mq.offsets import Offsets, starting_offset
 from dledger_mq.pauses import pause_seconds
 from dledger_mq.pulling import PULL_CODES, PullResult, PullStatus, read_pull_reply
@@ -40,7 +41,8 @@ class QueueReader:
         wanted: the subscription of its topic.
         cached: where messages go.
         offsets: the group's progress.
-        on_messages: called when messages have come.
+        on_messages: called with the messages that have come; those of a retry topic are held until
+            `CachedQueue.give_back`.
         most: how many messages one pull asks for.
 
     Attributes:
@@ -48,6 +50,10 @@ class QueueReader:
         committed: the offset that was last committed, or None.
         dropped: the queue is another member's now; what is in work must not be committed.
         positioned: set once it is known where to begin.
+        back_off: when the listener may be called.
+        is_leaving: no call of the listener may begin, since the queue is about to be dropped.
+        is_retry_topic: its messages were sent back by the group.
+        running: calls of the listener with messages of this queue.
     """
 
     def __init__(
@@ -58,7 +64,7 @@ class QueueReader:
         wanted: SubscriptionData,
         cached: CachedQueue,
         offsets: Offsets,
-        on_messages: "Callable[[QueueReader], None]",
+        on_messages: "Callable[[QueueReader, list[ReceivedMessage]], None]",
         most: int,
     ) -> None:
         self.queue = queue
@@ -66,6 +72,10 @@ class QueueReader:
         self.committed: int | None = None
         self.dropped = False
         self.positioned = trio.Event()
+        self.back_off = BackOff()
+        self.running = 0
+        self.is_leaving = False
+        self.is_retry_topic = queue.topic.startswith(RETRY_TOPIC_PREFIX)
         self._client = client
         self._group = group
         self._wanted = wanted
@@ -76,20 +86,42 @@ class QueueReader:
         self._pull_scope = trio.CancelScope()
         self._address = ""
         self._room = trio.Event()
+        self._no_call = trio.Event()
 
     def stop_reading(self) -> None:
         """Read nothing more; what is in work may still be done and committed."""
         self._scope.cancel()
 
+    async def leave(self) -> None:
+        """Read nothing more, begin no call of the listener, and wait for those that run."""
+        self.is_leaving = True
+        self._scope.cancel()
+        while self.running:
+            self._no_call = trio.Event()
+            await self._no_call.wait()
+
     def drop(self) -> None:
         """Read nothing more; what is in work must not be committed."""
         self.dropped = True
         self._scope.cancel()
+        self.cached.reset(self.cached.next_offset)
+
+    def call_began(self) -> None:
+        """The listener was called with messages of this queue."""
+        self.running += 1
+
+    def call_ended(self) -> None:
+        """A call of the listener ended."""
+        self.running -= 1
+        if not self.running:
+            self._no_call.set()
 
     def has_room(self) -> None:
         """Messages are done; go on pulling if that was waited for."""
         if not self.cached.full:
             self._room.set()
+        elif self.cached.total.is_full:
+            self.cached.total.when_room(self.has_room)
 
     def route_changed(self, route: ClientRoute) -> None:
         """Leave a pull that is held by a broker that is not the master any more."""
@@ -97,14 +129,28 @@ class QueueReader:
         if route.topic == self.queue.topic and master and master != self._address:
             self._pull_scope.cancel()
 
-    async def run(self, consume_from: ConsumeFrom, timestamp_milliseconds: int) -> None:
-        """Read until `drop`."""
+    async def run(
+        self,
+        consume_from: ConsumeFrom,
+        timestamp_milliseconds: int,
+        handover_seconds: float = 0.0,
+    ) -> None:
+        """Read until `drop`.
+
+        Args:
+            consume_from: where to begin without a committed offset.
+            timestamp_milliseconds: for TIMESTAMP: since 1970.
+            handover_seconds: before the committed offset is asked for: time for the member that
+                read the queue until now to commit its last one.
+        """
         with self._scope:
+            await trio.sleep(handover_seconds)
             await self._find_start(consume_from, timestamp_milliseconds)
             failures = 0
             while True:
                 while self.cached.full:
                     self._room = trio.Event()
+                    self.has_room()  # has it told when all queues together have room again
                     await self._room.wait()
                 try:
                     result = await self._pull(refresh=failures > 0)
@@ -169,9 +215,9 @@ class QueueReader:
             return
         for record in result.unreadable:
             await self._bury(record)
-        self.cached.add(result.messages, result.next_offset)
+        self.cached.add(result.messages, result.next_offset, held=self.is_retry_topic)
         if result.messages:
-            self._on_messages(self)
+            self._on_messages(self, result.messages)
 
     async def _bury(self, record: MessageRecord) -> None:
         """Have a message that cannot be inflated put into the group's dead-letter topic."""

@@ -5,7 +5,7 @@ members disagree about the lists a queue may have two readers, or none: messages
 delivered twice, or a little later. Source: RocketMQ's AllocateMessageQueueAveragely.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from remoting.bodies.message_queue import MessageQueue
 
@@ -31,3 +31,26 @@ def allocate_averagely(
     share, longer = divmod(len(ordered), len(members))
     begin = place * share + min(place, longer)
     return ordered[begin : begin + share + (1 if place < longer else 0)]
+
+
+def readers_of(
+    queues: Iterable[MessageQueue], client_ids: Iterable[str]
+) -> Mapping[MessageQueue, str]:
+    """Which member reads each queue, by `allocate_averagely`; nothing when there is no member.
+
+    Args:
+        queues: all readable queues of one topic.
+        client_ids: the members of the group.
+    """
+    members = sorted(set(client_ids))
+    ordered = sorted(set(queues))
+    if not members:
+        return {}
+    share, longer = divmod(len(ordered), len(members))
+    readers: dict[MessageQueue, str] = {}
+    begin = 0
+    for place, member in enumerate(members):
+        end = begin + share + (1 if place < longer else 0)
+        readers.update(dict.fromkeys(ordered[begin:end], member))
+        begin = end
+    return readers

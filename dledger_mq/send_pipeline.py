@@ -1,10 +1,12 @@
 """Messages on their way: bounded in number and bytes, sent again when a leader is lost.
 
+What the window has no room for waits in its order, and is started as soon as an outcome makes room.
 Costs no task for a message. One task makes the further attempts of all messages: it asks for the
 route at once after the first failure, then ever more slowly, until each message's time is over.
 """
 
 import logging
+from collections import OrderedDict
 from functools import partial
 from typing import Final
 
@@ -31,6 +33,10 @@ MAX_IN_FLIGHT_BYTES: Final = 16 * 1024 * 1024
 
 # A broker answers in milliseconds; after this long it is worth asking for the leader.
 SILENCE_SECONDS: Final = 1.0
+
+# How often it is looked whether messages that wait for room should give up; RocketMQ's clients look
+# for late answers once a second.
+GIVE_UP_SECONDS: Final = 0.5
 
 # One attempt. When a leader stands still this long, a follower has been elected in its place.
 ATTEMPT_TIMEOUT_SECONDS: Final = 3.0
@@ -59,7 +65,13 @@ class SendPipeline:
         self._max_bytes = max_in_flight_bytes
         self._open: set[Sending] = set()
         self._bytes = 0
-        self._changed = trio.Event()  # set when an outcome came
+        # What waits for room, in its order, with the event of the task that waits for its start.
+        # Each is the message of a caller that waits, so callers bound their number.
+        self._waiting: OrderedDict[Sending, trio.Event | None] = OrderedDict()
+        self._is_admitting = False
+        # Since when answers are owed and none has come; None when none is owed.
+        self._silent_since: float | None = None
+        self._idle = trio.Event()  # set when nothing is on its way and nothing waits
         self._turns: dict[str, RoundRobin] = {}
         # By topic: messages to send again, how often in a row that failed, when to do it next.
         self._deferred: dict[str, list[Sending]] = {}
@@ -69,23 +81,61 @@ class SendPipeline:
         self._closed = False
 
     def has_room(self, weight: int) -> bool:
-        """Whether a message of `weight` bytes may start; an empty pipeline takes any one."""
-        return not self._open or (
-            len(self._open) < self.max_in_flight and self._bytes + weight <= self._max_bytes
-        )
+        """Whether a message of `weight` bytes may start now; an empty pipeline takes any one."""
+        return not self._waiting and self._fits(weight)
 
-    async def wait_for_room(self, weight: int) -> None:
-        """Wait until `has_room`."""
-        while not self.has_room(weight):
-            await self._wait_for_outcome()
+    def submit(self, sending: Sending, called_at: float) -> bool:
+        """Start a message, or let it wait until the messages before it have started.
+
+        Its callback gets the outcome once, perhaps before this returns. While answers come, it
+        waits as long as it takes. It gives up, and is not sent, when since `called_at` no answer to
+        any message has come for its `timeout_seconds` (and at most half a second more).
+
+        Args:
+            sending: the message.
+            called_at: when its user's call began, on trio's clock.
+
+        Returns:
+            False if it waits: it has neither started nor given up.
+        """
+        sending.called_at = called_at
+        if self._is_hopeless(sending):
+            self._refuse(sending)
+        elif self.has_room(sending.weight):
+            self.start(sending)
+        else:
+            self._waiting[sending] = None
+            return False
+        return True
+
+    async def wait_for_start(self, sending: Sending) -> None:
+        """Wait until a submitted message has started, or given up. Cancelling withdraws it."""
+        if sending not in self._waiting:
+            return
+        started = self._waiting[sending] = trio.Event()
+        try:
+            await started.wait()
+        finally:
+            self.withdraw(sending)
+
+    def withdraw(self, sending: Sending) -> None:
+        """Forget a message if it still waits for room; its callback is not called then."""
+        if sending in self._waiting:
+            del self._waiting[sending]
+            self._admit()
 
     async def drain(self) -> None:
         """Wait until every message has its outcome; each has one when its time is over."""
-        while self._open:
-            await self._wait_for_outcome()
+        while self._open or self._waiting:
+            self._idle = trio.Event()
+            await self._idle.wait()
 
     def start(self, sending: Sending) -> None:
         """Send a message; its callback gets the outcome once, perhaps before this returns."""
+        now = trio.current_time()
+        sending.deadline = now + sending.timeout_seconds
+        if self._silent_since is None:
+            self._silent_since = now
         self._open.add(sending)
         self._bytes += sending.weight
         if self._closed:
@@ -96,6 +146,8 @@ class SendPipeline:
     def close(self) -> None:
         """Give every message without an outcome the one it has now."""
         self._closed = True
+        for sending in list(self._waiting):
+            self._refuse(sending, "the producer was closed before it was sent")
         for sending in list(self._open):
             sending.reason = "the producer was closed before the answer came"
             # What was handed to a connection and not answered may have arrived.
@@ -114,6 +166,13 @@ class SendPipeline:
                 self._wake = trio.Event()
             for topic in due:
                 await self._send_topic_again(topic)
+
+    async def give_up_waiting(self) -> None:
+        """Refuse messages that wait for room while no answers come, for ever."""
+        while True:
+            await trio.sleep(GIVE_UP_SECONDS)
+            for sending in [one for one in self._waiting if self._is_hopeless(one)]:
+                self._refuse(sending)
 
     async def watch_for_silence(self) -> None:
         """Ask for the routes of messages whose brokers are silent, for ever.
@@ -150,10 +209,50 @@ class SendPipeline:
                 sending.address = ""
                 self._attempt(sending)
 
-    async def _wait_for_outcome(self) -> None:
-        if self._changed.is_set():
-            self._changed = trio.Event()
-        await self._changed.wait()
+    def _fits(self, weight: int) -> bool:
+        return not self._open or (
+            len(self._open) < self.max_in_flight and self._bytes + weight <= self._max_bytes
+        )
+
+    def _admit(self) -> None:
+        """Start what waits, in its order, as far as there is room."""
+        if self._is_admitting:
+            return  # an outcome came at once; the loop below goes on
+        self._is_admitting = True
+        try:
+            while self._waiting:
+                sending = next(iter(self._waiting))
+                if self._is_hopeless(sending):
+                    self._refuse(sending)
+                    continue
+                if not self._fits(sending.weight):
+                    break
+                started = self._waiting.pop(sending)
+                self.start(sending)
+                if started is not None:
+                    started.set()
+        finally:
+            self._is_admitting = False
+
+    def _is_hopeless(self, sending: Sending) -> bool:
+        """Whether no answer to any message has come for the time that this one may take.
+
+        Otherwise each window of a long list would wait for its whole time while no broker answers.
+        """
+        since = self._silent_since
+        return (
+            since is not None
+            and max(since, sending.called_at) + sending.timeout_seconds <= trio.current_time()
+        )
+
+    def _refuse(self, sending: Sending, reason: str = "") -> None:
+        """Give up a message that has not started."""
+        started = self._waiting.pop(sending, None)
+        if started is not None:
+            started.set()
+        seconds = sending.timeout_seconds
+        sending.reason = reason or f"no broker has answered any message for {seconds:g} s"
+        self._tell(sending, sending.failure())
 
     def _attempt(self, sending: Sending) -> None:
         """Hand a message to a connection, or defer it when there is nowhere to send it."""
@@ -228,6 +327,9 @@ class SendPipeline:
         if outcome is None:
             self._defer(sending)
             return
+        if isinstance(answer, Command):
+            # The last open message leaves nothing to wait for.
+            self._silent_since = trio.current_time() if len(self._open) > 1 else None
         self._finish(sending, outcome)
         if isinstance(outcome, Rejected):
             return
@@ -277,9 +379,19 @@ class SendPipeline:
                 self._attempt(sending)
 
     def _finish(self, sending: Sending, outcome: SendOutcome) -> None:
-        """Tell an outcome, once."""
+        """Tell an outcome, once, and let others start in its place."""
         if sending in self._open:
             self._open.remove(sending)
             self._bytes -= sending.weight
-            self._changed.set()
+            if self._waiting:
+                self._admit()
+            self._tell(sending, outcome)
+
+    def _tell(self, sending: Sending, outcome: SendOutcome) -> None:
+        if not self._open and not self._waiting:
+            self._idle.set()
+        try:
             sending.callback(outcome)
+        except Exception:
+            # The callback is the user's, and may be called in the task that serves all messages.
+            _log.exception("the callback of a message to %s failed", sending.message.topic)

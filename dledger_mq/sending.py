@@ -54,8 +54,10 @@ class Sending:
         born_milliseconds: when it was made.
         selector: chooses its queue, or None for one after the other.
         callback: told the outcome, once.
-        deadline: when to give up, on trio's clock.
+        timeout_seconds: how long all attempts together may take.
         weight: the bytes it holds of the window.
+        called_at: when its user's call began, on trio's clock.
+        deadline: when to give up, on trio's clock; known once its sending begins.
         attempts: how often it was handed to a connection.
         maybe_stored: an attempt ended without telling whether it was stored.
         queue: the queue of the last attempt.
@@ -74,8 +76,10 @@ class Sending:
     born_milliseconds: int
     selector: QueueSelector | None
     callback: SendCallback
-    deadline: float
+    timeout_seconds: float
     weight: int
+    called_at: float = 0.0
+    deadline: float = float("inf")
     attempts: int = 0
     maybe_stored: bool = False
     queue: MessageQueue | None = None

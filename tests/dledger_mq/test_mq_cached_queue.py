@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from dledger_mq.cached_bytes import CachedBytes
 from dledger_mq.cached_queue import MAX_SPAN, CachedQueue
 from dledger_mq.message import ReceivedMessage
 from remoting.bodies.message_queue import MessageQueue
@@ -45,6 +46,34 @@ def test_a_queue_is_full_by_number_by_bytes_and_by_span() -> None:
     assert by_span.full
     by_span.done(by_span.take(1))
     assert not by_span.full
+
+
+def test_queues_that_hold_too_much_together_are_full_and_an_empty_one_is_not() -> None:
+    total = CachedBytes(10)
+    first, second, empty = (CachedQueue(0, total=total) for _ in range(3))
+    first.add([message(0, size=6)], 1)
+    second.add([message(0, size=3)], 1)
+    assert not first.full
+    second.add([message(1, size=1)], 2)
+    assert [one.full for one in (first, second, empty)] == [True, True, False]
+
+
+def test_those_that_wait_for_room_are_told_once_when_any_queue_has_made_it() -> None:
+    told: list[str] = []
+    total = CachedBytes(10)
+    first, second = (CachedQueue(0, total=total) for _ in range(2))
+    first.add([message(0, size=6), message(1, size=6)], 2)
+    second.add([message(0, size=2)], 1)
+    tell = lambda: told.append("room")  # noqa: E731 - one object, named twice
+    total.when_room(tell)
+    total.when_room(tell)
+    second.done(second.take(1))
+    assert told == []
+    first.done(first.take(1))
+    assert told == ["room"]
+    first.reset(5)
+    assert told == ["room"]
+    assert not total.is_full
 
 
 def test_a_message_that_is_pulled_twice_is_kept_once() -> None:

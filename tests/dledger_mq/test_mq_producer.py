@@ -163,6 +163,42 @@ async def test_a_message_no_broker_would_take_is_not_sent(message: Message) -> N
     assert cluster.first.asked(SEND) == []
 
 
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        (Message("T", "text"), "a body is bytes, not str: encode it"),  # type: ignore[arg-type]
+        (Message("T", None), "a body is bytes, not None"),  # type: ignore[arg-type]
+        (Message("T", 7), "a body is bytes, not int"),  # type: ignore[arg-type]
+        (Message(None, b"x"), "a topic's name is a str, not None"),  # type: ignore[arg-type]
+        (Message("T", b"x", properties={"a": 1}), "property 'a' is a str, not int"),  # type: ignore[dict-item]
+        (Message("T", b"x", properties={1: "a"}), "a property's name is a str, not int"),  # type: ignore[dict-item]
+        (Message("T", b"x", tags=5), "property 'TAGS' is a str, not int"),  # type: ignore[arg-type]
+        (Message("T", b"x", properties={"TAGS": "x"}), "property 'TAGS' is RocketMQ's own"),
+        (Message("T", b"x", properties={"UNIQ_KEY": "x"}), "property 'UNIQ_KEY' is RocketMQ's own"),
+    ],
+)
+async def test_a_message_of_wrong_types_or_names_is_told_in_one_line(
+    message: Message, words: str
+) -> None:
+    async with running() as cluster, cluster.producer() as producer:
+        with pytest.raises(InvalidMessage, match=words) as caught:
+            await producer.send(message)
+        with pytest.raises(InvalidMessage, match=words):
+            await producer.send_batch([message])
+    assert "\n" not in str(caught.value)
+    assert cluster.first.requests == []
+
+
+async def test_a_body_that_can_change_is_sent_as_it_was() -> None:
+    async with running() as cluster, cluster.producer() as producer:
+        body = bytearray(b"before")
+        producer.send_nowait(Message("T", body), lambda _outcome: None)  # type: ignore[arg-type]
+        producer.send_nowait(Message("T", memoryview(body)), lambda _outcome: None)  # type: ignore[arg-type]
+        body[:] = b"after!"
+    bodies = [record.body for queue in cluster.first.store.queues.values() for record in queue]
+    assert bodies == [b"before"] * 2
+
+
 async def test_many_messages_of_one_key_keep_their_order_in_one_queue() -> None:
     async with running() as cluster, cluster.producer() as producer:
         results = await producer.send_many(

@@ -1,5 +1,7 @@
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from dledger_mq import (
     ConsumeFrom,
     ConsumeResult,
     GroupInUse,
+    Listener,
     MessageModel,
     OffsetFileUnreadable,
     PushConsumer,
@@ -72,7 +75,7 @@ class Cluster:
 
     def consumer(
         self,
-        inbox: Inbox,
+        inbox: Listener,
         topics: str | dict[str, str] = "T",
         consume_from: ConsumeFrom = ConsumeFrom.FIRST,
         options: PushOptions | None = None,
@@ -140,7 +143,7 @@ async def test_a_new_group_that_begins_with_the_last_message_gets_only_new_ones(
     assert inbox.bodies == [b"new"]
 
 
-async def test_a_message_that_failed_comes_again_under_its_own_topic() -> None:
+async def test_a_message_that_failed_comes_again_under_its_own_topic(clock: MockClock) -> None:
     inbox = Inbox(failures=1)
     async with running() as cluster:
         cluster.store.put("T", 0, b"x", encode_properties({"UNIQ_KEY": "id", "TAGS": "A"}))
@@ -155,7 +158,7 @@ async def test_a_message_that_failed_comes_again_under_its_own_topic() -> None:
 
 
 async def test_a_listener_that_raises_has_its_message_come_again(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, clock: MockClock
 ) -> None:
     inbox = Inbox()
     calls = 0
@@ -180,6 +183,98 @@ async def test_a_listener_that_raises_has_its_message_come_again(
     assert "listener broke" in caplog.text
 
 
+async def test_a_message_that_failed_alone_comes_again_after_growing_delays(
+    clock: MockClock,
+) -> None:
+    times: list[float] = []
+
+    async def listener(messages: Sequence[ReceivedMessage]) -> ConsumeResult:
+        if messages[0].body != b"bad":
+            return ConsumeResult.SUCCESS
+        times.append(trio.current_time())
+        return ConsumeResult.SUCCESS if len(times) == 4 else ConsumeResult.RETRY
+
+    async with running() as cluster:
+        cluster.store.put("T", 0, b"bad")
+        async with cluster.consumer(listener):
+            with trio.fail_after(60):
+                while len(times) < 4:
+                    cluster.first.put("T", 0, b"good")
+                    await trio.sleep(0.1)
+        assert len(cluster.first.asked(RequestCode.CONSUMER_SEND_MSG_BACK)) == 3
+        assert cluster.store.offsets[(GROUP, f"%RETRY%{GROUP}", 0)] == 3
+    delays = [later - earlier for earlier, later in pairwise(times)]
+    assert [round(delay) for delay in delays] == [1, 2, 4]
+
+
+async def test_an_outage_of_the_listener_sends_almost_nothing_back(clock: MockClock) -> None:
+    calls: list[float] = []
+    inbox = Inbox()
+
+    async def listener(messages: Sequence[ReceivedMessage]) -> None:
+        calls.append(trio.current_time())
+        await trio.sleep(0.01)
+        if trio.current_time() < began + 20:
+            raise OSError("the database is away")
+        await inbox(messages)
+
+    async with running() as cluster:
+        for number in range(200):
+            cluster.store.put("T", number % 2, str(number).encode())
+        began = trio.current_time()
+        async with cluster.consumer(listener):
+            await trio.sleep(45)
+            assert len(set(inbox.bodies)) == 200
+        backs = cluster.first.asked(RequestCode.CONSUMER_SEND_MSG_BACK)
+    assert len(backs) <= 20, "of 200 messages that all failed for 20 s"
+    assert len([call for call in calls if call < began + 20]) <= 50
+    repeats = [message.reconsume_times for message in inbox.messages]
+    assert max(repeats) <= 4, "far from the dead letters"
+
+
+async def test_an_answer_of_a_listener_that_means_nothing_is_no_success(
+    caplog: pytest.LogCaptureFixture, clock: MockClock
+) -> None:
+    answers: list[object] = ["RETRY", False]
+
+    async def listener(messages: Sequence[ReceivedMessage]) -> object:
+        return answers.pop(0) if answers else None
+
+    async with running() as cluster:
+        cluster.store.put("T", 0, b"x")
+        async with cluster.consumer(listener):  # type: ignore[arg-type]
+            await trio.sleep(10)
+        assert len(cluster.first.asked(RequestCode.CONSUMER_SEND_MSG_BACK)) == 2
+    assert "it returned 'RETRY'" in caplog.text
+    assert "it returned False" in caplog.text
+
+
+async def test_a_broadcasting_consumer_tries_a_message_again_before_it_drops_it(
+    clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    calls: list[bytes] = []
+
+    async def listener(messages: Sequence[ReceivedMessage]) -> ConsumeResult:
+        calls.append(messages[0].body)
+        return ConsumeResult.RETRY if messages[0].body == b"bad" else ConsumeResult.SUCCESS
+
+    async with running() as cluster:
+        cluster.store.put("T", 0, b"bad")
+        cluster.store.put("T", 0, b"good")
+        async with PushConsumer(
+            GROUP,
+            "T",
+            listener,
+            nameservers=[cluster.names.address],
+            model=MessageModel.BROADCASTING,
+            consume_from=ConsumeFrom.FIRST,
+        ):
+            await trio.sleep(10)
+        assert cluster.first.asked(RequestCode.CONSUMER_SEND_MSG_BACK) == []
+    assert sorted(calls) == [b"bad"] * 3 + [b"good"]
+    assert "is dropped (broadcast)" in caplog.text
+
+
 async def test_two_members_share_the_queues_and_the_last_one_takes_all() -> None:
     first, second = Inbox(), Inbox()
     async with running() as cluster, cluster.consumer(first) as one:
@@ -196,6 +291,93 @@ async def test_two_members_share_the_queues_and_the_last_one_takes_all() -> None
         cluster.first.notify(GROUP)
         await until(lambda: len(share(one)) == 2)
     assert len(first.messages) == len(second.messages) == 1
+
+
+async def test_members_that_join_and_leave_repeat_nothing(clock: MockClock) -> None:
+    consumed: Counter[bytes] = Counter()
+
+    async def listener(messages: Sequence[ReceivedMessage]) -> None:
+        await trio.sleep(0.3)
+        consumed.update(message.body for message in messages)
+
+    async with running() as cluster, trio.open_nursery() as nursery:
+        sent = 0
+
+        async def feed() -> None:
+            nonlocal sent
+            while True:
+                cluster.first.put("T", sent % 2, str(sent).encode())
+                sent += 1
+                await trio.sleep(0.05)
+
+        async def join_for_a_while() -> None:
+            with trio.move_on_after(4):
+                async with cluster.consumer(listener) as two:
+                    await two.ready()
+                    assert len(share(two)) == 1
+                    await trio.sleep_forever()
+            cluster.first.notify(GROUP)
+
+        async with cluster.consumer(listener) as one:
+            await one.ready()
+            nursery.start_soon(feed)
+            await trio.sleep(3)
+            await join_for_a_while()
+            await trio.sleep(3)
+            nursery.cancel_scope.cancel()
+    repeated = {body for body, times in consumed.items() if times > 1}
+    # What the cancelled member's listeners had in work is consumed by the other.
+    assert repeated == set()
+    assert len(consumed) >= sent - 20
+
+
+async def test_a_listener_that_is_slow_to_end_does_not_hold_up_another_member(
+    clock: MockClock,
+) -> None:
+    async def stuck(messages: Sequence[ReceivedMessage]) -> None:
+        await trio.sleep_forever()
+
+    inbox = Inbox()
+    options = PushOptions(close_timeout_seconds=0)
+    async with running() as cluster, cluster.consumer(stuck, options=options) as one:
+        for number in range(10):
+            cluster.first.put("T", number % 2, str(number).encode())
+        await one.ready()
+        await trio.sleep(1)
+        async with cluster.consumer(inbox):
+            await trio.sleep(2)
+    assert len(inbox.messages) == 5
+
+
+async def test_a_consumer_whose_block_is_cancelled_still_commits_and_leaves() -> None:
+    inbox = Inbox()
+    async with running() as cluster:
+        for number in range(10):
+            cluster.store.put("T", 0, str(number).encode())
+        with trio.CancelScope() as scope:
+            async with cluster.consumer(inbox):
+                await inbox.wait(10)
+                await wait_all_tasks_blocked(0.01)
+                scope.cancel()
+                await trio.lowlevel.checkpoint()
+        assert cluster.store.offsets[(GROUP, "T", 0)] == 10
+        assert len(cluster.first.asked(RequestCode.UNREGISTER_CLIENT)) == 1
+
+
+async def test_a_cancelled_consumer_does_not_wait_long_for_a_frozen_leader(
+    clock: MockClock,
+) -> None:
+    inbox = Inbox()
+    async with running() as cluster:
+        cluster.store.put("T", 0, b"x")
+        with trio.CancelScope() as scope:
+            async with cluster.consumer(inbox):
+                await inbox.wait(1)
+                freeze(cluster.first)
+                cancelled_at = trio.current_time()
+                scope.cancel()
+                await trio.lowlevel.checkpoint()
+        assert trio.current_time() - cancelled_at < 2.5
 
 
 async def test_a_notice_that_comes_twice_changes_nothing() -> None:
@@ -241,6 +423,22 @@ async def test_a_leader_that_freezes_while_it_holds_pulls_is_left_for_the_new_on
         cluster.second.put("T", 0, b"after the freeze")
         await inbox.wait(1)
         assert trio.current_time() - frozen_at < 2.5
+
+
+async def test_a_consumer_that_starts_at_a_frozen_leader_finds_the_new_one(
+    clock: MockClock,
+) -> None:
+    inbox = Inbox()
+    async with running() as cluster:
+        freeze(cluster.first)
+        cluster.store.put("T", 0, b"a")
+        async with cluster.consumer(inbox):
+            await trio.sleep(1.5)  # an election
+            elected_at = trio.current_time()
+            cluster.lead(cluster.second)
+            await inbox.wait(1)
+            assert trio.current_time() - elected_at < 3.5
+            assert elected_at < 1.6, "below 5 s in all"
 
 
 async def test_a_leader_that_holds_pulls_and_answers_is_not_left(clock: MockClock) -> None:
@@ -349,6 +547,67 @@ async def test_a_full_cache_stops_pulling_and_a_done_message_lets_it_go_on() -> 
             gate.set()
             await inbox.wait(200)
     assert len({message.body for message in inbox.messages}) == 200
+
+
+async def test_a_stuck_listener_fills_no_more_than_the_bound_of_all_queues() -> None:
+    gate = trio.Event()
+    inbox = Inbox()
+
+    async def listener(messages: Sequence[ReceivedMessage]) -> None:
+        await gate.wait()
+        await inbox(messages)
+
+    async with running() as cluster:
+        for number in range(200):
+            cluster.store.put("T", number % 2, b"%0100d" % number)
+        options = PushOptions(max_total_cached_bytes=1000, pull_batch=4)
+        async with cluster.consumer(listener, options=options):
+
+            def pulled() -> int:
+                return 4 * sum(
+                    command.fields["topic"] == "T"
+                    for command in cluster.first.asked(RequestCode.PULL_MESSAGE)
+                )
+
+            await until(lambda: pulled() >= 12)
+            await wait_all_tasks_blocked(0.05)
+            assert 12 <= pulled() <= 16, "1000 bytes, and an answer for each of two queues"
+            gate.set()
+            await inbox.wait(200)
+    assert len(set(inbox.bodies)) == 200
+
+
+async def test_a_queue_goes_on_when_another_has_made_room_for_it() -> None:
+    gate = trio.Event()
+    inbox = Inbox()
+
+    async def listener(messages: Sequence[ReceivedMessage]) -> None:
+        if messages[0].queue.queue_id == 0:
+            await trio.sleep_forever()
+        await gate.wait()
+        await inbox(messages)
+
+    async with running() as cluster:
+        for number in range(12):
+            cluster.store.put("T", 1, b"%0100d" % number)
+        options = PushOptions(max_total_cached_bytes=1000, pull_batch=4, close_timeout_seconds=0)
+        async with cluster.consumer(listener, options=options):
+
+            def pulls(queue_id: int) -> int:
+                return sum(
+                    (command.fields["topic"], command.fields["queueId"]) == ("T", str(queue_id))
+                    for command in cluster.first.asked(RequestCode.PULL_MESSAGE)
+                )
+
+            await until(lambda: pulls(1) == 3 and pulls(0) == 1)
+            await wait_all_tasks_blocked(0.05)
+            for _ in range(4):
+                cluster.store.put("T", 0, b"x" * 100)
+            cluster.first.put("T", 0, b"x" * 100)
+            await wait_all_tasks_blocked(0.05)
+            assert pulls(0) == 1, "it holds four messages, and the bound is reached"
+            gate.set()
+            await until(lambda: pulls(0) > 1)
 
 
 async def test_a_broadcasting_consumer_gets_all_queues_and_tells_no_broker_its_offsets(

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger_mq.rebalance import allocate_averagely
+from dledger_mq.rebalance import allocate_averagely, readers_of
 from remoting.bodies.message_queue import MessageQueue
 
 
@@ -37,6 +37,10 @@ def test_a_client_that_is_no_member_reads_nothing() -> None:
     assert allocate_averagely("x", queues(4), ["a", "b"]) == []
 
 
+def test_without_members_no_queue_has_a_reader() -> None:
+    assert readers_of(queues(3), []) == {}
+
+
 names = st.text("abc", min_size=1, max_size=3)
 
 
@@ -48,6 +52,8 @@ names = st.text("abc", min_size=1, max_size=3)
 def test_every_queue_has_exactly_one_reader_whatever_the_order_of_the_lists(
     some_queues: list[MessageQueue], members: list[str], shuffler: Random
 ) -> None:
+    by_queue = readers_of(some_queues, members)
+    assert set(by_queue) == set(some_queues)
     readers: Counter[MessageQueue] = Counter()
     lengths: list[int] = []
     for member in set(members):
@@ -55,6 +61,7 @@ def test_every_queue_has_exactly_one_reader_whatever_the_order_of_the_lists(
         shuffler.shuffle(members)
         share = allocate_averagely(member, some_queues, members)
         readers.update(share)
+        assert share == sorted(queue for queue, reader in by_queue.items() if reader == member)
         lengths.append(len(share))
     assert readers == Counter(set(some_queues))
     assert max(lengths) - min(lengths) <= 1

@@ -1,0 +1,66 @@
+"""Pauses the calls of a listener that fails again and again, for one queue."""
+
+from typing import Final
+
+# Fewer failures in a row may be the fault of single messages. They cost the queue no pause: each
+# message is sent back by itself.
+FAILURES_BEFORE_PAUSE: Final = 3
+
+# A listener that fails for every message has lost something it needs, such as its database. Each
+# pause is twice as long as the one before.
+FIRST_PAUSE_SECONDS: Final = 0.5
+
+# RocketMQ's second delay level. Two calls a minute and queue burden nothing, and consumption goes
+# on at most this long after the end of an outage.
+LONGEST_PAUSE_SECONDS: Final = 30.0
+
+# 0.5 s doubled this often is longer than the longest pause, so larger powers are not needed.
+_MOST_DOUBLINGS: Final = 6
+
+
+class BackOff:
+    """Decides when the listener may be called with messages of one queue.
+
+    It closes after `FAILURES_BEFORE_PAUSE` failures in a row. Then there is one call after each
+    pause, and pauses grow, until a call succeeds. A call that began before the last pause says
+    nothing about the time after it, so its end is passed over.
+    """
+
+    def __init__(self) -> None:
+        self._failures = 0
+        self._pauses = 0
+        self._paused_at = float("-inf")
+        self._resumes_at = float("-inf")
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the listener failed again and again, and has not succeeded since."""
+        return self._pauses > 0
+
+    def allows(self, now: float, running: int) -> bool:
+        """Whether a call may begin.
+
+        Args:
+            now: seconds, on the clock of all other arguments.
+            running: calls with messages of this queue that have not ended.
+        """
+        return not self._pauses or (now >= self._resumes_at and not running)
+
+    def succeeded(self, began: float) -> None:
+        """A call that began at `began` succeeded."""
+        if began > self._paused_at:
+            self._failures = self._pauses = 0
+
+    def failed(self, began: float, now: float) -> float:
+        """A call that began at `began` failed now; the seconds of the pause that begins, or 0."""
+        if began <= self._paused_at:
+            return 0.0
+        self._failures += 1
+        if self._failures < FAILURES_BEFORE_PAUSE:
+            return 0.0
+        doublings = min(self._pauses, _MOST_DOUBLINGS)
+        pause = min(FIRST_PAUSE_SECONDS * 2.0**doublings, LONGEST_PAUSE_SECONDS)
+        self._pauses += 1
+        self._paused_at = now
+        self._resumes_at = now + pause
+        return pause

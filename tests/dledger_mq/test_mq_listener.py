@@ -1,0 +1,128 @@
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+import pytest
+
+from dledger_mq import ConsumeResult, InvalidListener, PushConsumer, ReceivedMessage
+from dledger_mq.listener import Listener, call
+from dledger_mq.redelivery import LONGEST_DELAY_SECONDS, redelivery_delay_seconds
+from remoting.bodies.message_queue import MessageQueue
+
+Messages = Sequence[ReceivedMessage]
+MESSAGE = ReceivedMessage("T", b"x", "", "", {}, "", MessageQueue("T", "a", 0), 0, 0, 0, 0, 0, 0)
+
+
+async def consume(messages: Messages) -> None:
+    pass
+
+
+async def consume_into(_place: str, messages: Messages) -> ConsumeResult:
+    return ConsumeResult.SUCCESS
+
+
+class Consumes:
+    async def __call__(self, messages: Messages) -> None:
+        pass
+
+    async def method(self, messages: Messages) -> None:
+        pass
+
+    def blocking_method(self, messages: Messages) -> None:
+        pass
+
+
+class Blocks:
+    def __call__(self, messages: Messages) -> None:
+        pass
+
+
+def decorated(listener: Listener) -> Listener:
+    @functools.wraps(listener)
+    def wrapper(messages: Messages) -> Awaitable[ConsumeResult | None]:
+        return listener(messages)
+
+    return wrapper
+
+
+def blocking(messages: Messages) -> None:
+    pass
+
+
+async def generates(messages: Messages) -> AsyncIterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize(
+    "listener",
+    [
+        consume,
+        functools.partial(consume_into, "place"),
+        functools.partial(Consumes()),
+        Consumes(),
+        Consumes().method,
+        pytest.param(decorated(consume), id="decorated"),
+        lambda messages: consume_into("place", messages),
+    ],
+)
+async def test_what_can_be_awaited_is_a_listener(listener: Listener) -> None:
+    PushConsumer("g", "T", listener, nameservers=["127.0.0.1:1"])
+    assert await call(listener, [MESSAGE])
+
+
+@pytest.mark.parametrize(
+    "listener",
+    [
+        blocking,
+        functools.partial(blocking),
+        Blocks(),
+        Consumes().blocking_method,
+        Consumes,
+        generates,
+        print,
+        "a text",
+        None,
+    ],
+)
+def test_what_can_not_be_awaited_is_refused_at_once(listener: Listener) -> None:
+    with pytest.raises(InvalidListener, match="async def") as caught:
+        PushConsumer("g", "T", listener, nameservers=["127.0.0.1:1"])
+    assert "\n" not in str(caught.value)
+
+
+def answers(value: object) -> Callable[[Messages], Awaitable[object]]:
+    async def listener(messages: Messages) -> object:
+        return value
+
+    return listener
+
+
+@pytest.mark.parametrize("value", [False, True, "RETRY", 0, ConsumeResult])
+async def test_an_answer_that_is_none_is_named_and_no_success(value: object) -> None:
+    with pytest.raises(InvalidListener) as caught:
+        await call(answers(value), [MESSAGE])  # type: ignore[arg-type]
+    assert repr(value) in str(caught.value)
+
+
+async def test_the_three_answers_are_read() -> None:
+    assert await call(answers(None), [MESSAGE])  # type: ignore[arg-type]
+    assert await call(answers(ConsumeResult.SUCCESS), [MESSAGE])  # type: ignore[arg-type]
+    assert not await call(answers(ConsumeResult.RETRY), [MESSAGE])  # type: ignore[arg-type]
+
+
+async def test_a_lambda_that_does_not_return_an_awaitable_fails_when_it_is_called() -> None:
+    with pytest.raises(InvalidListener, match="cannot be awaited"):
+        await call(lambda messages: None, [MESSAGE])  # type: ignore[arg-type, return-value]
+
+
+def returned(times: int, properties: dict[str, str] | None = None) -> ReceivedMessage:
+    queue = MessageQueue("%RETRY%g", "a", 0)
+    return ReceivedMessage("T", b"", "", "", properties or {}, "", queue, 0, 0, times, 0, 0, 0)
+
+
+def test_a_message_that_was_sent_back_waits_longer_each_time() -> None:
+    delays = [redelivery_delay_seconds(returned(times)) for times in range(1, 17)]
+    assert delays == [1, 2, 4, 8, 16] + [LONGEST_DELAY_SECONDS] * 11
+
+
+def test_a_message_that_the_broker_delayed_does_not_wait_again() -> None:
+    assert redelivery_delay_seconds(returned(5, {"REAL_TOPIC": "%RETRY%g"})) == 0.0
