@@ -32,7 +32,7 @@ MAX_CLUSTER_CHARACTERS: Final = 255
 # The longest host name in brackets, and a port.
 MAX_ADDRESS_CHARACTERS: Final = 262
 
-# Class filter servers are a thing of the past; nobody had more than a few for each broker.
+# Class filter servers are a thing of the past; a broker had a few of them.
 MAX_FILTER_SERVERS: Final = 16
 
 # Clients make a list of as many queues. RocketMQ's benchmark topic has 1024.
