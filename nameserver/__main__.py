@@ -10,7 +10,7 @@ import trio
 
 from nameserver.server import NAMESERVER_PORT, serve_nameserver
 from remoting.net.address import Address, parse_address
-from remoting.net.errors import AddressMalformed, ListenFailed, PortInUse
+from remoting.net.errors import AddressMalformed, ListenFailed, PortInUse, TooFewDescriptors
 
 _STDIN = 0
 
@@ -34,18 +34,18 @@ def main(address: str, exit_with_stdin: bool) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
         trio.run(_serve, parse_address(address), exit_with_stdin)
-    except (AddressMalformed, PortInUse, ListenFailed) as error:
+    except (AddressMalformed, PortInUse, ListenFailed, TooFewDescriptors) as error:
         sys.exit(f"nameserver: {error}")
 
 
 async def _serve(address: Address, exit_with_stdin: bool) -> None:
     """Serve until a signal, or the end of standard input."""
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        problem: PortInUse | ListenFailed | None = None
+        problem: PortInUse | ListenFailed | TooFewDescriptors | None = None
         async with trio.open_nursery() as nursery:
             try:
                 listening = await nursery.start(serve_nameserver, address.host, address.port)
-            except (PortInUse, ListenFailed) as error:
+            except (PortInUse, ListenFailed, TooFewDescriptors) as error:
                 # Raised below, so that it does not come wrapped in a group.
                 problem = error
             else:

@@ -43,10 +43,11 @@ async def serve_nameserver(
         tls: how TLS is taken; only plain connections when None.
 
     Raises:
-        PortInUse, ListenFailed: see `remoting.net.server.serve`.
+        PortInUse, ListenFailed, TooFewDescriptors: see `remoting.net.server.serve`.
     """
     routes = RouteTable()
     handler = _Handler(routes, Processors(routes, SettingTable()))
+    limits = (limits or ServerLimits()).within_descriptors()
     listeners = await listen(host, port)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_scan, routes)
@@ -57,7 +58,7 @@ async def run_nameserver(host: str, port: int = NAMESERVER_PORT) -> None:
     """Be a name server until cancelled; a cancel or an interrupt closes every connection.
 
     Raises:
-        PortInUse, ListenFailed: see `remoting.net.server.serve`.
+        PortInUse, ListenFailed, TooFewDescriptors: see `remoting.net.server.serve`.
     """
     await serve_nameserver(host, port)
 

@@ -1,6 +1,7 @@
 """One connection: commands in, commands out, on one reader and one writer task."""
 
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from remoting.net.errors import (
     RequestTimedOut,
     TooManyRequests,
 )
+from remoting.net.held_bytes import HeldBytes
 from remoting.net.request_table import MAX_WAITING_REQUESTS, RequestTable, Settle, WaitingRequest
 from remoting.wire.command import ONEWAY_FLAG, RESPONSE_FLAG, Command
 from remoting.wire.errors import FrameError, RemotingError
@@ -29,6 +31,9 @@ _RECEIVE_BYTES: Final = 64 * 1024
 # Frames are joined up to about this much for one send; joining more costs copies and saves nothing.
 _SEND_BYTES: Final = 256 * 1024
 
+# While all connections together hold much, one is paused above this.
+_TIGHT_PAUSE_BYTES: Final = 256 * 1024
+
 _RESPONSE_AND_ONEWAY: Final = RESPONSE_FLAG | ONEWAY_FLAG
 
 
@@ -38,16 +43,19 @@ class ConnectionLimits:
 
     Attributes:
         max_frame_bytes: the longest frame taken.
-        max_unsent_bytes: what may wait to be sent; above it the connection is closed. Two of the
-            longest frames, so that one that is being sent does not forbid the next.
-        pause_unsent_bytes: above this, nothing more is read until the peer has taken some; a client
-            that asks faster than it reads is slowed down, not cut off.
+        max_unsent_bytes: what may wait to be sent; above it the connection is closed. The answers
+            to 256 pulls of 256 KiB, which is what one read can bring.
+        pause_unsent_bytes: above this, nothing more is read or handed over until the peer has taken
+            some; a client that asks faster than it reads is slowed down, not cut off.
+        max_commands_a_turn: requests handed over in one call. So many answers wait at most above
+            the pause.
         max_waiting_requests: requests of ours without a reply.
     """
 
     max_frame_bytes: int = MAX_FRAME_BYTES
-    max_unsent_bytes: int = 2 * MAX_FRAME_BYTES
+    max_unsent_bytes: int = 4 * MAX_FRAME_BYTES
     pause_unsent_bytes: int = 8 * 1024 * 1024
+    max_commands_a_turn: int = 64
     max_waiting_requests: int = MAX_WAITING_REQUESTS
 
 
@@ -64,6 +72,7 @@ class Connection:
         peer: the other side.
         limits: what may be held for it.
         first_opaque: the first number for our own requests.
+        held: the bytes of all connections of a server, or None.
 
     Attributes:
         peer: the other side.
@@ -71,7 +80,13 @@ class Connection:
         last_activity: when something was last received or sent, on trio's clock.
     """
 
-    def __init__(self, peer: Address, limits: ConnectionLimits, first_opaque: int = 0) -> None:
+    def __init__(
+        self,
+        peer: Address,
+        limits: ConnectionLimits,
+        first_opaque: int = 0,
+        held: HeldBytes | None = None,
+    ) -> None:
         self.peer = peer
         self.attributes: dict[str, Any] = {}
         self.last_activity = trio.current_time()
@@ -81,6 +96,11 @@ class Connection:
         self._queued_total = 0  # bytes ever queued
         self._begun_total = 0  # bytes ever handed to the stream
         self._sent_total = 0  # bytes ever taken by the stream
+        self._partial_bytes = 0  # of a frame that is being read
+        self._kept_bytes = 0  # of requests that are being answered
+        self._partial_since = self._unsent_since = self.last_activity
+        self._held = held
+        self._then: deque[Callable[[], None]] = deque()  # when the peer has taken enough
         self._wake = trio.Event()
         self._taken = trio.Event()
         self._scope: trio.CancelScope | None = None
@@ -103,6 +123,58 @@ class Connection:
     def unsent_bytes(self) -> int:
         """How many bytes wait for the peer to take them."""
         return self._queued_total - self._sent_total
+
+    @property
+    def held_bytes(self) -> int:
+        """The bytes it holds: half a frame, requests that are answered, and unsent answers."""
+        if self._close_error is not None:
+            return 0
+        return self._partial_bytes + self._kept_bytes + self.unsent_bytes
+
+    def stalled_since(self) -> float:
+        """When it last got on with what it holds, on trio's clock; infinity when it holds nothing.
+
+        It gets on when the peer takes something, or completes a frame.
+        """
+        since = math.inf
+        if self._partial_bytes:
+            since = self._partial_since
+        if self.unsent_bytes:
+            since = min(since, self._unsent_since)
+        return since
+
+    def unread_seconds(self, now: float) -> float:
+        """For how long the peer took nothing of what waits for it; 0 when nothing waits."""
+        return now - self._unsent_since if self.unsent_bytes else 0.0
+
+    def hold(self, count: int) -> None:
+        """Count bytes of requests that are kept until they are answered.
+
+        What is held counts against the limit of the server, and pauses reading as unsent bytes do.
+        """
+        if self._close_error is None:
+            self._kept_bytes += count
+            self._count_held(count)
+
+    def release(self, count: int) -> None:
+        """Take back a `hold` of as many bytes."""
+        if self._close_error is None:
+            self._kept_bytes -= count
+            self._count_held(-count)
+            self._taken.set()
+
+    def when_taken(self, then: Callable[[], None]) -> None:
+        """Call `then` once no more waits for the peer than pauses reading; often at once.
+
+        For answers that are long and made later than their requests came, so that they are made
+        only as fast as the peer reads. It is not called when the connection closes before.
+        """
+        if self._close_error is not None:
+            return
+        if self._then or self.unsent_bytes > self._limits.pause_unsent_bytes:
+            self._then.append(then)
+        else:
+            self._call(then)
 
     @property
     def waiting_requests(self) -> int:
@@ -130,8 +202,12 @@ class Connection:
         if unsent > self._limits.max_unsent_bytes:
             self.close(PeerTooSlow(str(self.peer), unsent, self._limits.max_unsent_bytes))
             return
+        if self._queued_total == self._sent_total:
+            self._unsent_since = trio.current_time()
         self._queue.append(frame)
         self._queued_total += len(frame)
+        if self._held is not None:
+            self._held.add(len(frame))
         self._wake.set()
 
     def request(self, command: Command, settle: Settle, timeout_seconds: float) -> int | None:
@@ -201,8 +277,12 @@ class Connection:
             return
         if isinstance(error, str):
             error = ConnectionClosed(str(self.peer), error, outcome_unknown=False)
+        held = self.held_bytes
         self._close_error = error
         self._queue.clear()
+        self._then.clear()
+        if self._held is not None:
+            self._held.add(-held)
         if self._scope is not None:
             self._scope.cancel()
         for one in self._requests.take_all():
@@ -228,7 +308,7 @@ class Connection:
     async def _read(self, stream: trio.abc.Stream, receive: Receive) -> None:
         """Read until the peer closes, fails or sends what is no frame."""
         decoder = FrameDecoder(self._limits.max_frame_bytes)
-        pause = self._limits.pause_unsent_bytes
+        a_turn = self._limits.max_commands_a_turn
         try:
             while not self.is_closed:
                 data = await stream.receive_some(_RECEIVE_BYTES)
@@ -236,18 +316,51 @@ class Connection:
                     self.close("the peer closed it")
                     return
                 self.last_activity = trio.current_time()
-                commands = self._requests_among(decoder.feed(bytes(data)))
-                if commands:
-                    receive(self, commands)
+                decoded = decoder.feed(bytes(data))
+                if decoded or decoder.buffered_bytes != self._partial_bytes:
+                    self._note_partial(decoder.buffered_bytes, bool(decoded))
+                commands = self._requests_among(decoded)
+                if len(commands) <= a_turn:
+                    if commands:
+                        receive(self, commands)
+                    await self._until_taken()
+                else:
+                    for at in range(0, len(commands), a_turn):
+                        if not self.is_closed:
+                            receive(self, commands[at : at + a_turn])
+                            await self._until_taken()
                 if decoder.error is not None:
                     raise decoder.error
-                while self.unsent_bytes > pause and not self.is_closed:
-                    self._taken = trio.Event()
-                    await self._taken.wait()
         except FrameError as error:
             self.close(error)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             self.close(f"receiving failed: {error.__cause__ or error}")
+
+    def _note_partial(self, partial_bytes: int, completed: bool) -> None:
+        """Note how much of a frame is held, and when its reading began."""
+        if completed or not self._partial_bytes:
+            self._partial_since = self.last_activity
+        grown = partial_bytes - self._partial_bytes
+        if grown and not self.is_closed:
+            self._partial_bytes = partial_bytes
+            self._count_held(grown)
+
+    def _must_pause(self) -> bool:
+        """Whether the peer must take something before more is read from it."""
+        waiting = self.unsent_bytes + self._kept_bytes
+        if waiting > self._limits.pause_unsent_bytes:
+            return True
+        return waiting > _TIGHT_PAUSE_BYTES and self._held is not None and self._held.is_tight
+
+    async def _until_taken(self) -> None:
+        """Wait while the peer must take something."""
+        while self._must_pause() and not self.is_closed:
+            self._taken = trio.Event()
+            await self._taken.wait()
+
+    def _count_held(self, count: int) -> None:
+        if self._held is not None:
+            self._held.add(count)
 
     async def _write(self, stream: trio.abc.Stream) -> None:
         """Send what is queued, joined, whenever there is something."""
@@ -263,12 +376,37 @@ class Connection:
                     parts.append(queue.popleft())
                     size += len(parts[-1])
                 self._begun_total += size
-                await stream.send_all(b"".join(parts))
-                self._sent_total += size
-                self.last_activity = trio.current_time()
-                self._taken.set()
+                if size <= _SEND_BYTES:
+                    await stream.send_all(b"".join(parts))
+                    self._note_sent(size)
+                else:
+                    await self._send_pieces(stream, memoryview(b"".join(parts)))
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             self.close(f"sending failed: {error.__cause__ or error}")
+
+    async def _send_pieces(self, stream: trio.abc.Stream, data: memoryview) -> None:
+        """Send long data piece by piece, so that what the peer takes is seen as it takes it."""
+        for at in range(0, len(data), _SEND_BYTES):
+            piece = data[at : at + _SEND_BYTES]
+            await stream.send_all(piece)
+            self._note_sent(len(piece))
+
+    def _note_sent(self, count: int) -> None:
+        """The peer has taken bytes."""
+        self._sent_total += count
+        self.last_activity = self._unsent_since = trio.current_time()
+        if self._held is not None and self._close_error is None:
+            self._held.add(-count)
+        self._taken.set()
+        while self._then and self.unsent_bytes <= self._limits.pause_unsent_bytes:
+            self._call(self._then.popleft())
+
+    def _call(self, then: Callable[[], None]) -> None:
+        """Call what waited for the peer; its error must not end the connection of others."""
+        try:
+            then()
+        except Exception:
+            _log.exception("a late answer to %s failed", self.peer)
 
     def _requests_among(self, commands: list[Command]) -> list[Command]:
         """Settle our requests whose replies are among `commands`; return the others."""

@@ -167,6 +167,63 @@ class PeerTooSlow(RemotingError):
         )
 
 
+class PeerDoesNotRead(RemotingError):
+    """A peer took nothing of what waits for it for too long, so its connection is closed.
+
+    Attributes:
+        address: the peer, "host:port".
+        unsent_bytes: what waits for it.
+        stalled_seconds: since when it took nothing.
+    """
+
+    def __init__(self, address: str, unsent_bytes: int, stalled_seconds: float) -> None:
+        self.address = address
+        self.unsent_bytes = unsent_bytes
+        self.stalled_seconds = stalled_seconds
+        super().__init__(
+            f"{address} took nothing of {unsent_bytes} bytes for {stalled_seconds:.0f} s: "
+            "read what was asked for"
+        )
+
+
+class ServerOutOfRoom(RemotingError):
+    """All connections hold too much, and this one made no progress for the longest time.
+
+    Attributes:
+        address: the peer, "host:port".
+        held_bytes: what this connection held.
+        limit_bytes: what all of them may hold.
+    """
+
+    def __init__(self, address: str, held_bytes: int, limit_bytes: int) -> None:
+        self.address = address
+        self.held_bytes = held_bytes
+        self.limit_bytes = limit_bytes
+        super().__init__(
+            f"{address} holds {held_bytes} bytes without progress while all connections hold more "
+            f"than {limit_bytes}: send whole requests and read the answers"
+        )
+
+
+class TooFewDescriptors(RemotingError):
+    """The process may open too few files to be a server.
+
+    Attributes:
+        descriptors: how many files it may have open.
+        spare_descriptors: how many it needs besides connections.
+        fewest_connections: how many connections a server needs.
+    """
+
+    def __init__(self, descriptors: int, spare_descriptors: int, fewest_connections: int) -> None:
+        self.descriptors = descriptors
+        self.spare_descriptors = spare_descriptors
+        self.fewest_connections = fewest_connections
+        super().__init__(
+            f"the process may open {descriptors} files, and a server needs {spare_descriptors} "
+            f"besides {fewest_connections} connections: raise the limit with ulimit -n"
+        )
+
+
 class IdleTooLong(RemotingError):
     """Nothing was received or sent on a connection for too long.
 

@@ -2,9 +2,11 @@
 
 import errno
 import logging
+import math
 import ssl
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 import trio
@@ -12,7 +14,16 @@ import trio
 from remoting.net.address import Address, peer_address
 from remoting.net.answering import failure_reply, log_failure
 from remoting.net.connection import Connection, ConnectionLimits
-from remoting.net.errors import ConnectionClosed, IdleTooLong, ListenFailed, PortInUse
+from remoting.net.descriptors import connections_allowed
+from remoting.net.errors import (
+    ConnectionClosed,
+    IdleTooLong,
+    ListenFailed,
+    PeerDoesNotRead,
+    PortInUse,
+    ServerOutOfRoom,
+)
+from remoting.net.held_bytes import HeldBytes
 from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
 
@@ -23,6 +34,18 @@ SWEEP_SECONDS: Final = 0.5
 
 # How long a TLS handshake may take; a healthy one takes a few round trips.
 HANDSHAKE_SECONDS: Final = 10.0
+
+# How long to wait when the process has no descriptor for another connection. Connections end all
+# the time, and the system keeps those that wait.
+ACCEPT_PAUSE_SECONDS: Final = 0.1
+
+# How often a lasting state is told: a flood of connections must not become one of lines.
+TELL_SECONDS: Final = 60.0
+
+# A sweep that comes later than this shows that the process was stopped.
+_STOPPED_SECONDS: Final = 5.0
+
+_OUT_OF_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 # The first byte of a TLS connection. No frame begins with it: its length would be over 16 MiB.
 _TLS_HANDSHAKE: Final = b"\x16"
@@ -66,12 +89,34 @@ class ServerLimits:
         max_connections: more are closed as they come. A client process opens one or two.
         idle_seconds: a connection silent in both directions for this long is closed; RocketMQ's
             value. Clients send heartbeats every 30 seconds.
+        unread_seconds: a connection whose peer takes nothing of its answers for this long is
+            closed. A network that lost a packet is silent for a few seconds.
+        spare_descriptors: files that the process needs besides connections. What it may open less
+            these is the most connections, when that is below `max_connections`.
+        max_held_bytes: of all connections: half frames, requests that are being answered, and
+            answers not yet taken. Above half of it, connections with unread answers are read no
+            further; above all of it, those without progress for the longest time are closed.
         connection: what each connection may hold.
     """
 
     max_connections: int = 4096
     idle_seconds: float = 120.0
+    unread_seconds: float = 15.0
+    spare_descriptors: int = 256
+    max_held_bytes: int = 256 * 1024 * 1024
     connection: ConnectionLimits = field(default_factory=ConnectionLimits)
+
+    def within_descriptors(self) -> "ServerLimits":
+        """These limits with no more connections than the process may open files for.
+
+        A lower number is told with one line in the log. A server does this itself; a program that
+        does more than serve can do it before anything else starts.
+
+        Raises:
+            TooFewDescriptors: the process may open too few files.
+        """
+        allowed = connections_allowed(self.max_connections, self.spare_descriptors)
+        return replace(self, max_connections=allowed)
 
 
 async def serve(
@@ -96,6 +141,7 @@ async def serve(
     Raises:
         PortInUse: something else listens there.
         ListenFailed: the address is not this machine's, or the port may not be used.
+        TooFewDescriptors: the process may open too few files.
     """
     listeners = await listen(host, port)
     await serve_listeners(listeners, handler, task_status=task_status, limits=limits, tls=tls)
@@ -109,12 +155,20 @@ async def serve_listeners(
     limits: ServerLimits | None = None,
     tls: ServerTls | None = None,
 ) -> None:
-    """Serve listeners of `listen` until cancelled, and close them. See `serve`."""
-    server = _Server(handler, limits or ServerLimits(), tls)
-    task_status.started(peer_address(listeners[0].socket.getsockname()))
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(server.sweep)
-        await trio.serve_listeners(server.serve_stream, listeners)
+    """Serve listeners of `listen` until cancelled, and close them. See `serve`.
+
+    Raises:
+        TooFewDescriptors: the process may open too few files.
+    """
+    async with AsyncExitStack() as stack:
+        for listener in listeners:
+            stack.push_async_callback(listener.aclose)
+        server = _Server(handler, (limits or ServerLimits()).within_descriptors(), tls)
+        task_status.started(peer_address(listeners[0].socket.getsockname()))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(server.sweep)
+            for listener in listeners:
+                nursery.start_soon(server.accept, listener, nursery)
 
 
 async def listen(host: str, port: int) -> list[trio.SocketListener]:
@@ -146,17 +200,63 @@ class _Server:
         self._limits = limits
         self._tls = tls
         self._connections: set[Connection] = set()
+        self._held = HeldBytes(limits.max_held_bytes, self._relieve)
+        self._told_full_at = self._told_descriptors_at = -math.inf
+
+    async def accept(self, listener: trio.SocketListener, nursery: trio.Nursery) -> None:
+        """Accept connections for ever; without a descriptor for one, wait and try again."""
+        while True:
+            try:
+                stream = await listener.accept()
+            except OSError as error:
+                if error.errno not in _OUT_OF_DESCRIPTORS:
+                    raise
+                now = trio.current_time()
+                if now >= self._told_descriptors_at + TELL_SECONDS:
+                    self._told_descriptors_at = now
+                    _log.warning(
+                        "no connection can be accepted (%s): %d are open; raise the limit with "
+                        "ulimit -n or close some",
+                        error.strerror,
+                        len(self._connections),
+                    )
+                await trio.sleep(ACCEPT_PAUSE_SECONDS)
+            else:
+                nursery.start_soon(self.serve_stream, stream)
+
+    def _relieve(self, count: int) -> None:
+        """Close the connections that got on last the longest ago, until they held `count` bytes."""
+        stalled = [
+            (connection.stalled_since(), number, connection)
+            for number, connection in enumerate(self._connections)
+        ]
+        for since, _number, connection in sorted(stalled):
+            # A connection that only waits for our answers would free nothing.
+            if count <= 0 or since == math.inf:
+                return
+            held = connection.held_bytes
+            count -= held
+            limit_bytes = self._limits.max_held_bytes
+            connection.close(ServerOutOfRoom(str(connection.peer), held, limit_bytes))
 
     async def sweep(self) -> None:
         """Close silent connections; tell requests to clients when their time is over."""
+        before = trio.current_time()
         while True:
             await trio.sleep(SWEEP_SECONDS)
             now = trio.current_time()
+            # A process that was stopped must first send what its peers would have taken.
+            was_stopped = now - before > _STOPPED_SECONDS
+            before = now
             for connection in list(self._connections):
                 connection.expire(now)
                 silent = now - connection.last_activity
                 if silent >= self._limits.idle_seconds:
                     connection.close(IdleTooLong(str(connection.peer), silent))
+                unread = connection.unread_seconds(now)
+                if unread >= self._limits.unread_seconds and not was_stopped:
+                    unsent = connection.unsent_bytes
+                    connection.close(PeerDoesNotRead(str(connection.peer), unsent, unread))
 
     async def serve_stream(self, stream: trio.SocketStream) -> None:
         """Serve one client from its first byte to its last. Never raises but when cancelled."""
@@ -167,14 +267,17 @@ class _Server:
             await trio.aclose_forcefully(stream)
             return
         if len(self._connections) >= self._limits.max_connections:
-            _log.warning(
-                "connection from %s refused: %d are open; raise max_connections or close some",
-                peer,
-                self._limits.max_connections,
-            )
+            now = trio.current_time()
+            if now >= self._told_full_at + TELL_SECONDS:
+                self._told_full_at = now
+                _log.warning(
+                    "connection from %s refused: %d are open; raise max_connections or close some",
+                    peer,
+                    self._limits.max_connections,
+                )
             await trio.aclose_forcefully(stream)
             return
-        connection = Connection(peer, self._limits.connection, _FIRST_OPAQUE)
+        connection = Connection(peer, self._limits.connection, _FIRST_OPAQUE, self._held)
         self._connections.add(connection)
         try:
             self._handler.on_open(connection)

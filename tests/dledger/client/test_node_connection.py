@@ -248,7 +248,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("said", HOSTILE.values(), ids=HOSTILE)
-async def test_a_node_that_answers_nonsense_is_left_and_who_waits_is_told_that_it_is_unknown(
+async def test_a_node_that_answers_nonsense_is_left_and_its_callers_are_told_that_it_is_unknown(
     said: bytes,
 ) -> None:
     async with connected() as (connection, end):

@@ -489,13 +489,13 @@ def joined_group() -> tuple[Group, Member]:
     return group, joined
 
 
-def test_who_joins_is_proven_by_an_entry_of_its_leader() -> None:
+def test_a_joining_member_is_proven_by_an_entry_of_its_leader() -> None:
     group, joined = joined_group()
     assert proven(group) == set(THREE)
     assert joined.log == group["n0"].log
 
 
-def test_who_joins_gives_no_vote_before_it_is_proven() -> None:
+def test_a_joining_member_gives_no_vote_before_it_is_proven() -> None:
     # With the same folder and the same options it may have been a member before.
     member = Member("n2", [], began_with=Configuration(), standing=Standing.FRESH)
     later = 10 * TIMEOUT_S
@@ -508,7 +508,7 @@ def test_who_joins_gives_no_vote_before_it_is_proven() -> None:
     assert not member.replica.state.proven
 
 
-def test_who_joined_and_lost_its_disk_is_proven_again() -> None:
+def test_a_member_that_joined_and_lost_its_disk_is_proven_again() -> None:
     group, _ = joined_group()
     wiped = group.wipe("n2", began_with=Configuration(), share=0.7)
     group.silent = {"n1"}
@@ -551,7 +551,7 @@ def test_a_folder_that_lost_something_asks_whom_its_log_names() -> None:
     assert {peer for peer, m in member.leaving(1.0) if isinstance(m, Inquiry)} == {"n1", "n2"}
 
 
-def test_who_had_three_in_its_settings_does_not_believe_one_who_says_they_are_two() -> None:
+def test_a_member_with_three_in_its_settings_does_not_believe_one_that_says_two() -> None:
     # That one may have missed that others came, and that it left.
     wiped = Member("n0", THREE, standing=Standing.FRESH)
     wiped.replica.tick(1.0)

@@ -152,7 +152,7 @@ def test_a_voter_begins_as_a_learner() -> None:
     assert new_voters(staged, joint) == frozenset("de")
 
 
-def test_who_voted_before_need_not_catch_up() -> None:
+def test_a_member_that_voted_before_need_not_catch_up() -> None:
     group = configuration("abc", "", "d")
     assert new_voters(group, change(group, [Promote("d"), Remove("a")])) == frozenset("d")
     assert new_voters(group, change(group, [Remove("a")])) == frozenset()

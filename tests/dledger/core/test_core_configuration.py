@@ -122,7 +122,7 @@ def test_equal_configurations_are_equal_and_one_address_makes_a_difference() -> 
     assert group != replace(group, addresses={**group.addresses, "a": "elsewhere:1"})
 
 
-def test_who_votes_and_who_only_listens_is_told_apart() -> None:
+def test_a_member_that_votes_and_who_only_listens_is_told_apart() -> None:
     assert JOINT.is_joint
     assert JOINT.voting_members == frozenset("abcd")
     assert JOINT.members == frozenset("abcde")

@@ -84,7 +84,7 @@ def test_no_two_members_share_a_turn_even_if_the_leader_had_no_vote() -> None:
 # --- one member -----------------------------------------------------------------------------------
 
 
-def test_who_sees_the_end_of_its_leader_asks_at_its_turn_and_not_before() -> None:
+def test_a_member_that_sees_the_end_of_its_leader_asks_at_its_turn_and_not_before() -> None:
     member = follower()
     assert member.replica.leader_gone("n1", 1, 0.1)
     assert member.replica.state.leader is None
@@ -147,14 +147,14 @@ def test_a_leader_and_a_candidate_take_nobody_for_gone() -> None:
 
 
 @pytest.mark.parametrize("pre", [True, False])
-def test_a_vote_is_free_only_for_who_lost_the_leader_as_well(pre: bool) -> None:
+def test_a_vote_is_free_only_for_members_that_lost_the_leader_as_well(pre: bool) -> None:
     member = follower()
     assert not grants(member, 0.1, pre=pre)
     member.replica.leader_gone("n1", 1, 0.1)
     assert grants(member, 0.1, pre=pre)
 
 
-def test_who_grants_a_pre_vote_misses_its_turn() -> None:
+def test_a_member_that_grants_a_pre_vote_misses_its_turn() -> None:
     member = follower()
     member.replica.leader_gone("n1", 1, 0.1)
     turns = EarlyTurns.of("n0", "n1", THREE, TIMEOUT_S)
@@ -163,7 +163,7 @@ def test_who_grants_a_pre_vote_misses_its_turn() -> None:
     assert pre_votes(member, 0.11 + turns.round_s + turns.first_s) == ["n1", "n2"]
 
 
-def test_who_grants_a_pre_vote_after_it_asked_counts_on_no_answer() -> None:
+def test_a_member_that_grants_a_pre_vote_after_it_asked_counts_on_no_answer() -> None:
     member = follower()
     member.replica.leader_gone("n1", 1, 0.1)
     asked_at = member.replica.elector.deadline
@@ -178,7 +178,7 @@ def test_who_grants_a_pre_vote_after_it_asked_counts_on_no_answer() -> None:
     assert (member.role, member.term) == (Role.CANDIDATE, 2)
 
 
-def test_who_refuses_a_pre_vote_keeps_its_turn() -> None:
+def test_a_member_that_refuses_a_pre_vote_keeps_its_turn() -> None:
     member = follower()
     member.replica.view.extend(1, 3)
     member.replica.leader_gone("n1", 1, 0.1)

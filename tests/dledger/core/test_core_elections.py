@@ -319,7 +319,7 @@ def test_a_stranger_that_asks_for_a_vote_gets_one() -> None:
     assert member.leaving(LATER) == [("n9", VoteResponse(5, True, False))]
 
 
-def test_who_is_no_member_never_stands() -> None:
+def test_a_node_that_is_no_member_never_stands() -> None:
     stranger = Member("n9", THREE)
     for number in range(1, 9):
         stranger.replica.tick(number * LATER)

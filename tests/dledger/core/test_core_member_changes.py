@@ -402,7 +402,7 @@ def test_a_removed_leader_that_nobody_answers_leaves_all_the_same() -> None:
     assert role(group["n0"]) is Role.FOLLOWER
 
 
-def test_who_was_removed_tells_those_who_ask_for_its_vote_what_is_committed() -> None:
+def test_a_member_that_was_removed_tells_those_who_ask_for_its_vote_what_is_committed() -> None:
     group = taking_over()
     assert in_force(group["n0"]) == configuration(["n2", "n3"])
     assert in_force(group["n2"]) == ENDING[1].configuration
@@ -578,7 +578,7 @@ def test_both_halves_keep_a_leader_in_office_and_confirm_its_reads() -> None:
 # --- transfers ------------------------------------------------------------------------------------
 
 
-def test_leadership_is_not_handed_to_a_learner_or_to_who_was_removed() -> None:
+def test_leadership_is_not_handed_to_a_learner_or_to_a_removed_member() -> None:
     group = led_by_n0(3, "n3")
     changed(group, LEARN_N3)
     changed(group, Remove("n2"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import trio
@@ -238,3 +238,29 @@ def test_a_process_can_end_while_a_sync_hangs() -> None:
         "DiskThreads().start(threading.Event().wait)\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=30.0)
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_a_sync_that_ends_after_its_loop_still_lets_go_of_the_store(is_closed: bool) -> None:
+    work, released = HungWork(), threading.Event()
+    ended = threading.Event()
+
+    class Threads(ThreadsByWork):
+        def start(self, sync: Callable[[], None]) -> None:
+            def noted() -> None:
+                sync()
+                ended.set()
+
+            super().start(noted)
+
+    async def life() -> None:
+        syncer = Syncer(Reports().done, Threads(), Tally())
+        syncer.start(work)
+        if is_closed:
+            assert not await syncer.close(released.set, patience_s=0.0)
+
+    trio.run(life)
+    assert not released.is_set()
+    work.may_end.set()
+    assert ended.wait(10)  # else it raised in its thread
+    assert released.is_set() is is_closed

@@ -224,7 +224,7 @@ def test_a_broken_entry_behind_the_checkpoint_is_refused_at_the_start(tmp_path: 
         reopen(tmp_path)
 
 
-def test_a_broken_entry_before_the_checkpoint_is_found_by_who_reads_it(tmp_path: Path) -> None:
+def test_a_broken_entry_before_the_checkpoint_is_found_by_its_reader(tmp_path: Path) -> None:
     entries = build(tmp_path)
     broken = entries[record_of(tmp_path).scan_index - 20]
     flip(data(tmp_path), broken.pos + 60)

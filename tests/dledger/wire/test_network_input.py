@@ -374,7 +374,9 @@ def test_an_answer_holds_no_more_entries_than_its_header_has_room_for() -> None:
     assert len(found) == MAX_ENTRIES
 
 
-async def test_who_has_not_introduced_itself_cannot_have_much_kept(tmp_path: Path) -> None:
+async def test_a_caller_that_has_not_introduced_itself_cannot_have_much_kept(
+    tmp_path: Path,
+) -> None:
     async with a_node(tmp_path) as (_, address), await trio.open_tcp_stream(*address) as stream:
         await stream.send_all((MAX_INTRODUCTION_BYTES + 1).to_bytes(4, "big"))
         with trio.fail_after(3):
