@@ -1,7 +1,9 @@
 """A broker, put together: a node of the log, the server for clients, and the registrations."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 import trio
 
@@ -25,12 +27,16 @@ from broker.requests import Requests
 from broker.retention import utc_hour
 from broker.send_processor import SendProcessor
 from broker.sends import Sends
-from broker.store.consume_queues import ConsumeQueues
+from broker.store.consume_queues import MAX_OPEN_FILES, ConsumeQueues
 from broker.store.disk_usage import used_percent as disk_used_percent
 from broker.topic_changes import TopicChanges
 from dledger import Node, NodeConfig, RoleChange, open_node
 from remoting.net.client import RemotingClient
-from remoting.net.server import serve
+from remoting.net.server import ServerLimits, serve
+
+# Files that a broker opens besides its clients' connections: those of consume queues, the log's
+# segments and snapshots, and the connections to members and name servers, twice over.
+SPARE_DESCRIPTORS: Final = 2 * MAX_OPEN_FILES
 
 # How often waiting pulls are looked over: a hold of 15 s may last this much longer.
 TICK_SECONDS = 0.2
@@ -143,9 +149,17 @@ class Broker:
         )
 
     async def run(
-        self, report: Callable[[str], None], task_status: trio.TaskStatus["Broker"]
+        self,
+        serving: ServerLimits,
+        report: Callable[[str], None],
+        task_status: trio.TaskStatus["Broker"],
     ) -> None:
         """Serve until cancelled.
+
+        Args:
+            serving: what is taken of clients.
+            report: see `run_broker`.
+            task_status: told this broker when it listens.
 
         Raises:
             PortInUse, ListenFailed: clients cannot connect.
@@ -154,7 +168,8 @@ class Broker:
         try:
             async with trio.open_nursery() as nursery:
                 listen = self.config.listen
-                address = await nursery.start(serve, listen.host, listen.port, self.requests)
+                start = partial(serve, limits=serving)
+                address = await nursery.start(start, listen.host, listen.port, self.requests)
                 report(f"{name} listening on {address}")
                 nursery.start_soon(self._registrar.run)
                 nursery.start_soon(self._reads.run)
@@ -249,7 +264,10 @@ async def run_broker(
     Raises:
         Fatal: the log cannot be opened, or the member cannot go on.
         PortInUse, ListenFailed: clients cannot connect.
+        TooFewDescriptors: the process may open too few files.
     """
+    # Before the log is opened: with too few files it could not go on, rather than not begin.
+    serving = ServerLimits(spare_descriptors=SPARE_DESCRIPTORS).within_descriptors()
     queues = ConsumeQueues(config.directory / "consumequeue")
     machine = BrokerMachine(queues)
     node_config = NodeConfig(
@@ -268,7 +286,7 @@ async def run_broker(
             broker = Broker(
                 config, node, machine, client, wall_clock_ms, process_id, hour_of, used_percent
             )
-            await broker.run(report, task_status)
+            await broker.run(serving, report, task_status)
     finally:
         queues.close()
 

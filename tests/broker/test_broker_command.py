@@ -1,18 +1,23 @@
 from __future__ import annotations
 
 import re
+import shlex
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import trio
 
 from broker.__main__ import main
 from broker.config import BrokerConfig, read_nameservers
 from broker.errors import SettingInvalid
+from broker.server import SPARE_DESCRIPTORS
 from dledger.free_ports import free_ports
 from remoting.net.address import Address
+from remoting.wire.errors import RemotingError
+from tests.broker.one_broker import Client
 
 
 def config(**more: object) -> BrokerConfig:
@@ -154,3 +159,62 @@ def test_a_broker_says_what_it_does_and_ends_cleanly(tmp_path: Path, end: str) -
     assert process.stderr.read() == ""
     for stream in (process.stdin, process.stdout, process.stderr):
         stream.close()
+
+
+def started(directory: Path, files: int, port: int, log_port: int) -> subprocess.Popen[str]:
+    """A broker that may open so many files."""
+    command = shlex.join([sys.executable, "-m", "broker", "--exit-with-stdin"])
+    command += " " + shlex.join(arguments(directory, port, log_port))
+    return subprocess.Popen(
+        ["/bin/sh", "-c", f"ulimit -n {files}; exec {command}"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_too_few_files_are_one_line_before_the_log_is_opened(tmp_path: Path) -> None:
+    port, log_port = free_ports(2)
+    process = started(tmp_path / "data", 300, port, log_port)
+    out, error = process.communicate(timeout=60)
+    assert (process.returncode, out) == (1, "")
+    assert "may open 300 files" in error
+    assert "ulimit -n" in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "data").exists()
+
+
+async def test_more_clients_than_files_leave_the_broker_serving_those_it_has(
+    tmp_path: Path,
+) -> None:
+    port, log_port = free_ports(2)
+    process = started(tmp_path, SPARE_DESCRIPTORS + 40, port, log_port)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        while "leader of term 1\n" not in (line := process.stdout.readline()):
+            assert line
+        async with trio.open_nursery() as nursery:
+            client = Client(nursery, f"127.0.0.1:{port}")
+            assert (await client.send("first", b"x")).code == 0
+            flood = [socket.create_connection(("127.0.0.1", port)) for _ in range(200)]
+            for number in range(20):  # each topic opens files of its own
+                assert (await client.send(f"topic-{number}", b"x")).code == 0
+            for one in flood:
+                one.close()
+            with trio.fail_after(20):
+                while True:  # until the server has noticed that they are gone
+                    try:
+                        late = Client(nursery, f"127.0.0.1:{port}")
+                        assert (await late.send("last", b"x")).code == 0
+                        break
+                    except RemotingError:
+                        await trio.sleep(0.05)
+            nursery.cancel_scope.cancel()
+    finally:
+        process.stdin.close()
+        assert process.wait(30) == 0
+        process.stdout.close()
+        if process.stderr is not None:
+            process.stderr.close()

@@ -79,6 +79,18 @@ def test_a_new_group_is_ready_as_soon_as_everybody_has_answered(size: int) -> No
     assert group.elect("n0").log == [1]
 
 
+def test_a_member_in_doubt_asks_again_at_once_when_a_member_can_be_reached() -> None:
+    group = led_group()
+    group.wipe("n2")
+    member = group["n2"]
+    member.replica.tick(group.now)
+    assert number_of(member, group.now) > 0
+    now = group.now + 0.001
+    assert not any(isinstance(message, Inquiry) for _, message in member.leaving(now))
+    member.replica.reachable("n0", now)
+    assert number_of(member, now) > 0
+
+
 def test_a_quorum_of_new_members_waits_half_an_election_timeout_for_the_others() -> None:
     group = new_group(3)
     group.silent = {"n2"}
