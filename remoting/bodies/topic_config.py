@@ -14,6 +14,9 @@ from remoting.wire.loose_json import JsonValue
 # of a second to read this many.
 MAX_TABLE_TOPICS: Final = 50_000
 
+_INT64_MIN: Final = -(1 << 63)
+_INT64_MAX: Final = (1 << 63) - 1
+
 # Bits of a permission.
 PERMISSION_INHERIT: Final = 1
 PERMISSION_WRITE: Final = 2
@@ -149,6 +152,37 @@ def read_topic_config_table(value: JsonObject) -> tuple[dict[str, TopicConfig], 
         raise BodyMalformed(
             value.body_name, f"{len(members)} topics, at most {MAX_TABLE_TOPICS} are read"
         )
-    table = value.object("topicConfigTable").named_objects()
-    topics = {name: TopicConfig.from_json(config, name) for name, config in table.items()}
+    body_name = value.body_name
+    topics = {
+        name: _plain(config) or TopicConfig.from_json(JsonObject(body_name, config), name)
+        for name, config in members.items()
+        if config is not None
+    }
     return topics, DataVersion.from_json(value.object("dataVersion"))
+
+
+def _plain(value: JsonValue) -> TopicConfig | None:
+    """A topic of which every member is there with its own type, as brokers write it; else None.
+
+    Much faster than `TopicConfig.from_json`, for tables of thousands of topics.
+    """
+    if not isinstance(value, dict):
+        return None
+    get = value.get
+    topic, kind, order = get("topicName"), get("topicFilterType"), get("order")
+    read, write = get("readQueueNums"), get("writeQueueNums")
+    permission, flag = get("perm"), get("topicSysFlag")
+    if (
+        type(topic) is str
+        and type(kind) is str
+        and type(order) is bool
+        and type(read) is int
+        and type(write) is int
+        and type(permission) is int
+        and type(flag) is int
+        and get("attributes") in (None, {})
+        and min(read, write, permission, flag) >= _INT64_MIN
+        and max(read, write, permission, flag) <= _INT64_MAX
+    ):
+        return TopicConfig(topic, read, write, permission, kind, flag, order)
+    return None

@@ -29,6 +29,7 @@ from remoting.bodies.heartbeat import (
     decode_heartbeat,
     encode_heartbeat,
 )
+from remoting.bodies.json_object import JsonObject
 from remoting.bodies.message_queue import MessageQueue, decode_queue_keyed, encode_queue_keyed
 from remoting.bodies.registration import (
     BrokerRegistration,
@@ -135,6 +136,29 @@ def test_a_registration_is_written_as_the_standard_library_writes_it() -> None:
         "topicConfigSerializeWrapper": wrapper,
     }
     assert decode_registration(encode_registration(registration)) == registration
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        '"perm":9223372036854775808',
+        '"attributes":[]',
+        '"order":7',
+        '"readQueueNums":"x"',
+        '"perm":"2"',
+    ],
+)
+def test_a_topic_with_an_odd_member_is_read_by_the_rules_of_all_members(member: str) -> None:
+    text = TopicConfig("T").to_text()[:-1] + "," + member + "}"
+    body = f'{{"topicConfigSerializeWrapper":{{"topicConfigTable":{{"T":{text}}}}}}}'.encode()
+    value = JsonObject("register broker", parse_json("x", text.encode()))
+    try:
+        expected = TopicConfig.from_json(value)
+    except BodyMalformed as error:
+        with pytest.raises(BodyMalformed, match=str(error)):
+            decode_registration(body)
+    else:
+        assert decode_registration(body).topics == {"T": expected}
 
 
 def chunk(data: bytes) -> bytes:
