@@ -21,13 +21,15 @@ _MOST_DOUBLINGS: Final = 6
 class BackOff:
     """Decides when the listener may be called with messages of one queue.
 
-    It closes after `FAILURES_BEFORE_PAUSE` failures in a row. Then there is one call after each
-    pause, and pauses grow, until a call succeeds. A call that began before the last pause says
-    nothing about the time after it, so its end is passed over.
+    It closes after `FAILURES_BEFORE_PAUSE` failures in a row, when one message after the other
+    failed: a single message that fails again and again says nothing about others. Then there is one
+    call after each pause, and pauses grow, until a call succeeds. A call that began before the last
+    pause says nothing about the time after it, so its end is passed over.
     """
 
     def __init__(self) -> None:
         self._failures = 0
+        self._last_failed = ""
         self._pauses = 0
         self._paused_at = float("-inf")
         self._resumes_at = float("-inf")
@@ -50,12 +52,21 @@ class BackOff:
         """A call that began at `began` succeeded."""
         if began > self._paused_at:
             self._failures = self._pauses = 0
+            self._last_failed = ""
 
-    def failed(self, began: float, now: float) -> float:
-        """A call that began at `began` failed now; the seconds of the pause that begins, or 0."""
+    def failed(self, began: float, now: float, message_id: str) -> float:
+        """A call failed; returns the seconds of the pause that begins, or 0.
+
+        Args:
+            began: when the call began.
+            now: when it failed.
+            message_id: the id of its first message.
+        """
         if began <= self._paused_at:
             return 0.0
-        self._failures += 1
+        if message_id != self._last_failed:
+            self._last_failed = message_id
+            self._failures += 1
         if self._failures < FAILURES_BEFORE_PAUSE:
             return 0.0
         doublings = min(self._pauses, _MOST_DOUBLINGS)

@@ -170,7 +170,7 @@ class Listening:
     ) -> None:
         """Keep messages for another try here, or send them back."""
         now = trio.current_time()
-        pause = reader.back_off.failed(began, now)
+        pause = reader.back_off.failed(began, now, messages[0].message_id)
         if pause:
             _log.warning(
                 "the listener of group %s fails again and again; %s waits %g s for the next call",

@@ -160,18 +160,9 @@ class PushConsumer:
             OffsetFileUnreadable: there is such a file, and it holds no offsets.
         """
         self._lifetime.open()
-        now = now_milliseconds()
-        if self._consume_timestamp is None:
-            self._consume_timestamp = now - DEFAULT_BACK_MILLISECONDS
-        self._wanted = group_subscriptions(self.group, self._topics, now)
-        is_shared = self._model is MessageModel.CLUSTERING
-        if not is_shared:
-            del self._wanted[next(reversed(self._wanted))]  # nothing is sent back, nothing returns
-            self._offsets = FileOffsets(self._offset_file)
-        else:
-            self._offsets = BrokerOffsets(self._client, self.group)
         async with AsyncExitStack() as stack:
             stack.callback(self._lifetime.close)
+            self._prepare()
             await self._use.enter(stack)
             self._client.add_consumer(ConsumerEntry(self._data(), self._members_changed))
             nursery = await stack.enter_async_context(Background())
@@ -182,7 +173,7 @@ class PushConsumer:
                 self.group,
                 self._listener,
                 batch_size=self._options.batch_size,
-                gives_back=is_shared,
+                gives_back=self._is_shared,
                 most_times=self._options.max_reconsume_times,
             )
             for _ in range(self._options.concurrency):
@@ -217,6 +208,23 @@ class PushConsumer:
             self._readers = {}
             self._listening = self._nursery = None
             await self._stack.aclose()
+
+    @property
+    def _is_shared(self) -> bool:
+        """Whether members share the messages."""
+        return self._model is MessageModel.CLUSTERING
+
+    def _prepare(self) -> None:
+        """Find out what to read, and where progress is kept."""
+        now = now_milliseconds()
+        if self._consume_timestamp is None:
+            self._consume_timestamp = now - DEFAULT_BACK_MILLISECONDS
+        self._wanted = group_subscriptions(self.group, self._topics, now)
+        if not self._is_shared:
+            del self._wanted[next(reversed(self._wanted))]  # nothing is sent back, nothing returns
+            self._offsets = FileOffsets(self._offset_file)
+        else:
+            self._offsets = BrokerOffsets(self._client, self.group)
 
     async def ready(self) -> None:
         """Wait until this member has its share of the queues and knows where to begin in each.
@@ -317,7 +325,7 @@ class PushConsumer:
     async def _share(self, topic: str) -> Share | None:
         """The queues of a topic to read, or None when that cannot be told now."""
         try:
-            if self._model is MessageModel.CLUSTERING:
+            if self._is_shared:
                 share = await own_share(self._client, self.group, topic)
             else:
                 share = await whole_topic(self._client, topic)

@@ -14,8 +14,10 @@ from jepsen_like.simulation.hosts.seat import Running, Seat
 from jepsen_like.simulation.hosts.virtual_host import VirtualHost
 
 LOOK_EVERY_S = 0.25
-# Connections from one machine to another meanwhile: three times what was ever seen.
-MOST_DIALS = 24
+# Connections from one machine to another meanwhile. Ten clients run on a machine at most, and a
+# client that looks for a leader dials a member four times in that time: it pauses for 0.05 s, and
+# each time for twice as long.
+MOST_DIALS = 40
 
 # When the network has had no fault for so long, a closed member has said so and its leader knows.
 HEARD_OF_S = 3.0
