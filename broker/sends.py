@@ -9,7 +9,7 @@ state again.
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker.append_outcome import refusal_of, refused_append
 from broker.errors import RequestRefused
@@ -79,6 +79,15 @@ class PendingSend:
         self.origin.send(self.command.reply(refusal.code, remark=refusal.remark))
 
 
+class _Placed(NamedTuple):
+    """Sends with the places that they get if the log takes them next, and their records."""
+
+    sends: Sequence[PendingSend]
+    bodies: Sequence[Body]
+    next_offsets: dict[tuple[str, int], int]
+    store_timestamp_ms: int
+
+
 class Sends:
     """The messages that wait for the log, and the offsets they will have.
 
@@ -111,6 +120,9 @@ class Sends:
         self._waiting_messages = 0
         self._waiting_bytes = 0
         self._next: dict[tuple[str, int], int] = {}
+        # What the log had no room for. It is offered again as it is, because each flush that
+        # encoded it anew would cost the event loop as much as an append.
+        self._held: _Placed | None = None
         self._store_timestamp_ms = 0
         self._key_counter = 0
         self._proposal_epoch = 0
@@ -127,7 +139,7 @@ class Sends:
             RequestRefused (2): too much waits already.
         """
         limits = self._limits
-        if self._waiting and (
+        if self._waiting_messages and (
             self._waiting_messages + len(send.records) > limits.max_waiting_sends
             or self._waiting_bytes + send.size > limits.max_waiting_send_bytes
         ):
@@ -139,38 +151,64 @@ class Sends:
 
     def flush(self) -> None:
         """Hand what waits to the log, as far as it has room; the rest follows by itself."""
-        while self._waiting:
-            chunk, bodies, next_offsets, store_timestamp_ms = self._place(self._take_chunk())
-            if not chunk:
-                continue
-            done = partial(self._appended, chunk, self._proposal_epoch)
+        while (placed := self._take_placed()) is not None:
+            sends = placed.sends
             try:
-                self._log.submit(bodies, done)
+                self._log.submit(
+                    placed.bodies, partial(self._appended, sends, self._proposal_epoch)
+                )
             except LogFull:
-                for send in reversed(chunk):
-                    self._push(send, at_front=True)
+                self._held = placed
+                self._count(sends, 1)
                 return
             except DLedgerError as error:
                 refusal = refused_append(error)
-                for send in chunk:
+                for send in sends:
                     send.refuse(refusal)
                 continue
-            self._next.update(next_offsets)
-            self._store_timestamp_ms = store_timestamp_ms
+            self._next.update(placed.next_offsets)
+            self._store_timestamp_ms = placed.store_timestamp_ms
+
+    def _take_placed(self) -> _Placed | None:
+        """What goes to the log next, or None when nothing waits."""
+        if (held := self._held) is not None:
+            self._held = None
+            self._count(held.sends, -1)
+            return held
+        while self._waiting:
+            placed = self._place(self._take_chunk())
+            if placed.sends:
+                return placed
+        return None
+
+    def _place_anew(self) -> None:
+        """The offsets that sends were given may no longer be the next ones."""
+        if (held := self._held) is not None:
+            self._held = None
+            self._count(held.sends, -1)
+            for send in reversed(held.sends):
+                self._push(send, at_front=True)
+
+    def _count(self, sends: Sequence[PendingSend], sign: int) -> None:
+        self._waiting_messages += sign * sum([len(send.records) for send in sends])
+        self._waiting_bytes += sign * sum([send.size for send in sends])
 
     def begin_term(self) -> None:
         """This member leads a new term: offsets go on from what is applied."""
+        self._place_anew()
         self._next.clear()
         self._store_timestamp_ms = self._state.store_timestamp_ms
         self._proposal_epoch += 1
 
     def refuse_waiting(self, refusal: RequestRefused) -> None:
         """Answer everything that the log has not been given."""
+        self._place_anew()
         while self._waiting:
             self._take().refuse(refusal)
 
     def forget_topic(self, topic: str) -> None:
         """The topic was deleted: made again, its queues begin at 0."""
+        self._place_anew()
         for key in [key for key in self._next if key[0] == topic]:
             del self._next[key]
 
@@ -198,9 +236,7 @@ class Sends:
             chunk.append(self._take())
         return chunk
 
-    def _place(
-        self, chunk: Sequence[PendingSend]
-    ) -> tuple[list[PendingSend], list[Body], dict[tuple[str, int], int], int]:
+    def _place(self, chunk: Sequence[PendingSend]) -> _Placed:
         """Give every message its offset, time and hosts, and encode it; refuse what cannot be."""
         now_ms = max(
             self._wall_clock_ms(), self._store_timestamp_ms, self._state.store_timestamp_ms
@@ -224,7 +260,7 @@ class Sends:
             bodies += encoded
             next_offsets[key] = offset + len(encoded)
             placed.append(send)
-        return placed, bodies, next_offsets, now_ms
+        return _Placed(placed, bodies, next_offsets, now_ms)
 
     def _encode(self, send: PendingSend, offset: int, now_ms: int) -> list[PositionedBody]:
         """The records of one send, the first of them at `offset` of its queue."""
@@ -267,6 +303,7 @@ class Sends:
                 self._answer(send, part)
             elif refusal is not None:
                 if epoch == self._proposal_epoch:
+                    self._place_anew()
                     self._next.pop((send.topic, send.queue_id), None)
                 send.refuse(refusal)
 

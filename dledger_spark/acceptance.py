@@ -36,10 +36,13 @@ _V6: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 # The broker's commands (docs/broker.md): length, mark and version, then a msgpack array.
 _PREFIX_BYTES: Final = 8
 _COMMAND_MARK: Final = b"DLB"
-_MAX_COMMAND_VERSION: Final = 2
+_MAX_COMMAND_VERSION: Final = 3
+_VERSION_WITH_LIMITS: Final = 3
 _PUT_TOPIC: Final = 1
 _DELETE_TOPIC: Final = 2
 _TOPIC_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
+# The topics of an empty log.
+FIRST_TOPICS: Final = frozenset({"TBW102", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT"})
 # The types of a topic's configuration, without the attributes.
 _TOPIC_MEMBERS: Final = (str, int, int, int, str, int)
 
@@ -49,11 +52,15 @@ Run = tuple[int, int]
 
 
 class _TopicChange(NamedTuple):
-    """A command that creates or deletes a topic."""
+    """A command that creates or deletes a topic.
+
+    `max_topics`: with so many topics no other is created; None: no limit.
+    """
 
     index: int  # type: ignore[assignment]  # hides tuple.index
     topic: str
     exists: bool
+    max_topics: int | None = None
 
 
 class Acceptance:
@@ -68,6 +75,7 @@ class Acceptance:
         self._is_whole = is_whole
         # The next offset of each queue, by topic; None for a topic that certainly does not exist.
         self._ends: dict[str, dict[int, int] | None] = {}
+        self._existing = set(FIRST_TOPICS)
 
     def judge(self, entries: pa.RecordBatch, records: pa.RecordBatch) -> list[Run]:
         """Process the next entries and find the refused records in them.
@@ -107,13 +115,23 @@ class Acceptance:
             topic: None if queues is None else {int(queue): int(end) for queue, end in queues}
             for topic, queues in ends.items()
         }
+        for topic, queues in state._ends.items():
+            (state._existing.discard if queues is None else state._existing.add)(topic)
         return state
 
     def _change(self, change: _TopicChange) -> None:
+        topic, limit = change.topic, change.max_topics
         if not change.exists:
-            self._ends[change.topic] = None
-        elif self._ends.get(change.topic, None if self._is_whole else {}) is None:
-            self._ends[change.topic] = {}
+            self._ends[topic] = None
+            self._existing.discard(topic)
+            return
+        if topic not in self._existing:
+            # How many topics there are is not known without the log's beginning.
+            if self._is_whole and limit is not None and len(self._existing) >= limit:
+                return
+            self._existing.add(topic)
+        if self._ends.get(topic, None if self._is_whole else {}) is None:
+            self._ends[topic] = {}
 
     def _judge_records(self, records: pa.RecordBatch, entries: pa.RecordBatch) -> Numbers:
         """The indexes of the refused records."""
@@ -216,9 +234,12 @@ def _topic_change(index: int, body: bytes) -> _TopicChange | None:
         content: Any = msgpack.unpackb(body[_PREFIX_BYTES:], raw=False)
     except (ValueError, msgpack.exceptions.UnpackException):
         return None
+    has_limits = body[7] >= _VERSION_WITH_LIMITS
     match content:
-        case [int(kind), [*members], int(), _] if kind == _PUT_TOPIC:
+        case [int(kind), [*members], int(), _] if kind == _PUT_TOPIC and not has_limits:
             return _TopicChange(index, members[0], True) if _is_topic(members) else None
+        case [int(kind), [*members], int(), _, int(limit)] if kind == _PUT_TOPIC and has_limits:
+            return _TopicChange(index, members[0], True, limit) if _is_topic(members) else None
         case [int(kind), str(topic), int()] if kind == _DELETE_TOPIC:
             return _TopicChange(index, topic, False)
     return None

@@ -31,7 +31,7 @@ from dledger.errors import (
 from dledger.waits.pending_appends import Appended
 from remoting.bodies.heartbeat import ConsumerData
 from remoting.bodies.topic_config import TopicConfig
-from remoting.message.record import MessageRecord
+from remoting.message.record import MessageRecord, encode_record_parts
 from remoting.message.tags import tags_code
 from remoting.net.address import Address
 from remoting.wire.codes import ResponseCode
@@ -226,8 +226,57 @@ def test_sends_wait_while_the_log_is_full_and_keep_their_order() -> None:
     assert caught.value.code == ResponseCode.SYSTEM_BUSY
     log.refusal = None
     sends.flush()
-    assert offsets_of(log.taken[0][0]) == [0, 1]
+    assert [offsets_of(bodies) for bodies, _done in log.taken] == [[0], [1]]
     assert origin.sent == []
+
+
+def test_messages_are_encoded_once_however_long_the_log_is_full(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    encoded: list[MessageRecord] = []
+
+    def encode(record: MessageRecord) -> tuple[bytes, bytes]:
+        encoded.append(record)
+        return encode_record_parts(record)
+
+    monkeypatch.setattr("broker.sends.encode_record_parts", encode)
+    log, origin = FakeLog(), Origin()
+    sends, _state = sends_over(log)
+    log.refusal = LogFull(1, 1)
+    for _ in range(20):
+        sends.add(a_send(origin))
+        sends.flush()
+    assert len(encoded) == 1
+    assert sends.waiting_messages == 20
+    log.refusal = None
+    sends.flush()
+    assert [offsets_of(bodies) for bodies, _done in log.taken] == [[0], [*range(1, 20)]]
+    assert (len(encoded), sends.waiting_messages) == (20, 0)
+
+
+@pytest.mark.parametrize("happens", ["deletion", "term", "refusal"])
+def test_messages_that_the_log_had_no_room_for_get_the_offsets_that_are_next_then(
+    happens: str,
+) -> None:
+    log, origin = FakeLog(), Origin()
+    sends, state = sends_over(log)
+    state.queue_ends["T"] = {0: 7}
+    sends.add(a_send(origin))
+    sends.flush()
+    log.refusal = LogFull(1, 1)
+    sends.add(a_send(origin))
+    sends.flush()  # placed at 8, behind the one that is on its way
+    log.refusal = None
+    if happens == "deletion":
+        state.queue_ends.clear()
+        sends.forget_topic("T")
+    elif happens == "term":
+        sends.begin_term()
+    else:
+        log.finish(Discarded(1, 1))
+    sends.flush()
+    first = 0 if happens == "deletion" else 7
+    assert offsets_of(log.taken[-1][0]) == [first]
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.fold import EntryRefused, fold
-from broker.log_entry import PutTopic, encode_log_command
+from broker.log_entry import DeleteTopic, PutTopic, encode_log_command
 from broker.state import BrokerState
+from broker.topics import FIRST_TOPICS as BROKERS_FIRST_TOPICS
 from dledger.entry import HEADER_BYTES, Entry
-from dledger_spark.acceptance import COLUMNS, Acceptance, without
+from dledger_spark.acceptance import COLUMNS, FIRST_TOPICS, Acceptance, without
 from dledger_spark.log_folder import open_log
 from dledger_spark.message_columns import message_batch
 from dledger_spark.replay import plan_replay, write_piece
@@ -41,11 +42,19 @@ def framed(content: bytes, version: int = 1) -> bytes:
 
 CONFIG = ["A", 4, 4, 6, "SINGLE_TAG", 0, False, {}]
 COMMANDS = [
+    encode_log_command(PutTopic(TopicConfig("A"), 1, max_topics=4)),
+    encode_log_command(PutTopic(TopicConfig("B"), 1, max_topics=5)),
+    encode_log_command(PutTopic(TopicConfig("A"), 1, max_topics=4)),
+    encode_log_command(DeleteTopic("A", 9, with_locks=True)),
     encode_log_command(PutTopic(TopicConfig("A"), 1)),
     encode_log_command(PutTopic(TopicConfig("B"), 1, only_if_absent=True)),
     framed(msgpack.packb([2, "A", 9])),
     framed(msgpack.packb([2, "B", 9])),
     framed(msgpack.packb([4, "A", True])),
+    framed(msgpack.packb([1, CONFIG, 1, False]), 3),
+    framed(msgpack.packb([1, CONFIG, 1, False, "9"]), 3),
+    framed(msgpack.packb([1, CONFIG, 1, False, 9]), 2),
+    encode_log_command(DeleteTopic("TBW102", 9)),
     *(
         framed(msgpack.packb(content))
         for content in (
@@ -81,7 +90,9 @@ records = st.tuples(
     st.sampled_from((*[0] * 9, BORN_HOST_V6_FLAG)),
     st.sampled_from((*[0] * 9, 2, 90)),  # bytes that are missing at the end
 )
-scripts = st.lists(st.sampled_from(COMMANDS[:6]) | st.sampled_from(COMMANDS) | records, max_size=60)
+scripts = st.lists(
+    st.sampled_from(COMMANDS[:10]) | st.sampled_from(COMMANDS) | records, max_size=60
+)
 Script = Sequence[bytes | tuple[str, int, int, int, int, int]]
 
 
@@ -224,3 +235,7 @@ def test_a_replay_in_steps_judges_as_one_at_a_stroke(
             for piece in plan_replay(log, range(15), out, 1 << 20).pieces:
                 write_piece(log, out, run, piece)
         assert pa.parquet.read_table(file.path).equals(before)
+
+
+def test_the_topics_of_an_empty_log_are_those_of_the_broker() -> None:
+    assert BROKERS_FIRST_TOPICS.keys() == FIRST_TOPICS
