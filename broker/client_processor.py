@@ -10,6 +10,7 @@ from broker.errors import RequestRefused
 from broker.limits import MAX_CLIENT_ID_CHARACTERS, BrokerLimits
 from broker.log_changes import Then, submit_commands
 from broker.log_entry import LockQueues
+from broker.notices import Notices
 from broker.origin import Log, Origin
 from broker.state import BrokerState
 from broker.topic_changes import TopicChanges
@@ -22,7 +23,7 @@ from remoting.bodies.consumer_group import (
     encode_locked_queues,
 )
 from remoting.bodies.heartbeat import ConsumerData, decode_heartbeat
-from remoting.wire.codes import RequestCode, ResponseCode
+from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
 
@@ -49,6 +50,7 @@ class ClientProcessor:
     ) -> None:
         self._state = state
         self._consumers = consumers
+        self._notices = Notices(consumers)
         self._log = log
         self._lock_clock = SessionClock()
         self._changes = changes
@@ -196,6 +198,11 @@ class ClientProcessor:
     def end_term(self) -> None:
         """Forget all clients: this member no longer leads, and they turn to the new leader."""
         self._consumers.clear()
+        self._notices.clear()
+
+    def tick(self) -> None:
+        """Send the notices that are due."""
+        self._notices.tick()
 
     def _check(self, origin: Origin, data: ConsumerData) -> None:
         check_group_name(data.group)
@@ -220,15 +227,12 @@ class ClientProcessor:
             self._notify([data.group])
 
     def _notify(self, groups: Iterable[str]) -> None:
-        """Notify all members of these groups, so that they rebalance their queues."""
+        """Have all members of these groups told, so that they rebalance their queues."""
         for group in groups:
             config = self._state.groups.get(group)
             if config is not None and not config.notify_change:
                 continue
-            for origin in self._consumers.origins(group):
-                origin.send_oneway(
-                    Command(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group})
-                )
+            self._notices.changed(group)
 
 
 def _check_lock(asked: QueueLock) -> None:

@@ -186,8 +186,9 @@ class Requests:
         self._announce()
 
     def tick(self) -> None:
-        """Answer pulls whose time is over."""
+        """Answer pulls whose time is over, and send the notices that are due."""
         self._pull.expire()
+        self._client.tick()
 
     def expire_clients(self) -> None:
         """Drop consumers that have been silent for too long."""
