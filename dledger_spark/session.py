@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -67,12 +67,15 @@ def local_session(
     found = find_java(os.environ, java)
     with scratch_folder() as folder:
         home = make_java_home(found, f"{folder}/java")
-        with _variables(JAVA_HOME=home, PYSPARK_PYTHON=sys.executable), _plain_interrupt() as take:
+        with (
+            _variables(JAVA_HOME=home, PYSPARK_PYTHON=sys.executable),
+            _plain_interrupt() as ctrl_c,
+        ):
             builder = SparkSession.builder.master(f"local[{cores or '*'}]").appName(name)
             for key, value in _settings(folder).items():
                 builder = builder.config(key, value)
             session = builder.getOrCreate()
-            take()
+            ctrl_c.take()
             try:
                 session.sparkContext.setLogLevel("ERROR")
                 session.dataSource.register(DledgerDataSource)
@@ -80,7 +83,10 @@ def local_session(
             except KeyboardInterrupt:
                 _kill(session)
                 raise
-            except BaseException:
+            except BaseException as error:
+                if ctrl_c.was_pressed:  # Spark failed on its way out of the call
+                    _kill(session)
+                    raise KeyboardInterrupt from error
                 _stop(session)
                 raise
             else:
@@ -102,30 +108,43 @@ def _variables(**values: str) -> Iterator[None]:
                 os.environ[name] = before
 
 
+class _CtrlC:
+    """How Ctrl-C is handled while a session runs.
+
+    Attributes:
+        was_pressed: whether it has raised KeyboardInterrupt.
+    """
+
+    def __init__(self, is_ignored: bool) -> None:
+        self.was_pressed = False
+        self._is_ignored = is_ignored
+
+    def take(self) -> None:
+        """Handle it from now on, instead of Spark."""
+        handler = signal.SIG_IGN if self._is_ignored else self._interrupt
+        if threading.current_thread() is threading.main_thread():  # Spark takes none elsewhere
+            signal.signal(signal.SIGINT, handler)
+
+    def _interrupt(self, _number: int, _frame: object) -> None:
+        self.was_pressed = True
+        logging.disable(logging.CRITICAL)
+        raise KeyboardInterrupt
+
+
 @contextmanager
-def _plain_interrupt() -> Iterator[Callable[[], None]]:
-    """Let Ctrl-C raise KeyboardInterrupt and nothing else, from the call of what is yielded on.
+def _plain_interrupt() -> Iterator[_CtrlC]:
+    """Let Ctrl-C raise KeyboardInterrupt and nothing else, once it is taken.
 
     Spark's own handler makes another call through the connection whose answer is waited for. That
     fails, and py4j logs two tracebacks. Where Ctrl-C is ignored it stays so.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: None  # only the main thread may have handlers, and Spark takes none either
-        return
     before = signal.getsignal(signal.SIGINT)
     logged = logging.root.manager.disable
-
-    def interrupt(_number: int, _frame: object) -> None:
-        logging.disable(logging.CRITICAL)
-        raise KeyboardInterrupt
-
-    def take() -> None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN if before is signal.SIG_IGN else interrupt)
-
     try:
-        yield take
+        yield _CtrlC(before is signal.SIG_IGN)
     finally:
-        signal.signal(signal.SIGINT, before)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
         logging.disable(logged)
 
 
