@@ -14,7 +14,7 @@ import trio
 
 from broker.config import DEFAULT_CLUSTER, BrokerConfig, read_address, read_nameservers
 from broker.errors import BrokerError, SettingInvalid
-from broker.retention import RetentionPolicy, read_hours
+from broker.retention.policy import RetentionPolicy, read_hours
 from broker.server import run_broker
 from dledger import DLedgerError, collect_seldom, parse_peers
 from remoting.net.address import Address

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from broker.guarded_log import GuardedLog
 from broker.limits import BrokerLimits
+from broker.log.guarded_log import GuardedLog
 from remoting.wire.codes import RequestCode
 from tests.broker.one_broker import Client, running_broker, send_fields
 
@@ -255,7 +255,7 @@ async def served(directory: Path) -> AsyncIterator[Client]:
 
 async def test_each_code_that_is_answered_is_attacked(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as (broker, _nursery):
-        assert REQUESTS.keys() == broker.requests.codes
+        assert REQUESTS.keys() == broker.requests.handlers.keys()
 
 
 @pytest.mark.parametrize("code", sorted(REQUESTS))

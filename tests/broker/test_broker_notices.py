@@ -7,8 +7,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.consumers import Consumers, Member
-from broker.notices import AT_ONCE_MEMBERS, MAX_NOTICES_A_TICK, Notices
+from broker.consumers.members import Consumers, Member
+from broker.consumers.notices import AT_ONCE_MEMBERS, MAX_NOTICES_A_TICK, Notices
 from remoting.bodies.heartbeat import ConsumerData
 from remoting.net.address import Address
 from remoting.wire.command import Command

@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from broker.limits import MAX_PULL_BYTES, BrokerLimits
+from broker.offsets.state import OFFSETS
 from remoting.bodies.heartbeat import ConsumerData, Heartbeat, SubscriptionData, encode_heartbeat
 from remoting.message.record import decode_records
 from remoting.wire.codes import ResponseCode
@@ -299,7 +300,7 @@ async def test_a_group_without_an_offset_starts_at_zero_on_a_young_topic(tmp_pat
 async def test_a_group_without_an_offset_is_told_so_when_the_topics_beginning_is_far_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.offset_processor.YOUNG_QUEUE_BYTES", 1000)
+    monkeypatch.setattr("broker.offsets.processor.YOUNG_QUEUE_BYTES", 1000)
     async with served(tmp_path) as client:
         await client.send("T", bytes(2000))
         assert (await stored(client)).code == ResponseCode.QUERY_NOT_FOUND
@@ -322,7 +323,7 @@ async def test_many_commits_at_once_share_entries_of_the_log(tmp_path: Path) -> 
                 many.start_soon(commit, client, offset, "T", offset % 4)
         entries = broker.node.status().applied - before
         assert 1 <= entries < 50
-        committed = broker.machine.state.offsets["g", "T"]
+        committed = broker.machine.state[OFFSETS].tables["g", "T"]
         assert all(committed[queue_id] % 4 == queue_id for queue_id in range(4))
 
 
@@ -334,7 +335,7 @@ async def test_a_pull_commits_the_offset_it_brings_for_a_known_group_only(tmp_pa
         await client.heartbeat("c", "known", "T")
         await client.pull("T", 0, sysFlag=5, commitOffset=1, consumerGroup="known")
         await client.send("T", b"behind the commit in the log", 1)
-        assert broker.machine.state.offsets == {("known", "T"): {0: 1}}
+        assert broker.machine.state[OFFSETS].tables == {("known", "T"): {0: 1}}
 
 
 async def test_offsets_by_time_are_the_first_message_at_or_after_it(tmp_path: Path) -> None:

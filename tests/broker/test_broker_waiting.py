@@ -9,17 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.consumers import MEMBER_EXPIRY_SECONDS, Consumers, Member
+from broker.consumers.members import MEMBER_EXPIRY_SECONDS, Consumers, Member
 from broker.errors import RequestRefused
-from broker.fold import EntryRefused
-from broker.held_pulls import HeldPull, HeldPulls
+from broker.features import REGISTRY, empty_state
 from broker.limits import BrokerLimits
-from broker.log_changes import OffsetCommits
-from broker.log_entry import CommitOffsets, CommittedOffset, decode_log_command
-from broker.pull_request import PullRequest
-from broker.sends import PendingSend, Sends
-from broker.state import BrokerState
-from broker.tag_filter import MAX_TAGS, TagFilter, tag_filter
+from broker.log.folded import EntryRefused, Folded
+from broker.log.state import BrokerState
+from broker.messages.state import MESSAGES
+from broker.offsets.commands import CommitOffsets, CommittedOffset
+from broker.offsets.commits import OffsetCommits
+from broker.pulls.held_pulls import HeldPull, HeldPulls
+from broker.pulls.request import PullRequest
+from broker.pulls.tag_filter import MAX_TAGS, TagFilter, tag_filter
+from broker.sends.sends import PendingSend, Sends
+from broker.topics.state import TOPICS
 from dledger.entry import Body, PositionedBody
 from dledger.errors import (
     Discarded,
@@ -184,7 +187,7 @@ def test_a_member_without_heartbeats_for_two_minutes_is_gone() -> None:
 
 
 def sends_over(log: FakeLog, **limits: int) -> tuple[Sends, BrokerState]:
-    state = BrokerState()
+    state = empty_state()
     address = Address("127.0.0.1", 10911)
     return Sends(state, log, address, BrokerLimits(**limits), lambda: 5000, 1), state
 
@@ -201,7 +204,7 @@ def offsets_of(bodies: Sequence[Body]) -> list[int]:
 def test_sends_of_one_batch_are_one_append_with_offsets_in_a_row() -> None:
     log, origin = FakeLog(), Origin()
     sends, state = sends_over(log)
-    state.queue_ends["T"] = {0: 7}
+    state[MESSAGES].queue_ends["T"] = {0: 7}
     for count in (1, 2, 1):
         sends.add(a_send(origin, count))
     sends.flush()
@@ -239,7 +242,7 @@ def test_messages_are_encoded_once_however_long_the_log_is_full(
         encoded.append(record)
         return encode_record_parts(record)
 
-    monkeypatch.setattr("broker.sends.encode_record_parts", encode)
+    monkeypatch.setattr("broker.sends.sends.encode_record_parts", encode)
     log, origin = FakeLog(), Origin()
     sends, _state = sends_over(log)
     log.refusal = LogFull(1, 1)
@@ -260,7 +263,7 @@ def test_messages_that_the_log_had_no_room_for_get_the_offsets_that_are_next_the
 ) -> None:
     log, origin = FakeLog(), Origin()
     sends, state = sends_over(log)
-    state.queue_ends["T"] = {0: 7}
+    state[MESSAGES].queue_ends["T"] = {0: 7}
     sends.add(a_send(origin))
     sends.flush()
     log.refusal = LogFull(1, 1)
@@ -268,8 +271,8 @@ def test_messages_that_the_log_had_no_room_for_get_the_offsets_that_are_next_the
     sends.flush()  # placed at 8, behind the one that is on its way
     log.refusal = None
     if happens == "deletion":
-        state.queue_ends.clear()
-        sends.forget_topic("T")
+        state[MESSAGES].queue_ends.clear()
+        sends.applied(Folded(deleted_topics=["T"]))
     elif happens == "term":
         sends.begin_term()
     else:
@@ -313,7 +316,7 @@ def test_a_new_term_goes_on_from_what_is_applied_not_from_what_was_proposed() ->
     sends, state = sends_over(log)
     sends.add(a_send(origin, 5))
     sends.flush()
-    state.queue_ends["T"] = {0: 2}
+    state[MESSAGES].queue_ends["T"] = {0: 2}
     sends.begin_term()
     sends.add(a_send(origin))
     sends.flush()
@@ -325,7 +328,7 @@ def test_an_entry_the_fold_passed_over_is_not_confirmed_and_the_queue_heals() ->
     sends, state = sends_over(log)
     sends.add(a_send(origin))
     sends.flush()
-    state.queue_ends["T"] = {0: 4}  # somebody else wrote to the log
+    state[MESSAGES].queue_ends["T"] = {0: 4}  # somebody else wrote to the log
     log.finish(result=EntryRefused("wrong offset"))
     assert origin.sent[-1].code == ResponseCode.SYSTEM_ERROR
     sends.add(a_send(origin))
@@ -350,9 +353,10 @@ def test_a_message_that_cannot_be_encoded_does_not_stop_its_neighbours() -> None
 
 def with_topic_t() -> BrokerState:
     """A state in which T was created at position 50, and the log is applied up to 100."""
-    state = BrokerState(log_end=100)
-    state.topics["T"] = TopicConfig("T")
-    state.created_at["T"] = 50
+    state = empty_state()
+    state.log_end = 100
+    state[TOPICS].configs["T"] = TopicConfig("T")
+    state[TOPICS].created_at["T"] = 50
     return state
 
 
@@ -361,7 +365,7 @@ def test_offsets_of_a_topic_that_was_deleted_since_the_request_are_not_written()
     commits = OffsetCommits(log, state, 10, lambda: 1)
     told: list[RequestRefused | None] = []
     commits.add(CommittedOffset("g", "T", 0, 1), told.append)
-    state.created_at["T"] = 150
+    state[TOPICS].created_at["T"] = 150
     state.log_end = 200
     commits.flush()
     assert log.taken == []
@@ -388,7 +392,7 @@ def test_offsets_gather_while_an_entry_is_on_its_way() -> None:
     assert told == [None]
     (body,), _done = log.taken[0]
     assert isinstance(body, bytes)
-    command = decode_log_command(body)
+    command = REGISTRY.decode(body)
     assert command == CommitOffsets([CommittedOffset("g", "T", 0, 3)], 2000, as_of=100)
     log.finish()
     assert told == [None, None, None]
