@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
 
 import msgpack
 import pytest
@@ -25,6 +27,8 @@ from dledger.entry import HEADER_BYTES, Entry
 from remoting.bodies.topic_config import TopicConfig
 from remoting.message.record import MessageRecord, encode_record
 from tests.broker.test_broker_fold import Log, actions, build, with_topic
+
+DATA = Path(__file__).parent / "data"
 
 
 @given(actions, st.data())
@@ -152,3 +156,33 @@ def test_marks_are_thinned_out_where_they_are_old(monkeypatch: pytest.MonkeyPatc
     assert (marks.indexes[0], marks.indexes[-1]) == (0, 999)
     marks.drop_before(990)
     assert marks.indexes[0] <= 990
+
+
+def test_a_log_and_a_snapshot_of_an_earlier_program_mean_what_they_meant() -> None:
+    # Written by the program before its state was cut into parts: every command in each version,
+    # entries that are refused, and the snapshot of the state behind them.
+    found = msgpack.unpackb((DATA / "folded-log.msgpack").read_bytes())
+    log, state = Log(), empty_state()
+    for body in found["bodies"]:
+        log.append(body)
+    folded = fold(state, log.entries)
+    refused = [at for at, result in enumerate(folded.results) if result is not None]
+    assert refused == found["refused"]
+    assert folded.deleted_topics == found["deleted"]
+    arrivals = [
+        [topic, queue_id, one.first_offset, b"".join(one.units)]
+        for (topic, queue_id), one in folded.arrivals.items()
+    ]
+    assert arrivals == found["arrivals"]
+    assert restored(found["chunks"], REGISTRY) == state
+    assert rows_of(captured(state)) == rows_of(found["chunks"])
+
+
+def rows_of(chunks: Iterable[bytes]) -> dict[str, list[Any]]:
+    """The rows of a snapshot by what they are. The order of numbers does not matter."""
+    rows: dict[str, list[Any]] = {}
+    for chunk in chunks:
+        what, some = msgpack.unpackb(chunk, strict_map_key=False)
+        rows.setdefault(what, []).extend(some)
+    rows["numbers"].sort()
+    return rows
