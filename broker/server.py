@@ -14,6 +14,7 @@ from broker.machine import BrokerMachine
 from broker.retention.disk_usage import used_percent as disk_used_percent
 from broker.retention.policy import utc_hour
 from broker.serving.confirmed_reads import ConfirmedReads
+from broker.serving.ending import Ending
 from broker.serving.member import MEMBER, Member
 from broker.serving.parts import Parts
 from broker.serving.registrar import Registrar
@@ -64,7 +65,7 @@ class Broker:
         self.node = node
         self.machine = machine
         self._started_ms = wall_clock_ms()
-        log = GuardedLog(node)
+        self._log = log = GuardedLog(node)
         self._registrar = Registrar(
             client,
             config.nameservers,
@@ -137,6 +138,10 @@ class Broker:
                 task_status.started(self)
         finally:
             self.machine.on_applied = None
+
+    async def end(self) -> None:
+        """Hand leadership over and answer clients, 5 s at most; then cancel `run`."""
+        await Ending(self.node, self._log, self.requests).run()
 
     async def _follow_role(self, name: str, report: Callable[[str], None]) -> None:
         async for change in self.node.role_changes():

@@ -14,10 +14,15 @@ _log = logging.getLogger(__name__)
 
 
 class GuardedLog:
-    """Implements `broker.log.replicated_log.Log` over another one."""
+    """Implements `broker.log.replicated_log.Log` over another one.
+
+    Attributes:
+        submitted: how many appends are under way.
+    """
 
     def __init__(self, log: Log) -> None:
         self._log = log
+        self.submitted = 0
 
     @property
     def is_ready_leader(self) -> bool:
@@ -42,12 +47,18 @@ class GuardedLog:
         """
 
         def guarded(outcome: list[Appended] | DLedgerError) -> None:
+            self.submitted -= 1
             try:
                 done(outcome)
             except Exception:
                 _log.exception("answering a request failed after its append")
 
-        self._log.submit(bodies, guarded)
+        self.submitted += 1
+        try:
+            self._log.submit(bodies, guarded)
+        except BaseException:
+            self.submitted -= 1
+            raise
 
     def read_bytes(self, pos: int, size: int) -> bytes:
         """As in `dledger.Node`."""

@@ -12,11 +12,22 @@ from remoting.wire.command import Command
 # than this beside twice the pulls that still wait.
 _STALE_DEADLINES: Final = 1024
 
+# Tags of one pull that are not counted apart; most consumers have fewer.
+_CODES_PER_WEIGHT: Final = 16
+
 
 class HeldPull:
-    """One pull that waits. `deadline` is on the monotonic clock, in seconds."""
+    """One pull that waits.
 
-    __slots__ = ("command", "deadline", "origin", "request")
+    Attributes:
+        origin: the client.
+        command: the request, as far as its reply needs it.
+        request: the same, read.
+        deadline: on the monotonic clock, in seconds.
+        weight: as how many pulls it counts. The hashes of some tags take as much memory as a pull.
+    """
+
+    __slots__ = ("command", "deadline", "origin", "request", "weight")
 
     def __init__(
         self, origin: Origin, command: Command, request: PullRequest, deadline: float
@@ -25,6 +36,7 @@ class HeldPull:
         self.command = command
         self.request = request
         self.deadline = deadline
+        self.weight = 1 + len(request.wanted.codes or ()) // _CODES_PER_WEIGHT
 
 
 class HeldPulls:
@@ -40,22 +52,27 @@ class HeldPulls:
         self._by_origin: dict[Origin, dict[HeldPull, None]] = {}
         self._deadlines: list[tuple[float, int, HeldPull]] = []
         self._count = 0
+        self._weight = 0
         self._last_number = 0
 
     def __len__(self) -> int:
         return self._count
 
-    @property
-    def is_full(self) -> bool:
-        """Whether the limit of waiting pulls is reached."""
-        return self._count >= self._limit
+    def all(self) -> list[HeldPull]:
+        """All waiting pulls."""
+        return [held for waiting in self._by_origin.values() for held in waiting]
+
+    def has_room(self, held: HeldPull) -> bool:
+        """Whether the pull may wait, by the limit of waiting pulls."""
+        return self._weight + held.weight <= self._limit
 
     def add(self, held: HeldPull) -> None:
-        """Let a pull wait. The caller looks at `is_full` first."""
+        """Let a pull wait. The caller looks at `has_room` first."""
         key = (held.request.topic, held.request.queue_id)
         self._by_queue.setdefault(key, {})[held] = None
         self._by_origin.setdefault(held.origin, {})[held] = None
         self._count += 1
+        self._weight += held.weight
         self._last_number += 1
         heapq.heappush(self._deadlines, (held.deadline, self._last_number, held))
         if len(self._deadlines) > 2 * self._count + _STALE_DEADLINES:
@@ -80,9 +97,7 @@ class HeldPulls:
 
     def take_matching(self, matches: Callable[[HeldPull], bool]) -> list[HeldPull]:
         """The pulls for which `matches` is true; looks at all of them."""
-        return self._take(
-            [held for waiting in self._by_origin.values() for held in waiting if matches(held)]
-        )
+        return self._take([held for held in self.all() if matches(held)])
 
     def drop(self, origin: Origin) -> None:
         """A client is gone, and its pulls with it."""
@@ -95,6 +110,7 @@ class HeldPulls:
         taken = list(taken)
         for held in taken:
             self._count -= 1
+            self._weight -= held.weight
             for table, key in (
                 (self._by_queue, (held.request.topic, held.request.queue_id)),
                 (self._by_origin, held.origin),

@@ -20,6 +20,7 @@ from broker.serving.origin import Origin
 from broker.store.message_reader import Found, MessageReader, ReadResult
 from broker.topics.state import TOPICS
 from remoting.bodies.topic_config import PERMISSION_READ
+from remoting.net.answering import answer_each
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
@@ -71,8 +72,8 @@ class PullProcessor:
         self._max_hold_seconds = max_hold_seconds
         self._max_offset_tables = max_offset_tables
 
-    def pull(self, origin: Origin, command: Command) -> Command | None:
-        """Answer a pull, or let it wait: then None.
+    def pull(self, origin: Origin, command: Command) -> None:
+        """Answer a pull, or let it wait for a message.
 
         Raises:
             FieldMissing: a field it must have is missing.
@@ -84,16 +85,18 @@ class PullProcessor:
         if not request.has_subscription:
             request = self._with_subscription(request)
         self._commit(request)
-        result = self._read(request)
-        if result.found is not Found.NOTHING_NEW or not request.hold_seconds:
-            return _reply(command, result)
-        if self._held.is_full:
+        end = self._reader.end(request.topic, request.queue_id)
+        if request.offset != end or not request.hold_seconds:
+            self._answer_when_taken(origin, command, request)
+            return
+        held = HeldPull(
+            origin, command.without_content(), request, self._clock() + request.hold_seconds
+        )
+        if not self._held.has_room(held):
             raise RequestRefused(
                 ResponseCode.SYSTEM_BUSY, f"{len(self._held)} pulls wait already: pull again later"
             )
-        deadline = self._clock() + request.hold_seconds
-        self._held.add(HeldPull(origin, command, request, deadline))
-        return None
+        self._held.add(held)
 
     def wake(self, folded: Folded) -> None:
         """Messages came: answer the pulls that wait for one of them."""
@@ -123,12 +126,19 @@ class PullProcessor:
 
     def _answer_held(self, held: HeldPull) -> None:
         """Read again; whatever comes is the answer."""
-        try:
-            self._check(held.request)
-            reply = _reply(held.command, self._read(held.request))
-        except RequestRefused as error:
-            reply = held.command.reply(error.code, remark=error.remark)
-        held.origin.send(reply)
+        self._answer_when_taken(held.origin, held.command, held.request)
+
+    def _answer_when_taken(self, origin: Origin, command: Command, request: PullRequest) -> None:
+        """Answer as fast as the client reads: an answer has 256 KiB, a client may ask for many."""
+
+        def answer(_origin: Origin, command: Command) -> Command:
+            try:
+                self._check(request)  # again, if it has waited
+                return _reply(command, self._read(request))
+            except RequestRefused as error:
+                return command.reply(error.code, remark=error.remark)
+
+        origin.when_taken(lambda: answer_each(origin, [command], answer))
 
     def _read(self, request: PullRequest) -> ReadResult:
         return self._reader.read(

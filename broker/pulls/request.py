@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 from broker.errors import RequestRefused
 from broker.limits import MAX_PULL_MESSAGES
 from broker.pulls.tag_filter import TagFilter, tag_filter
+from broker.topics.names import check_group_name
 from remoting.bodies.heartbeat import SubscriptionData
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
@@ -50,7 +51,7 @@ def read_pull_request(command: Command, max_hold_seconds: float) -> PullRequest:
 
     Raises:
         FieldMissing: a field it must have is missing or no number.
-        RequestRefused: (1) it wants SQL92, (23) its tags cannot be read.
+        RequestRefused: (1) it wants SQL92, (23) its tags cannot be read, (29) a bad group name.
     """
     flag = command.integer("sysFlag")
     has_subscription = bool(flag & SUBSCRIPTION_FLAG)
@@ -65,9 +66,11 @@ def read_pull_request(command: Command, max_hold_seconds: float) -> PullRequest:
         wanted = tag_filter(command.fields.get("subscription", ""))
     else:
         wanted = TagFilter()
+    group, topic = command.text("consumerGroup"), command.text("topic")
+    check_group_name(group)  # it is kept while the pull waits
     return PullRequest(
-        command.text("consumerGroup"),
-        command.text("topic"),
+        group,
+        topic,
         command.integer("queueId"),
         command.integer("queueOffset"),
         max(1, min(command.integer("maxMsgNums"), MAX_PULL_MESSAGES)),

@@ -18,8 +18,13 @@ ALL_TAGS: Final = "*"
 # Each is hashed and kept with every held pull.
 MAX_TAGS: Final = 256
 
-# Consumers repeat their expression with every pull; expressions are few.
+# Bounds the work before the tags are counted: 256 tags of 60 characters.
+MAX_EXPRESSION_CHARACTERS: Final = 16 * 1024
+
+# Consumers repeat their expression with every pull; expressions are few, and most are short. Those
+# that are longer are read again each time, so that remembering takes 4 MiB at most.
 _REMEMBERED_FILTERS: Final = 4096
+_REMEMBERED_CHARACTERS: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +42,28 @@ class TagFilter:
         return self.codes is None or not self.codes.isdisjoint(tags_codes)
 
 
-@lru_cache(maxsize=_REMEMBERED_FILTERS)
 def tag_filter(expression: str) -> TagFilter:
     """The filter of an expression.
 
     Raises:
-        RequestRefused (23): it has too many tags, or none although it is not empty.
+        RequestRefused (23): it is too long, has too many tags, or none although it is not empty.
     """
+    if len(expression) <= _REMEMBERED_CHARACTERS:
+        return _remembered(expression)
+    if len(expression) > MAX_EXPRESSION_CHARACTERS:
+        raise RequestRefused(
+            ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+            f"a subscription of {len(expression)} characters: at most {MAX_EXPRESSION_CHARACTERS}",
+        )
+    return _read(expression)
+
+
+@lru_cache(maxsize=_REMEMBERED_FILTERS)
+def _remembered(expression: str) -> TagFilter:
+    return _read(expression)
+
+
+def _read(expression: str) -> TagFilter:
     if expression in ("", ALL_TAGS):
         return TagFilter()
     tags = [tag for part in expression.split("||") if (tag := part.strip())]

@@ -1,5 +1,6 @@
 """A client's connection, as features see it."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from remoting.net.address import Address
@@ -21,6 +22,10 @@ class Origin(Protocol):
 
     def send(self, command: Command) -> None:
         """Queue a reply."""
+        ...
+
+    def when_taken(self, then: Callable[[], None]) -> None:
+        """Call `then` once the client has taken most of what waits for it; often at once."""
         ...
 
     def send_oneway(self, command: Command) -> None:

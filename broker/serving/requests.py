@@ -32,6 +32,9 @@ class Requests:
         confirm: tells when the applied state may be looked at; see `ConfirmedReads.add`.
         announce: lets the name servers know of a new leader or of changed topics.
 
+    Attributes:
+        connections: the clients that are connected.
+
     Raises:
         FeatureClash: two services answer the same request code.
     """
@@ -54,6 +57,8 @@ class Requests:
             for code, handler in service.handlers.items():
                 add_once(self._handlers, int(code), handler, "the request code")
         self._term: int | None = None  # the term this member leads, once it may serve
+        self._is_ending = False
+        self.connections: set[Connection] = set()
 
     @property
     def led_term(self) -> int | None:
@@ -69,6 +74,7 @@ class Requests:
 
     def on_open(self, connection: Connection) -> None:
         """A client has connected; it joins no group before its first heartbeat."""
+        self.connections.add(connection)
 
     def on_commands(self, connection: Connection, commands: Sequence[Command]) -> None:
         """Answer requests, or hand them to what will answer them."""
@@ -79,6 +85,7 @@ class Requests:
 
     def on_close(self, connection: Connection) -> None:
         """A client is gone, with its waiting pulls and its memberships."""
+        self.connections.discard(connection)
         for service in self._services:
             service.dropped(connection)
 
@@ -91,8 +98,8 @@ class Requests:
         if handler is None:
             return unsupported(command)
         try:
-            if self._term is None and not handler.any_role:
-                raise not_leader(self._broker_name)
+            if not handler.any_role:
+                self._check_leads()
             if handler.confirmed:
                 self._answer_confirmed(connection, command, handler.answer)
                 return None
@@ -100,11 +107,15 @@ class Requests:
         except RequestRefused as refusal:
             return command.reply(refusal.code, remark=refusal.remark)
 
+    def _check_leads(self) -> None:
+        """Raises RequestRefused (14) when another member is to be asked."""
+        if self._is_ending or self._term is None:
+            raise not_leader(self._broker_name)
+
     def _answer_confirmed(self, connection: Connection, command: Command, answer: Answer) -> None:
         def answer_now(connection: Connection, command: Command) -> Command | None:
             try:
-                if self._term is None:
-                    raise not_leader(self._broker_name)
+                self._check_leads()
                 return answer(connection, command)
             except RequestRefused as refused:
                 return command.reply(refused.code, remark=refused.remark)
@@ -150,6 +161,15 @@ class Requests:
             for service in self._services:
                 service.begin_term()
         self._announce()
+
+    def refuse_all(self) -> None:
+        """This member is about to end: answer new requests like a member that does not lead, and
+        pulls that wait. What is on its way into the log is answered when it is applied.
+        """
+        self._is_ending = True
+        refusal = not_leader(self._broker_name)
+        for service in self._services:
+            service.ending(refusal)
 
     def tick(self) -> None:
         """Let the services do what is due by time: five times a second."""

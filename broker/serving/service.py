@@ -42,6 +42,8 @@ class Service:
         handlers: by request code.
         begin_term: this member leads, and is ready to serve.
         end_term: it leads no more; what waits is answered with the given refusal.
+        ending: this member will soon end; what waits for something else than the log is answered
+            with the given refusal.
         applied: a run of entries was applied on the leader. Must not raise.
         flush: all requests of one read were looked at, or entries were applied: hand to the log
             what has gathered.
@@ -55,6 +57,7 @@ class Service:
     handlers: Mapping[int, Handler] = field(default_factory=dict)
     begin_term: Callable[[], None] = _nothing
     end_term: Callable[[RequestRefused], None] = _nothing
+    ending: Callable[[RequestRefused], None] = _nothing
     applied: Callable[[Folded], None] = _nothing
     flush: Callable[[], None] = _nothing
     tick: Callable[[], None] = _nothing

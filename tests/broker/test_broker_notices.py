@@ -29,6 +29,9 @@ class Told:
     def send(self, command: Command) -> None:
         raise AssertionError("a notice is no reply")
 
+    def when_taken(self, then: object) -> None:
+        raise AssertionError("a notice is no reply")
+
     def send_oneway(self, command: Command) -> None:
         self.notices[command.fields["consumerGroup"]] += 1
 

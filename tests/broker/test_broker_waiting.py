@@ -20,8 +20,10 @@ from broker.offsets.commands import CommitOffsets, CommittedOffset
 from broker.offsets.commits import OffsetCommits
 from broker.pulls.held_pulls import HeldPull, HeldPulls
 from broker.pulls.request import PullRequest
-from broker.pulls.tag_filter import MAX_TAGS, TagFilter, tag_filter
+from broker.pulls.tag_filter import MAX_EXPRESSION_CHARACTERS, MAX_TAGS, TagFilter, tag_filter
+from broker.sends.awaited_topics import AwaitedTopics
 from broker.sends.sends import PendingSend, Sends
+from broker.topics.changes import TopicChanges
 from broker.topics.state import TOPICS
 from dledger.entry import Body, PositionedBody
 from dledger.errors import (
@@ -55,6 +57,9 @@ class Origin:
 
     def send_oneway(self, command: Command) -> None:
         self.sent.append(command)
+
+    def when_taken(self, then: Callable[[], None]) -> None:
+        then()
 
 
 class FakeLog:
@@ -144,6 +149,20 @@ def test_only_a_pull_that_wants_the_tag_is_taken() -> None:
     assert len(pulls.take_arrived("T", 0, {tags_code("C"), tags_code("B")})) == 1
 
 
+def test_a_pull_with_many_tags_counts_as_several() -> None:
+    pulls = HeldPulls(20)
+    origin = Origin()
+    hold(pulls, origin, 0, 1, "||".join(map(str, range(MAX_TAGS))))
+    many = PullRequest("g", "T", 0, 0, 32, None, 1.0, tag_filter("A||B"), True, 0)
+    room = [HeldPull(origin, Command(11), many, 1) for _ in range(4)]
+    for held in room[:3]:
+        assert pulls.has_room(held)
+        pulls.add(held)
+    assert not pulls.has_room(room[3])
+    assert len(pulls.take_arrived("T", 0, {tags_code("7")})) == 1
+    assert pulls.has_room(room[3])
+
+
 # --- tag filter -----------------------------------------------------------------------------------
 
 
@@ -159,7 +178,10 @@ def test_tags_are_split_and_trimmed() -> None:
     assert not wanted.wants(0)
 
 
-@pytest.mark.parametrize("expression", ["||", "||".join(map(str, range(MAX_TAGS + 1)))])
+@pytest.mark.parametrize(
+    "expression",
+    ["||", "||".join(map(str, range(MAX_TAGS + 1))), "T" * (MAX_EXPRESSION_CHARACTERS + 1)],
+)
 def test_no_tag_or_too_many_are_refused(expression: str) -> None:
     with pytest.raises(RequestRefused) as caught:
         tag_filter(expression)
@@ -214,6 +236,45 @@ def test_sends_of_one_batch_are_one_append_with_offsets_in_a_row() -> None:
     log.finish()
     assert [reply.fields["queueOffset"] for reply in origin.sent] == ["7", "8", "10"]
     assert [len(reply.fields["msgId"].split(",")) for reply in origin.sent] == [1, 2, 1]
+
+
+def test_a_long_expression_is_read_like_a_short_one() -> None:
+    tags = [f"{number:060d}" for number in range(MAX_TAGS)]
+    assert tag_filter("||".join(tags)).codes == frozenset(map(tags_code, tags))
+
+
+def test_messages_that_wait_for_their_topics_are_bounded_in_bytes_over_all() -> None:
+    log, origin = FakeLog(), Origin()
+    sends, state = sends_over(log)
+    limits = BrokerLimits(max_waiting_send_bytes=10_000)
+    announced: list[Callable[[], None]] = []
+
+    def announce(then: Callable[[], None] | None) -> None:
+        assert then is not None
+        announced.append(then)
+
+    changes = TopicChanges(state, log, limits, lambda: 1, announce)
+    awaited = AwaitedTopics(state, sends, changes, limits)
+
+    def send(topic: str) -> None:
+        one = PendingSend(origin, Command(310, body=bytes(4_000)), topic, 0, [MessageRecord(topic)])
+        awaited.send_when_created(TopicConfig(topic), one)
+
+    send("A")
+    send("B")
+    for topic in "ABC":
+        with pytest.raises(RequestRefused) as caught:
+            send(topic)
+        assert caught.value.code == ResponseCode.SYSTEM_BUSY
+    log.finish()  # A is in the log, but the name servers do not know it yet
+    with pytest.raises(RequestRefused):
+        send("A")
+    state[TOPICS].configs["A"] = TopicConfig("A")
+    announced.pop()()
+    assert len(log.taken) == 2
+    send("C")  # A's message has left
+    log.finish(Discarded(1, 1))
+    assert [reply.code for reply in origin.sent] == [ResponseCode.SERVICE_NOT_AVAILABLE]
 
 
 def test_sends_wait_while_the_log_is_full_and_keep_their_order() -> None:
