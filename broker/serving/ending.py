@@ -27,7 +27,7 @@ TRANSFER_SECONDS: Final = 2.0
 FAREWELL_SECONDS: Final = 1.0
 
 # A client that was silent for so long has no more requests under way.
-QUIET_SECONDS: Final = 0.1
+QUIET_SECONDS: Final = 0.2
 
 # How often the steps look whether they are done.
 LOOK_SECONDS: Final = 0.01

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,8 @@ from broker.serving import ending
 from dledger.free_ports import free_addresses
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
-from tests.broker.one_broker import Client, running_broker, until
+from remoting.wire.frame import FrameDecoder, encode_command
+from tests.broker.one_broker import Client, running_broker, send_fields, until
 from tests.broker.three_brokers import group_of_three
 
 
@@ -125,13 +127,18 @@ async def test_a_process_ends_well_at_a_signal_with_requests_under_way(
     said = b""
     while b"leader of term" not in said or said.endswith(b"not ready yet\n"):
         said += await process.stdout.receive_some()
-    async with trio.open_nursery() as nursery:
-        client = Client(nursery, listen)
-        replies: list[Command] = []
-        async with trio.open_nursery() as sending:
-            sending.start_soon(send_all, client, 3000, replies)
-            await until_some(replies)
-            os.kill(process.pid, number)
-        assert {reply.code for reply in replies} == {0, ResponseCode.SERVICE_NOT_AVAILABLE}
-        client.close()
-    assert await process.wait() == 0
+    host, port = listen.split(":")
+    stream = await trio.open_tcp_stream(host, int(port))
+    fields = {name: str(value) for name, value in send_fields("T").items()}
+    sends = [encode_command(Command(310, fields, b"x", opaque=at)) for at in range(3000)]
+    await stream.send_all(b"".join(sends))
+    os.kill(process.pid, number)
+    decoder, codes = FrameDecoder(), Counter[int]()
+    with trio.fail_after(30):
+        while data := await stream.receive_some():
+            codes.update(reply.code for reply in decoder.feed(bytes(data)))
+        assert await process.wait() == 0
+    assert codes.total() == 3000
+    assert codes.keys() <= {ResponseCode.SUCCESS, ResponseCode.SERVICE_NOT_AVAILABLE}
+    await stream.aclose()
+    await process.stdout.aclose()
