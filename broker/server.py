@@ -74,6 +74,7 @@ class Broker:
             config.cluster,
             config.group,
             str(config.address),
+            "" if config.listen_group is None else str(config.address_for_members),
             self._registration,
             self._led_term,
         )
