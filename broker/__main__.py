@@ -96,6 +96,7 @@ def _number(option: str, default: int, explanation: str) -> Callable[[F], F]:
     "--listen-peers",
     help="Where the other members connect, if not at this member's address in --peers.",
 )
+@click.option("--prefer", help="The member that should lead whenever it is healthy.")
 @click.option("--nameservers", default="", help="Name servers: host:port;host:port.")
 @click.option(
     "--dir",
@@ -157,6 +158,7 @@ def read_config(options: Mapping[str, Any]) -> BrokerConfig:
         relays_from=read_networks(options["relays_from"]),
         advertise=_address_or_none("--advertise", options["advertise"]),
         listen_peers=_address_or_none("--listen-peers", options["listen_peers"]),
+        prefer=options["prefer"],
         nameservers=read_nameservers(options["nameservers"]),
         directory=options["directory"],
         cluster=options["cluster"],

@@ -1,4 +1,4 @@
-"""A name server and a group of brokers as processes of this machine: started, watched, ended."""
+"""A name server and groups of brokers as processes of this machine: started, watched, ended."""
 
 import signal
 import subprocess
@@ -10,7 +10,7 @@ from typing import Final
 import trio
 
 from dledger_mq.errors import GroupDirectoryError, MessagingError
-from dledger_mq.group_directory import GroupDirectory, GroupPlan, NodePlan
+from dledger_mq.group_directory import ClusterPlan, GroupDirectory, GroupPlan, NodePlan
 
 # A broker that is asked to end flushes and closes its files.
 END_SECONDS: Final = 5.0
@@ -46,36 +46,32 @@ def nameserver_program(address: str) -> Program:
     return Program(NAMESERVER, ("-m", "nameserver", "--listen", address))
 
 
-def broker_program(directory: GroupDirectory, plan: GroupPlan, node: NodePlan) -> Program:
+def broker_program(
+    directory: GroupDirectory, plan: ClusterPlan, group: GroupPlan, node: NodePlan
+) -> Program:
     """One broker."""
-    shared: tuple[str, ...] = ()
-    if plan.group_address is not None:
-        shared = ("--listen-group", plan.group_address, "--share-port")
+    more: tuple[str, ...] = ()
+    if group.address is not None:
+        more += ("--listen-group", group.address, "--share-port")
+    if group.preferred is not None:
+        more += ("--prefer", group.preferred)
     return Program(
         node.name,
         (
-            "-m",
-            "broker",
-            "--group",
-            plan.group,
-            "--node",
-            node.name,
-            "--peers",
-            plan.peers,
-            "--listen",
-            node.client_address,
-            "--nameservers",
-            plan.nameserver,
-            "--dir",
-            str(directory.node_path(node.name)),
-            "--cluster",
-            plan.cluster,
-            *shared,
+            *("-m", "broker"),
+            *("--group", group.name),
+            *("--node", node.name),
+            *("--peers", group.peers),
+            *("--listen", node.client_address),
+            *("--nameservers", plan.nameserver),
+            *("--dir", str(directory.node_path(node.name))),
+            *("--cluster", plan.cluster),
+            *more,
         ),
     )
 
 
-class LocalGroup:
+class LocalCluster:
     """The processes of one directory.
 
     Children hold the end of a pipe as their standard input, and end when it closes: even if this
@@ -83,7 +79,7 @@ class LocalGroup:
 
     Args:
         directory: a locked directory.
-        plan: its group.
+        plan: its groups.
         say: shows a line to the user.
         restart_after_seconds: start a process that died again after so long; None leaves it.
     """
@@ -91,7 +87,7 @@ class LocalGroup:
     def __init__(
         self,
         directory: GroupDirectory,
-        plan: GroupPlan,
+        plan: ClusterPlan,
         say: Callable[[str], object],
         restart_after_seconds: float | None = None,
     ) -> None:
@@ -105,7 +101,11 @@ class LocalGroup:
         """Everything that is to run, the name server first."""
         return [
             nameserver_program(self._plan.nameserver),
-            *(broker_program(self._directory, self._plan, node) for node in self._plan.nodes),
+            *(
+                broker_program(self._directory, self._plan, group, node)
+                for group in self._plan.groups
+                for node in group.nodes
+            ),
         ]
 
     async def keep_running(
@@ -127,7 +127,7 @@ class LocalGroup:
             if self._restart_after_seconds is None:
                 self._say(f"start it again with: {program.shown()}")
                 if not self._running:
-                    raise MessagingError("no process of the group is left; start it again")
+                    raise MessagingError("no process is left; start the command again")
                 return
             await trio.sleep(self._restart_after_seconds)
             self._say(f"{program.name}: starting again")
