@@ -52,6 +52,17 @@ class ConsumeFromWhere(IntEnum):
 Choice = TypeVar("Choice", ConsumeType, MessageModel, ConsumeFromWhere)
 
 
+def _by_text(kind: type[Choice]) -> dict[str, Choice]:
+    """The values of an enumeration by name and by number."""
+    return {text: choice for choice in kind for text in (choice.name, str(choice.value))}
+
+
+# Looked up instead of searched: a heartbeat may have 10 000 groups.
+_CONSUME_TYPES: Final = _by_text(ConsumeType)
+_MESSAGE_MODELS: Final = _by_text(MessageModel)
+_CONSUME_FROM_WHERE: Final = _by_text(ConsumeFromWhere)
+
+
 @dataclass(slots=True)
 class SubscriptionData:
     """A topic a group subscribes to.
@@ -196,20 +207,14 @@ def decode_heartbeat(body: bytes) -> Heartbeat:
 
 
 def _consumer(value: JsonObject) -> ConsumerData:
+    text = value.text
     return ConsumerData(
-        value.text("groupName"),
-        _choice(value, "consumeType", ConsumeType.CONSUME_PASSIVELY),
-        _choice(value, "messageModel", MessageModel.CLUSTERING),
-        _choice(value, "consumeFromWhere", ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET),
+        text("groupName"),
+        _CONSUME_TYPES.get(text("consumeType", ""), ConsumeType.CONSUME_PASSIVELY),
+        _MESSAGE_MODELS.get(text("messageModel", ""), MessageModel.CLUSTERING),
+        _CONSUME_FROM_WHERE.get(
+            text("consumeFromWhere", ""), ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+        ),
         [SubscriptionData.from_json(item) for item in value.objects("subscriptionDataSet")],
         value.boolean("unitMode"),
     )
-
-
-def _choice(value: JsonObject, name: str, default: Choice) -> Choice:
-    """An enumeration by name or number."""
-    wanted = value.text(name, "")
-    for choice in type(default):
-        if wanted in (choice.name, str(choice.value)):
-            return choice
-    return default

@@ -77,15 +77,6 @@ class JsonObject:
             return int(value)
         raise BodyMalformed(self.body_name, f"{name} is not a 64-bit number")
 
-    def number(self, name: str, default: float) -> float:
-        """A number that may have a fraction."""
-        value = self.members.get(name)
-        if value is None:
-            return default
-        if isinstance(value, int | float):
-            return float(value)
-        raise BodyMalformed(self.body_name, f"{name} is not a number")
-
     def boolean(self, name: str, default: bool = False) -> bool:
         """A truth value, also as text."""
         value = self.members.get(name)

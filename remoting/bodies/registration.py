@@ -9,6 +9,8 @@ from typing import Final
 
 from remoting.bodies.json_object import JsonObject
 from remoting.bodies.topic_config import (
+    INT64_MAX,
+    INT64_MIN,
     MAX_TABLE_TOPICS,
     DataVersion,
     TopicConfig,
@@ -104,8 +106,8 @@ def _decode_compressed(data: bytes) -> BrokerRegistration:
         version_json, at = _chunk(data, 0)
         (count,) = _LENGTH.unpack_from(data, at)
         at += 4
-        if count > MAX_TABLE_TOPICS:
-            raise BodyMalformed(_NAME, f"{count} topics, at most {MAX_TABLE_TOPICS} are read")
+        if not 0 <= count <= MAX_TABLE_TOPICS:
+            raise BodyMalformed(_NAME, f"{count} topics, 0 to {MAX_TABLE_TOPICS} are read")
         topics: dict[str, TopicConfig] = {}
         for _ in range(count):
             line, at = _chunk(data, at)
@@ -140,7 +142,9 @@ def _topic_of_line(line: str) -> TopicConfig:
     if len(parts) == 6 and parts[5].strip():
         attributes = JsonObject.parse(_NAME, parts[5].encode()).named_texts()
     try:
-        read, write, permission = (int(part) for part in parts[1:4])
+        read, write, permission = map(int, parts[1:4])
     except ValueError:
         raise BodyMalformed(_NAME, f"topic {line!r:.60} has no numbers") from None
+    if min(read, write, permission) < INT64_MIN or max(read, write, permission) > INT64_MAX:
+        raise BodyMalformed(_NAME, f"topic {line!r:.60} has a number over 64 bits")
     return TopicConfig(parts[0], read, write, permission, parts[4], attributes=attributes)
