@@ -1,0 +1,84 @@
+"""Runs a server as it is, and notes how long its event loop was held up by its own work.
+
+    python -m tests.hostile.watched_process REPORT MODULE ARGUMENTS...
+
+A pass of the event loop runs every task that is ready; whatever arrives meanwhile waits. What a
+pass takes is counted in processor time of its thread: on a busy machine the scheduler and the disk
+make passes longer, and neither is the server's doing.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import resource
+import runpy
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import trio
+
+
+class LoopWatch(trio.abc.Instrument):
+    """Notes the longest passes of the event loop, and the task that took most of each.
+
+    Nothing is noted until the first client is served: a server starts in one long pass.
+    """
+
+    def __init__(self) -> None:
+        self.longest: list[tuple[float, str, float]] = []
+        self._pass_began = self._step_began = time.thread_time()
+        self._step_seconds, self._step_name = 0.0, ""
+        self._serves = False
+
+    def after_io_wait(self, timeout: float) -> None:
+        self._pass_began = time.thread_time()
+        self._step_seconds, self._step_name = 0.0, ""
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self._step_began = time.thread_time()
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        seconds = time.thread_time() - self._step_began
+        if seconds > self._step_seconds:
+            self._step_seconds, self._step_name = seconds, task.name
+        self._serves = self._serves or "serve_stream" in task.name
+
+    def before_io_wait(self, timeout: float) -> None:
+        seconds = time.thread_time() - self._pass_began
+        if self._serves:
+            self.longest.append((seconds, self._step_name, self._step_seconds))
+            if len(self.longest) > 1000:
+                self._keep_ten()
+
+    def report(self) -> dict[str, Any]:
+        """The longest passes, and the most memory that was resident."""
+        self._keep_ten()
+        return {
+            "longest_passes_ms": [
+                [round(1000 * seconds, 1), name, round(1000 * step, 1)]
+                for seconds, name, step in self.longest
+            ],
+            "max_resident_kib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+        }
+
+    def _keep_ten(self) -> None:
+        self.longest.sort(reverse=True)
+        del self.longest[10:]
+
+
+def main() -> None:
+    report, module = Path(sys.argv[1]), sys.argv[2]
+    sys.argv = sys.argv[2:]
+    watch = LoopWatch()
+    setattr(trio, "run", functools.partial(trio.run, instruments=[watch]))  # noqa: B010
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    finally:
+        report.write_text(json.dumps(watch.report()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
