@@ -10,6 +10,7 @@ make passes longer, and neither is the server's doing.
 from __future__ import annotations
 
 import functools
+import gc
 import json
 import resource
 import runpy
@@ -22,7 +23,7 @@ import trio
 
 
 class LoopWatch(trio.abc.Instrument):
-    """Notes the longest passes of the event loop, and the task that took most of each.
+    """Notes the longest passes of the event loop, the task that took most of each, and collections.
 
     Nothing is noted until the first client is served: a server starts in one long pass.
     """
@@ -32,6 +33,18 @@ class LoopWatch(trio.abc.Instrument):
         self._pass_began = self._step_began = time.thread_time()
         self._step_seconds, self._step_name = 0.0, ""
         self._serves = False
+        self.longest_collections: dict[int, float] = {}
+        self._collection_began = 0.0
+
+    def on_collection(self, phase: str, details: dict[str, int]) -> None:
+        """Note how long the garbage collector takes, by generation: see `gc.callbacks`."""
+        if phase == "start":
+            self._collection_began = time.thread_time()
+        elif self._serves:
+            seconds = time.thread_time() - self._collection_began
+            generation = details["generation"]
+            before = self.longest_collections.get(generation, 0.0)
+            self.longest_collections[generation] = max(before, seconds)
 
     def after_io_wait(self, timeout: float) -> None:
         self._pass_began = time.thread_time()
@@ -61,6 +74,10 @@ class LoopWatch(trio.abc.Instrument):
                 [round(1000 * seconds, 1), name, round(1000 * step, 1)]
                 for seconds, name, step in self.longest
             ],
+            "longest_collections_ms": {
+                generation: round(1000 * seconds, 1)
+                for generation, seconds in sorted(self.longest_collections.items())
+            },
             "max_resident_kib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
         }
 
@@ -73,6 +90,7 @@ def main() -> None:
     report, module = Path(sys.argv[1]), sys.argv[2]
     sys.argv = sys.argv[2:]
     watch = LoopWatch()
+    gc.callbacks.append(watch.on_collection)
     setattr(trio, "run", functools.partial(trio.run, instruments=[watch]))  # noqa: B010
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
