@@ -322,6 +322,7 @@ class Watcher(Recorder):
         b"\xff\xff\xff\xff\x00\x00\x00\x00",
         b"",
     ],
+    ids=["no JSON", "no JSON keys", "no binary header", "unknown type", "too long", "no fault"],
 )
 async def test_a_closed_connection_and_what_it_read_are_freed_at_once(
     nursery: trio.Nursery, end: bytes
