@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -14,8 +15,8 @@ import trio
 
 from broker.config import DEFAULT_CLUSTER, BrokerConfig, read_address, read_nameservers
 from broker.errors import BrokerError, SettingInvalid
-from broker.retention import RetentionPolicy, read_hours
-from broker.server import run_broker
+from broker.retention.policy import RetentionPolicy, read_hours
+from broker.server import Broker, run_broker
 from dledger import DLedgerError, collect_seldom, parse_peers
 from remoting.net.address import Address
 from remoting.wire.errors import RemotingError
@@ -151,23 +152,38 @@ def _address_or_none(setting: str, text: str | None) -> Address | None:
 async def _run(config: BrokerConfig, exit_with_stdin: bool) -> None:
     """Run until a signal, or until standard input ends."""
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_cancel_at_signal, nursery.cancel_scope)
+        running: list[Broker] = []
+        nursery.start_soon(_end_at_signal, running, nursery)
         if exit_with_stdin:
             nursery.start_soon(_cancel_at_end_of_input, nursery.cancel_scope)
-        await run_broker(
+        start = partial(
+            run_broker,
             config,
             wall_clock_ms=lambda: time.time_ns() // 1_000_000,
             process_id=os.getpid(),
             report=lambda line: print(line, flush=True),
             hour_of=lambda time_ms: time.localtime(time_ms / 1000).tm_hour,
         )
-        nursery.cancel_scope.cancel()
+        running.append(await nursery.start(start))
 
 
-async def _cancel_at_signal(scope: trio.CancelScope) -> None:
+async def _end_at_signal(running: list[Broker], nursery: trio.Nursery) -> None:
+    """End at a signal: a member that serves hands leadership over first. A second signal does not
+    wait for that.
+    """
+    is_ending = False
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async for _signal in signals:
-            scope.cancel()
+            if is_ending or not running:
+                nursery.cancel_scope.cancel()
+            else:
+                is_ending = True
+                nursery.start_soon(_end, running[0], nursery.cancel_scope)
+
+
+async def _end(broker: Broker, scope: trio.CancelScope) -> None:
+    await broker.end()
+    scope.cancel()
 
 
 async def _cancel_at_end_of_input(scope: trio.CancelScope) -> None:

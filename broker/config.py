@@ -7,7 +7,7 @@ from pathlib import Path
 
 from broker.errors import SettingInvalid
 from broker.limits import BrokerLimits
-from broker.retention import RetentionPolicy
+from broker.retention.policy import RetentionPolicy
 from dledger import SnapshotPolicy, StoreConfig
 from remoting.net.address import Address, parse_address
 from remoting.net.errors import AddressMalformed

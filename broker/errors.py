@@ -21,6 +21,10 @@ class SettingInvalid(BrokerError):
         super().__init__(f"{setting}: {problem}")
 
 
+class FeatureClash(BrokerError):
+    """Two features claim the same request code, command or name; found when the program starts."""
+
+
 class EntryTooNew(BrokerError):
     """The log holds a command of a newer broker; guessing at it would make the members differ.
 

@@ -2,9 +2,12 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from broker.fold import EntryRefused, Folded, fold
-from broker.state import BrokerState
-from broker.state_snapshot import STATE_FORMAT, captured, restored
+from broker.log.fold import fold
+from broker.log.folded import EntryRefused, Folded
+from broker.log.registry import Registry
+from broker.log.state import BrokerState
+from broker.log.state_snapshot import STATE_FORMAT, captured, restored
+from broker.messages.state import MESSAGES
 from broker.store.consume_queues import ConsumeQueues
 from broker.store.queue_sync import QueueSync
 from dledger import Entry
@@ -18,6 +21,7 @@ class BrokerMachine:
 
     Args:
         queues: the consume queues to keep.
+        registry: the features whose entries are folded.
 
     Attributes:
         state: the folded log. The same object for ever.
@@ -29,8 +33,8 @@ class BrokerMachine:
 
     snapshot_format = STATE_FORMAT
 
-    def __init__(self, queues: ConsumeQueues) -> None:
-        self.state = BrokerState()
+    def __init__(self, queues: ConsumeQueues, registry: Registry) -> None:
+        self.state = BrokerState(registry)
         self.queues = queues
         self.restored_ends: dict[tuple[str, int], int] = {}
         self.on_applied: Callable[[Folded], None] | None = None
@@ -48,7 +52,7 @@ class BrokerMachine:
 
     def log_kept_from(self) -> int:
         """The first entry of the log to keep, from the last retention entry."""
-        return self.state.kept_from
+        return self.state[MESSAGES].kept_from
 
     def snapshot(self) -> Iterator[bytes]:
         """The state as of now; with the first chunk the consume queues up to here are durable."""
@@ -56,8 +60,8 @@ class BrokerMachine:
 
     def restore(self, chunks: Iterator[bytes]) -> None:
         """Go on from a snapshot. Raises SnapshotUnreadable, DiskFailed."""
-        self.state.become(restored(chunks))
-        ends = self.state.queue_ends
+        self.state.become(restored(chunks, self.state.registry))
+        ends = self.state[MESSAGES].queue_ends
         self.restored_ends = {
             (topic, queue_id): end
             for topic, table in ends.items()

@@ -7,30 +7,24 @@ from typing import Final
 
 import trio
 
-from broker.admin_processor import AdminProcessor
-from broker.client_processor import ClientProcessor
 from broker.config import BrokerConfig
-from broker.confirmed_reads import ConfirmedReads
-from broker.consumers import Consumers
-from broker.guarded_log import GuardedLog
-from broker.held_pulls import HeldPulls
-from broker.limits import MAX_HOLD_SECONDS
-from broker.log_changes import OffsetCommits
-from broker.log_keeper import LogKeeper
+from broker.features import FEATURES, REGISTRY
+from broker.log.guarded_log import GuardedLog
 from broker.machine import BrokerMachine
-from broker.message_reader import MessageReader
-from broker.offset_processor import OffsetProcessor
-from broker.pull_processor import PullProcessor
-from broker.rebuilding import rebuild_queues
-from broker.registrar import Registrar
-from broker.requests import Requests
-from broker.retention import utc_hour
-from broker.send_processor import SendProcessor
-from broker.sends import Sends
+from broker.retention.disk_usage import used_percent as disk_used_percent
+from broker.retention.policy import utc_hour
+from broker.serving.confirmed_reads import ConfirmedReads
+from broker.serving.ending import Ending
+from broker.serving.member import MEMBER, Member
+from broker.serving.parts import Parts
+from broker.serving.registrar import Registrar
+from broker.serving.requests import Requests
 from broker.store.consume_queues import MAX_OPEN_FILES, ConsumeQueues
-from broker.store.disk_usage import used_percent as disk_used_percent
-from broker.topic_changes import TopicChanges
+from broker.store.rebuilding import rebuild_queues
+from broker.topics.state import TOPICS
 from dledger import Node, NodeConfig, RoleChange, open_node
+from remoting.bodies.registration import BrokerRegistration
+from remoting.bodies.topic_config import DataVersion
 from remoting.net.client import RemotingClient
 from remoting.net.server import ServerLimits, serve
 
@@ -41,18 +35,19 @@ SPARE_DESCRIPTORS: Final = 2 * MAX_OPEN_FILES
 # How often waiting pulls are looked over: a hold of 15 s may last this much longer.
 TICK_SECONDS = 0.2
 
-# How often consumers are looked over for silence; RocketMQ's value.
-EXPIRE_CLIENTS_SECONDS = 10.0
+# How often services look over what may have been silent for too long; RocketMQ's value.
+LOOK_OVER_SECONDS = 10.0
 
 
 class Broker:
     """One running member. Made by `run_broker`.
 
     Attributes:
+        config: its settings.
         node: its member of the log's group.
         machine: the folded log.
+        parts: what its features share.
         requests: what answers clients.
-        keeper: drops what is too old, or too much for the disk.
     """
 
     def __init__(
@@ -69,84 +64,45 @@ class Broker:
         self.config = config
         self.node = node
         self.machine = machine
-        self._log = GuardedLog(node)
         self._started_ms = wall_clock_ms()
-        state, limits = machine.state, config.limits
-        self._held = HeldPulls(limits.max_held_pulls)
+        self._log = log = GuardedLog(node)
         self._registrar = Registrar(
             client,
             config.nameservers,
             config.cluster,
             config.group,
             str(config.address),
-            state,
-            lambda: self.requests.led_term,
+            self._registration,
+            self._led_term,
         )
-        self._sends = Sends(state, self._log, config.address, limits, wall_clock_ms, process_id)
-        self.keeper = LogKeeper(
-            config.retention,
-            config.directory,
-            node,
-            machine,
-            lambda: self.requests.led_term is not None,
-            wall_clock_ms,
-            hour_of,
-            used_percent,
+        self._reads = ConfirmedReads(node.read, config.limits.max_waiting_reads)
+        self.parts = Parts(
+            config=config,
+            log=log,
+            state=machine.state,
+            queues=machine.queues,
+            announce=self._registrar.announce,
+            confirm=self._reads.add,
+            led_term=self._led_term,
+            wall_clock_ms=wall_clock_ms,
+            clock=trio.current_time,
+            process_id=process_id,
+            figures=self._figures,
+            made={MEMBER: Member(node, machine, hour_of, used_percent)},
         )
-        self._reads = ConfirmedReads(node.read, limits.max_waiting_reads)
-        self.requests = self._made_requests(wall_clock_ms)
+        self._services = [feature.service(self.parts) for feature in FEATURES]
+        self.requests = Requests(
+            config.group, log, self._services, self._reads.add, self._registrar.announce
+        )
         machine.on_applied = self.requests.applied
 
-    def _made_requests(self, wall_clock_ms: Callable[[], int]) -> Requests:
-        """What answers clients, over what this broker has made already."""
-        config, log = self.config, self._log
-        state, limits = self.machine.state, config.limits
-        reader = MessageReader(state, self.machine.queues, log)
-        consumers = Consumers()
-        commits = OffsetCommits(log, state, limits.max_waiting_commits, wall_clock_ms)
-        changes = TopicChanges(
-            state,
-            log,
-            self._sends,
-            limits,
-            wall_clock_ms,
-            self._registrar.announce,
-            config.auto_create_topics,
-        )
-        keeper = self.keeper
-        return Requests(
-            config.group,
-            log,
-            self._sends,
-            changes,
-            commits,
-            SendProcessor(
-                state, self._sends, changes, reader, config.group, lambda: keeper.is_refusing
-            ),
-            PullProcessor(
-                state,
-                reader,
-                consumers,
-                commits,
-                self._held,
-                trio.current_time,
-                MAX_HOLD_SECONDS,
-                limits.max_offset_tables,
-            ),
-            ClientProcessor(state, consumers, log, changes, limits, trio.current_time),
-            OffsetProcessor(state, reader, commits, limits, self._reads.add),
-            AdminProcessor(
-                state,
-                changes,
-                reader,
-                consumers,
-                config.group,
-                self._settings(),
-                self._figures,
-            ),
-            self._reads.add,
-            self._registrar.announce,
-        )
+    def _registration(self, term: int) -> BrokerRegistration:
+        topics = self.machine.state[TOPICS]
+        version = DataVersion(topics.topic_changes, topics.topics_changed_ms, term)
+        return BrokerRegistration(topics.configs, version)
+
+    def _led_term(self) -> int | None:
+        return self.requests.led_term
 
     async def run(
         self,
@@ -174,12 +130,18 @@ class Broker:
                 nursery.start_soon(self._registrar.run)
                 nursery.start_soon(self._reads.run)
                 nursery.start_soon(self._tick)
-                nursery.start_soon(self._expire_clients)
-                nursery.start_soon(self.keeper.run)
+                nursery.start_soon(self._look_over)
+                for service in self._services:
+                    for task in service.tasks:
+                        nursery.start_soon(task)
                 nursery.start_soon(self._follow_role, name, report)
                 task_status.started(self)
         finally:
             self.machine.on_applied = None
+
+    async def end(self) -> None:
+        """Hand leadership over and answer clients, 5 s at most; then cancel `run`."""
+        await Ending(self.node, self._log, self.requests).run()
 
     async def _follow_role(self, name: str, report: Callable[[str], None]) -> None:
         async for change in self.node.role_changes():
@@ -191,38 +153,18 @@ class Broker:
             await trio.sleep(TICK_SECONDS)
             self.requests.tick()
 
-    async def _expire_clients(self) -> None:
+    async def _look_over(self) -> None:
         while True:
-            await trio.sleep(EXPIRE_CLIENTS_SECONDS)
-            self.requests.expire_clients()
-
-    def _settings(self) -> dict[str, str]:
-        config = self.config
-        return {
-            "autoCreateTopicEnable": str(config.auto_create_topics).lower(),
-            "brokerClusterName": config.cluster,
-            "brokerName": config.group,
-            "dLegerGroup": config.group,
-            "dLegerPeers": ";".join(f"{peer}-{at}" for peer, at in config.peers.items()),
-            "dLegerSelfId": config.node_id,
-            "deleteWhen": ";".join(f"{hour:02d}" for hour in sorted(config.retention.at_hours)),
-            "diskMaxUsedSpaceRatio": str(config.retention.clean_percent),
-            "enableDLegerCommitLog": "true",
-            "fileReservedTime": str(config.retention.keep_hours),
-            "listenPort": str(config.listen.port),
-            "namesrvAddr": ";".join(config.nameservers),
-            "storePathRootDir": str(config.directory),
-        }
+            await trio.sleep(LOOK_OVER_SECONDS)
+            self.requests.look_over()
 
     def _figures(self) -> Mapping[str, str]:
         """What RocketMQ's tools show, and what this broker knows besides."""
-        status, state = self.node.status(), self.machine.state
-        return {
+        status = self.node.status()
+        figures = {
             "bootTimestamp": str(self._started_ms),
             "brokerVersion": "409",
             "brokerVersionDesc": "V4_9_8",
-            "commitLogMaxOffset": str(state.log_end),
-            "commitLogMinOffset": str(state.kept_position),
             "dispatchBehindBytes": "0",
             "dledgerApplied": str(status.applied),
             "dledgerCommitted": str(status.committed),
@@ -230,14 +172,11 @@ class Broker:
             "dledgerReady": str(status.ready).lower(),
             "dledgerRole": status.role,
             "dledgerTerm": str(status.term),
-            "groups": str(len(state.groups)),
-            "msgPutTotalTodayNow": str(state.messages),
-            "pullHeld": str(len(self._held)),
-            "pullThreadPoolQueueSize": str(len(self._held)),
-            "refusedEntries": str(state.refused_entries),
-            "sendThreadPoolQueueSize": str(self._sends.waiting_messages),
-            "topics": str(len(state.topics)),
+            "refusedEntries": str(self.machine.state.refused_entries),
         }
+        for service in self._services:
+            figures.update(service.figures())
+        return dict(sorted(figures.items()))
 
 
 async def run_broker(
@@ -269,7 +208,7 @@ async def run_broker(
     # Before the log is opened: with too few files it could not go on, rather than not begin.
     serving = ServerLimits(spare_descriptors=SPARE_DESCRIPTORS).within_descriptors()
     queues = ConsumeQueues(config.directory / "consumequeue")
-    machine = BrokerMachine(queues)
+    machine = BrokerMachine(queues, REGISTRY)
     node_config = NodeConfig(
         group=config.group,
         node_id=config.node_id,

@@ -189,7 +189,15 @@ async def _lines(process: trio.Process) -> AsyncIterator[str]:
 
 
 async def _end(process: trio.Process) -> None:
-    """End a process: ask, wait, and kill it if it does not listen."""
+    """End a process: ask, wait, and kill it if it does not listen.
+
+    The end of its input ends a broker at once. A signal would have it hand leadership over to
+    another one, which is about to end as well.
+    """
+    if process.stdin is not None:
+        await process.stdin.aclose()
+    with trio.move_on_after(END_SECONDS):
+        await process.wait()
     if process.returncode is None:
         process.terminate()
         with trio.move_on_after(END_SECONDS):
@@ -197,8 +205,6 @@ async def _end(process: trio.Process) -> None:
     if process.returncode is None:
         process.kill()
         await process.wait()
-    if process.stdin is not None:
-        await process.stdin.aclose()
     if process.stdout is not None:
         await process.stdout.aclose()
 

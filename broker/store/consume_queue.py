@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from typing import Final, NoReturn
 
-from broker.fold import UNIT
+from broker.messages.fold import UNIT
 from dledger import DiskFailed
 
 UNIT_BYTES: Final = 20

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from broker.fold import Arrivals
+from broker.log.folded import Arrivals
 from broker.store.consume_queue import UNITS_PER_FILE, ConsumeQueue
 from broker.store.queue_sync import QueueSync
 from dledger import DiskFailed

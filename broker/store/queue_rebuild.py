@@ -14,11 +14,15 @@ from collections.abc import Sequence
 from typing import Final
 
 from broker.errors import CommandMalformed
-from broker.fold import UNIT, Folded, fold
-from broker.log_entry import DeleteTopic, EntryKind, PutTopic, decode_log_command, kind_of
-from broker.record_facts import read_record_facts
-from broker.state import BrokerState
+from broker.log.entry import EntryKind, kind_of
+from broker.log.fold import fold
+from broker.log.folded import Folded
+from broker.log.registry import Registry
+from broker.log.state import BrokerState
+from broker.messages.fold import UNIT
+from broker.messages.record_facts import read_record_facts
 from broker.store.consume_queues import ConsumeQueues
+from broker.topics.commands import DeleteTopic, PutTopic
 from dledger import DiskFailed, Entry, Magic
 
 # Units of one queue that are gathered before they are written.
@@ -34,16 +38,22 @@ class QueueRebuild:
         queues: what is to be mended.
         ends: by topic and queue id: the end of each queue in the snapshot.
         is_whole: whether the log has its beginning, so that every queue has to be found whole.
+        registry: reads and folds the commands.
     """
 
     def __init__(
-        self, queues: ConsumeQueues, ends: dict[tuple[str, int], int], is_whole: bool
+        self,
+        queues: ConsumeQueues,
+        ends: dict[tuple[str, int], int],
+        is_whole: bool,
+        registry: Registry,
     ) -> None:
+        self._registry = registry
         self._is_whole = is_whole
         self._queues = queues
         self._ends = ends
         self._found: dict[tuple[str, int], _Found] = {}
-        self._state = BrokerState()  # of a whole log
+        self._state = BrokerState(registry)  # of a whole log
         self._deleted: set[str] = set()  # topics that do not exist at this point of a cut log
         self._made_anew: set[str] = set()  # topics whose queues begin at 0
 
@@ -104,7 +114,7 @@ class QueueRebuild:
 
     def _take_command(self, entry: Entry) -> None:
         try:
-            command = decode_log_command(entry.body)
+            command = self._registry.decode(entry.body)
         except CommandMalformed:
             return
         if isinstance(command, DeleteTopic):

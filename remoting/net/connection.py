@@ -97,7 +97,8 @@ class Connection:
         self._begun_total = 0  # bytes ever handed to the stream
         self._sent_total = 0  # bytes ever taken by the stream
         self._partial_bytes = 0  # of a frame that is being read
-        self._kept_bytes = 0  # of requests that are being answered
+        self._kept: dict[int, int] = {}  # by number: bytes of requests that are being answered
+        self._kept_bytes = 0
         self._partial_since = self._unsent_since = self.last_activity
         self._held = held
         self._then: deque[Callable[[], None]] = deque()  # when the peer has taken enough
@@ -147,22 +148,6 @@ class Connection:
         """For how long the peer took nothing of what waits for it; 0 when nothing waits."""
         return now - self._unsent_since if self.unsent_bytes else 0.0
 
-    def hold(self, count: int) -> None:
-        """Count bytes of requests that are kept until they are answered.
-
-        What is held counts against the limit of the server, and pauses reading as unsent bytes do.
-        """
-        if self._close_error is None:
-            self._kept_bytes += count
-            self._count_held(count)
-
-    def release(self, count: int) -> None:
-        """Take back a `hold` of as many bytes."""
-        if self._close_error is None:
-            self._kept_bytes -= count
-            self._count_held(-count)
-            self._taken.set()
-
     def when_taken(self, then: Callable[[], None]) -> None:
         """Call `then` once no more waits for the peer than pauses reading; often at once.
 
@@ -189,7 +174,10 @@ class Connection:
         """
         if command.flag & _RESPONSE_AND_ONEWAY == _RESPONSE_AND_ONEWAY:
             return
-        self.send_frame(encode_command(command))
+        frame = encode_command(command)
+        if command.flag & RESPONSE_FLAG and self._close_error is None:
+            self._let_go(self._kept.pop(command.opaque, 0))
+        self.send_frame(frame)
 
     def send_frame(self, frame: bytes) -> None:
         """Queue a whole frame. On a closed connection it is dropped.
@@ -311,6 +299,7 @@ class Connection:
         a_turn = self._limits.max_commands_a_turn
         try:
             while not self.is_closed:
+                partial_bytes = decoder.buffered_bytes
                 data = await stream.receive_some(_RECEIVE_BYTES)
                 if not data:
                     self.close("the peer closed it")
@@ -320,6 +309,8 @@ class Connection:
                 if decoded or decoder.buffered_bytes != self._partial_bytes:
                     self._note_partial(decoder.buffered_bytes, bool(decoded))
                 commands = self._requests_among(decoded)
+                if commands and self._held is not None:
+                    self._keep(commands, partial_bytes + len(data) - decoder.buffered_bytes)
                 if len(commands) <= a_turn:
                     if commands:
                         receive(self, commands)
@@ -338,6 +329,22 @@ class Connection:
             self.close(error)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             self.close(f"receiving failed: {error.__cause__ or error}")
+
+    def _keep(self, commands: Sequence[Command], count: int) -> None:
+        """Count requests of so many bytes until their replies are sent; each as an equal share."""
+        kept, share, before = self._kept, count // len(commands), self._kept_bytes
+        for command in commands:
+            if not command.flag & ONEWAY_FLAG:
+                kept[command.opaque] = kept.get(command.opaque, 0) + share
+                self._kept_bytes += share
+        self._count_held(self._kept_bytes - before)
+
+    def _let_go(self, share: int) -> None:
+        """A request was answered."""
+        if share:
+            self._kept_bytes -= share
+            self._count_held(-share)
+            self._taken.set()
 
     def _note_partial(self, partial_bytes: int, completed: bool) -> None:
         """Note how much of a frame is held, and when its reading began."""

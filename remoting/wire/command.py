@@ -87,6 +87,16 @@ class Command:
             self.header_format,
         )
 
+    def without_content(self) -> "Command":
+        """What `reply` needs of this request: to be kept while it waits, in a few bytes."""
+        return Command(
+            self.code,
+            opaque=self.opaque,
+            flag=self.flag,
+            version=self.version,
+            header_format=self.header_format,
+        )
+
     def text(self, name: str) -> str:
         """The field `name`.
 

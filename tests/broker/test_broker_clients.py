@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 import trio
 
+from broker.groups.state import GROUPS
 from broker.limits import BrokerLimits
+from broker.topics.state import TOPICS
 from remoting.bodies.consumer_group import (
     QueueLock,
     decode_consumer_list,
@@ -43,8 +45,8 @@ async def test_a_heartbeat_makes_the_group_and_its_retry_topic(tmp_path: Path) -
         client = Client(nursery, str(broker.config.address))
         await client.heartbeat("c1", "g", "T")
         state = broker.machine.state
-        assert state.groups["g"].retry_max_times == 16
-        assert state.topics["%RETRY%g"].read_queue_count == 1
+        assert state[GROUPS].configs["g"].retry_max_times == 16
+        assert state[TOPICS].configs["%RETRY%g"].read_queue_count == 1
         applied = broker.node.status().applied
         await client.heartbeat("c1", "g", "T")
         assert broker.node.status().applied == applied, "a known group needs no entry"

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.fold import UNIT, Arrivals
+from broker.log.folded import Arrivals
+from broker.messages.fold import UNIT
 from broker.store.consume_queue import FILE_BYTES, TAIL_BYTES, UNIT_BYTES
 from broker.store.consume_queues import ConsumeQueues
 from dledger.errors import DiskFailed

@@ -7,27 +7,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.errors import EntryTooNew
-from broker.fold import UNIT, EntryRefused, Folded, fold
-from broker.group import ConsumerGroup
-from broker.log_entry import (
-    CommitOffsets,
-    CommittedOffset,
-    DeleteGroup,
-    DeleteTopic,
-    LockQueues,
-    PutGroup,
-    PutTopic,
-    encode_log_command,
-)
-from broker.record_facts import read_record_facts
-from broker.state import BrokerState
+from broker.features import empty_state
+from broker.groups.commands import DeleteGroup, PutGroup
+from broker.groups.config import ConsumerGroup
+from broker.groups.state import GROUPS
+from broker.locks.commands import LockQueues
+from broker.locks.state import LOCKS
+from broker.log.entry import encode_log_command
+from broker.log.fold import fold
+from broker.log.folded import EntryRefused, Folded
+from broker.messages.fold import UNIT
+from broker.messages.record_facts import read_record_facts
+from broker.messages.state import MESSAGES
+from broker.offsets.commands import CommitOffsets, CommittedOffset
+from broker.offsets.state import OFFSETS
+from broker.topics.commands import DeleteTopic, PutTopic
+from broker.topics.state import TOPICS
 from dledger.entry import HEADER_BYTES, Entry, Magic
 from remoting.bodies.topic_config import TopicConfig
 from remoting.message.properties import encode_properties
 from remoting.message.record import MessageRecord, encode_record
 from remoting.message.tags import tags_code
 
-TOPICS = ("A", "B")
+TOPIC_NAMES = ("A", "B")
 
 
 class Log:
@@ -35,7 +37,7 @@ class Log:
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
-        self.state = BrokerState()
+        self.state = empty_state()
         self._pos = 0
 
     @property
@@ -64,11 +66,11 @@ class Log:
 
 actions = st.lists(
     st.one_of(
-        st.tuples(st.just("record"), st.sampled_from(TOPICS), st.integers(0, 1)),
-        st.tuples(st.just("wrong offset"), st.sampled_from(TOPICS), st.integers(0, 1)),
-        st.tuples(st.just("put"), st.sampled_from(TOPICS), st.integers(1, 3)),
-        st.tuples(st.just("delete"), st.sampled_from(TOPICS), st.just(0)),
-        st.tuples(st.just("offset"), st.sampled_from(TOPICS), st.integers(0, 9)),
+        st.tuples(st.just("record"), st.sampled_from(TOPIC_NAMES), st.integers(0, 1)),
+        st.tuples(st.just("wrong offset"), st.sampled_from(TOPIC_NAMES), st.integers(0, 1)),
+        st.tuples(st.just("put"), st.sampled_from(TOPIC_NAMES), st.integers(1, 3)),
+        st.tuples(st.just("delete"), st.sampled_from(TOPIC_NAMES), st.just(0)),
+        st.tuples(st.just("offset"), st.sampled_from(TOPIC_NAMES), st.integers(0, 9)),
         st.tuples(st.just("group"), st.sampled_from(("g", "h")), st.integers(0, 1)),
         st.tuples(st.just("foreign"), st.just(""), st.integers(0, 255)),
     ),
@@ -123,9 +125,9 @@ def test_equal_logs_give_equal_states_however_they_are_cut_into_runs(
     script: list[tuple[str, str, int]], data: st.DataObject
 ) -> None:
     log = build(script)
-    whole = BrokerState()
+    whole = empty_state()
     all_at_once = fold(whole, log.entries)
-    cut = BrokerState()
+    cut = empty_state()
     folds: list[Folded] = []
     at = 0
     while at < len(log.entries):
@@ -136,7 +138,7 @@ def test_equal_logs_give_equal_states_however_they_are_cut_into_runs(
     assert [result for one in folds for result in one.results] == all_at_once.results
     assert queues_after(folds) == queues_after([all_at_once])
     for (topic, queue_id), units in queues_after(folds).items():
-        assert whole.queue_end(topic, queue_id) == len(units)
+        assert whole[MESSAGES].queue_end(topic, queue_id) == len(units)
 
 
 def with_topic(log: Log, topic: str = "A") -> None:
@@ -144,7 +146,7 @@ def with_topic(log: Log, topic: str = "A") -> None:
 
 
 def test_a_message_is_indexed_by_place_size_and_tag() -> None:
-    log, state = Log(), BrokerState()
+    log, state = Log(), empty_state()
     with_topic(log)
     entry = log.append_record("A", 1, 0, "TagA")
     folded = fold(state, log.entries)
@@ -152,7 +154,7 @@ def test_a_message_is_indexed_by_place_size_and_tag() -> None:
     unit = UNIT.pack(entry.body_pos, len(entry.body), tags_code("TagA"))
     assert folded.arrivals["A", 1].units == [unit]
     assert folded.arrivals["A", 1].tags_codes == {tags_code("TagA")}
-    assert state.queue_end("A", 1) == 1
+    assert state[MESSAGES].queue_end("A", 1) == 1
 
 
 def test_the_word_tags_in_another_property_is_not_the_tag() -> None:
@@ -176,33 +178,33 @@ def test_any_bytes_are_read_as_facts_or_refused(garbage: bytes) -> None:
 
 
 def test_a_record_at_another_offset_than_the_next_one_is_passed_over() -> None:
-    log, state = Log(), BrokerState()
+    log, state = Log(), empty_state()
     with_topic(log)
     log.append_record("A", 0, 0)
     log.append_record("A", 0, 0)
     log.append_record("A", 0, 1)
     folded = fold(state, log.entries)
     assert [isinstance(one, EntryRefused) for one in folded.results] == [False, False, True, False]
-    assert state.queue_end("A", 0) == 2
+    assert state[MESSAGES].queue_end("A", 0) == 2
     assert state.refused_entries == 1
 
 
 def test_a_record_that_lies_elsewhere_than_it_says_is_passed_over() -> None:
-    log, state = Log(), BrokerState()
+    log, state = Log(), empty_state()
     with_topic(log)
     log.append(encode_record(MessageRecord("A", b"x", physical_offset=7)))
     assert isinstance(fold(state, log.entries).results[1], EntryRefused)
 
 
 def test_a_record_of_a_topic_that_does_not_exist_is_passed_over() -> None:
-    log, state = Log(), BrokerState()
+    log, state = Log(), empty_state()
     log.append_record("nowhere", 0, 0)
     assert isinstance(fold(state, log.entries).results[0], EntryRefused)
-    assert state.queue_ends == {}
+    assert state[MESSAGES].queue_ends == {}
 
 
 def test_a_topic_made_again_begins_at_zero_and_has_no_old_offsets() -> None:
-    log, state = Log(), BrokerState()
+    log, state = Log(), empty_state()
     with_topic(log)
     log.append_record("A", 0, 0)
     log.append(encode_log_command(CommitOffsets([CommittedOffset("g", "A", 0, 1)], 1)))
@@ -212,46 +214,46 @@ def test_a_topic_made_again_begins_at_zero_and_has_no_old_offsets() -> None:
     folded = fold(state, log.entries)
     assert folded.deleted_topics == ["A"]
     assert len(folded.arrivals["A", 0].units) == 1
-    assert state.offsets == {}
-    assert state.topic_changes == 3
+    assert state[OFFSETS].tables == {}
+    assert state[TOPICS].topic_changes == 3
 
 
 def test_a_topic_made_only_if_absent_does_not_change_the_one_that_is_there() -> None:
-    log, state = Log(), BrokerState()
+    log, state = Log(), empty_state()
     with_topic(log)
     log.append(encode_log_command(PutTopic(TopicConfig("A", 9, 9), 6, only_if_absent=True)))
     fold(state, log.entries)
-    assert state.topics["A"].read_queue_count == 2
-    assert state.topic_changes == 1
+    assert state[TOPICS].configs["A"].read_queue_count == 2
+    assert state[TOPICS].topic_changes == 1
 
 
 def test_the_last_offset_counts_even_if_it_is_smaller() -> None:
-    log, state = Log(), BrokerState()
+    log, state = Log(), empty_state()
     for offset in (7, 3):
         log.append(encode_log_command(CommitOffsets([CommittedOffset("g", "A", 0, offset)], 1)))
     fold(state, log.entries)
-    assert state.committed_offset("g", "A", 0) == 3
-    assert state.committed_offset("g", "A", 1) is None
-    assert state.committed_offset("g", "B", 0) is None
+    assert state[OFFSETS].committed("g", "A", 0) == 3
+    assert state[OFFSETS].committed("g", "A", 1) is None
+    assert state[OFFSETS].committed("g", "B", 0) is None
 
 
 def test_offsets_are_folded_alike_with_their_time_and_without() -> None:
     for at_ms in (None, 1_700_000_000_123):
-        log, state = Log(), BrokerState()
+        log, state = Log(), empty_state()
         log.append(encode_log_command(CommitOffsets([CommittedOffset("g", "A", 0, 7)], at_ms)))
         assert fold(state, log.entries).results == [None]
-        assert state.committed_offset("g", "A", 0) == 7
+        assert state[OFFSETS].committed("g", "A", 0) == 7
 
 
 def test_a_command_of_a_newer_broker_stops_the_fold() -> None:
-    log, state = Log(), BrokerState()
+    log, state = Log(), empty_state()
     log.append(b"\0\0\0\x09DLB\x04\x90")
     with pytest.raises(EntryTooNew):
         fold(state, log.entries)
 
 
 def test_an_offset_of_a_topic_that_was_deleted_and_created_again_is_passed_over() -> None:
-    log, state = Log(), BrokerState()
+    log, state = Log(), empty_state()
     put = encode_log_command(PutTopic(TopicConfig("A", 2, 2), 5, max_topics=9))
     created = log.append(put)
     old = log.append_record("A", 0, 0)
@@ -260,38 +262,38 @@ def test_an_offset_of_a_topic_that_was_deleted_and_created_again_is_passed_over(
     one = [CommittedOffset("g", "A", 0, 1)]
     log.append(encode_log_command(CommitOffsets(one, 1, as_of=old.pos)))
     assert fold(state, log.entries).results == [None] * 5
-    assert state.offsets == {}
-    assert state.created_at == {"A": again.pos}
-    assert not state.had_topic("A", created.pos + 1)
+    assert state[OFFSETS].tables == {}
+    assert state[TOPICS].created_at == {"A": again.pos}
+    assert not state[TOPICS].existed("A", created.pos + 1)
     log.append(encode_log_command(CommitOffsets(one, 1, as_of=again.pos + 1)))
     fold(state, log.entries[-1:])
-    assert state.committed_offset("g", "A", 0) == 1
+    assert state[OFFSETS].committed("g", "A", 0) == 1
 
 
 def test_an_offset_of_no_topic_is_passed_over() -> None:
-    log, state = Log(), BrokerState()
+    log, state = Log(), empty_state()
     log.append(encode_log_command(CommitOffsets([CommittedOffset("g", "A", 0, 7)], 1, as_of=0)))
     assert fold(state, log.entries).results == [None]
-    assert state.offsets == {}
+    assert state[OFFSETS].tables == {}
 
 
 def test_locks_go_with_their_topic_and_with_their_group() -> None:
-    log, state = Log(), BrokerState()
+    log, state = Log(), empty_state()
     with_topic(log)
     for group in ("g", "h"):
         log.append(encode_log_command(PutGroup(ConsumerGroup(group))))
         log.append(encode_log_command(LockQueues(group, "one", True, 5, [("A", 0), ("B", 0)])))
     log.append(encode_log_command(DeleteTopic("A", 9, with_locks=True)))
     fold(state, log.entries)
-    assert state.locks.owners.keys() == {("g", "B", 0), ("h", "B", 0)}
+    assert state[LOCKS].owners.keys() == {("g", "B", 0), ("h", "B", 0)}
     log.append(encode_log_command(DeleteGroup("g", False, with_locks=True)))
     fold(state, log.entries[-1:])
-    assert state.locks.owners.keys() == {("h", "B", 0)}
+    assert state[LOCKS].owners.keys() == {("h", "B", 0)}
 
 
 def test_no_more_topics_and_groups_are_created_than_their_entries_allow() -> None:
-    log, state = Log(), BrokerState()
-    limit = len(state.topics) + 2
+    log, state = Log(), empty_state()
+    limit = len(state[TOPICS].configs) + 2
     for name in "ABCA":
         log.append(encode_log_command(PutTopic(TopicConfig(name, 3, 3), 5, max_topics=limit)))
     for name in "ghig":
@@ -303,6 +305,6 @@ def test_no_more_topics_and_groups_are_created_than_their_entries_allow() -> Non
         True,
         False,
     ] * 2
-    assert state.topics.keys() >= {"A", "B"}
-    assert state.groups.keys() == {"g", "h"}
-    assert len(state.topics) == limit
+    assert state[TOPICS].configs.keys() >= {"A", "B"}
+    assert state[GROUPS].configs.keys() == {"g", "h"}
+    assert len(state[TOPICS].configs) == limit

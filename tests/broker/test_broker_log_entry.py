@@ -8,23 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.errors import CommandMalformed, EntryTooNew
-from broker.group import ConsumerGroup
-from broker.log_entry import (
-    FORMAT_VERSION,
-    CommitOffsets,
-    CommittedOffset,
-    DeleteGroup,
-    DeleteTopic,
-    EntryKind,
-    KeepLogFrom,
-    LockQueues,
-    LogCommand,
-    PutGroup,
-    PutTopic,
-    decode_log_command,
-    encode_log_command,
-    kind_of,
-)
+from broker.features import REGISTRY
+from broker.groups.commands import DeleteGroup, PutGroup
+from broker.groups.config import ConsumerGroup
+from broker.locks.commands import LockQueues
+from broker.log.entry import FORMAT_VERSION, EntryKind, LogCommand, encode_log_command, kind_of
+from broker.offsets.commands import CommitOffsets, CommittedOffset
+from broker.retention.commands import KeepLogFrom
+from broker.topics.commands import DeleteTopic, PutTopic
 from remoting.bodies.topic_config import TopicConfig
 from remoting.message.record import MessageRecord, encode_record
 
@@ -76,7 +67,7 @@ def framed(content: bytes, version: int = FORMAT_VERSION) -> bytes:
 def test_a_command_is_read_back_as_it_was_written(command: LogCommand) -> None:
     body = encode_log_command(command)
     assert kind_of(body) is EntryKind.COMMAND
-    assert decode_log_command(body) == command
+    assert REGISTRY.decode(body) == command
 
 
 @given(st.binary(max_size=100), names)
@@ -84,35 +75,35 @@ def test_a_message_record_is_never_taken_for_a_command(body: bytes, topic: str) 
     record = encode_record(MessageRecord(topic, body))
     assert kind_of(record) is EntryKind.RECORD
     with pytest.raises(CommandMalformed):
-        decode_log_command(record)
+        REGISTRY.decode(record)
 
 
 @given(st.binary(max_size=60))
 def test_any_content_is_a_command_or_refused_with_a_typed_error(content: bytes) -> None:
     with suppress(CommandMalformed, EntryTooNew):
-        assert decode_log_command(framed(content)) is not None
+        assert REGISTRY.decode(framed(content)) is not None
 
 
 @pytest.mark.parametrize("body", [b"", b"1234", b"hello world", b"\0\0\0\x09DLB\x01"])
 def test_what_is_no_command_is_refused(body: bytes) -> None:
     with pytest.raises(CommandMalformed):
-        decode_log_command(body)
+        REGISTRY.decode(body)
 
 
 def test_a_newer_version_stops_the_member_instead_of_being_passed_over() -> None:
     with pytest.raises(EntryTooNew, match="upgrade this member"):
-        decode_log_command(framed(b"\x90", FORMAT_VERSION + 1))
+        REGISTRY.decode(framed(b"\x90", FORMAT_VERSION + 1))
 
 
 def test_an_unknown_kind_stops_the_member_instead_of_being_passed_over() -> None:
     with pytest.raises(EntryTooNew, match="kind 99"):
-        decode_log_command(framed(msgpack.packb([99, "x"])))
+        REGISTRY.decode(framed(msgpack.packb([99, "x"])))
 
 
 @pytest.mark.parametrize("topic", ["../../etc", "a/b", ".", "", "x" * 128])
 def test_a_topic_name_that_is_no_folder_name_is_refused_by_the_fold_too(topic: str) -> None:
     with pytest.raises(CommandMalformed):
-        decode_log_command(encode_log_command(PutTopic(TopicConfig(topic), 1)))
+        REGISTRY.decode(encode_log_command(PutTopic(TopicConfig(topic), 1)))
 
 
 # Bytes that a broker of the first format version has written, and must be readable for ever.
@@ -134,16 +125,16 @@ THEIR_OFFSETS = [
 )
 def test_offsets_with_and_without_a_time_keep_their_bytes(body: bytes, at_ms: int | None) -> None:
     command = CommitOffsets(THEIR_OFFSETS, at_ms)
-    assert decode_log_command(body) == command
+    assert REGISTRY.decode(body) == command
     assert encode_log_command(command) == body
 
 
 def test_a_time_counts_as_no_member_of_the_first_format_version() -> None:
     # A member that knows no second version refuses the first entry, so every member must.
     with pytest.raises(CommandMalformed):
-        decode_log_command(framed(OFFSETS_WITH_TIME[8:], 1))
+        REGISTRY.decode(framed(OFFSETS_WITH_TIME[8:], 1))
     with pytest.raises(CommandMalformed):
-        decode_log_command(framed(OFFSETS_WITHOUT_TIME[8:], 2))
+        REGISTRY.decode(framed(OFFSETS_WITHOUT_TIME[8:], 2))
 
 
 @given(commands)

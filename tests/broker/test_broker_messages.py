@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from broker.limits import MAX_BATCH_MESSAGES, BrokerLimits
+from broker.topics.state import TOPICS
 from remoting.message.batch import BatchMessage, encode_batch_body
 from remoting.message.message_id import message_id, parse_message_id
 from remoting.message.record import MessageRecord, decode_record, decode_records
@@ -39,7 +40,7 @@ async def test_a_topic_made_by_its_first_message_has_the_queues_the_client_asked
         client = Client(nursery, str(broker.config.address))
         await client.send("T", b"x", 3)
         await client.send("U", b"x", 7, d=100)
-        topics = broker.machine.state.topics
+        topics = broker.machine.state[TOPICS].configs
         assert (topics["T"].read_queue_count, topics["T"].permission) == (4, 6)
         assert topics["U"].write_queue_count == 8
         reply = await client.send("T", b"x", 4)

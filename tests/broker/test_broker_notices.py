@@ -7,8 +7,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.consumers import Consumers, Member
-from broker.notices import AT_ONCE_MEMBERS, MAX_NOTICES_A_TICK, Notices
+from broker.consumers.members import Consumers, Member
+from broker.consumers.notices import AT_ONCE_MEMBERS, MAX_NOTICES_A_TICK, Notices
 from remoting.bodies.heartbeat import ConsumerData
 from remoting.net.address import Address
 from remoting.wire.command import Command
@@ -27,6 +27,9 @@ class Told:
         return Address("127.0.0.1", 1)
 
     def send(self, command: Command) -> None:
+        raise AssertionError("a notice is no reply")
+
+    def when_taken(self, then: object) -> None:
         raise AssertionError("a notice is no reply")
 
     def send_oneway(self, command: Command) -> None:

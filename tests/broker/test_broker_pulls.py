@@ -7,10 +7,15 @@ import pytest
 import trio
 
 from broker.limits import MAX_PULL_BYTES, BrokerLimits
+from broker.offsets.state import OFFSETS
+from broker.pulls.feature import HELD_PULLS
+from broker.server import Broker
 from remoting.bodies.heartbeat import ConsumerData, Heartbeat, SubscriptionData, encode_heartbeat
 from remoting.message.record import decode_records
+from remoting.net.connection import ConnectionLimits
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
+from remoting.wire.frame import FrameDecoder, encode_command
 from tests.broker.one_broker import (
     START_MS,
     Client,
@@ -299,7 +304,7 @@ async def test_a_group_without_an_offset_starts_at_zero_on_a_young_topic(tmp_pat
 async def test_a_group_without_an_offset_is_told_so_when_the_topics_beginning_is_far_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.offset_processor.YOUNG_QUEUE_BYTES", 1000)
+    monkeypatch.setattr("broker.offsets.processor.YOUNG_QUEUE_BYTES", 1000)
     async with served(tmp_path) as client:
         await client.send("T", bytes(2000))
         assert (await stored(client)).code == ResponseCode.QUERY_NOT_FOUND
@@ -322,7 +327,7 @@ async def test_many_commits_at_once_share_entries_of_the_log(tmp_path: Path) -> 
                 many.start_soon(commit, client, offset, "T", offset % 4)
         entries = broker.node.status().applied - before
         assert 1 <= entries < 50
-        committed = broker.machine.state.offsets["g", "T"]
+        committed = broker.machine.state[OFFSETS].tables["g", "T"]
         assert all(committed[queue_id] % 4 == queue_id for queue_id in range(4))
 
 
@@ -334,7 +339,7 @@ async def test_a_pull_commits_the_offset_it_brings_for_a_known_group_only(tmp_pa
         await client.heartbeat("c", "known", "T")
         await client.pull("T", 0, sysFlag=5, commitOffset=1, consumerGroup="known")
         await client.send("T", b"behind the commit in the log", 1)
-        assert broker.machine.state.offsets == {("known", "T"): {0: 1}}
+        assert broker.machine.state[OFFSETS].tables == {("known", "T"): {0: 1}}
 
 
 async def test_offsets_by_time_are_the_first_message_at_or_after_it(tmp_path: Path) -> None:
@@ -371,3 +376,56 @@ async def test_two_tags_of_one_hash_both_come_and_the_client_tells_them_apart(
             await client.ask(310, tag.encode(), **send_fields("T", tags=tag))
         reply = await client.pull("T", 0, subscription="Aa")
         assert [m.body for m in decode_records(reply.body)] == [b"Aa", b"BB"]
+
+
+async def test_a_waiting_pull_keeps_nothing_that_its_reply_does_not_need(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as (broker, nursery):
+        client = Client(nursery, str(broker.config.address))
+        await client.send("T", b"x")
+        nursery.start_soon(hold_with_much, client)
+        await until_held(client, 1)
+        (held,) = broker.parts[HELD_PULLS].all()
+        assert not held.command.body
+        assert not held.command.fields
+        await client.send("T", b"y")
+
+
+async def hold_with_much(client: Client) -> None:
+    await client.pull("T", 1, sysFlag=WAIT, body=bytes(100_000), more="x" * 10_000)
+
+
+async def test_a_client_that_does_not_read_has_only_so_many_answers_made(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as (broker, nursery):
+        client = Client(nursery, str(broker.config.address))
+        for _ in range(4):
+            await client.send("T", bytes(100_000))
+        before = set(broker.requests.connections)
+        stream = await trio.open_tcp_stream("127.0.0.1", broker.config.address.port)
+        fields = {
+            **{"consumerGroup": "g", "topic": "T", "queueId": "0", "queueOffset": "0"},
+            **{"maxMsgNums": "32", "sysFlag": "4", "subscription": "*", "commitOffset": "0"},
+        }
+        frames = [encode_command(Command(11, fields, opaque=number)) for number in range(140)]
+        await stream.send_all(b"".join(frames[:64]))
+        await until_quiet(broker)
+        (slow,) = broker.requests.connections - before
+        limits = ConnectionLimits()
+        assert slow.unsent_bytes <= limits.pause_unsent_bytes + 2 * MAX_PULL_BYTES
+        # Read at full speed, with all pulls under way at once, each of them is answered.
+        nursery.start_soon(stream.send_all, b"".join(frames[64:]))
+        decoder, answers = FrameDecoder(), 0
+        with trio.fail_after(20):
+            while answers < 140:
+                answers += len(decoder.feed(bytes(await stream.receive_some())))
+        await stream.aclose()
+
+
+async def until_quiet(broker: Broker) -> None:
+    """Wait until nothing more goes out."""
+    seen: list[int] = []
+
+    async def is_quiet() -> bool:
+        seen.append(sum(one.unsent_bytes for one in broker.requests.connections))
+        return len(seen) > 20 and seen[-1] > 0 and len(set(seen[-10:])) == 1
+
+    await until(is_quiet)

@@ -10,12 +10,13 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.fold import fold
+from broker.features import REGISTRY, empty_state
 from broker.limits import BrokerLimits
-from broker.log_entry import LockQueues, encode_log_command
-from broker.queue_locks import LOCK_MS, QueueLocks
-from broker.state import BrokerState
-from broker.state_snapshot import captured, restored
+from broker.locks.commands import LockQueues
+from broker.locks.state import LOCK_MS, LOCKS, QueueLocks
+from broker.log.entry import encode_log_command
+from broker.log.fold import fold
+from broker.log.state_snapshot import captured, restored
 from remoting.bodies.consumer_group import QueueLock, decode_locked_queues, encode_queue_lock
 from remoting.bodies.message_queue import MessageQueue
 from remoting.wire.codes import ResponseCode
@@ -79,7 +80,7 @@ changes = st.builds(
 def test_nobody_gets_a_lock_that_another_one_has_had_for_less_than_a_minute(
     script: Sequence[LockQueues], data: st.DataObject
 ) -> None:
-    log, state, now = Log(), BrokerState(), 0
+    log, state, now = Log(), empty_state(), 0
     held: dict[tuple[str, int], tuple[str, int]] = {}
     for change in script:
         fold(state, [log.append(encode_log_command(change))])
@@ -92,13 +93,13 @@ def test_nobody_gets_a_lock_that_another_one_has_had_for_less_than_a_minute(
             elif not change.is_lock and holder == change.client_id:
                 del held[key]
     for (group, queue_id), (client_id, since) in held.items():
-        found = owner(state.locks, group, queue_id)
+        found = owner(state[LOCKS], group, queue_id)
         assert found == client_id or (found is None and now - since > LOCK_MS)
-    assert len(state.locks.owners) <= len(held)
+    assert len(state[LOCKS].owners) <= len(held)
     cut = data.draw(st.integers(0, len(log.entries)))
-    again = BrokerState()
+    again = empty_state()
     fold(again, log.entries[:cut])
-    again = restored(captured(again))
+    again = restored(captured(again), REGISTRY)
     fold(again, log.entries[cut:])
     assert again == state
 

@@ -15,15 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dledger
-from broker.fold import UNIT, fold
-from broker.log_entry import DeleteTopic, encode_log_command
+from broker.features import REGISTRY, empty_state
+from broker.log.entry import encode_log_command
+from broker.log.fold import fold
 from broker.machine import BrokerMachine
+from broker.messages.fold import UNIT
+from broker.messages.state import MESSAGES
 from broker.server import Broker
-from broker.state import BrokerState
 from broker.store.consume_queue import UNIT_BYTES
 from broker.store.consume_queues import ConsumeQueues
 from broker.store.queue_rebuild import QueueRebuild
 from broker.store.queue_sync import QueueSync
+from broker.topics.commands import DeleteTopic
 from dledger.errors import DiskFailed
 from tests.broker.one_broker import Client, running_broker
 from tests.broker.test_broker_consume_queue import FEW, arrivals, fill, queues, unit
@@ -72,7 +75,7 @@ async def check_all_is_there(broker: Broker, nursery: trio.Nursery) -> None:
     assert await bodies(client, "T") == list(range(13))
     reply = await client.ask(14, consumerGroup="g", topic="T", queueId=0)
     assert reply.fields == {"offset": "5"}
-    assert broker.machine.state.messages == 13
+    assert broker.machine.state[MESSAGES].messages == 13
 
 
 async def test_a_start_replays_only_what_lies_behind_the_snapshot(tmp_path: Path) -> None:
@@ -170,7 +173,7 @@ def copy_unless_removed(source: str, target: str) -> None:
 def test_the_files_are_synced_before_the_first_chunk_is_given_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machine = BrokerMachine(queues(tmp_path))
+    machine = BrokerMachine(queues(tmp_path), REGISTRY)
     fill(machine.queues, "A", 0, 0, FEW + 1)
     synced: list[str] = []
     fsync = os.fsync
@@ -364,7 +367,7 @@ def test_a_queue_is_mended_only_if_the_log_leads_to_its_end(
 ) -> None:
     target = resumed(tmp_path, 5)
     assert target.damaged == {("A", 0)}
-    rebuild = QueueRebuild(target, {("A", 0): 5}, is_whole)
+    rebuild = QueueRebuild(target, {("A", 0): 5}, is_whole, REGISTRY)
     rebuild.take(found)
     if begin is None:
         with pytest.raises(DiskFailed, match="the snapshot to 5"):
@@ -383,7 +386,7 @@ def test_a_record_that_the_fold_passed_over_is_not_put_back(tmp_path: Path) -> N
     with_topic(log)
     for offset in (0, 1, 1, 7, 2):
         log.append_record("A", 0, offset)
-    rebuild = QueueRebuild(target, {("A", 0): 3}, True)
+    rebuild = QueueRebuild(target, {("A", 0): 3}, True, REGISTRY)
     rebuild.take(log.entries)
     rebuild.finish()
     places = [unit[0] for unit in UNIT.iter_unpack(target.read("A", 0, 0, 9))]
@@ -403,7 +406,7 @@ def test_a_record_between_the_deletion_of_its_topic_and_its_creation_is_not_put_
     acknowledged = log.append_record("A", 0, 0)
     for at, first in enumerate((0, 1, 2, 3)):
         target = resumed(tmp_path / str(at), 1)
-        rebuild = QueueRebuild(target, {("A", 0): 1}, is_whole=first == 0)
+        rebuild = QueueRebuild(target, {("A", 0): 1}, is_whole=first == 0, registry=REGISTRY)
         rebuild.take(log.entries[first:])
         rebuild.finish()
         assert [unit[0] for unit in UNIT.iter_unpack(target.read("A", 0, 0, 9))] == [
@@ -417,18 +420,20 @@ def test_a_record_between_the_deletion_of_its_topic_and_its_creation_is_not_put_
 def test_queues_that_are_made_again_equal_those_of_the_fold(
     script: list[tuple[str, str, int]], dropped: int
 ) -> None:
-    log, state = build(script), BrokerState()
+    log, state = build(script), empty_state()
     folded = fold(state, log.entries)
     ends = {
-        (topic, n): end for topic, table in state.queue_ends.items() for n, end in table.items()
+        (topic, n): end
+        for topic, table in state[MESSAGES].queue_ends.items()
+        for n, end in table.items()
     }
     first = min(dropped, len(log.entries))
     with TemporaryDirectory() as folder:
         target = ConsumeQueues(Path(folder) / "consumequeue", 4, FEW)
-        target.resume(state.queue_ends)
+        target.resume(state[MESSAGES].queue_ends)
         damaged = set(target.damaged)
         assert damaged == ends.keys()
-        rebuild = QueueRebuild(target, ends, is_whole=first == 0)
+        rebuild = QueueRebuild(target, ends, is_whole=first == 0, registry=REGISTRY)
         rebuild.take(log.entries[first:])
         try:
             rebuild.finish()

@@ -13,7 +13,9 @@ import trio
 import broker.__main__ as command
 from broker.errors import SettingInvalid
 from broker.machine import BrokerMachine
-from broker.retention import Drop, RetentionPolicy, read_hours, utc_hour
+from broker.messages.state import MESSAGES
+from broker.retention.keeper import LOG_KEEPER
+from broker.retention.policy import Drop, RetentionPolicy, read_hours, utc_hour
 from broker.server import Broker
 from dledger.snapshots.snapshot_policy import SnapshotPolicy
 from dledger.store.store_config import StoreConfig
@@ -129,10 +131,10 @@ async def send(client: Client, count: int, topic: str = "T") -> None:
 
 async def looked(broker: Broker) -> None:
     """A look, and what it has appended."""
-    await broker.keeper.look()
+    await broker.parts[LOG_KEEPER].look()
 
     async def is_decided() -> bool:
-        return not broker.keeper.is_deciding
+        return not broker.parts[LOG_KEEPER].is_deciding
 
     await until(is_decided)
 
@@ -162,9 +164,9 @@ async def test_messages_older_than_72_hours_go_at_the_hour_by_whole_segments(
         first = await minimum(client)
         # Only those of the first hour, but for the rest of a segment.
         assert 40 < first <= 60
-        state = broker.machine.state
-        assert state.kept_position % 8192 == 0
-        assert broker.node.segment_begin(state.kept_from).pos == state.kept_position
+        assert broker.machine.state[MESSAGES].kept_position % 8192 == 0
+        messages = broker.machine.state[MESSAGES]
+        assert broker.node.segment_begin(messages.kept_from).pos == messages.kept_position
         await until_dropped(broker)
         await looked(broker)
         assert await minimum(client) == first
@@ -174,7 +176,7 @@ async def until_dropped(broker: Broker) -> None:
     """The files go beside the appends, as soon as there is a snapshot."""
 
     async def is_so() -> bool:
-        return broker.node.status().first_index == broker.machine.state.kept_from
+        return broker.node.status().first_index == broker.machine.state[MESSAGES].kept_from
 
     await until(is_so)
 
@@ -203,17 +205,17 @@ async def test_above_85_percent_the_oldest_segment_goes_whatever_its_age(tmp_pat
         await looked(broker)
         first = await minimum(client)
         assert 5 < first < 20
-        assert broker.machine.state.kept_position == 8192
+        assert broker.machine.state[MESSAGES].kept_position == 8192
         await until_dropped(broker)
         await looked(broker)
-        assert broker.machine.state.kept_position == 2 * 8192
+        assert broker.machine.state[MESSAGES].kept_position == 2 * 8192
         await until_dropped(broker)
         for _ in range(20):
             await looked(broker)
             await until_dropped(broker)
         # The last segment stays.
         end = broker.machine.state.log_end
-        assert 0 < end - broker.machine.state.kept_position <= 2 * 8192
+        assert 0 < end - broker.machine.state[MESSAGES].kept_position <= 2 * 8192
         assert (await client.pull("T", 59)).code == 0
 
 
@@ -239,7 +241,7 @@ async def test_above_90_percent_no_message_is_taken_until_it_is_less(tmp_path: P
         client = Client(nursery, str(broker.config.address))
         await send(client, 1)
         around.used = 91.0
-        await broker.keeper.look()
+        await broker.parts[LOG_KEEPER].look()
         refused = await client.send("T", b"x")
         assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert "disk" in (refused.remark or "")
@@ -248,7 +250,7 @@ async def test_above_90_percent_no_message_is_taken_until_it_is_less(tmp_path: P
         assert (await client.pull("T", 0)).code == 0
         assert (await client.heartbeat("c", "g", "T")).code == 0
         around.used = 89.0
-        await broker.keeper.look()
+        await broker.parts[LOG_KEEPER].look()
         assert (await client.send("T", b"x")).code == 0
 
 
@@ -259,7 +261,7 @@ async def test_a_disk_that_tells_nothing_stops_nothing(
         raise OSError(5, "no")
 
     async with running_broker(tmp_path, used_percent=fails) as (broker, nursery):
-        await broker.keeper.look()
+        await broker.parts[LOG_KEEPER].look()
         assert "cannot be told" in caplog.text
         await send(Client(nursery, str(broker.config.address)), 1)
 
@@ -299,7 +301,7 @@ async def test_lookups_below_the_first_message_are_answered_as_rocketmq_does(
         assert unknown.code == ResponseCode.QUERY_NOT_FOUND
         assert f'"minOffset":{first}' in (await client.ask(202, topic="T")).body.decode()
         figures = (await client.ask(28)).body.decode()
-        assert f'"commitLogMinOffset":"{broker.machine.state.kept_position}"' in figures
+        assert f'"commitLogMinOffset":"{broker.machine.state[MESSAGES].kept_position}"' in figures
 
 
 async def test_a_start_behind_retention_has_the_same_beginning(tmp_path: Path) -> None:
@@ -337,7 +339,7 @@ async def test_every_member_drops_the_same_and_a_new_leader_has_the_same_beginni
         async def all_have_dropped() -> bool:
             await send(client, 1)
             begins = {b.node.status().first_index for b in group.brokers.values()}
-            return begins == {group.brokers[leader].machine.state.kept_from}
+            return begins == {group.brokers[leader].machine.state[MESSAGES].kept_from}
 
         await until(all_have_dropped)
         group.stop(leader)
@@ -363,7 +365,7 @@ async def test_a_member_with_less_of_the_log_than_retention_keeps_begins_where_i
 
         await until(has_dropped)
         await broker.node.snapshot()
-        assert broker.machine.state.kept_position == 0
+        assert broker.machine.state[MESSAGES].kept_position == 0
         first = await minimum(client)
         assert 20 < first < 50
     for gone in (False, True):

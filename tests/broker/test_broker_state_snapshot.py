@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
 
 import msgpack
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker import time_marks
 from broker.errors import SnapshotUnreadable
-from broker.fold import EntryRefused, fold
-from broker.log_entry import (
-    CommitOffsets,
-    CommittedOffset,
-    KeepLogFrom,
-    PutTopic,
-    encode_log_command,
-)
-from broker.state import BrokerState
-from broker.state_snapshot import captured, restored
-from broker.time_marks import MARK_EVERY_MS, TimeMarks
+from broker.features import REGISTRY, empty_state
+from broker.log.entry import encode_log_command
+from broker.log.fold import fold
+from broker.log.folded import EntryRefused
+from broker.log.state_snapshot import captured, restored
+from broker.messages import time_marks
+from broker.messages.state import MESSAGES
+from broker.messages.time_marks import MARK_EVERY_MS, TimeMarks
+from broker.offsets.commands import CommitOffsets, CommittedOffset
+from broker.retention.commands import KeepLogFrom
+from broker.topics.commands import PutTopic
 from dledger.entry import HEADER_BYTES, Entry
 from remoting.bodies.topic_config import TopicConfig
 from remoting.message.record import MessageRecord, encode_record
 from tests.broker.test_broker_fold import Log, actions, build, with_topic
+
+DATA = Path(__file__).parent / "data"
 
 
 @given(actions, st.data())
@@ -35,21 +38,21 @@ def test_a_restored_state_goes_on_like_the_one_that_was_captured(
 ) -> None:
     log = build(script)
     cut = data.draw(st.integers(0, len(log.entries)))
-    state = BrokerState()
+    state = empty_state()
     fold(state, log.entries[:cut])
     chunks = captured(state)
-    whole = BrokerState()
+    whole = empty_state()
     fold(whole, log.entries[:cut])
     # What is folded after the call does not get into the snapshot.
     rest = fold(state, log.entries[cut:])
-    again = restored(chunks)
+    again = restored(chunks, REGISTRY)
     assert again == whole
     assert fold(again, log.entries[cut:]).results == rest.results
     assert again == state
 
 
 def test_large_states_are_cut_into_chunks() -> None:
-    log, state = Log(), BrokerState()
+    log, state = Log(), empty_state()
     for number in range(1200):
         name = f"topic-{number}"
         log.append(encode_log_command(PutTopic(TopicConfig(name, attributes={"a": "b"}), number)))
@@ -59,7 +62,7 @@ def test_large_states_are_cut_into_chunks() -> None:
     fold(state, log.entries)
     chunks = list(captured(state))
     assert len(chunks) > 5
-    assert restored(chunks) == state
+    assert restored(chunks, REGISTRY) == state
 
 
 @pytest.mark.parametrize(
@@ -76,7 +79,7 @@ def test_large_states_are_cut_into_chunks() -> None:
 )
 def test_a_chunk_of_another_shape_is_refused(chunk: bytes) -> None:
     with pytest.raises(SnapshotUnreadable):
-        restored([chunk])
+        restored([chunk], REGISTRY)
 
 
 # --- retention in the fold ------------------------------------------------------------------------
@@ -87,12 +90,15 @@ def keep(log: Log, index: int, position: int) -> Entry:
 
 
 def test_retention_is_folded_and_never_goes_back() -> None:
-    log, state = Log(), BrokerState()
+    log, state = Log(), empty_state()
     with_topic(log)
     entries = [log.append_record("A", 0, number) for number in range(5)]
     keep(log, entries[2].index, entries[2].pos)
     assert fold(state, log.entries).results[-1] is None
-    assert (state.kept_from, state.kept_position) == (entries[2].index, entries[2].pos)
+    assert (state[MESSAGES].kept_from, state[MESSAGES].kept_position) == (
+        entries[2].index,
+        entries[2].pos,
+    )
     for index, position in (
         (entries[1].index, entries[1].pos),
         (entries[2].index, entries[2].pos),
@@ -103,8 +109,11 @@ def test_retention_is_folded_and_never_goes_back() -> None:
     ):
         (result,) = fold(state, [keep(log, index, position)]).results
         assert isinstance(result, EntryRefused)
-    assert (state.kept_from, state.kept_position) == (entries[2].index, entries[2].pos)
-    assert restored(captured(state)) == state
+    assert (state[MESSAGES].kept_from, state[MESSAGES].kept_position) == (
+        entries[2].index,
+        entries[2].pos,
+    )
+    assert restored(captured(state), REGISTRY) == state
 
 
 def record_at(log: Log, time_ms: int, offset: int) -> Entry:
@@ -122,7 +131,7 @@ def record_at(log: Log, time_ms: int, offset: int) -> Entry:
 def test_what_is_told_to_be_old_enough_is_old_enough_and_little_else_is_kept(
     steps: list[int], data: st.DataObject
 ) -> None:
-    log, state = Log(), BrokerState()
+    log, state = Log(), empty_state()
     with_topic(log)
     times: dict[int, int] = {}
     now = 1
@@ -131,7 +140,7 @@ def test_what_is_told_to_be_old_enough_is_old_enough_and_little_else_is_kept(
         times[record_at(log, now, offset).index] = now
     fold(state, log.entries)
     asked = data.draw(st.integers(0, now + MARK_EVERY_MS))
-    first = state.time_marks.first_since(asked)
+    first = state[MESSAGES].time_marks.first_since(asked)
     assert all(time <= asked for index, time in times.items() if index < first)
     late = [time for index, time in times.items() if index >= first and time <= asked]
     assert not late or max(late) - min(late) <= MARK_EVERY_MS
@@ -147,3 +156,33 @@ def test_marks_are_thinned_out_where_they_are_old(monkeypatch: pytest.MonkeyPatc
     assert (marks.indexes[0], marks.indexes[-1]) == (0, 999)
     marks.drop_before(990)
     assert marks.indexes[0] <= 990
+
+
+def test_a_log_and_a_snapshot_of_an_earlier_program_mean_what_they_meant() -> None:
+    # Written by the program before its state was cut into parts: every command in each version,
+    # entries that are refused, and the snapshot of the state behind them.
+    found = msgpack.unpackb((DATA / "folded-log.msgpack").read_bytes())
+    log, state = Log(), empty_state()
+    for body in found["bodies"]:
+        log.append(body)
+    folded = fold(state, log.entries)
+    refused = [at for at, result in enumerate(folded.results) if result is not None]
+    assert refused == found["refused"]
+    assert folded.deleted_topics == found["deleted"]
+    arrivals = [
+        [topic, queue_id, one.first_offset, b"".join(one.units)]
+        for (topic, queue_id), one in folded.arrivals.items()
+    ]
+    assert arrivals == found["arrivals"]
+    assert restored(found["chunks"], REGISTRY) == state
+    assert rows_of(captured(state)) == rows_of(found["chunks"])
+
+
+def rows_of(chunks: Iterable[bytes]) -> dict[str, list[Any]]:
+    """The rows of a snapshot by what they are. The order of numbers does not matter."""
+    rows: dict[str, list[Any]] = {}
+    for chunk in chunks:
+        what, some = msgpack.unpackb(chunk, strict_map_key=False)
+        rows.setdefault(what, []).extend(some)
+    rows["numbers"].sort()
+    return rows

@@ -9,17 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.consumers import MEMBER_EXPIRY_SECONDS, Consumers, Member
+from broker.consumers.members import MEMBER_EXPIRY_SECONDS, Consumers, Member
 from broker.errors import RequestRefused
-from broker.fold import EntryRefused
-from broker.held_pulls import HeldPull, HeldPulls
+from broker.features import REGISTRY, empty_state
 from broker.limits import BrokerLimits
-from broker.log_changes import OffsetCommits
-from broker.log_entry import CommitOffsets, CommittedOffset, decode_log_command
-from broker.pull_request import PullRequest
-from broker.sends import PendingSend, Sends
-from broker.state import BrokerState
-from broker.tag_filter import MAX_TAGS, TagFilter, tag_filter
+from broker.log.folded import EntryRefused, Folded
+from broker.log.state import BrokerState
+from broker.messages.state import MESSAGES
+from broker.offsets.commands import CommitOffsets, CommittedOffset
+from broker.offsets.commits import OffsetCommits
+from broker.pulls.held_pulls import HeldPull, HeldPulls
+from broker.pulls.request import PullRequest
+from broker.pulls.tag_filter import MAX_EXPRESSION_CHARACTERS, MAX_TAGS, TagFilter, tag_filter
+from broker.sends.awaited_topics import AwaitedTopics
+from broker.sends.sends import PendingSend, Sends
+from broker.topics.changes import TopicChanges
+from broker.topics.state import TOPICS
 from dledger.entry import Body, PositionedBody
 from dledger.errors import (
     Discarded,
@@ -52,6 +57,9 @@ class Origin:
 
     def send_oneway(self, command: Command) -> None:
         self.sent.append(command)
+
+    def when_taken(self, then: Callable[[], None]) -> None:
+        then()
 
 
 class FakeLog:
@@ -141,6 +149,20 @@ def test_only_a_pull_that_wants_the_tag_is_taken() -> None:
     assert len(pulls.take_arrived("T", 0, {tags_code("C"), tags_code("B")})) == 1
 
 
+def test_a_pull_with_many_tags_counts_as_several() -> None:
+    pulls = HeldPulls(20)
+    origin = Origin()
+    hold(pulls, origin, 0, 1, "||".join(map(str, range(MAX_TAGS))))
+    many = PullRequest("g", "T", 0, 0, 32, None, 1.0, tag_filter("A||B"), True, 0)
+    room = [HeldPull(origin, Command(11), many, 1) for _ in range(4)]
+    for held in room[:3]:
+        assert pulls.has_room(held)
+        pulls.add(held)
+    assert not pulls.has_room(room[3])
+    assert len(pulls.take_arrived("T", 0, {tags_code("7")})) == 1
+    assert pulls.has_room(room[3])
+
+
 # --- tag filter -----------------------------------------------------------------------------------
 
 
@@ -156,7 +178,10 @@ def test_tags_are_split_and_trimmed() -> None:
     assert not wanted.wants(0)
 
 
-@pytest.mark.parametrize("expression", ["||", "||".join(map(str, range(MAX_TAGS + 1)))])
+@pytest.mark.parametrize(
+    "expression",
+    ["||", "||".join(map(str, range(MAX_TAGS + 1))), "T" * (MAX_EXPRESSION_CHARACTERS + 1)],
+)
 def test_no_tag_or_too_many_are_refused(expression: str) -> None:
     with pytest.raises(RequestRefused) as caught:
         tag_filter(expression)
@@ -184,7 +209,7 @@ def test_a_member_without_heartbeats_for_two_minutes_is_gone() -> None:
 
 
 def sends_over(log: FakeLog, **limits: int) -> tuple[Sends, BrokerState]:
-    state = BrokerState()
+    state = empty_state()
     address = Address("127.0.0.1", 10911)
     return Sends(state, log, address, BrokerLimits(**limits), lambda: 5000, 1), state
 
@@ -201,7 +226,7 @@ def offsets_of(bodies: Sequence[Body]) -> list[int]:
 def test_sends_of_one_batch_are_one_append_with_offsets_in_a_row() -> None:
     log, origin = FakeLog(), Origin()
     sends, state = sends_over(log)
-    state.queue_ends["T"] = {0: 7}
+    state[MESSAGES].queue_ends["T"] = {0: 7}
     for count in (1, 2, 1):
         sends.add(a_send(origin, count))
     sends.flush()
@@ -211,6 +236,45 @@ def test_sends_of_one_batch_are_one_append_with_offsets_in_a_row() -> None:
     log.finish()
     assert [reply.fields["queueOffset"] for reply in origin.sent] == ["7", "8", "10"]
     assert [len(reply.fields["msgId"].split(",")) for reply in origin.sent] == [1, 2, 1]
+
+
+def test_a_long_expression_is_read_like_a_short_one() -> None:
+    tags = [f"{number:060d}" for number in range(MAX_TAGS)]
+    assert tag_filter("||".join(tags)).codes == frozenset(map(tags_code, tags))
+
+
+def test_messages_that_wait_for_their_topics_are_bounded_in_bytes_over_all() -> None:
+    log, origin = FakeLog(), Origin()
+    sends, state = sends_over(log)
+    limits = BrokerLimits(max_waiting_send_bytes=10_000)
+    announced: list[Callable[[], None]] = []
+
+    def announce(then: Callable[[], None] | None) -> None:
+        assert then is not None
+        announced.append(then)
+
+    changes = TopicChanges(state, log, limits, lambda: 1, announce)
+    awaited = AwaitedTopics(state, sends, changes, limits)
+
+    def send(topic: str) -> None:
+        one = PendingSend(origin, Command(310, body=bytes(4_000)), topic, 0, [MessageRecord(topic)])
+        awaited.send_when_created(TopicConfig(topic), one)
+
+    send("A")
+    send("B")
+    for topic in "ABC":
+        with pytest.raises(RequestRefused) as caught:
+            send(topic)
+        assert caught.value.code == ResponseCode.SYSTEM_BUSY
+    log.finish()  # A is in the log, but the name servers do not know it yet
+    with pytest.raises(RequestRefused):
+        send("A")
+    state[TOPICS].configs["A"] = TopicConfig("A")
+    announced.pop()()
+    assert len(log.taken) == 2
+    send("C")  # A's message has left
+    log.finish(Discarded(1, 1))
+    assert [reply.code for reply in origin.sent] == [ResponseCode.SERVICE_NOT_AVAILABLE]
 
 
 def test_sends_wait_while_the_log_is_full_and_keep_their_order() -> None:
@@ -239,7 +303,7 @@ def test_messages_are_encoded_once_however_long_the_log_is_full(
         encoded.append(record)
         return encode_record_parts(record)
 
-    monkeypatch.setattr("broker.sends.encode_record_parts", encode)
+    monkeypatch.setattr("broker.sends.sends.encode_record_parts", encode)
     log, origin = FakeLog(), Origin()
     sends, _state = sends_over(log)
     log.refusal = LogFull(1, 1)
@@ -260,7 +324,7 @@ def test_messages_that_the_log_had_no_room_for_get_the_offsets_that_are_next_the
 ) -> None:
     log, origin = FakeLog(), Origin()
     sends, state = sends_over(log)
-    state.queue_ends["T"] = {0: 7}
+    state[MESSAGES].queue_ends["T"] = {0: 7}
     sends.add(a_send(origin))
     sends.flush()
     log.refusal = LogFull(1, 1)
@@ -268,8 +332,8 @@ def test_messages_that_the_log_had_no_room_for_get_the_offsets_that_are_next_the
     sends.flush()  # placed at 8, behind the one that is on its way
     log.refusal = None
     if happens == "deletion":
-        state.queue_ends.clear()
-        sends.forget_topic("T")
+        state[MESSAGES].queue_ends.clear()
+        sends.applied(Folded(deleted_topics=["T"]))
     elif happens == "term":
         sends.begin_term()
     else:
@@ -313,7 +377,7 @@ def test_a_new_term_goes_on_from_what_is_applied_not_from_what_was_proposed() ->
     sends, state = sends_over(log)
     sends.add(a_send(origin, 5))
     sends.flush()
-    state.queue_ends["T"] = {0: 2}
+    state[MESSAGES].queue_ends["T"] = {0: 2}
     sends.begin_term()
     sends.add(a_send(origin))
     sends.flush()
@@ -325,7 +389,7 @@ def test_an_entry_the_fold_passed_over_is_not_confirmed_and_the_queue_heals() ->
     sends, state = sends_over(log)
     sends.add(a_send(origin))
     sends.flush()
-    state.queue_ends["T"] = {0: 4}  # somebody else wrote to the log
+    state[MESSAGES].queue_ends["T"] = {0: 4}  # somebody else wrote to the log
     log.finish(result=EntryRefused("wrong offset"))
     assert origin.sent[-1].code == ResponseCode.SYSTEM_ERROR
     sends.add(a_send(origin))
@@ -350,9 +414,10 @@ def test_a_message_that_cannot_be_encoded_does_not_stop_its_neighbours() -> None
 
 def with_topic_t() -> BrokerState:
     """A state in which T was created at position 50, and the log is applied up to 100."""
-    state = BrokerState(log_end=100)
-    state.topics["T"] = TopicConfig("T")
-    state.created_at["T"] = 50
+    state = empty_state()
+    state.log_end = 100
+    state[TOPICS].configs["T"] = TopicConfig("T")
+    state[TOPICS].created_at["T"] = 50
     return state
 
 
@@ -361,7 +426,7 @@ def test_offsets_of_a_topic_that_was_deleted_since_the_request_are_not_written()
     commits = OffsetCommits(log, state, 10, lambda: 1)
     told: list[RequestRefused | None] = []
     commits.add(CommittedOffset("g", "T", 0, 1), told.append)
-    state.created_at["T"] = 150
+    state[TOPICS].created_at["T"] = 150
     state.log_end = 200
     commits.flush()
     assert log.taken == []
@@ -388,7 +453,7 @@ def test_offsets_gather_while_an_entry_is_on_its_way() -> None:
     assert told == [None]
     (body,), _done = log.taken[0]
     assert isinstance(body, bytes)
-    command = decode_log_command(body)
+    command = REGISTRY.decode(body)
     assert command == CommitOffsets([CommittedOffset("g", "T", 0, 3)], 2000, as_of=100)
     log.finish()
     assert told == [None, None, None]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from broker.log_entry import DeleteTopic, PutTopic, encode_log_command
+from broker.log.entry import encode_log_command
+from broker.topics.commands import DeleteTopic, PutTopic
 from dledger.entry import Body, PositionedBody
 from remoting.bodies.topic_config import TopicConfig
 from remoting.message.record import MessageRecord, encode_record_parts

@@ -12,10 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.fold import EntryRefused, fold
-from broker.log_entry import DeleteTopic, PutTopic, encode_log_command
-from broker.state import BrokerState
-from broker.topics import FIRST_TOPICS as BROKERS_FIRST_TOPICS
+from broker.features import empty_state
+from broker.log.entry import encode_log_command
+from broker.log.fold import fold
+from broker.log.folded import EntryRefused
+from broker.log.state import BrokerState
+from broker.messages.state import MESSAGES
+from broker.topics.commands import DeleteTopic, PutTopic
+from broker.topics.names import FIRST_TOPICS as BROKERS_FIRST_TOPICS
 from dledger.entry import HEADER_BYTES, Entry
 from dledger_spark.acceptance import COLUMNS, FIRST_TOPICS, Acceptance, without
 from dledger_spark.log_folder import open_log
@@ -98,7 +102,7 @@ Script = Sequence[bytes | tuple[str, int, int, int, int, int]]
 
 def entries_of(script: Script) -> tuple[list[Entry], BrokerState]:
     """The log that a script writes, as the broker folds it."""
-    state, entries, pos = BrokerState(), list[Entry](), 0
+    state, entries, pos = empty_state(), list[Entry](), 0
     for index, step in enumerate(script):
         if isinstance(step, bytes):
             body = step
@@ -109,7 +113,7 @@ def entries_of(script: Script) -> tuple[list[Entry], BrokerState]:
                     topic,
                     b"body",
                     queue_id=queue_id,
-                    queue_offset=state.queue_ends.get(topic, {}).get(queue_id, 0) + off,
+                    queue_offset=state[MESSAGES].queue_ends.get(topic, {}).get(queue_id, 0) + off,
                     physical_offset=pos + HEADER_BYTES + misplaced,
                     system_flag=flag,
                     born_host="::1" if flag else "127.0.0.1",
@@ -146,7 +150,7 @@ def accepted(entries: Sequence[Entry], cuts: Sequence[int]) -> list[int]:
 @given(scripts, st.lists(st.integers(0, 60), max_size=3))
 def test_what_the_brokers_take_is_what_counts(script: Script, cuts: list[int]) -> None:
     entries, _state = entries_of(script)
-    results = fold(BrokerState(), entries).results
+    results = fold(empty_state(), entries).results
     taken = [
         entry.index
         for entry, result in zip(entries, results, strict=True)

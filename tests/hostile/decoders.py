@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from broker.errors import CommandMalformed, EntryTooNew
-from broker.log_entry import decode_log_command, encode_log_command
+from broker.features import REGISTRY
+from broker.log.entry import encode_log_command
 from remoting.bodies.consumer_group import (
     MAX_QUEUE_LOCK_BYTES,
     decode_consumer_list,
@@ -181,7 +182,7 @@ DECODERS: dict[str, Decoder] = {
     "message-id": Decoder(
         lambda data: parse_message_id(data.decode("utf-8", "replace")), _MESSAGE, _message_id
     ),
-    "log-command": Decoder(decode_log_command, (CommandMalformed, EntryTooNew), encode_log_command),
+    "log-command": Decoder(REGISTRY.decode, (CommandMalformed, EntryTooNew), encode_log_command),
 }
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from broker.guarded_log import GuardedLog
 from broker.limits import BrokerLimits
+from broker.log.guarded_log import GuardedLog
 from remoting.wire.codes import RequestCode
 from remoting.wire.frame import MAX_HEADER_BYTES
 from tests.broker.one_broker import Client, running_broker
@@ -42,7 +42,7 @@ def filled_in(request: Request, number: int, place: int) -> Request:
 
 async def test_each_code_that_is_answered_is_attacked(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as (broker, _nursery):
-        assert REQUESTS.keys() == broker.requests.codes
+        assert REQUESTS.keys() == broker.requests.handlers.keys()
 
 
 @pytest.mark.parametrize("code", sorted(REQUESTS))

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from broker.log_entry import CommitOffsets, CommittedOffset, encode_log_command
+from broker.log.entry import encode_log_command
+from broker.offsets.commands import CommitOffsets, CommittedOffset
 from remoting.message.batch import BatchMessage, encode_batch_body
 from remoting.message.record import MessageRecord, encode_record
 from remoting.wire.command import Command, HeaderFormat

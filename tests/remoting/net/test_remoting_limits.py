@@ -6,7 +6,7 @@ import os
 import resource
 import socket
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
@@ -19,7 +19,7 @@ from remoting.net.connection import Connection, ConnectionLimits
 from remoting.net.errors import PeerDoesNotRead, ServerOutOfRoom, TooFewDescriptors
 from remoting.net.held_bytes import HeldBytes
 from remoting.net.server import ServerLimits, serve
-from remoting.wire.command import Command
+from remoting.wire.command import ONEWAY_FLAG, Command
 from remoting.wire.frame import FrameDecoder, encode_command
 from tests.remoting.net.recording_server import (
     ECHO,
@@ -164,24 +164,36 @@ async def test_requests_that_are_kept_pause_reading_until_they_are_answered(
     connection = Connection(PEER, ConnectionLimits(pause_unsent_bytes=5_000), held=held)
     arrived: list[Command] = []
 
-    def keep(connection: Connection, commands: object) -> None:
-        assert isinstance(commands, list)
+    def keep(_connection: Connection, commands: Sequence[Command]) -> None:
         arrived.extend(commands)
-        connection.hold(3_000 * len(commands))
 
+    def request(opaque: int, flag: int = 0) -> bytes:
+        return encode_command(Command(1, body=bytes(3_000), opaque=opaque, flag=flag))
+
+    size = len(request(1))
     nursery.start_soon(connection.run, ours, keep)
-    nursery.start_soon(theirs.send_all, encode_command(Command(1)) * 2)
+    # A oneway request is kept by nobody, and half of a frame is counted apart.
+    nursery.start_soon(theirs.send_all, request(0, ONEWAY_FLAG) + request(1))
     await trio.testing.wait_all_tasks_blocked()
-    assert (len(arrived), held.total_bytes) == (2, 6_000)
-    nursery.start_soon(theirs.send_all, encode_command(Command(1)))
+    assert (len(arrived), held.total_bytes) == (2, size)
+    nursery.start_soon(theirs.send_all, request(2)[:1_000])
     await trio.testing.wait_all_tasks_blocked()
-    assert len(arrived) == 2
-    connection.release(3_000)
+    assert held.total_bytes == size + 1_000
+    nursery.start_soon(theirs.send_all, request(2)[1_000:])
     await trio.testing.wait_all_tasks_blocked()
-    assert (len(arrived), held.total_bytes) == (3, 6_000)
+    assert (len(arrived), held.total_bytes) == (3, 2 * size)
+    nursery.start_soon(theirs.send_all, request(3))
+    await trio.testing.wait_all_tasks_blocked()
+    assert len(arrived) == 3  # no more is read while so much is kept
+    connection.send(arrived[1].reply())
+    answer = await theirs.receive_some()
+    await trio.testing.wait_all_tasks_blocked()
+    assert answer
+    assert (len(arrived), held.total_bytes) == (4, 2 * size)
+    connection.send(arrived[1].reply())  # it was answered before
     connection.close("over")
     assert held.total_bytes == 0
-    connection.release(6_000)
+    connection.send(arrived[2].reply())
     assert held.total_bytes == 0
 
 

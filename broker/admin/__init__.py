@@ -1,0 +1,1 @@
+"""What administrators ask: figures, settings, statistics, single messages."""

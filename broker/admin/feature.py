@@ -1,0 +1,34 @@
+"""What administrators ask."""
+
+from functools import partial
+from typing import Final
+
+from broker.admin.processor import AdminProcessor
+from broker.admin.settings import settings_of
+from broker.admin.statistics import Statistics
+from broker.consumers.members import CONSUMERS
+from broker.feature import Feature
+from broker.serving.parts import Parts
+from broker.serving.service import Handler, Service
+from broker.store.message_reader import MESSAGE_READER
+from remoting.wire.codes import RequestCode
+
+
+def _service(parts: Parts) -> Service:
+    reader = parts[MESSAGE_READER]
+    processor = AdminProcessor(reader, settings_of(parts.config), parts.figures)
+    statistics = Statistics(parts.state, reader, parts[CONSUMERS], parts.config.group)
+    any_role = partial(Handler, any_role=True)
+    return Service(
+        handlers={
+            RequestCode.GET_BROKER_RUNTIME_INFO: any_role(processor.runtime_info),
+            RequestCode.GET_BROKER_CONFIG: any_role(processor.settings),
+            RequestCode.UPDATE_BROKER_CONFIG: any_role(processor.refuse_settings),
+            RequestCode.VIEW_MESSAGE_BY_ID: Handler(processor.view_message),
+            RequestCode.GET_TOPIC_STATS_INFO: Handler(statistics.topic_stats, confirmed=True),
+            RequestCode.GET_CONSUME_STATS: Handler(statistics.consume_stats, confirmed=True),
+        }
+    )
+
+
+FEATURE: Final = Feature(service=_service)

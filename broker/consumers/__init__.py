@@ -1,0 +1,1 @@
+"""The present members of consumer groups, as they say themselves."""

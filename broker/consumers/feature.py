@@ -1,0 +1,33 @@
+"""Members of consumer groups."""
+
+from typing import Final
+
+from broker.consumers.members import CONSUMERS
+from broker.consumers.processor import ClientProcessor
+from broker.feature import Feature
+from broker.groups.changes import GROUP_CHANGES
+from broker.serving.parts import Parts
+from broker.serving.service import Handler, Service
+from remoting.wire.codes import RequestCode
+
+
+def _service(parts: Parts) -> Service:
+    processor = ClientProcessor(
+        parts.state, parts[CONSUMERS], parts[GROUP_CHANGES], parts.config.limits, parts.clock
+    )
+    return Service(
+        handlers={
+            RequestCode.HEART_BEAT: Handler(processor.heartbeat),
+            RequestCode.UNREGISTER_CLIENT: Handler(processor.unregister),
+            RequestCode.GET_CONSUMER_LIST_BY_GROUP: Handler(processor.consumer_list),
+            RequestCode.GET_CONSUMER_CONNECTION_LIST: Handler(processor.consumer_connections),
+            RequestCode.CHECK_CLIENT_CONFIG: Handler(processor.check_config),
+        },
+        end_term=lambda _refusal: processor.end_term(),
+        tick=processor.tick,
+        look_over=processor.expire,
+        dropped=processor.drop,
+    )
+
+
+FEATURE: Final = Feature(service=_service)

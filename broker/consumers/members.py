@@ -1,0 +1,146 @@
+"""The members of each consumer group, as heartbeats told, one record a connection.
+
+Kept on the leader only and in memory: members say themselves every 30 seconds, and at once when
+their connection is new. Source: RocketMQ's ConsumerManager.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from broker.serving.origin import Origin
+from broker.serving.parts import Shared
+from remoting.bodies.heartbeat import ConsumerData, SubscriptionData
+
+# A member without a heartbeat for this long is gone; RocketMQ's value, four heartbeats.
+MEMBER_EXPIRY_SECONDS: Final = 120.0
+
+
+@dataclass(slots=True)
+class Member:
+    """One connection that consumes for a group.
+
+    Attributes:
+        client_id: its name; two connections of one client have the same.
+        last_heartbeat: seconds on the monotonic clock.
+        data: its heartbeat.
+        language: from its header.
+        version: from its header.
+    """
+
+    client_id: str
+    last_heartbeat: float
+    data: ConsumerData
+    language: int | str = 0
+    version: int = 0
+
+
+@dataclass(slots=True)
+class GroupMembers:
+    """A group's members by connection, and what the group subscribes to, by topic."""
+
+    members: dict[Origin, Member] = field(default_factory=dict)
+    subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
+
+
+class Consumers:
+    """All groups' members."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, GroupMembers] = {}
+        self._groups_of: dict[Origin, set[str]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def is_member(self, origin: Origin, group: str) -> bool:
+        """Whether a connection is registered for a group."""
+        return group in self._groups_of.get(origin, ())
+
+    def register(self, origin: Origin, member: Member) -> bool:
+        """Note a heartbeat for one group; whether the group's members must be told."""
+        name = member.data.group
+        group = self._groups.setdefault(name, GroupMembers())
+        old = group.members.get(origin)
+        self._count += old is None
+        group.members[origin] = member
+        self._groups_of.setdefault(origin, set()).add(name)
+        topics_changed = self._subscribe(group, member.data)
+        return old is None or old.client_id != member.client_id or topics_changed
+
+    def unregister(self, origin: Origin, group: str) -> bool:
+        """A connection leaves a group; whether it was in it."""
+        members = self._groups.get(group)
+        if members is None or members.members.pop(origin, None) is None:
+            return False
+        self._count -= 1
+        if not members.members:
+            del self._groups[group]
+        groups = self._groups_of[origin]
+        groups.discard(group)
+        if not groups:
+            del self._groups_of[origin]
+        return True
+
+    def drop(self, origin: Origin) -> list[str]:
+        """A connection is gone: the groups it was in."""
+        groups = sorted(self._groups_of.get(origin, ()))
+        for group in groups:
+            self.unregister(origin, group)
+        return groups
+
+    def expire(self, now: float) -> list[str]:
+        """Drop members that have been silent too long: the groups that lost one."""
+        silent = [
+            (origin, name)
+            for name, group in self._groups.items()
+            for origin, member in group.members.items()
+            if now - member.last_heartbeat >= MEMBER_EXPIRY_SECONDS
+        ]
+        return sorted({name for origin, name in silent if self.unregister(origin, name)})
+
+    def client_ids(self, group: str) -> list[str]:
+        """The members' names, each once: clients share the queues by this list."""
+        found = self._groups.get(group)
+        return sorted({m.client_id for m in found.members.values()}) if found else []
+
+    def origins(self, group: str) -> list[Origin]:
+        """The members' connections."""
+        found = self._groups.get(group)
+        return list(found.members) if found else []
+
+    def group(self, group: str) -> GroupMembers | None:
+        """A group's members and subscriptions, or None when it has no member now."""
+        return self._groups.get(group)
+
+    def subscription(self, group: str, topic: str) -> SubscriptionData | None:
+        """What a group subscribes to in a topic, or None."""
+        found = self._groups.get(group)
+        return found.subscriptions.get(topic) if found else None
+
+    def clear(self) -> None:
+        """Forget all members."""
+        self._groups.clear()
+        self._groups_of.clear()
+        self._count = 0
+
+    @staticmethod
+    def _subscribe(group: GroupMembers, data: ConsumerData) -> bool:
+        """Take over a member's subscriptions; whether the set of topics changed.
+
+        RocketMQ's rule: the newer version of a subscription counts, and topics that the member
+        does not name are dropped.
+        """
+        wanted = {subscription.topic: subscription for subscription in data.subscriptions}
+        changed = wanted.keys() != group.subscriptions.keys()
+        for topic in list(group.subscriptions):
+            if topic not in wanted:
+                del group.subscriptions[topic]
+        for topic, subscription in wanted.items():
+            old = group.subscriptions.get(topic)
+            if old is None or subscription.version >= old.version:
+                group.subscriptions[topic] = subscription
+        return changed
+
+
+CONSUMERS: Final = Shared("consumers", lambda _parts: Consumers())

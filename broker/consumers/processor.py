@@ -1,0 +1,199 @@
+"""Answers what clients say about themselves (34, 35, 38, 46); tells groups of changes (40).
+
+Source: RocketMQ's ClientManageProcessor and ConsumerManageProcessor.
+"""
+
+from collections.abc import Callable, Iterable
+
+from broker.consumers.members import Consumers, Member
+from broker.consumers.notices import Notices
+from broker.errors import RequestRefused
+from broker.groups.changes import GroupChanges
+from broker.groups.state import GROUPS
+from broker.limits import BrokerLimits
+from broker.log.state import BrokerState
+from broker.serving.origin import Origin
+from broker.topics.names import check_group_name
+from remoting.bodies.consumer_group import encode_consumer_list
+from remoting.bodies.heartbeat import ConsumerData, decode_heartbeat
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+from remoting.wire.loose_json import compact_json
+
+
+class ClientProcessor:
+    """Keeps the consumers of each group.
+
+    Args:
+        state: the applied state.
+        consumers: the groups' members.
+        changes: makes a group that is heard of for the first time, with its retry topic.
+        limits: how many members and subscriptions there may be.
+        clock: seconds on the monotonic clock.
+    """
+
+    def __init__(
+        self,
+        state: BrokerState,
+        consumers: Consumers,
+        changes: GroupChanges,
+        limits: BrokerLimits,
+        clock: Callable[[], float],
+    ) -> None:
+        self._groups = state[GROUPS]
+        self._consumers = consumers
+        self._notices = Notices(consumers)
+        self._changes = changes
+        self._limits = limits
+        self._clock = clock
+
+    def heartbeat(self, origin: Origin, command: Command) -> Command | None:
+        """Register a client's consumers. The reply comes when their groups are in the log.
+
+        Raises:
+            BodyMalformed: it cannot be read.
+            RequestRefused: (2) too many consumers, groups or subscriptions, (29) a bad name.
+        """
+        heartbeat = decode_heartbeat(command.body)
+        for data in heartbeat.consumers:
+            self._check(origin, data)
+        waiting = len(heartbeat.consumers)
+        if not waiting:
+            return command.reply()  # a producer: nothing of it is needed
+        refusals: list[RequestRefused] = []
+
+        def registered(data: ConsumerData, refusal: RequestRefused | None) -> None:
+            nonlocal waiting
+            waiting -= 1
+            if refusal is not None:
+                refusals.append(refusal)
+            elif not origin.is_closed:
+                self._register(origin, command, heartbeat.client_id, data)
+            if not waiting:
+                origin.send(
+                    command.reply(refusals[0].code, remark=refusals[0].remark)
+                    if refusals
+                    else command.reply()
+                )
+
+        for data in heartbeat.consumers:
+            try:
+                self._changes.ensure_group(
+                    data.group,
+                    lambda refusal, data=data: registered(data, refusal),  # type: ignore[misc]
+                )
+            except RequestRefused as error:
+                registered(data, error)
+        return None
+
+    def unregister(self, origin: Origin, command: Command) -> Command:
+        """A client leaves a group. A producer's group needs no record here."""
+        group = command.fields.get("consumerGroup", "")
+        if group and self._consumers.unregister(origin, group):
+            self._notify([group])
+        return command.reply()
+
+    def consumer_list(self, _origin: Origin, command: Command) -> Command:
+        """The members of a group, each once, by which they share the queues.
+
+        Raises:
+            FieldMissing: the group is not named.
+            RequestRefused (1): it has no members.
+        """
+        group = command.text("consumerGroup")
+        client_ids = self._consumers.client_ids(group)
+        if not client_ids:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group:.120}"
+            )
+        return command.reply(body=encode_consumer_list(client_ids))
+
+    def consumer_connections(self, _origin: Origin, command: Command) -> Command:
+        """The present members of a consumer group (203).
+
+        Raises:
+            RequestRefused (206): the group has no member.
+        """
+        name = command.text("consumerGroup")
+        group = self._consumers.group(name)
+        if group is None:
+            raise RequestRefused(
+                ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{name:.120}] not online"
+            )
+        newest = max(group.members.values(), key=lambda member: member.last_heartbeat).data
+        body = {
+            "connectionSet": [
+                {
+                    "clientAddr": str(origin.peer),
+                    "clientId": member.client_id,
+                    "language": getattr(member.language, "name", str(member.language)),
+                    "version": member.version,
+                }
+                for origin, member in group.members.items()
+            ],
+            "consumeFromWhere": newest.consume_from_where.name,
+            "consumeType": newest.consume_type.name,
+            "messageModel": newest.message_model.name,
+            "subscriptionTable": {
+                topic: subscription.to_json() for topic, subscription in group.subscriptions.items()
+            },
+        }
+        return command.reply(body=compact_json(body).encode())
+
+    def check_config(self, _origin: Origin, command: Command) -> Command:
+        """A consumer asks whether its expression can be served; it only asks for SQL92.
+
+        Raises:
+            RequestRefused (1): it cannot.
+        """
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR,
+            "The broker does not support consumer to filter message by SQL92: subscribe by tags",
+        )
+
+    def drop(self, origin: Origin) -> None:
+        """A connection is gone."""
+        self._notify(self._consumers.drop(origin))
+
+    def expire(self) -> None:
+        """Drop members that have been silent for too long."""
+        self._notify(self._consumers.expire(self._clock()))
+
+    def end_term(self) -> None:
+        """Forget all clients: this member no longer leads, and they turn to the new leader."""
+        self._consumers.clear()
+        self._notices.clear()
+
+    def tick(self) -> None:
+        """Send the notices that are due."""
+        self._notices.tick()
+
+    def _check(self, origin: Origin, data: ConsumerData) -> None:
+        check_group_name(data.group)
+        if len(data.subscriptions) > self._limits.max_subscriptions:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_BUSY,
+                f"{len(data.subscriptions)} subscriptions of group {data.group}: "
+                f"at most {self._limits.max_subscriptions}",
+            )
+        is_new = not self._consumers.is_member(origin, data.group)
+        if is_new and len(self._consumers) >= self._limits.max_clients:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_BUSY,
+                f"{len(self._consumers)} consumers are registered: stop some",
+            )
+
+    def _register(
+        self, origin: Origin, command: Command, client_id: str, data: ConsumerData
+    ) -> None:
+        member = Member(client_id, self._clock(), data, command.language, command.version)
+        if self._consumers.register(origin, member):
+            self._notify([data.group])
+
+    def _notify(self, groups: Iterable[str]) -> None:
+        """Have all members of these groups told, so that they rebalance their queues."""
+        for group in groups:
+            config = self._groups.configs.get(group)
+            if config is not None and not config.notify_change:
+                continue
+            self._notices.changed(group)

@@ -1,0 +1,1 @@
+"""Consumer groups: their settings, and how they are made, changed and deleted."""

@@ -1,0 +1,89 @@
+"""Consumer groups that are being made, changed or deleted, through the log."""
+
+from typing import Final
+
+from broker.errors import RequestRefused
+from broker.groups.commands import DeleteGroup, PutGroup
+from broker.groups.config import ConsumerGroup
+from broker.groups.state import GROUPS
+from broker.limits import BrokerLimits
+from broker.log.entry import LogCommand
+from broker.log.replicated_log import Log
+from broker.log.state import BrokerState
+from broker.log.submissions import Then, submit_commands
+from broker.serving.parts import Parts, Shared
+from broker.topics.changes import TOPIC_CHANGES, TopicChanges
+from broker.topics.names import created_for_group, retry_topic
+from broker.topics.state import TOPICS
+from remoting.wire.codes import ResponseCode
+
+
+class GroupChanges:
+    """Makes, changes and deletes consumer groups.
+
+    Args:
+        state: the applied state.
+        log: the log.
+        topics: makes their retry topics.
+        limits: how many groups there may be.
+    """
+
+    def __init__(
+        self, state: BrokerState, log: Log, topics: TopicChanges, limits: BrokerLimits
+    ) -> None:
+        self._groups = state[GROUPS]
+        self._topics = state[TOPICS]
+        self._log = log
+        self._topic_changes = topics
+        self._limits = limits
+        self._creating: dict[str, list[Then]] = {}
+
+    def ensure_group(self, group: str, then: Then) -> None:
+        """Make a consumer group and its retry topic unless they are there; then tell.
+
+        Raises:
+            RequestRefused (2): there are too many groups.
+        """
+        groups = self._groups.configs
+        config = groups.get(group, ConsumerGroup(group))
+        retry = retry_topic(group)
+        needs_topic = retry not in self._topics.configs and config.retry_queue_count > 0
+        if group in groups and not needs_topic:
+            then(None)
+            return
+        waiting = self._creating.get(group)
+        if waiting is not None:
+            waiting.append(then)
+            return
+        count, limit = len(groups) + len(self._creating), self._limits.max_groups
+        if count >= limit:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_BUSY, f"{count} consumer groups: delete one first"
+            )
+        self._topic_changes.check_room()
+        commands: list[LogCommand] = [PutGroup(config, only_if_absent=True, max_groups=limit)]
+        if needs_topic:
+            topic = created_for_group(retry, config.retry_queue_count)
+            commands.append(self._topic_changes.command(topic, only_if_absent=True))
+        self._creating[group] = [then]
+
+        def created(refusal: RequestRefused | None) -> None:
+            for one in self._creating.pop(group, []):
+                one(refusal)
+
+        submit_commands(self._log, commands, created)
+
+    def put_group(self, config: ConsumerGroup, then: Then) -> None:
+        """Create or change a consumer group."""
+        submit_commands(self._log, [PutGroup(config, max_groups=self._limits.max_groups)], then)
+
+    def delete_group(self, group: str, with_offsets: bool, then: Then) -> None:
+        """Delete a consumer group with its locks, and its offsets when asked to."""
+        submit_commands(self._log, [DeleteGroup(group, with_offsets, with_locks=True)], then)
+
+
+def _made(parts: Parts) -> GroupChanges:
+    return GroupChanges(parts.state, parts.log, parts[TOPIC_CHANGES], parts.config.limits)
+
+
+GROUP_CHANGES: Final = Shared("group changes", _made)

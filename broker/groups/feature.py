@@ -1,0 +1,29 @@
+"""Consumer groups."""
+
+from typing import Final
+
+from broker.feature import Feature
+from broker.groups.changes import GROUP_CHANGES
+from broker.groups.commands import DELETE_GROUP, PUT_GROUP
+from broker.groups.processor import GroupProcessor
+from broker.groups.state import GROUPS
+from broker.serving.parts import Parts
+from broker.serving.service import Handler, Service
+from remoting.wire.codes import RequestCode
+
+
+def _service(parts: Parts) -> Service:
+    processor = GroupProcessor(parts.state, parts[GROUP_CHANGES])
+    groups = parts.state[GROUPS]
+    return Service(
+        handlers={
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: Handler(processor.put_group),
+            RequestCode.DELETE_SUBSCRIPTIONGROUP: Handler(processor.delete_group),
+            RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: Handler(processor.group_config),
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: Handler(processor.all_groups),
+        },
+        figures=lambda: {"groups": str(len(groups.configs))},
+    )
+
+
+FEATURE: Final = Feature(commands=(PUT_GROUP, DELETE_GROUP), parts=(GROUPS,), service=_service)

@@ -1,0 +1,1 @@
+"""Locks of ordered consumers: at most one client consumes a queue."""

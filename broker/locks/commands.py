@@ -1,0 +1,62 @@
+"""The log's command that locks queues, and gives them up."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from broker.locks.state import LOCKS
+from broker.log.entry import FIRST_VERSION, number, text
+from broker.log.folded import EntryRefused, Folded
+from broker.log.registry import CommandType
+from broker.log.state import BrokerState
+from dledger import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class LockQueues:
+    """An ordered consumer locks queues, as far as they are free, or gives them up.
+
+    Attributes:
+        group: the consumer group.
+        client_id: the consumer.
+        is_lock: whether it locks them; else it gives them up.
+        time_ms: the log's time for locks, see `broker.locks.state`.
+        queues: topic and queue id of each.
+    """
+
+    kind: ClassVar[int] = 7
+
+    group: str
+    client_id: str
+    is_lock: bool
+    time_ms: int
+    queues: Sequence[tuple[str, int]]
+
+    @property
+    def version(self) -> int:
+        """As in LogCommand."""
+        return FIRST_VERSION
+
+    def members(self) -> list[object]:
+        """As in LogCommand."""
+        rows = [list(one) for one in self.queues]
+        return [self.group, self.client_id, self.is_lock, self.time_ms, rows]
+
+
+def _read(
+    group: str, client_id: str, is_lock: bool, time_ms: int, queues: list[list[Any]]
+) -> LockQueues:
+    named = [(text(topic), number(queue_id)) for topic, queue_id in queues]
+    return LockQueues(text(group), text(client_id), bool(is_lock), number(time_ms), named)
+
+
+def _lock(
+    state: BrokerState, _folded: Folded, command: LockQueues, _entry: Entry
+) -> EntryRefused | None:
+    locks = state[LOCKS]
+    change = locks.lock if command.is_lock else locks.unlock
+    change(command.group, command.client_id, command.queues, command.time_ms)
+    return None
+
+
+LOCK_QUEUES: Final = CommandType(LockQueues, {FIRST_VERSION: _read}, _lock)

@@ -1,0 +1,47 @@
+"""What a failed append is to a client: the response code and the words.
+
+14 says "certainly not stored, ask the leader": Java, Go and JavaScript clients try another broker
+or ask again, the C++ client tries again, and the route they refresh names the new leader. 1 says
+that the outcome is unknown. RocketMQ answers 1 or 2 for both.
+"""
+
+from collections.abc import Sequence
+
+from broker.errors import RequestRefused
+from broker.log.folded import EntryRefused
+from dledger import Appended, DLedgerError, EntryTooLarge, LogFull, Rejected
+from remoting.wire.codes import ResponseCode
+
+
+def not_leader(broker_name: str) -> RequestRefused:
+    """The answer of a member that does not lead."""
+    return RequestRefused(
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        f"this member does not lead {broker_name}: ask a name server for the route",
+    )
+
+
+def refused_append(error: DLedgerError) -> RequestRefused:
+    """What to answer for an append that failed."""
+    if isinstance(error, LogFull):
+        return RequestRefused(ResponseCode.SYSTEM_BUSY, f"[OVERLOAD]{error}")
+    if isinstance(error, EntryTooLarge):
+        return RequestRefused(ResponseCode.MESSAGE_ILLEGAL, str(error))
+    if isinstance(error, Rejected) or error.retry_safe:
+        return RequestRefused(
+            ResponseCode.SERVICE_NOT_AVAILABLE, f"not stored ({error}): send it again"
+        )
+    return RequestRefused(ResponseCode.SYSTEM_ERROR, f"it may or may not have been stored: {error}")
+
+
+def refusal_of(outcome: Sequence[Appended] | DLedgerError) -> RequestRefused | None:
+    """What to answer for entries that were not all taken; None when they were."""
+    if isinstance(outcome, DLedgerError):
+        return refused_append(outcome)
+    for one in outcome:
+        if isinstance(one.result, EntryRefused):
+            return RequestRefused(
+                ResponseCode.SYSTEM_ERROR,
+                f"the log took it and the broker did not ({one.result.reason}): send it again",
+            )
+    return None

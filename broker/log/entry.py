@@ -1,0 +1,131 @@
+"""What the entries of a broker's log hold: a message record, or one command to the broker.
+
+A message record is RocketMQ's own (see `remoting.message`), with its magic at bytes 4 to 8. A
+command is eight bytes and a msgpack array `[kind, ...]`:
+
+===== ==== =========================================================================
+ off  size value
+===== ==== =========================================================================
+   0    4  length of the whole entry body, big-endian
+   4    3  "DLB"
+   7    1  format version: see below
+   8       msgpack
+===== ==== =========================================================================
+
+So every reader of the log tells the two apart by the bytes 4 to 8. A malformed command changes
+nothing, on every member alike; a command of a newer version, or of an unknown kind, stops a member
+that is too old for it, because passing it over would make the members differ. So each command is
+written with the first version that can hold it, and an older member can read all that it knows. How
+a command is folded depends on its version alone, so a log has one meaning for ever.
+
+======= ==========================================================================================
+version commands
+======= ==========================================================================================
+   1    all but what follows
+   2    offsets with their time
+   3    offsets with the position as of which they hold; topics and groups with a limit of their
+        number; deletions that take the locks with them
+======= ==========================================================================================
+"""
+
+import struct
+from enum import IntEnum
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
+
+import msgpack
+
+from broker.errors import CommandMalformed, EntryTooNew
+from remoting.message.record import MESSAGE_MAGIC
+
+FORMAT_VERSION: Final = 3  # the newest that is read
+FIRST_VERSION: Final = 1
+OFFSETS_WITH_TIME_VERSION: Final = 2
+GUARDED_VERSION: Final = 3
+
+_PREFIX: Final = struct.Struct(">I3sB")
+_MARK: Final = b"DLB"
+_RECORD_MARK: Final = MESSAGE_MAGIC.to_bytes(4, "big")
+
+
+class EntryKind(IntEnum):
+    """What an entry's body is."""
+
+    RECORD = 0
+    COMMAND = 1
+    FOREIGN = 2  # not appended by a broker; skipped
+
+
+class LogCommand(Protocol):
+    """One command: an immutable value. Each feature has its own, see `log.registry`."""
+
+    kind: ClassVar[int]  # the first element of the array; a number is never used again
+
+    @property
+    def version(self) -> int:
+        """The first format version that can hold it."""
+        ...
+
+    def members(self) -> list[object]:
+        """The rest of the array."""
+        ...
+
+
+class RawCommand(NamedTuple):
+    """A command whose members are not read yet."""
+
+    version: int
+    kind: int
+    members: list[Any]
+
+
+def kind_of(body: bytes) -> EntryKind:
+    """What the body of an entry is, by its first eight bytes."""
+    mark = body[4:8]
+    if mark == _RECORD_MARK:
+        return EntryKind.RECORD
+    if mark[:3] == _MARK:
+        return EntryKind.COMMAND
+    return EntryKind.FOREIGN
+
+
+def encode_log_command(command: LogCommand) -> bytes:
+    """The body of the entry that holds `command`."""
+    content: bytes = msgpack.packb([command.kind, *command.members()], use_bin_type=True)
+    return _PREFIX.pack(_PREFIX.size + len(content), _MARK, command.version) + content
+
+
+def read_log_command(body: bytes) -> RawCommand:
+    """Read a command as far as all have the same form.
+
+    Raises:
+        CommandMalformed: it is none.
+        EntryTooNew: it is of a format version that this program does not know.
+    """
+    if len(body) < _PREFIX.size:
+        raise CommandMalformed(f"{len(body)} bytes")
+    size, mark, version = _PREFIX.unpack_from(body)
+    if mark != _MARK or size != len(body):
+        raise CommandMalformed("its mark or its length is wrong")
+    if version > FORMAT_VERSION:
+        raise EntryTooNew(version)
+    try:
+        members: Any = msgpack.unpackb(body[_PREFIX.size :], raw=False)
+    except (ValueError, msgpack.exceptions.UnpackException) as error:
+        raise CommandMalformed(f"its content cannot be read: {error}") from None
+    if not isinstance(members, list) or not members or not isinstance(members[0], int):
+        raise CommandMalformed("its content is not an array that begins with a number")
+    return RawCommand(version, members[0], members[1:])
+
+
+def text(value: object) -> str:
+    """A member that is text. Raises TypeError."""
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.40} is not text")
+    return value
+
+
+def number(value: object) -> int:
+    """A member that is a whole number. Raises TypeError."""
+    if not isinstance(value, int):
+        raise TypeError(f"{value!r:.40} is not a number")
+    return value

@@ -1,0 +1,49 @@
+"""The state machine proper: committed entries in, a changed state and index units out.
+
+Deterministic and total. An entry that no broker can have written is passed over, on every member
+alike, with a result that says so; only a command of a newer version stops the member.
+"""
+
+from collections.abc import Sequence
+
+from broker.errors import CommandMalformed
+from broker.log.entry import EntryKind, kind_of
+from broker.log.folded import EntryRefused, Folded
+from broker.log.state import BrokerState
+from dledger import Entry
+
+
+def fold(state: BrokerState, entries: Sequence[Entry]) -> Folded:
+    """Apply a run of entries to `state`.
+
+    Raises:
+        EntryTooNew: a command of a newer broker; nothing behind it may be applied.
+    """
+    folded = Folded()
+    add_result = folded.results.append
+    fold_record = state.registry.records(state, folded)
+    for entry in entries:
+        kind = kind_of(entry.body)
+        refused: EntryRefused | None
+        if kind is EntryKind.RECORD:
+            refused = fold_record(entry)
+        elif kind is EntryKind.COMMAND:
+            refused = _fold_command(state, folded, entry)
+        else:
+            refused = EntryRefused("neither a message nor a command")
+        if refused is not None:
+            state.refused_entries += 1
+        add_result(refused)
+    if entries:
+        state.log_end = entries[-1].body_pos + len(entries[-1].body)
+    return folded
+
+
+def _fold_command(state: BrokerState, folded: Folded, entry: Entry) -> EntryRefused | None:
+    """Carry out one command."""
+    registry = state.registry
+    try:
+        command = registry.decode(entry.body)
+    except CommandMalformed as error:
+        return EntryRefused(error.reason)
+    return registry.fold(state, folded, command, entry)

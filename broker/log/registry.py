@@ -1,0 +1,117 @@
+"""What features add to the log: kinds of commands, and parts of the state.
+
+A feature folder has its commands and its parts; nothing else names them. A number or a name that
+two features claim is an error when the program starts.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from broker.errors import CommandMalformed, EntryTooNew, FeatureClash
+from broker.log.entry import LogCommand, read_log_command
+from dledger import Entry
+
+if TYPE_CHECKING:
+    from broker.log.folded import EntryRefused, Folded
+    from broker.log.state import BrokerState, StatePart
+
+C = TypeVar("C", bound=LogCommand)
+
+
+@dataclass(frozen=True, eq=False)
+class CommandType(Generic[C]):
+    """How one kind of command is read and folded.
+
+    Attributes:
+        command: the class of its values.
+        readers: by format version: makes a command of the members, as this version and those up to
+            the next one here have them. May raise TypeError, ValueError, KeyError.
+        fold: changes the state; may refuse the entry. Deterministic, and never raises.
+    """
+
+    command: type[C]
+    readers: Mapping[int, Callable[..., C]]
+    fold: Callable[["BrokerState", "Folded", C, Entry], "EntryRefused | None"]
+
+    def reader(self, version: int) -> Callable[..., C] | None:
+        """The reader for a format version, or None if that version does not have the kind."""
+        found = [first for first in self.readers if first <= version]
+        return self.readers[max(found)] if found else None
+
+
+class FoldsRecords(Protocol):
+    """Folds the message records of one run of entries; made anew for each run."""
+
+    def __call__(self, entry: Entry, /) -> "EntryRefused | None":
+        """Index one message, or refuse it."""
+        ...
+
+
+class Registry:
+    """All commands, all parts of the state, and the fold of message records.
+
+    Args:
+        commands: of all features.
+        parts: of all features.
+        records: begins to fold the records of one run of entries.
+
+    Raises:
+        FeatureClash: two have the same number or name.
+    """
+
+    def __init__(
+        self,
+        commands: Iterable[CommandType[Any]],
+        parts: Iterable["StatePart[Any]"],
+        records: Callable[["BrokerState", "Folded"], FoldsRecords],
+    ) -> None:
+        self.records = records
+        self._types: dict[int, CommandType[Any]] = {}
+        for one in commands:
+            add_once(self._types, one.command.kind, one, "commands of kind")
+        by_name: dict[str, StatePart[Any]] = {}
+        self.rows: dict[str, StatePart[Any]] = {}
+        self.numbers: dict[str, StatePart[Any]] = {}
+        for part in parts:
+            add_once(by_name, part.name, part, "parts of the state called")
+            for rows in part.rows:
+                add_once(self.rows, rows.what, part, "snapshot rows of")
+            for name in part.numbers:
+                add_once(self.numbers, name, part, "snapshot numbers called")
+        self.parts = tuple(by_name.values())
+
+    def decode(self, body: bytes) -> LogCommand:
+        """Read a command.
+
+        Raises:
+            CommandMalformed: it is none.
+            EntryTooNew: it is of a format version or a kind that this program does not know.
+        """
+        version, kind, members = read_log_command(body)
+        found = self._types.get(kind)
+        reader = None if found is None else found.reader(version)
+        if reader is None:
+            raise EntryTooNew(version, kind)
+        try:
+            command: LogCommand = reader(*members)
+        except (TypeError, ValueError, KeyError) as error:
+            raise CommandMalformed(f"its members do not fit kind {kind}: {error}") from None
+        return command
+
+    def fold(
+        self, state: "BrokerState", folded: "Folded", command: LogCommand, entry: Entry
+    ) -> "EntryRefused | None":
+        """Carry out a command."""
+        return self._types[command.kind].fold(state, folded, command, entry)
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def add_once(table: dict[K, V], key: K, value: V, what: str) -> None:
+    """Put a value under a key that must be free. Raises FeatureClash: `what` names the key."""
+    if key in table:
+        raise FeatureClash(f"two features have {what} {key!r}")
+    table[key] = value

@@ -1,0 +1,76 @@
+"""The folded state as chunks of bytes, for the snapshots of `dledger`.
+
+Each chunk is a msgpack array `[what, rows]`: the numbers of all parts first, then each part's rows,
+some hundred rows a chunk. Capturing copies dictionaries; packing comes later, in another thread.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Final
+
+import msgpack
+
+from broker.errors import SnapshotUnreadable
+from broker.log.registry import Registry
+from broker.log.state import BrokerState
+
+# The name of this format. Another one is not read: see docs/broker.md.
+STATE_FORMAT: Final = "broker/1"
+
+# With the longest names and 1024 queues a row is about 20 KiB, so a chunk stays below 16 MiB.
+ROWS_PER_CHUNK: Final = 500
+
+_NUMBERS: Final = "numbers"
+_OWN_NUMBERS: Final = ("log_end", "refused_entries")
+
+
+def captured(state: BrokerState) -> Iterator[bytes]:
+    """The chunks of the state as it is at the call, whatever is folded while they are taken."""
+    numbers: list[object] = [[name, getattr(state, name)] for name in _OWN_NUMBERS]
+    tables: list[tuple[str, Iterator[object]]] = []
+    for part in state.registry.parts:
+        value = state[part]
+        numbers += [[name, getattr(value, name)] for name in part.numbers]
+        tables += [(rows.what, rows.captured(value)) for rows in part.rows]
+
+    def chunks() -> Iterator[bytes]:
+        yield from _in_chunks(_NUMBERS, iter(numbers))
+        for what, rows in tables:
+            yield from _in_chunks(what, rows)
+
+    return chunks()
+
+
+def restored(chunks: Iterable[bytes], registry: Registry) -> BrokerState:
+    """The state that was captured. Raises SnapshotUnreadable."""
+    state = BrokerState(registry, blank=True)
+    takers = {rows.what: (part, rows) for part in registry.parts for rows in part.rows}
+    for chunk in chunks:
+        try:
+            what, rows = msgpack.unpackb(chunk, strict_map_key=False)
+            if what == _NUMBERS:
+                for name, value in rows:
+                    _take_number(state, name, int(value))
+            elif what in takers:
+                part, taker = takers[what]
+                taker.take(state[part], rows)
+            else:
+                raise ValueError(f"rows of {what!r:.40}")
+        except (ValueError, TypeError, KeyError, msgpack.exceptions.UnpackException) as error:
+            raise SnapshotUnreadable(f"{error!r:.200}") from error
+    return state
+
+
+def _take_number(state: BrokerState, name: str, value: int) -> None:
+    if name in _OWN_NUMBERS:
+        setattr(state, name, value)
+    elif name in state.registry.numbers:
+        setattr(state[state.registry.numbers[name]], name, value)
+    else:
+        raise ValueError(f"a number {name!r:.40}")
+
+
+def _in_chunks(what: str, rows: Iterator[object]) -> Iterator[bytes]:
+    while some := list(islice(rows, ROWS_PER_CHUNK)):
+        packed: bytes = msgpack.packb([what, some], use_bin_type=True)
+        yield packed

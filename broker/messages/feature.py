@@ -1,0 +1,25 @@
+"""Message records."""
+
+from typing import Final
+
+from broker.feature import Feature
+from broker.messages.fold import RecordFold
+from broker.messages.state import MESSAGES
+from broker.serving.parts import Parts
+from broker.serving.service import Service
+
+
+def _service(parts: Parts) -> Service:
+    state, messages = parts.state, parts.state[MESSAGES]
+
+    def figures() -> dict[str, str]:
+        return {
+            "commitLogMaxOffset": str(state.log_end),
+            "commitLogMinOffset": str(messages.kept_position),
+            "msgPutTotalTodayNow": str(messages.messages),
+        }
+
+    return Service(figures=figures)
+
+
+FEATURE: Final = Feature(parts=(MESSAGES,), records=RecordFold, service=_service)

@@ -1,0 +1,56 @@
+"""The fold of message records."""
+
+import struct
+from typing import Final
+
+from broker.log.folded import Arrivals, EntryRefused, Folded
+from broker.log.state import BrokerState
+from broker.messages.record_facts import read_record_facts
+from broker.messages.state import MESSAGES
+from broker.topics.state import TOPICS
+from dledger import Entry
+
+# One message in a consume queue: physical offset, size, hash of the tag.
+UNIT: Final = struct.Struct(">qiq")
+
+
+class RecordFold:
+    """Folds the records of one run of entries. Implements `log.registry.FoldsRecords`."""
+
+    __slots__ = ("_arrivals", "_messages", "_topics")
+
+    def __init__(self, state: BrokerState, folded: Folded) -> None:
+        self._messages = state[MESSAGES]
+        self._topics = state[TOPICS]
+        self._arrivals = folded.arrivals
+
+    def __call__(self, entry: Entry) -> EntryRefused | None:
+        """Index one message, if it is the next one of its queue."""
+        facts = read_record_facts(entry.body)
+        if facts is None:
+            return EntryRefused("a record that cannot be read")
+        topic, queue_id, offset, place, size, tags_code, store_timestamp = facts
+        messages = self._messages
+        ends = messages.queue_ends.get(topic)
+        if ends is None:
+            if topic not in self._topics.configs:
+                return EntryRefused(f"a record of topic {topic}, which does not exist")
+            ends = messages.queue_ends[topic] = {}
+        if ends.get(queue_id, 0) != offset or place != entry.body_pos:
+            return EntryRefused(
+                f"record {offset} of {topic}/{queue_id} where {ends.get(queue_id, 0)} is next"
+            )
+        ends[queue_id] = offset + 1
+        messages.messages += 1
+        newest = messages.store_timestamp_ms
+        if store_timestamp > newest:
+            messages.store_timestamp_ms = store_timestamp
+            if store_timestamp >= messages.time_marks.next_ms:
+                messages.time_marks.add(newest, entry.index, store_timestamp)
+        key = (topic, queue_id)
+        arrivals = self._arrivals.get(key)
+        if arrivals is None:
+            arrivals = self._arrivals[key] = Arrivals(offset)
+        arrivals.units.append(UNIT.pack(place, size, tags_code))
+        arrivals.tags_codes.add(tags_code)
+        return None

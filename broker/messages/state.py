@@ -1,0 +1,70 @@
+"""The messages in the log: where the queues end, and how old which part of the log is."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from broker.log.state import Deletion, Rows, StatePart
+from broker.messages.time_marks import TimeMarks
+
+
+@dataclass(slots=True)
+class Messages:
+    """What the state knows of messages.
+
+    Attributes:
+        queue_ends: by topic: queue id -> offset that its next message will have.
+        messages: how many records were folded.
+        store_timestamp_ms: of the newest message. New ones are never older, so that a search by
+            time is a binary search, whatever the clocks of successive leaders say.
+        time_marks: which part of the log is how old.
+        kept_from: the first entry of the log that is kept; 0 while nothing was ever dropped.
+        kept_position: where that entry begins. No message before it can be read.
+    """
+
+    queue_ends: dict[str, dict[int, int]] = field(default_factory=dict)
+    messages: int = 0
+    store_timestamp_ms: int = 0
+    time_marks: TimeMarks = field(default_factory=TimeMarks)
+    kept_from: int = 0
+    kept_position: int = 0
+
+    def queue_end(self, topic: str, queue_id: int) -> int:
+        """The offset that the queue's next message will have."""
+        ends = self.queue_ends.get(topic)
+        return 0 if ends is None else ends.get(queue_id, 0)
+
+
+def _topic_deleted(messages: Messages, deletion: Deletion) -> None:
+    messages.queue_ends.pop(deletion.name, None)
+
+
+def _captured_times(messages: Messages) -> Iterator[object]:
+    marks = messages.time_marks
+    return iter([list(marks.times_ms), list(marks.indexes), marks.next_ms])
+
+
+def _take_times(messages: Messages, rows: list[Any]) -> None:
+    times_ms, indexes, next_ms = rows
+    messages.time_marks = TimeMarks(list(times_ms), list(indexes), int(next_ms))
+
+
+def _captured_ends(messages: Messages) -> Iterator[object]:
+    rows: list[list[object]] = [[topic, ends.copy()] for topic, ends in messages.queue_ends.items()]
+    return iter(rows)
+
+
+def _take_ends(messages: Messages, rows: list[Any]) -> None:
+    messages.queue_ends.update((topic, table) for topic, table in rows)
+
+
+MESSAGES: Final = StatePart(
+    "messages",
+    Messages,
+    numbers=("messages", "store_timestamp_ms", "kept_from", "kept_position"),
+    rows=(
+        Rows("times", _captured_times, _take_times),
+        Rows("ends", _captured_ends, _take_ends),
+    ),
+    topic_deleted=_topic_deleted,
+)

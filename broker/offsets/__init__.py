@@ -1,0 +1,1 @@
+"""Offsets: what consumer groups have committed, and questions about offsets of queues."""

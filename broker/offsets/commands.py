@@ -1,0 +1,102 @@
+"""The log's command that commits offsets."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, NamedTuple
+
+from broker.log.entry import (
+    FIRST_VERSION,
+    GUARDED_VERSION,
+    OFFSETS_WITH_TIME_VERSION,
+    number,
+    text,
+)
+from broker.log.folded import EntryRefused, Folded
+from broker.log.registry import CommandType
+from broker.log.state import BrokerState
+from broker.offsets.state import OFFSETS
+from broker.topics.state import TOPICS
+from dledger import Entry
+
+
+class CommittedOffset(NamedTuple):
+    """How far a group has consumed a queue: the offset of the next message to consume."""
+
+    group: str
+    topic: str
+    queue_id: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOffsets:
+    """Many offsets at once; the last one of a queue counts.
+
+    Attributes:
+        offsets: what was committed.
+        at_ms: when the leader wrote them down; its wall clock, milliseconds since 1970. None in an
+            entry of format version 1, which has no time. The fold does not use it;
+            analytics of the log compute the consumer lag over time from it.
+        as_of: how far the leader had applied the log when it wrote them down, as a position. The
+            fold passes over the offsets of a topic that was deleted since, and perhaps created
+            again: the new one would begin with them. None before version 3.
+    """
+
+    kind: ClassVar[int] = 5
+
+    offsets: Sequence[CommittedOffset]
+    at_ms: int | None
+    as_of: int | None = None
+
+    @property
+    def version(self) -> int:
+        """As in LogCommand."""
+        if self.as_of is not None:
+            return GUARDED_VERSION
+        return FIRST_VERSION if self.at_ms is None else OFFSETS_WITH_TIME_VERSION
+
+    def members(self) -> list[object]:
+        """As in LogCommand."""
+        numbers = [value for value in (self.at_ms, self.as_of) if value is not None]
+        return [[list(one) for one in self.offsets], *numbers]
+
+
+def _read_without_time(offsets: list[list[Any]]) -> CommitOffsets:
+    return CommitOffsets(_committed_offsets(offsets), None)
+
+
+def _read(offsets: list[list[Any]], at_ms: int) -> CommitOffsets:
+    return CommitOffsets(_committed_offsets(offsets), number(at_ms))
+
+
+def _read_as_of(offsets: list[list[Any]], at_ms: int, as_of: int) -> CommitOffsets:
+    return CommitOffsets(_committed_offsets(offsets), number(at_ms), number(as_of))
+
+
+def _committed_offsets(offsets: list[list[Any]]) -> list[CommittedOffset]:
+    return [
+        CommittedOffset(text(group), text(topic), number(queue_id), number(offset))
+        for group, topic, queue_id, offset in offsets
+    ]
+
+
+def _commit(
+    state: BrokerState, _folded: Folded, command: CommitOffsets, _entry: Entry
+) -> EntryRefused | None:
+    topics, tables = state[TOPICS], state[OFFSETS].tables
+    for name, topic, queue_id, offset in command.offsets:
+        if command.as_of is not None and not topics.existed(topic, command.as_of):
+            continue  # the topic was deleted meanwhile, and perhaps created again
+        tables.setdefault((name, topic), {})[queue_id] = offset
+    return None
+
+
+COMMIT_OFFSETS: Final = CommandType(
+    CommitOffsets,
+    {
+        FIRST_VERSION: _read_without_time,
+        OFFSETS_WITH_TIME_VERSION: _read,
+        GUARDED_VERSION: _read_as_of,
+    },
+    _commit,
+)

@@ -1,0 +1,113 @@
+"""Offsets on their way into the log: one entry at a time, of all that has gathered."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from broker.errors import RequestRefused
+from broker.log.replicated_log import Log
+from broker.log.state import BrokerState
+from broker.log.submissions import Then, submit_commands
+from broker.offsets.commands import CommitOffsets, CommittedOffset
+from broker.serving.parts import Parts, Shared
+from broker.topics.state import TOPICS
+
+# Offsets in one entry; at about 60 bytes each this is far below the largest entry.
+MAX_OFFSETS_PER_ENTRY = 4096
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """Offsets for the next entry, and the requests that wait for them.
+
+    Attributes:
+        offsets: by group, topic and queue: the offset, and how far the log was applied at its
+            request, as a position.
+        thens: told of the outcome.
+    """
+
+    offsets: dict[tuple[str, str, int], tuple[int, int]] = field(default_factory=dict)
+    thens: list[Then] = field(default_factory=list)
+
+
+class OffsetCommits:
+    """Gathers committed offsets while an entry of them is on its way: one entry at a time.
+
+    Args:
+        log: the log.
+        state: the applied state.
+        max_waiting: how many requests may wait for their offsets.
+        wall_clock_ms: milliseconds since 1970; each entry carries the time it was made.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        state: BrokerState,
+        max_waiting: int,
+        wall_clock_ms: Callable[[], int],
+    ) -> None:
+        self._log = log
+        self._state = state
+        self._max_waiting = max_waiting
+        self._wall_clock_ms = wall_clock_ms
+        self._waiting = _Waiting()
+        self._is_on_its_way = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the limit of waiting requests is reached."""
+        waiting = self._waiting
+        return max(len(waiting.thens), len(waiting.offsets)) >= self._max_waiting
+
+    def add(self, offset: CommittedOffset, then: Then | None) -> None:
+        """Commit an offset with the next `flush`. The caller looks at `is_full` first."""
+        self._waiting.offsets[offset[:3]] = offset.offset, self._state.log_end
+        if then is not None:
+            self._waiting.thens.append(then)
+
+    def flush(self) -> None:
+        """Append what has gathered, unless an entry is on its way; then it follows that one."""
+        waiting = self._waiting
+        if self._is_on_its_way or not waiting.offsets:
+            return
+        self._waiting = _Waiting()
+        self._is_on_its_way = True
+        state, topics = self._state, self._state[TOPICS]
+        # Of a topic that was deleted since the request, nothing is committed.
+        offsets = [
+            CommittedOffset(*key, offset)
+            for key, (offset, as_of) in waiting.offsets.items()
+            if topics.existed(key[1], as_of)
+        ]
+        now_ms = self._wall_clock_ms()
+        commands = [
+            CommitOffsets(offsets[at : at + MAX_OFFSETS_PER_ENTRY], now_ms, state.log_end)
+            for at in range(0, len(offsets), MAX_OFFSETS_PER_ENTRY)
+        ]
+
+        def then(refusal: RequestRefused | None) -> None:
+            self._is_on_its_way = False
+            for one in waiting.thens:
+                one(refusal)
+            if refusal is None:
+                self.flush()
+
+        if commands:
+            submit_commands(self._log, commands, then)
+        else:
+            then(None)
+
+    def refuse_waiting(self, refusal: RequestRefused) -> None:
+        """Answer everything that the log has not been given."""
+        waiting, self._waiting = self._waiting, _Waiting()
+        for then in waiting.thens:
+            then(refusal)
+
+
+def _made(parts: Parts) -> OffsetCommits:
+    limits = parts.config.limits
+    return OffsetCommits(parts.log, parts.state, limits.max_waiting_commits, parts.wall_clock_ms)
+
+
+OFFSET_COMMITS: Final = Shared("offset commits", _made)

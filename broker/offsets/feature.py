@@ -1,0 +1,38 @@
+"""Offsets."""
+
+from functools import partial
+from typing import Final
+
+from broker.feature import Feature
+from broker.offsets.commands import COMMIT_OFFSETS
+from broker.offsets.commits import OFFSET_COMMITS
+from broker.offsets.processor import OffsetProcessor
+from broker.offsets.state import OFFSETS
+from broker.serving.parts import Parts
+from broker.serving.service import Handler, Service
+from broker.store.message_reader import MESSAGE_READER
+from remoting.wire.codes import RequestCode
+
+
+def _service(parts: Parts) -> Service:
+    commits = parts[OFFSET_COMMITS]
+    processor = OffsetProcessor(
+        parts.state, parts[MESSAGE_READER], commits, parts.config.limits, parts.confirm
+    )
+    confirmed = partial(Handler, confirmed=True)
+    return Service(
+        handlers={
+            RequestCode.QUERY_CONSUMER_OFFSET: confirmed(processor.query),
+            RequestCode.UPDATE_CONSUMER_OFFSET: Handler(processor.update),
+            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: confirmed(processor.search),
+            RequestCode.GET_MAX_OFFSET: confirmed(processor.maximum),
+            RequestCode.GET_MIN_OFFSET: confirmed(processor.minimum),
+            RequestCode.GET_EARLIEST_MSG_STORETIME: confirmed(processor.earliest_time),
+            RequestCode.GET_ALL_CONSUMER_OFFSET: confirmed(processor.all_offsets),
+        },
+        end_term=commits.refuse_waiting,
+        flush=commits.flush,
+    )
+
+
+FEATURE: Final = Feature(commands=(COMMIT_OFFSETS,), parts=(OFFSETS,), service=_service)

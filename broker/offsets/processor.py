@@ -1,0 +1,161 @@
+"""Answers questions about offsets: 14, 15, 29, 30, 31, 32 and 43.
+
+Source: RocketMQ's ConsumerManageProcessor and AdminBrokerProcessor.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from broker.errors import RequestRefused
+from broker.limits import BrokerLimits
+from broker.log.state import BrokerState
+from broker.log.submissions import Then
+from broker.offsets.commands import CommittedOffset
+from broker.offsets.commits import OffsetCommits
+from broker.offsets.state import OFFSETS
+from broker.serving.origin import Origin
+from broker.store.message_reader import MessageReader
+from broker.topics.names import check_group_name, check_topic_name
+from broker.topics.state import TOPICS
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+from remoting.wire.loose_json import compact_json
+
+# A group without an offset starts with the first message while that lies so close to the log's end;
+# see `OffsetProcessor.query`. RocketMQ's measure is 40 % of the machine's memory.
+YOUNG_QUEUE_BYTES: Final = 1024 * 1024 * 1024
+
+
+class OffsetProcessor:
+    """Reads and commits offsets. Its reads are asked for when the group has confirmed them.
+
+    Args:
+        state, reader, commits, limits: what it works with.
+        confirm: tells when the applied state may be looked at; see `ConfirmedReads.add`.
+    """
+
+    def __init__(
+        self,
+        state: BrokerState,
+        reader: MessageReader,
+        commits: OffsetCommits,
+        limits: BrokerLimits,
+        confirm: Callable[[Then], None],
+    ) -> None:
+        self._confirm = confirm
+        self._topics = state[TOPICS]
+        self._offsets = state[OFFSETS]
+        self._reader = reader
+        self._commits = commits
+        self._limits = limits
+
+    def query(self, _origin: Origin, command: Command) -> Command:
+        """The offset a group has committed.
+
+        A group that never committed an offset gets 0 while the queue is young and whole, else "not
+        found": the client then starts at the queue's end, or where it is configured to start.
+        Clients lean on this rule of RocketMQ: a new group on a new topic misses nothing.
+
+        Raises:
+            FieldMissing: a field it must have is missing.
+            RequestRefused (22): there is none.
+        """
+        group, topic = command.text("consumerGroup"), command.text("topic")
+        queue_id = command.integer("queueId")
+        offset = self._offsets.committed(group, topic, queue_id)
+        if offset is None:
+            is_young = (
+                self._reader.begin(topic, queue_id) == 0
+                and self._reader.first_distance_bytes(topic, queue_id) <= YOUNG_QUEUE_BYTES
+            )
+            if not is_young or not command.boolean("setZeroIfNotFound", True):
+                raise RequestRefused(
+                    ResponseCode.QUERY_NOT_FOUND,
+                    "Not found, maybe this group consumer boot first",
+                )
+            offset = 0
+        return _offset_reply(command, offset)
+
+    def update(self, origin: Origin, command: Command) -> Command | None:
+        """Commit an offset; the reply comes when it is in the log.
+
+        A negative offset changes nothing: JavaScript clients send -1 for queues without progress.
+        An offset that is committed already is not written again, when the group confirms that.
+
+        Raises:
+            FieldMissing: a field it must have is missing.
+            RequestRefused: (2) too much waits or is stored, (29) a bad name.
+        """
+        key = (command.text("consumerGroup"), command.text("topic"), command.integer("queueId"))
+        offset = command.integer("commitOffset")
+        if offset < 0:
+            return command.reply()
+
+        def then(refusal: RequestRefused | None) -> None:
+            origin.send(
+                command.reply()
+                if refusal is None
+                else command.reply(refusal.code, remark=refusal.remark)
+            )
+
+        if self._offsets.committed(*key) == offset:
+            self._confirm(then)
+            return None
+        group, topic, queue_id = key
+        if (group, topic) not in self._offsets.tables:
+            check_group_name(group)
+            check_topic_name(topic)
+            if len(self._offsets.tables) >= self._limits.max_offset_tables:
+                raise RequestRefused(
+                    ResponseCode.SYSTEM_BUSY, "offsets of too many groups: delete a group first"
+                )
+        config = self._topics.configs.get(topic)
+        if config is None or not 0 <= queue_id < config.read_queue_count:
+            raise RequestRefused(
+                ResponseCode.INVALID_PARAMETER,
+                f"there is no queue {queue_id} of topic {topic}: refresh its route",
+            )
+        if self._commits.is_full:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_BUSY, "[OVERLOAD]too many offsets wait: commit again"
+            )
+        self._commits.add(CommittedOffset(*key, offset), then)
+        return None
+
+    def maximum(self, _origin: Origin, command: Command) -> Command:
+        """The offset that the queue's next message will have; 0 for one never written to."""
+        topic, queue_id = command.text("topic"), command.integer("queueId")
+        return _offset_reply(command, self._reader.end(topic, queue_id))
+
+    def minimum(self, _origin: Origin, command: Command) -> Command:
+        """The offset of the queue's first message."""
+        topic, queue_id = command.text("topic"), command.integer("queueId")
+        return _offset_reply(command, self._reader.begin(topic, queue_id))
+
+    def search(self, _origin: Origin, command: Command) -> Command:
+        """The first message stored at or after a time, or for UPPER the last at or before it."""
+        topic, queue_id = command.text("topic"), command.integer("queueId")
+        timestamp_ms = command.integer("timestamp")
+        if command.fields.get("boundaryType", "").upper() == "UPPER" and timestamp_ms < 1 << 62:
+            after = self._reader.offset_at(topic, queue_id, timestamp_ms + 1)
+            return _offset_reply(command, max(self._reader.begin(topic, queue_id), after - 1))
+        return _offset_reply(command, self._reader.offset_at(topic, queue_id, timestamp_ms))
+
+    def earliest_time(self, _origin: Origin, command: Command) -> Command:
+        """When the queue's first message was stored, -1 when it has none."""
+        topic, queue_id = command.text("topic"), command.integer("queueId")
+        first = self._reader.begin(topic, queue_id)
+        stored = self._reader.store_timestamp_ms(topic, queue_id, first)
+        return command.reply(fields={"timestamp": str(-1 if stored is None else stored)})
+
+    def all_offsets(self, _origin: Origin, command: Command) -> Command:
+        """Every group's offsets, as RocketMQ's tools read them."""
+        table = {
+            f"{topic}@{group}": {str(queue_id): offset for queue_id, offset in queues.items()}
+            for (group, topic), queues in self._offsets.tables.items()
+        }
+        return command.reply(body=compact_json({"offsetTable": table}).encode())
+
+
+def _offset_reply(command: Command, offset: int) -> Command:
+    return command.reply(fields={"offset": str(offset)})

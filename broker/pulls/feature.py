@@ -1,0 +1,52 @@
+"""Pulls."""
+
+from typing import Final
+
+from broker.consumers.members import CONSUMERS
+from broker.feature import Feature
+from broker.limits import MAX_HOLD_SECONDS
+from broker.offsets.commits import OFFSET_COMMITS
+from broker.pulls.held_pulls import HeldPulls
+from broker.pulls.processor import PullProcessor
+from broker.serving.parts import Parts, Shared
+from broker.serving.service import Handler, Service
+from broker.store.message_reader import MESSAGE_READER
+from remoting.wire.codes import RequestCode
+
+HELD_PULLS: Final = Shared(
+    "held pulls", lambda parts: HeldPulls(parts.config.limits.max_held_pulls)
+)
+
+
+def _service(parts: Parts) -> Service:
+    limits = parts.config.limits
+    held = parts[HELD_PULLS]
+    processor = PullProcessor(
+        parts.state,
+        parts[MESSAGE_READER],
+        parts[CONSUMERS],
+        parts[OFFSET_COMMITS],
+        held,
+        parts.clock,
+        MAX_HOLD_SECONDS,
+        limits.max_offset_tables,
+    )
+
+    def figures() -> dict[str, str]:
+        return {"pullHeld": str(len(held)), "pullThreadPoolQueueSize": str(len(held))}
+
+    return Service(
+        handlers={
+            RequestCode.PULL_MESSAGE: Handler(processor.pull),
+            RequestCode.LITE_PULL_MESSAGE: Handler(processor.pull),
+        },
+        end_term=processor.end_term,
+        ending=processor.end_term,
+        applied=processor.wake,
+        tick=processor.expire,
+        dropped=processor.drop,
+        figures=figures,
+    )
+
+
+FEATURE: Final = Feature(service=_service)

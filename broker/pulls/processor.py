@@ -1,0 +1,218 @@
+"""Answers pulls (11, 361), at once or when a message comes.
+
+Source: RocketMQ's PullMessageProcessor and PullRequestHoldService.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from broker.consumers.members import Consumers
+from broker.errors import RequestRefused
+from broker.groups.state import GROUPS
+from broker.log.folded import Folded
+from broker.log.state import BrokerState
+from broker.offsets.commands import CommittedOffset
+from broker.offsets.commits import OffsetCommits
+from broker.offsets.state import OFFSETS
+from broker.pulls.held_pulls import HeldPull, HeldPulls
+from broker.pulls.request import PullRequest, filter_of, read_pull_request
+from broker.serving.origin import Origin
+from broker.store.message_reader import Found, MessageReader, ReadResult
+from broker.topics.state import TOPICS
+from remoting.bodies.topic_config import PERMISSION_READ
+from remoting.net.answering import answer_each
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+
+# The broker id that clients are to ask next: always the leader.
+_ASK_LEADER: Final = "0"
+
+_CODES: Final = {
+    Found.MESSAGES: (ResponseCode.SUCCESS, "FOUND"),
+    Found.NOTHING_NEW: (ResponseCode.PULL_NOT_FOUND, "OFFSET_OVERFLOW_ONE"),
+    Found.FILTERED: (ResponseCode.PULL_RETRY_IMMEDIATELY, "NO_MATCHED_MESSAGE"),
+    Found.TOO_SMALL: (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_TOO_SMALL"),
+    Found.TOO_LARGE: (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_OVERFLOW_BADLY"),
+}
+
+
+class PullProcessor:
+    """Reads messages for consumers and lets pulls wait.
+
+    Args:
+        state: the applied state.
+        reader: reads messages.
+        consumers: the groups' subscriptions, for pulls that bring none.
+        commits: where offsets go that a pull brings along.
+        held: the pulls that wait.
+        clock: seconds on the monotonic clock.
+        max_hold_seconds: the longest wait.
+        max_offset_tables: pairs of group and topic that may have offsets.
+    """
+
+    def __init__(
+        self,
+        state: BrokerState,
+        reader: MessageReader,
+        consumers: Consumers,
+        commits: OffsetCommits,
+        held: HeldPulls,
+        clock: Callable[[], float],
+        max_hold_seconds: float,
+        max_offset_tables: int,
+    ) -> None:
+        self._topics = state[TOPICS]
+        self._groups = state[GROUPS]
+        self._offsets = state[OFFSETS]
+        self._reader = reader
+        self._consumers = consumers
+        self._commits = commits
+        self._held = held
+        self._clock = clock
+        self._max_hold_seconds = max_hold_seconds
+        self._max_offset_tables = max_offset_tables
+
+    def pull(self, origin: Origin, command: Command) -> None:
+        """Answer a pull, or let it wait for a message.
+
+        Raises:
+            FieldMissing: a field it must have is missing.
+            RequestRefused: (1) SQL92, (2) too many wait, (16) not readable, (17) no such topic,
+                (23) tags cannot be read, (29) no such queue.
+        """
+        request = read_pull_request(command, self._max_hold_seconds)
+        self._check(request)
+        if not request.has_subscription:
+            request = self._with_subscription(request)
+        self._commit(request)
+        end = self._reader.end(request.topic, request.queue_id)
+        if request.offset != end or not request.hold_seconds:
+            self._answer_when_taken(origin, command, request)
+            return
+        held = HeldPull(
+            origin, command.without_content(), request, self._clock() + request.hold_seconds
+        )
+        if not self._held.has_room(held):
+            raise RequestRefused(
+                ResponseCode.SYSTEM_BUSY, f"{len(self._held)} pulls wait already: pull again later"
+            )
+        self._held.add(held)
+
+    def wake(self, folded: Folded) -> None:
+        """Messages came: answer the pulls that wait for one of them."""
+        if not len(self._held):
+            return
+        for (topic, queue_id), arrived in folded.arrivals.items():
+            for held in self._held.take_arrived(topic, queue_id, arrived.tags_codes):
+                self._answer_held(held)
+        for topic in folded.deleted_topics:
+            gone = self._held.take_matching(lambda held, topic=topic: held.request.topic == topic)  # type: ignore[misc]
+            for held in gone:
+                self._answer_held(held)
+
+    def expire(self) -> None:
+        """Answer the pulls whose time is over."""
+        for held in self._held.take_expired(self._clock()):
+            self._answer_held(held)
+
+    def end_term(self, refusal: RequestRefused) -> None:
+        """Send every waiting pull to the new leader: this member no longer leads."""
+        for held in self._held.take_matching(lambda _held: True):
+            held.origin.send(held.command.reply(refusal.code, remark=refusal.remark))
+
+    def drop(self, origin: Origin) -> None:
+        """A client is gone."""
+        self._held.drop(origin)
+
+    def _answer_held(self, held: HeldPull) -> None:
+        """Read again; whatever comes is the answer."""
+        self._answer_when_taken(held.origin, held.command, held.request)
+
+    def _answer_when_taken(self, origin: Origin, command: Command, request: PullRequest) -> None:
+        """Answer as fast as the client reads: an answer has 256 KiB, a client may ask for many."""
+
+        def answer(_origin: Origin, command: Command) -> Command:
+            try:
+                self._check(request)  # again, if it has waited
+                return _reply(command, self._read(request))
+            except RequestRefused as error:
+                return command.reply(error.code, remark=error.remark)
+
+        origin.when_taken(lambda: answer_each(origin, [command], answer))
+
+    def _read(self, request: PullRequest) -> ReadResult:
+        return self._reader.read(
+            request.topic,
+            request.queue_id,
+            request.offset,
+            request.max_messages,
+            request.wanted.codes,
+        )
+
+    def _commit(self, request: PullRequest) -> None:
+        """Commit the offset that a pull brings along; no client waits for it.
+
+        Only for a group that is known: a pull makes none.
+        """
+        offset, offsets = request.commit_offset, self._offsets
+        if offset is None or request.group not in self._groups.configs or self._commits.is_full:
+            return
+        key = (request.group, request.topic, request.queue_id)
+        is_new = (request.group, request.topic) not in offsets.tables
+        if offsets.committed(*key) == offset or (
+            is_new and len(offsets.tables) >= self._max_offset_tables
+        ):
+            return
+        self._commits.add(CommittedOffset(*key, offset), None)
+
+    def _check(self, request: PullRequest) -> None:
+        """Raises RequestRefused when the topic or the group cannot be pulled from."""
+        config = self._topics.configs.get(request.topic)
+        if config is None:
+            raise RequestRefused(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"topic[{request.topic}] not exist, apply first please: send to it or create it",
+            )
+        if not config.permission & PERMISSION_READ:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION, f"the topic[{request.topic}] pulling is forbidden"
+            )
+        if not 0 <= request.queue_id < config.read_queue_count:
+            raise RequestRefused(
+                ResponseCode.INVALID_PARAMETER,
+                f"topic {request.topic} has no queue {request.queue_id}: refresh its route",
+            )
+        group = self._groups.configs.get(request.group)
+        if group is not None and not group.consume_enable:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION,
+                f"subscription group no permission, {request.group}: it is switched off",
+            )
+
+    def _with_subscription(self, request: PullRequest) -> PullRequest:
+        """A pull without a subscription has the one its group's heartbeats told.
+
+        A leader that has not heard of it yet, or not of the newest one, sends all messages: the
+        client looks at their tags anyway. RocketMQ answers 24 or 25 then, and after a change of
+        leader Java clients would wait for their next heartbeat, up to 30 seconds.
+        """
+        subscription = self._consumers.subscription(request.group, request.topic)
+        if subscription is None or subscription.version < request.subscription_version:
+            return request
+        return request._replace(wanted=filter_of(subscription))
+
+
+def _reply(command: Command, result: ReadResult) -> Command:
+    """The reply to a pull. All four fields must be there, whatever the code."""
+    code, remark = _CODES[result.found]
+    return command.reply(
+        code,
+        {
+            "suggestWhichBrokerId": _ASK_LEADER,
+            "nextBeginOffset": str(result.next_offset),
+            "minOffset": str(result.begin),
+            "maxOffset": str(result.end),
+        },
+        result.messages,
+        remark,
+    )

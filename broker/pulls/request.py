@@ -1,0 +1,98 @@
+"""A client's pull (11, 361), read and checked."""
+
+from typing import Final, NamedTuple
+
+from broker.errors import RequestRefused
+from broker.limits import MAX_PULL_MESSAGES
+from broker.pulls.tag_filter import TagFilter, tag_filter
+from broker.topics.names import check_group_name
+from remoting.bodies.heartbeat import SubscriptionData
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+
+# Bits of a pull's system flag.
+COMMIT_OFFSET_FLAG: Final = 1
+SUSPEND_FLAG: Final = 2
+SUBSCRIPTION_FLAG: Final = 4
+CLASS_FILTER_FLAG: Final = 8
+
+_TAG_EXPRESSIONS: Final = frozenset({"", "TAG", "null"})
+
+
+class PullRequest(NamedTuple):
+    """What a pull asks for.
+
+    Attributes:
+        group: the consumer group.
+        topic: the topic.
+        queue_id: the queue.
+        offset: the first message wanted.
+        max_messages: how many at most.
+        commit_offset: what the group has consumed up to, or None when it does not say.
+        hold_seconds: how long to wait for a message; 0 for not at all.
+        wanted: the tag filter; None when the one of the group's heartbeat counts.
+        subscription_version: of the subscription the client has.
+    """
+
+    group: str
+    topic: str
+    queue_id: int
+    offset: int
+    max_messages: int
+    commit_offset: int | None
+    hold_seconds: float
+    wanted: TagFilter
+    has_subscription: bool
+    subscription_version: int
+
+
+def read_pull_request(command: Command, max_hold_seconds: float) -> PullRequest:
+    """Read a pull.
+
+    Raises:
+        FieldMissing: a field it must have is missing or no number.
+        RequestRefused: (1) it wants SQL92, (23) its tags cannot be read, (29) a bad group name.
+    """
+    flag = command.integer("sysFlag")
+    has_subscription = bool(flag & SUBSCRIPTION_FLAG)
+    commit_offset = command.integer("commitOffset", -1) if flag & COMMIT_OFFSET_FLAG else -1
+    hold_ms = command.integer("suspendTimeoutMillis", 0) if flag & SUSPEND_FLAG else 0
+    check_expression_type(command.fields.get("expressionType", ""))
+    if has_subscription:
+        if flag & CLASS_FILTER_FLAG:
+            raise RequestRefused(
+                ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "class filters are gone: filter by tag"
+            )
+        wanted = tag_filter(command.fields.get("subscription", ""))
+    else:
+        wanted = TagFilter()
+    group, topic = command.text("consumerGroup"), command.text("topic")
+    check_group_name(group)  # it is kept while the pull waits
+    return PullRequest(
+        group,
+        topic,
+        command.integer("queueId"),
+        command.integer("queueOffset"),
+        max(1, min(command.integer("maxMsgNums"), MAX_PULL_MESSAGES)),
+        commit_offset if commit_offset >= 0 else None,
+        min(max(hold_ms, 0) / 1000, max_hold_seconds),
+        wanted,
+        has_subscription,
+        command.integer("subVersion", 0),
+    )
+
+
+def check_expression_type(expression_type: str) -> None:
+    """Raises RequestRefused (1) for anything but tags, in RocketMQ's words."""
+    if expression_type not in _TAG_EXPRESSIONS:
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR,
+            f"The broker does not support consumer to filter message by {expression_type:.20}: "
+            "subscribe by tags",
+        )
+
+
+def filter_of(subscription: SubscriptionData) -> TagFilter:
+    """The filter of a heartbeat's subscription, from its expression alone."""
+    check_expression_type(subscription.expression_type)
+    return tag_filter(subscription.expression)

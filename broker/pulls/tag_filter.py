@@ -1,0 +1,75 @@
+"""The tag filter of a pull: "*", or tags separated by "||". Compares hashes; clients compare tags.
+
+The hashes are computed here from the expression, because the ones C++ clients send are wrong.
+Source: RocketMQ's FilterAPI and ExpressionMessageFilter.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from broker.errors import RequestRefused
+from remoting.message.tags import tags_code
+from remoting.wire.codes import ResponseCode
+
+ALL_TAGS: Final = "*"
+
+# Each is hashed and kept with every held pull.
+MAX_TAGS: Final = 256
+
+# Bounds the work before the tags are counted: 256 tags of 60 characters.
+MAX_EXPRESSION_CHARACTERS: Final = 16 * 1024
+
+# Consumers repeat their expression with every pull; expressions are few, and most are short. Those
+# that are longer are read again each time, so that remembering takes 4 MiB at most.
+_REMEMBERED_FILTERS: Final = 4096
+_REMEMBERED_CHARACTERS: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class TagFilter:
+    """Which messages a consumer wants: `codes` are the wanted hashes, None wants every message."""
+
+    codes: frozenset[int] | None = None
+
+    def wants(self, tags_code: int) -> bool:
+        """Whether a message with this hash is wanted."""
+        return self.codes is None or tags_code in self.codes
+
+    def wants_any(self, tags_codes: Collection[int]) -> bool:
+        """Whether one of these is wanted."""
+        return self.codes is None or not self.codes.isdisjoint(tags_codes)
+
+
+def tag_filter(expression: str) -> TagFilter:
+    """The filter of an expression.
+
+    Raises:
+        RequestRefused (23): it is too long, has too many tags, or none although it is not empty.
+    """
+    if len(expression) <= _REMEMBERED_CHARACTERS:
+        return _remembered(expression)
+    if len(expression) > MAX_EXPRESSION_CHARACTERS:
+        raise RequestRefused(
+            ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+            f"a subscription of {len(expression)} characters: at most {MAX_EXPRESSION_CHARACTERS}",
+        )
+    return _read(expression)
+
+
+@lru_cache(maxsize=_REMEMBERED_FILTERS)
+def _remembered(expression: str) -> TagFilter:
+    return _read(expression)
+
+
+def _read(expression: str) -> TagFilter:
+    if expression in ("", ALL_TAGS):
+        return TagFilter()
+    tags = [tag for part in expression.split("||") if (tag := part.strip())]
+    if not tags or len(tags) > MAX_TAGS:
+        raise RequestRefused(
+            ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+            f"{len(tags)} tags in the subscription: give 1 to {MAX_TAGS}, or '*'",
+        )
+    return TagFilter(frozenset(map(tags_code, tags)))

@@ -1,0 +1,63 @@
+"""The log's command that lets go of its beginning."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from broker.log.entry import FIRST_VERSION, number
+from broker.log.folded import EntryRefused, Folded
+from broker.log.registry import CommandType
+from broker.log.state import BrokerState
+from broker.messages.state import MESSAGES
+from dledger import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class KeepLogFrom:
+    """No message before this is kept, on any member.
+
+    Attributes:
+        first_index: the first entry that is kept, which begins a segment of the log.
+        position: where that entry begins.
+        at_ms: when it was decided; the leader's wall clock, milliseconds since 1970.
+    """
+
+    kind: ClassVar[int] = 6
+
+    first_index: int
+    position: int
+    at_ms: int
+
+    @property
+    def version(self) -> int:
+        """As in LogCommand."""
+        return FIRST_VERSION
+
+    def members(self) -> list[object]:
+        """As in LogCommand."""
+        return [self.first_index, self.position, self.at_ms]
+
+
+def _read(first_index: int, position: int, at_ms: int) -> KeepLogFrom:
+    return KeepLogFrom(number(first_index), number(position), number(at_ms))
+
+
+def _keep(
+    state: BrokerState, _folded: Folded, command: KeepLogFrom, entry: Entry
+) -> EntryRefused | None:
+    """Let go of the log's beginning. It never comes back, and never reaches what comes later."""
+    messages = state[MESSAGES]
+    first_index, position = command.first_index, command.position
+    if not (
+        messages.kept_from < first_index <= entry.index
+        and messages.kept_position < position <= entry.pos
+    ):
+        return EntryRefused(
+            f"retention to entry {first_index} at {position}, where entry {messages.kept_from} at "
+            f"{messages.kept_position} is the first"
+        )
+    messages.kept_from, messages.kept_position = first_index, position
+    messages.time_marks.drop_before(first_index)
+    return None
+
+
+KEEP_LOG_FROM: Final = CommandType(KeepLogFrom, {FIRST_VERSION: _read}, _keep)

@@ -1,0 +1,33 @@
+"""Whether the disk is too full for messages."""
+
+from typing import Final
+
+from broker.errors import RequestRefused
+from broker.serving.parts import Shared
+from remoting.wire.codes import ResponseCode
+
+
+class FullDisk:
+    """Refuses messages while the disk is too full.
+
+    Args:
+        broker_name: the group of brokers this one belongs to.
+
+    Attributes:
+        is_refusing: whether it is.
+    """
+
+    def __init__(self, broker_name: str) -> None:
+        self._broker_name = broker_name
+        self.is_refusing = False
+
+    def check(self) -> None:
+        """Raises RequestRefused (14) while messages are refused."""
+        if self.is_refusing:
+            raise RequestRefused(
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                f"the disk of the broker[{self._broker_name}] is full: free some of it",
+            )
+
+
+FULL_DISK: Final = Shared("full disk", lambda parts: FullDisk(parts.config.group))

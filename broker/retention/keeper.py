@@ -1,0 +1,186 @@
+"""Decides on the leader what of the log is dropped, and drops what no queue needs any more.
+
+The decision is an entry of the log (`KeepLogFrom`): the leader looks at the clock, the disk and the
+ages that the fold has marked, and every member carries out the same. The log's files go when the
+snapshots allow it, and the consume queues' files when the messages they point to are gone.
+"""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from broker.errors import RequestRefused
+from broker.log.submissions import submit_commands
+from broker.machine import BrokerMachine
+from broker.messages.state import MESSAGES
+from broker.retention.commands import KeepLogFrom
+from broker.retention.full_disk import FULL_DISK, FullDisk
+from broker.retention.policy import Drop, RetentionPolicy
+from broker.serving.member import MEMBER
+from broker.serving.parts import Parts, Shared
+from broker.store.rebuilding import rebuild_queues
+from dledger import DiskFailed, Node, OutsideLog, SegmentBegin
+
+_log = logging.getLogger(__name__)
+
+# How often clock and disk are looked at; RocketMQ's value.
+LOOK_SECONDS: Final = 10.0
+
+# Queues whose files are looked at between two checkpoints: some milliseconds.
+_QUEUES_AT_ONCE: Final = 50
+
+
+class LogKeeper:
+    """One member's retention.
+
+    Args:
+        policy: when what goes.
+        directory: where the log lies; its disk is the one that counts.
+        node: the log.
+        machine: the folded log.
+        disk: told whether it is too full for messages.
+        is_leading: whether this member leads and serves.
+        wall_clock_ms: milliseconds since 1970.
+        hour_of: the local hour of the day at such a time.
+        used_percent: how much of the disk under a directory is used.
+
+    Attributes:
+        is_deciding: whether a decision is on its way into the log.
+    """
+
+    def __init__(
+        self,
+        policy: RetentionPolicy,
+        directory: Path,
+        node: Node,
+        machine: BrokerMachine,
+        disk: FullDisk,
+        is_leading: Callable[[], bool],
+        wall_clock_ms: Callable[[], int],
+        hour_of: Callable[[int], int],
+        used_percent: Callable[[Path], float],
+    ) -> None:
+        self._disk = disk
+        self._policy = policy
+        self._directory = directory
+        self._node = node
+        self._machine = machine
+        self._messages = machine.state[MESSAGES]
+        self._is_leading = is_leading
+        self._wall_clock_ms = wall_clock_ms
+        self._hour_of = hour_of
+        self._used_percent = used_percent
+        self.is_deciding = False
+        self._queues_kept_from = 0  # up to where the consume queues' files were removed
+
+    async def run(self) -> None:
+        """Look at clock and disk, for ever."""
+        while True:
+            await self.look()
+            await trio.sleep(LOOK_SECONDS)
+
+    async def look(self) -> None:
+        """One look: refuse messages or not, decide when leading, mend and remove files."""
+        await rebuild_queues(self._node, self._machine)
+        try:
+            used = await trio.to_thread.run_sync(self._used_percent, self._directory)
+        except OSError as error:
+            _log.warning("how full the disk is cannot be told: %s", error)
+            used = 0.0
+        self._refuse(self._policy.refuses(used), used)
+        now_ms = self._wall_clock_ms()
+        if self._is_leading() and not self.is_deciding:
+            self._decide(self._policy.due(used, self._hour_of(now_ms)), now_ms)
+        await self._remove_queue_files()
+
+    def _refuse(self, is_refusing: bool, used: float) -> None:
+        if is_refusing != self._disk.is_refusing:
+            words = "no message is taken" if is_refusing else "messages are taken again"
+            _log.warning("%.1f %% of the disk are used: %s", used, words)
+        self._disk.is_refusing = is_refusing
+
+    # --- the log ------------------------------------------------------------------------------
+
+    def _decide(self, drop: Drop, now_ms: int) -> None:
+        messages = self._messages
+        begin = None
+        if drop is not Drop.NOTHING:
+            expired_at_ms = self._policy.expired_at_ms(now_ms)
+            begin = self._segment_of(messages.time_marks.first_since(expired_at_ms))
+        if begin is None and drop is Drop.OLDEST:
+            begin = self._second_segment()
+        if begin is None:
+            return
+        self.is_deciding = True
+        command = KeepLogFrom(begin.first_index, begin.pos, now_ms)
+        submit_commands(self._node, [command], self._proposed)
+
+    def _proposed(self, refusal: RequestRefused | None) -> None:
+        self.is_deciding = False
+        if refusal is not None:
+            _log.warning("retention is decided again later: %s", refusal.remark)
+
+    def _segment_of(self, index: int) -> SegmentBegin | None:
+        """The segment that an entry lies in, if something that is kept lies before it."""
+        if index <= self._messages.kept_from:
+            return None
+        try:
+            begin = self._node.segment_begin(index)
+        except OutsideLog:
+            return None  # the log begins later already
+        return begin if begin.first_index > self._messages.kept_from else None
+
+    def _second_segment(self) -> SegmentBegin | None:
+        """The segment behind the first one that is on the disk, unless that is decided already.
+
+        Files go when there are snapshots behind them. Until then the disk does not show what the
+        last decision has brought.
+        """
+        status = self._node.status()
+        first, low, high = status.first_index, status.first_index, status.applied
+        if self._node.segment_begin(high).first_index == first:
+            return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._node.segment_begin(middle).first_index == first:
+                low = middle
+            else:
+                high = middle
+        return self._segment_of(high)
+
+    # --- the consume queues -------------------------------------------------------------------
+
+    async def _remove_queue_files(self) -> None:
+        """Remove what lies before the first message that is kept; on every member."""
+        position, queues = self._messages.kept_position, self._machine.queues
+        if position == self._queues_kept_from:
+            return
+        try:
+            for at, (topic, queue_id) in enumerate(queues.keys()):
+                queues.remove_files(topic, queue_id, position)
+                if at % _QUEUES_AT_ONCE == 0:
+                    await trio.lowlevel.checkpoint()
+        except DiskFailed as error:
+            _log.warning("consume queue files stay: %s", error)
+        self._queues_kept_from = position
+
+
+def _made(parts: Parts) -> LogKeeper:
+    config, member = parts.config, parts[MEMBER]
+    return LogKeeper(
+        config.retention,
+        config.directory,
+        member.node,
+        member.machine,
+        parts[FULL_DISK],
+        lambda: parts.led_term() is not None,
+        parts.wall_clock_ms,
+        member.hour_of,
+        member.used_percent,
+    )
+
+
+LOG_KEEPER: Final = Shared("log keeper", _made)

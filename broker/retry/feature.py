@@ -1,0 +1,30 @@
+"""Messages that consumers send back."""
+
+from typing import Final
+
+from broker.feature import Feature
+from broker.groups.changes import GROUP_CHANGES
+from broker.retention.full_disk import FULL_DISK
+from broker.retry.processor import RetryProcessor
+from broker.sends.awaited_topics import AWAITED_TOPICS
+from broker.sends.sends import SENDS
+from broker.serving.parts import Parts
+from broker.serving.service import Handler, Service
+from broker.store.message_reader import MESSAGE_READER
+from remoting.wire.codes import RequestCode
+
+
+def _service(parts: Parts) -> Service:
+    processor = RetryProcessor(
+        parts.state,
+        parts[SENDS],
+        parts[AWAITED_TOPICS],
+        parts[GROUP_CHANGES],
+        parts[MESSAGE_READER],
+        parts[FULL_DISK],
+        parts.config.group,
+    )
+    return Service(handlers={RequestCode.CONSUMER_SEND_MSG_BACK: Handler(processor.send_back)})
+
+
+FEATURE: Final = Feature(service=_service)

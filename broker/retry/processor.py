@@ -1,0 +1,136 @@
+"""Answers consumers that send a message back (36).
+
+Source: RocketMQ's AbstractSendMessageProcessor.
+"""
+
+from broker.errors import RequestRefused
+from broker.groups.changes import GroupChanges
+from broker.groups.max_times import max_times
+from broker.groups.state import GROUPS
+from broker.log.append_outcome import not_leader
+from broker.log.state import BrokerState
+from broker.retention.full_disk import FullDisk
+from broker.sends.awaited_topics import AwaitedTopics
+from broker.sends.sends import PendingSend, Sends
+from broker.serving.origin import Origin
+from broker.store.message_reader import MessageReader
+from broker.topics.names import check_group_name, created_for_group, dead_letter_topic, retry_topic
+from broker.topics.state import TOPICS
+from remoting.message.message_id import message_id
+from remoting.message.properties import (
+    DEAD_LETTER_ORIGIN_MESSAGE_ID,
+    DEAD_LETTER_ORIGIN_TOPIC,
+    DELAY_TIME_LEVEL,
+    ORIGIN_MESSAGE_ID,
+    RETRY_TOPIC,
+    edit_properties,
+)
+from remoting.message.record import decode_record
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+
+
+class RetryProcessor:
+    """Stores messages that failed once more, in their group's retry or dead letter topic.
+
+    Args:
+        state, sends, topics, groups, reader, broker_name: what it works with.
+        disk: refuses messages when it is too full.
+    """
+
+    def __init__(
+        self,
+        state: BrokerState,
+        sends: Sends,
+        topics: AwaitedTopics,
+        groups: GroupChanges,
+        reader: MessageReader,
+        disk: FullDisk,
+        broker_name: str,
+    ) -> None:
+        self._topics = state[TOPICS]
+        self._groups = state[GROUPS]
+        self._sends = sends
+        self._awaited = topics
+        self._group_changes = groups
+        self._reader = reader
+        self._disk = disk
+        self._broker_name = broker_name
+        self._turn = 0
+
+    def send_back(self, origin: Origin, command: Command) -> Command | None:
+        """Answer a consumer that could not consume a message: deliver it again, or give it up.
+
+        Raises:
+            FieldMissing: a field it must have is missing.
+            RequestRefused: (1) no such message, (14) the disk is too full, (29) a bad group name.
+        """
+        self._disk.check()
+        group = command.text("group")
+        position = command.integer("offset")
+        level = command.integer("delayLevel")
+        # Read here: an error that is raised when the group is in the log would end the node.
+        said_times = max_times(command, command.integer("maxReconsumeTimes", -1))
+        check_group_name(group)
+        record = self._reader.record_at(position)
+        if record is None:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR,
+                f"look message by offset failed, {position}: no message of this broker is there",
+            )
+
+        def store(refusal: RequestRefused | None) -> None:
+            try:
+                if refusal is not None:
+                    raise refusal
+                self._store_back(origin, command, group, level, said_times, record)
+                self._sends.flush()
+            except RequestRefused as error:
+                origin.send(command.reply(error.code, remark=error.remark))
+
+        self._group_changes.ensure_group(group, store)
+        return None
+
+    def _store_back(
+        self,
+        origin: Origin,
+        command: Command,
+        group: str,
+        level: int,
+        said_times: int | None,
+        stored: bytes,
+    ) -> None:
+        """Queue a copy of a stored message for the retry or the dead letter topic."""
+        config = self._groups.configs.get(group)
+        if config is None:
+            raise not_leader(self._broker_name)  # deleted meanwhile: asked again, it is made again
+        if config.retry_queue_count <= 0:
+            origin.send(command.reply())  # the group wants failed messages to be dropped
+            return
+        record, _end = decode_record(stored)
+        allowed = config.retry_max_times if said_times is None else said_times
+        pairs = record.property_map()
+        changes: dict[str, str] = {}
+        if not pairs.get(RETRY_TOPIC):
+            changes[RETRY_TOPIC] = record.topic
+        if not pairs.get(ORIGIN_MESSAGE_ID):
+            changes[ORIGIN_MESSAGE_ID] = message_id(
+                record.store_host, record.store_port, record.physical_offset
+            )
+        if level < 0 or record.reconsume_times >= allowed:
+            topic = created_for_group(dead_letter_topic(group))
+            changes[DEAD_LETTER_ORIGIN_TOPIC] = pairs.get(RETRY_TOPIC) or record.topic
+            changes[DEAD_LETTER_ORIGIN_MESSAGE_ID] = (
+                pairs.get(ORIGIN_MESSAGE_ID) or changes[ORIGIN_MESSAGE_ID]
+            )
+        else:
+            topic = created_for_group(retry_topic(group), config.retry_queue_count)
+        record.properties = edit_properties(record.properties, changes, (DELAY_TIME_LEVEL,))
+        record.reconsume_times += 1
+        self._turn += 1
+        topic = self._topics.configs.get(topic.topic, topic)
+        queue_id = self._turn % topic.write_queue_count
+        send = PendingSend(
+            origin, command, topic.topic, queue_id, [record], answer_with_place=False
+        )
+        self._awaited.send_when_created(topic, send)

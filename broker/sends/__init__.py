@@ -1,0 +1,1 @@
+"""Sends: from the request to the record in the log, and back to the reply."""

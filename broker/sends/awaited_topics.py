@@ -1,0 +1,143 @@
+"""Messages that wait for their topic.
+
+A send to a topic that does not exist yet waits until the topic is in the log and the name servers
+know it, so that a client that was told "stored" can find the route.
+"""
+
+from typing import Final
+
+from broker.errors import RequestRefused
+from broker.limits import BrokerLimits
+from broker.log.state import BrokerState
+from broker.sends.sends import SENDS, PendingSend, Sends
+from broker.serving.parts import Parts, Shared
+from broker.topics.changes import TOPIC_CHANGES, TopicChanges
+from broker.topics.names import TEMPLATE_TOPIC, created_by_send
+from broker.topics.state import TOPICS
+from remoting.bodies.topic_config import TopicConfig
+from remoting.wire.codes import ResponseCode
+
+
+class AwaitedTopics:
+    """Makes topics for messages, which wait meanwhile.
+
+    Args:
+        state: the applied state.
+        sends: where messages go when their topic is there.
+        changes: makes topics.
+        limits: how much may wait, for all topics together.
+        auto_create: whether a first message makes its topic.
+    """
+
+    def __init__(
+        self,
+        state: BrokerState,
+        sends: Sends,
+        changes: TopicChanges,
+        limits: BrokerLimits,
+        auto_create: bool = True,
+    ) -> None:
+        self._topics = state[TOPICS]
+        self._sends = sends
+        self._changes = changes
+        self._limits = limits
+        self._auto_create = auto_create
+        self._waiting: dict[str, list[PendingSend]] = {}
+        self._waiting_messages = 0
+        self._waiting_bytes = 0
+
+    def topic_for(self, topic: str, default_topic: str, asked_queues: int) -> TopicConfig:
+        """The topic a message goes to: as it is, or as its first message would make it.
+
+        Raises:
+            RequestRefused (17): it does not exist and is not made by a first message, or it is
+                being deleted. (2): there are too many topics.
+        """
+        if self._changes.is_deleting(topic):
+            raise RequestRefused(
+                ResponseCode.TOPIC_NOT_EXIST, f"topic {topic} is being deleted: wait, then create"
+            )
+        config = self._topics.configs.get(topic) or self._changes.creating(topic)
+        if config is not None:
+            return config
+        template = self._topics.configs.get(default_topic or TEMPLATE_TOPIC)
+        if not self._auto_create or template is None:
+            raise RequestRefused(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"topic[{topic}] not exist, apply first please: create it with an admin tool",
+            )
+        config = created_by_send(topic, template, asked_queues)
+        self._changes.check_room()
+        return config
+
+    def send_when_created(self, config: TopicConfig, send: PendingSend) -> None:
+        """Send messages as soon as their topic is there; makes it unless it is being made.
+
+        Raises:
+            RequestRefused (2): too many messages wait already.
+        """
+        topic = config.topic
+        if topic in self._topics.configs and topic not in self._waiting:
+            self._sends.add(send)
+            return
+        limits = self._limits
+        if (
+            self._waiting_messages + len(send.records) > limits.max_waiting_sends
+            or self._waiting_bytes + send.size > limits.max_waiting_send_bytes
+        ):
+            raise RequestRefused(
+                ResponseCode.SYSTEM_BUSY,
+                f"[OVERLOAD]{self._waiting_messages} messages wait for their topics: send again",
+            )
+        self._waiting_messages += len(send.records)
+        self._waiting_bytes += send.size
+        waiting = self._waiting.get(topic)
+        if waiting is not None:
+            waiting.append(send)
+            return
+        self._waiting[topic] = [send]
+        self._changes.create(config, lambda refusal: self._release(topic, refusal))
+
+    def end_term(self, refusal: RequestRefused) -> None:
+        """Answer the waiting messages: this member no longer leads."""
+        waiting, self._waiting = self._waiting, {}
+        self._waiting_messages = self._waiting_bytes = 0
+        for sends in waiting.values():
+            for send in sends:
+                send.refuse(refusal)
+
+    def _release(self, topic: str, refusal: RequestRefused | None) -> None:
+        """Send what waited for a topic, or refuse it."""
+        waiting = self._waiting.pop(topic, None)
+        if waiting is None:
+            return  # the term ended meanwhile, and they were answered
+        config = self._topics.configs.get(topic)
+        for send in waiting:
+            self._waiting_messages -= len(send.records)
+            self._waiting_bytes -= send.size
+            try:
+                if refusal is not None:
+                    raise refusal
+                if config is None or send.queue_id >= config.write_queue_count:
+                    # Another request made or deleted it at the same moment.
+                    raise RequestRefused(
+                        ResponseCode.TOPIC_NOT_EXIST, f"topic {topic} was changed: send again"
+                    )
+                self._sends.add(send)
+            except RequestRefused as error:
+                send.refuse(error)
+        self._sends.flush()
+
+
+def _made(parts: Parts) -> AwaitedTopics:
+    config = parts.config
+    return AwaitedTopics(
+        parts.state,
+        parts[SENDS],
+        parts[TOPIC_CHANGES],
+        config.limits,
+        config.auto_create_topics,
+    )
+
+
+AWAITED_TOPICS: Final = Shared("awaited topics", _made)

@@ -1,0 +1,38 @@
+"""Sends."""
+
+from typing import Final
+
+from broker.errors import RequestRefused
+from broker.feature import Feature
+from broker.retention.full_disk import FULL_DISK
+from broker.sends.awaited_topics import AWAITED_TOPICS
+from broker.sends.processor import SendProcessor
+from broker.sends.sends import SENDS
+from broker.serving.parts import Parts
+from broker.serving.service import Handler, Service
+from remoting.wire.codes import RequestCode
+
+
+def _service(parts: Parts) -> Service:
+    sends, awaited = parts[SENDS], parts[AWAITED_TOPICS]
+    processor = SendProcessor(parts.state, awaited, parts[FULL_DISK], parts.config.group)
+
+    def end_term(refusal: RequestRefused) -> None:
+        sends.refuse_waiting(refusal)
+        awaited.end_term(refusal)
+
+    return Service(
+        handlers={
+            RequestCode.SEND_MESSAGE: Handler(processor.send),
+            RequestCode.SEND_MESSAGE_V2: Handler(processor.send),
+            RequestCode.SEND_BATCH_MESSAGE: Handler(processor.send),
+        },
+        begin_term=sends.begin_term,
+        end_term=end_term,
+        applied=sends.applied,
+        flush=sends.flush,
+        figures=lambda: {"sendThreadPoolQueueSize": str(sends.waiting_messages)},
+    )
+
+
+FEATURE: Final = Feature(service=_service)

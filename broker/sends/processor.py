@@ -1,0 +1,89 @@
+"""Answers sends (10, 310, 320)."""
+
+from broker.errors import RequestRefused
+from broker.groups.max_times import max_times
+from broker.groups.state import GROUPS
+from broker.log.state import BrokerState
+from broker.retention.full_disk import FullDisk
+from broker.sends.awaited_topics import AwaitedTopics
+from broker.sends.request import SendRequest, read_send_request
+from broker.sends.sends import PendingSend
+from broker.serving.origin import Origin
+from broker.topics.names import RETRY_PREFIX, created_for_group, dead_letter_topic
+from broker.topics.state import TOPICS
+from remoting.bodies.topic_config import PERMISSION_WRITE, TopicConfig
+from remoting.message.errors import MessageMalformed
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+
+
+class SendProcessor:
+    """Turns requests into messages for the log. Their replies leave when they are applied.
+
+    Args:
+        state, topics, broker_name: what it works with.
+        disk: refuses messages when it is too full.
+    """
+
+    def __init__(
+        self, state: BrokerState, topics: AwaitedTopics, disk: FullDisk, broker_name: str
+    ) -> None:
+        self._topics = state[TOPICS]
+        self._groups = state[GROUPS]
+        self._awaited = topics
+        self._disk = disk
+        self._broker_name = broker_name
+        self._turn = 0
+
+    def send(self, origin: Origin, command: Command) -> None:
+        """Take a send; it leaves for the log with the next flush of `Sends`.
+
+        Raises:
+            RequestRefused: see `read_send_request`, `AwaitedTopics.topic_for` and `Sends.add`; (14)
+                the disk is too full, (16) the topic is not writable, (26) no such consumer
+                group, (29) no such queue.
+        """
+        self._disk.check()
+        try:
+            request = read_send_request(command)
+        except MessageMalformed as error:
+            # Not 1, which would leave the sender in doubt whether it was stored.
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, error.reason) from None
+        topic = request.topic
+        if topic.startswith(RETRY_PREFIX):
+            config, queue_id = self._retry_target(command, request)
+        else:
+            config = self._awaited.topic_for(topic, request.default_topic, request.default_queues)
+            queue_id = request.queue_id
+        if not config.permission & PERMISSION_WRITE:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION,
+                f"the broker[{self._broker_name}] sending message to topic {config.topic} is "
+                "forbidden: it is read-only",
+            )
+        if queue_id < 0:
+            self._turn += 1
+            queue_id = self._turn % config.write_queue_count
+        elif queue_id >= max(config.write_queue_count, config.read_queue_count):
+            raise RequestRefused(
+                ResponseCode.INVALID_PARAMETER,
+                f"topic {config.topic} has no queue {queue_id}: refresh its route",
+            )
+        send = PendingSend(origin, command, config.topic, queue_id, request.records)
+        self._awaited.send_when_created(config, send)
+
+    def _retry_target(self, command: Command, request: SendRequest) -> tuple[TopicConfig, int]:
+        """Where a consumer's own send to a retry topic goes: there, or to the dead letters."""
+        name = request.topic.removeprefix(RETRY_PREFIX)
+        group = self._groups.configs.get(name)
+        if group is None:
+            raise RequestRefused(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group not exist, {name}: send a heartbeat first",
+            )
+        allowed = max_times(command, request.max_reconsume_times)
+        if request.reconsume_times > (group.retry_max_times if allowed is None else allowed):
+            config = created_for_group(dead_letter_topic(name))
+            return self._topics.configs.get(config.topic, config), 0
+        config = created_for_group(request.topic, max(1, group.retry_queue_count))
+        return self._topics.configs.get(config.topic, config), request.queue_id

@@ -1,0 +1,350 @@
+"""Messages on their way into the log: one append for everything that arrived together.
+
+The leader decides queue offset, store time and hosts before the append and writes them into the
+record. Its next offsets are what is applied plus what it has proposed in this term; when it becomes
+ready in a new term, everything proposed before is applied or gone, and it starts from the applied
+state again.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from broker.errors import RequestRefused
+from broker.limits import BrokerLimits
+from broker.log.append_outcome import refusal_of, refused_append
+from broker.log.folded import Folded
+from broker.log.replicated_log import Log
+from broker.log.state import BrokerState
+from broker.messages.state import MESSAGES
+from broker.serving.origin import Origin
+from broker.serving.parts import Parts, Shared
+from dledger import HEADER_BYTES, Appended, Body, DLedgerError, LogFull, PositionedBody
+from remoting.message.errors import MessageMalformed
+from remoting.message.host import ipv4_host
+from remoting.message.message_id import message_id, unique_message_key
+from remoting.message.properties import UNIQUE_KEY, edit_properties
+from remoting.message.record import MessageRecord, encode_record_parts
+from remoting.net.address import Address
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+
+_UNIQUE_KEY_MARK: Final = b"UNIQ_KEY\x01"
+
+# What producers of RocketMQ see of the broker's region; it names no place here.
+_REGION: Final = "DefaultRegion"
+
+
+class PendingSend:
+    """Messages of one request, all for one queue.
+
+    Attributes:
+        origin: the client that sent them.
+        command: the request.
+        topic: where they go.
+        queue_id: the queue.
+        records: the messages.
+        size: bytes of their bodies and properties, roughly.
+        answer_with_place: whether the reply says where they were stored; not for a send-back.
+    """
+
+    __slots__ = (
+        "answer_with_place",
+        "command",
+        "first_offset",
+        "origin",
+        "queue_id",
+        "records",
+        "size",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        origin: Origin,
+        command: Command,
+        topic: str,
+        queue_id: int,
+        records: list[MessageRecord],
+        answer_with_place: bool = True,
+    ) -> None:
+        self.origin = origin
+        self.command = command
+        self.topic = topic
+        self.queue_id = queue_id
+        self.records = records
+        self.answer_with_place = answer_with_place
+        self.first_offset = 0
+        self.size = len(command.body) + 512 * len(records)
+
+    def refuse(self, refusal: RequestRefused) -> None:
+        """Answer that the messages were not stored."""
+        self.origin.send(self.command.reply(refusal.code, remark=refusal.remark))
+
+
+class _Placed(NamedTuple):
+    """Sends with the places that they get if the log takes them next, and their records."""
+
+    sends: Sequence[PendingSend]
+    bodies: Sequence[Body]
+    next_offsets: dict[tuple[str, int], int]
+    store_timestamp_ms: int
+
+
+class Sends:
+    """The messages that wait for the log, and the offsets they will have.
+
+    Args:
+        state: the applied state.
+        log: the log.
+        store_address: the broker's IPv4 address as clients know it; it stands in every record.
+        limits: how much may wait.
+        wall_clock_ms: milliseconds since 1970.
+        process_id: makes the keys unique that messages without one are given.
+    """
+
+    def __init__(
+        self,
+        state: BrokerState,
+        log: Log,
+        store_address: Address,
+        limits: BrokerLimits,
+        wall_clock_ms: Callable[[], int],
+        process_id: int,
+    ) -> None:
+        self._messages = state[MESSAGES]
+        self._log = log
+        self._host, self._port = store_address.host, store_address.port
+        self._id_prefix = message_id(self._host, self._port, 0)[:-16]
+        self._limits = limits
+        self._wall_clock_ms = wall_clock_ms
+        self._process_id = process_id
+        self._waiting: deque[PendingSend] = deque()
+        self._waiting_messages = 0
+        self._waiting_bytes = 0
+        self._next: dict[tuple[str, int], int] = {}
+        # What the log had no room for. It is offered again as it is, because each flush that
+        # encoded it anew would cost the event loop as much as an append.
+        self._held: _Placed | None = None
+        self._store_timestamp_ms = 0
+        self._key_counter = 0
+        self._proposal_epoch = 0
+
+    @property
+    def waiting_messages(self) -> int:
+        """How many messages wait for room in the log."""
+        return self._waiting_messages
+
+    def add(self, send: PendingSend) -> None:
+        """Queue messages for the next `flush`.
+
+        Raises:
+            RequestRefused (2): too much waits already.
+        """
+        limits = self._limits
+        if self._waiting_messages and (
+            self._waiting_messages + len(send.records) > limits.max_waiting_sends
+            or self._waiting_bytes + send.size > limits.max_waiting_send_bytes
+        ):
+            raise RequestRefused(
+                ResponseCode.SYSTEM_BUSY,
+                f"[OVERLOAD]{self._waiting_messages} messages wait for the log: send more slowly",
+            )
+        self._push(send)
+
+    def flush(self) -> None:
+        """Hand what waits to the log, as far as it has room; the rest follows by itself."""
+        while (placed := self._take_placed()) is not None:
+            sends = placed.sends
+            try:
+                self._log.submit(
+                    placed.bodies, partial(self._appended, sends, self._proposal_epoch)
+                )
+            except LogFull:
+                self._held = placed
+                self._count(sends, 1)
+                return
+            except DLedgerError as error:
+                refusal = refused_append(error)
+                for send in sends:
+                    send.refuse(refusal)
+                continue
+            self._next.update(placed.next_offsets)
+            self._store_timestamp_ms = placed.store_timestamp_ms
+
+    def _take_placed(self) -> _Placed | None:
+        """What goes to the log next, or None when nothing waits."""
+        if (held := self._held) is not None:
+            self._held = None
+            self._count(held.sends, -1)
+            return held
+        while self._waiting:
+            placed = self._place(self._take_chunk())
+            if placed.sends:
+                return placed
+        return None
+
+    def _place_anew(self) -> None:
+        """The offsets that sends were given may no longer be the next ones."""
+        if (held := self._held) is not None:
+            self._held = None
+            self._count(held.sends, -1)
+            for send in reversed(held.sends):
+                self._push(send, at_front=True)
+
+    def _count(self, sends: Sequence[PendingSend], sign: int) -> None:
+        self._waiting_messages += sign * sum([len(send.records) for send in sends])
+        self._waiting_bytes += sign * sum([send.size for send in sends])
+
+    def begin_term(self) -> None:
+        """This member leads a new term: offsets go on from what is applied."""
+        self._place_anew()
+        self._next.clear()
+        self._store_timestamp_ms = self._messages.store_timestamp_ms
+        self._proposal_epoch += 1
+
+    def refuse_waiting(self, refusal: RequestRefused) -> None:
+        """Answer everything that the log has not been given."""
+        self._place_anew()
+        while self._waiting:
+            self._take().refuse(refusal)
+
+    def applied(self, folded: Folded) -> None:
+        """Entries were applied. The queues of a topic that was deleted begin at 0 when it is made
+        again.
+        """
+        for topic in folded.deleted_topics:
+            self._place_anew()
+            for key in [key for key in self._next if key[0] == topic]:
+                del self._next[key]
+
+    def _push(self, send: PendingSend, at_front: bool = False) -> None:
+        (self._waiting.appendleft if at_front else self._waiting.append)(send)
+        self._waiting_messages += len(send.records)
+        self._waiting_bytes += send.size
+
+    def _take(self) -> PendingSend:
+        send = self._waiting.popleft()
+        self._waiting_messages -= len(send.records)
+        self._waiting_bytes -= send.size
+        return send
+
+    def _take_chunk(self) -> list[PendingSend]:
+        """The next sends, as many as are handed to the log at once; at least one."""
+        chunk = [self._take()]
+        messages, size = len(chunk[0].records), chunk[0].size
+        while self._waiting:
+            send = self._waiting[0]
+            messages += len(send.records)
+            size += send.size
+            if messages > self._limits.append_entries or size > self._limits.append_bytes:
+                break
+            chunk.append(self._take())
+        return chunk
+
+    def _place(self, chunk: Sequence[PendingSend]) -> _Placed:
+        """Give every message its offset, time and hosts, and encode it; refuse what cannot be."""
+        now_ms = max(
+            self._wall_clock_ms(), self._store_timestamp_ms, self._messages.store_timestamp_ms
+        )
+        next_offsets: dict[tuple[str, int], int] = {}
+        placed: list[PendingSend] = []
+        bodies: list[Body] = []
+        for send in chunk:
+            key = (send.topic, send.queue_id)
+            offset = next_offsets.get(key)
+            if offset is None:
+                offset = self._next.get(key)
+                if offset is None:
+                    offset = self._messages.queue_end(*key)
+            try:
+                encoded = self._encode(send, offset, now_ms)
+            except MessageMalformed as error:
+                send.refuse(RequestRefused(ResponseCode.MESSAGE_ILLEGAL, error.reason))
+                continue
+            send.first_offset = offset
+            bodies += encoded
+            next_offsets[key] = offset + len(encoded)
+            placed.append(send)
+        return _Placed(placed, bodies, next_offsets, now_ms)
+
+    def _encode(self, send: PendingSend, offset: int, now_ms: int) -> list[PositionedBody]:
+        """The records of one send, the first of them at `offset` of its queue."""
+        encoded: list[PositionedBody] = []
+        peer = send.origin.peer
+        born_host, born_port = ipv4_host(peer.host), peer.port
+        for record in send.records:
+            if _UNIQUE_KEY_MARK not in record.properties:
+                record.properties = self._with_unique_key(record.properties, now_ms)
+            record.topic = send.topic
+            record.queue_id = send.queue_id
+            record.queue_offset = offset
+            record.store_timestamp = now_ms
+            record.store_host, record.store_port = self._host, self._port
+            if send.answer_with_place:
+                record.born_host, record.born_port = born_host, born_port
+            encoded.append(PositionedBody._make(encode_record_parts(record)))
+            offset += 1
+        return encoded
+
+    def _with_unique_key(self, properties: bytes, now_ms: int) -> bytes:
+        """The properties with a key to find the message by, as RocketMQ's broker adds it."""
+        self._key_counter += 1
+        key = unique_message_key(
+            self._host, self._process_id, self._port, now_ms, self._key_counter
+        )
+        return edit_properties(properties, {UNIQUE_KEY: key})
+
+    def _appended(
+        self, chunk: Sequence[PendingSend], epoch: int, outcome: list[Appended] | DLedgerError
+    ) -> None:
+        """Answer the sends of one append."""
+        at = 0
+        for send in chunk:
+            count = len(send.records)
+            part = outcome if isinstance(outcome, DLedgerError) else outcome[at : at + count]
+            at += count
+            refusal = refusal_of(part)
+            if refusal is None and not isinstance(part, DLedgerError):
+                self._answer(send, part)
+            elif refusal is not None:
+                if epoch == self._proposal_epoch:
+                    self._place_anew()
+                    self._next.pop((send.topic, send.queue_id), None)
+                send.refuse(refusal)
+
+    def _answer(self, send: PendingSend, appended: Sequence[Appended]) -> None:
+        """Tell a client where its messages are."""
+        if not send.answer_with_place:
+            send.origin.send(send.command.reply())
+            return
+        prefix = self._id_prefix
+        ids = [f"{prefix}{one.pos + HEADER_BYTES:016X}" for one in appended]
+        send.origin.send(
+            send.command.reply(
+                ResponseCode.SUCCESS,
+                {
+                    "msgId": ",".join(ids),
+                    "queueId": str(send.queue_id),
+                    "queueOffset": str(send.first_offset),
+                    "MSG_REGION": _REGION,
+                    "TRACE_ON": "true",
+                },
+            )
+        )
+
+
+def _made(parts: Parts) -> Sends:
+    config = parts.config
+    return Sends(
+        parts.state,
+        parts.log,
+        config.address,
+        config.limits,
+        parts.wall_clock_ms,
+        parts.process_id,
+    )
+
+
+SENDS: Final = Shared("sends", _made)

@@ -1,0 +1,1 @@
+"""How clients are served: requests, the features' services, and what these share."""

@@ -1,0 +1,57 @@
+"""Answers that wait until the group confirms that this member has all that was acknowledged.
+
+A leader that was deposed and does not know it would answer from an old state. So it asks the others
+first (`Node.read`): one question for all answers that gathered while the one before was under way.
+"""
+
+from collections.abc import Awaitable, Callable
+
+import trio
+
+from broker.errors import RequestRefused
+from broker.log.submissions import Then
+from dledger import DLedgerError
+from remoting.wire.codes import ResponseCode
+
+
+class ConfirmedReads:
+    """The answers that wait.
+
+    Args:
+        read: `Node.read`: returns when the applied state has all that was acknowledged before.
+        limit: how many may wait.
+    """
+
+    def __init__(self, read: Callable[[], Awaitable[int]], limit: int) -> None:
+        self._read = read
+        self._limit = limit
+        self._waiting: list[Then] = []
+        self._wanted = trio.Event()
+
+    def add(self, then: Then) -> None:
+        """Have `then` told when the state may be looked at, or why it may not; not at once.
+
+        It must not raise. Raises RequestRefused (2): too many wait.
+        """
+        if len(self._waiting) >= self._limit:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_BUSY, f"[OVERLOAD]{self._limit} reads wait: ask again later"
+            )
+        self._waiting.append(then)
+        self._wanted.set()
+
+    async def run(self) -> None:
+        """Ask the group, for ever."""
+        while True:
+            await self._wanted.wait()
+            self._wanted = trio.Event()
+            waiting, self._waiting = self._waiting, []
+            refusal: RequestRefused | None = None
+            try:
+                await self._read()
+            except DLedgerError as error:
+                refusal = RequestRefused(
+                    ResponseCode.SERVICE_NOT_AVAILABLE, f"not confirmed ({error}): ask again"
+                )
+            for then in waiting:
+                then(refusal)

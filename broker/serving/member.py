@@ -1,0 +1,28 @@
+"""The member of the log's group that a broker runs, for features that look after its files."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from broker.machine import BrokerMachine
+from broker.serving.parts import Shared
+from dledger import Node
+
+
+class Member(NamedTuple):
+    """A member, its machine and its surroundings.
+
+    Attributes:
+        node: the member of the log's group.
+        machine: the folded log, with the consume queues.
+        hour_of: the local hour of the day at a time in milliseconds since 1970.
+        used_percent: how much of the disk under a directory is used.
+    """
+
+    node: Node
+    machine: BrokerMachine
+    hour_of: Callable[[int], int]
+    used_percent: Callable[[Path], float]
+
+
+MEMBER: Final[Shared[Member]] = Shared("member")

@@ -1,0 +1,35 @@
+"""A client's connection, as features see it."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from remoting.net.address import Address
+from remoting.wire.command import Command
+
+
+class Origin(Protocol):
+    """A client's connection. `remoting.net.connection.Connection` is one."""
+
+    @property
+    def peer(self) -> Address:
+        """The client's address."""
+        ...
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing more can be sent."""
+        ...
+
+    def send(self, command: Command) -> None:
+        """Queue a reply."""
+        ...
+
+    def when_taken(self, then: Callable[[], None]) -> None:
+        """Call `then` once the client has taken most of what waits for it; often at once."""
+        ...
+
+    def send_oneway(self, command: Command) -> None:
+        """Queue a request that wants no reply."""
+        ...
+
+    def __hash__(self) -> int: ...

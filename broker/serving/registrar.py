@@ -1,0 +1,160 @@
+"""Tells the name servers where the group's leader is and which topics it has.
+
+Only the leader registers, always as broker id 0, with its term as the version that newer brokers of
+RocketMQ compare. A follower is not registered: it serves no pulls yet, and a client would be sent
+to it. No broker unregisters: a new leader's registration replaces the old one's, which some name
+servers would drop by the old one's goodbye, and a program that ends closes its connections, by
+which name servers drop it at once.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import trio
+
+from remoting.bodies.registration import BrokerRegistration, encode_registration, registration_crc
+from remoting.bodies.route import MASTER_ID
+from remoting.net.client import RemotingClient
+from remoting.wire.codes import RequestCode, ResponseCode
+from remoting.wire.command import Command
+from remoting.wire.errors import RemotingError
+
+_log = logging.getLogger(__name__)
+
+# RocketMQ's period; name servers drop a broker that is silent for 120 s.
+REGISTER_SECONDS: Final = 30.0
+
+# How soon a name server that failed, or that lost our connection, is tried again: a name server
+# that restarts knows nothing.
+RETRY_SECONDS: Final = 1.0
+
+# What waits for a registration waits no longer than this, or one dead name server would hold up
+# the first message of every topic.
+ANNOUNCE_SECONDS: Final = 1.0
+
+_REQUEST_SECONDS: Final = 3.0
+
+
+class Registrar:
+    """Registers with every name server at once, every 30 s and whenever something changed.
+
+    Args:
+        client: sends the registrations.
+        nameservers: "host:port" of each.
+        cluster: the cluster's name.
+        broker_name: the group of brokers this one belongs to.
+        address: "host:port" as clients reach this broker.
+        registration: the topics as they are now, for the term that this member leads.
+        led_term: the term this member leads, or None.
+    """
+
+    def __init__(
+        self,
+        client: RemotingClient,
+        nameservers: Sequence[str],
+        cluster: str,
+        broker_name: str,
+        address: str,
+        registration: Callable[[int], BrokerRegistration],
+        led_term: Callable[[], int | None],
+    ) -> None:
+        self._client = client
+        self._nameservers = tuple(nameservers)
+        self._fields = {
+            "brokerAddr": address,
+            "brokerId": str(MASTER_ID),
+            "brokerName": broker_name,
+            "clusterName": cluster,
+        }
+        self._registration = registration
+        self._led_term = led_term
+        self._wake = trio.Event()
+        self._thens: list[Callable[[], None]] = []
+        self._problems: dict[str, str] = {}
+
+    def announce(self, then: Callable[[], None] | None = None) -> None:
+        """Register soon; then call `then`, also when name servers cannot be reached."""
+        if then is not None:
+            self._thens.append(then)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Register whenever it is due, for ever."""
+        due = trio.current_time()
+        while True:
+            with trio.move_on_at(min(due, trio.current_time() + RETRY_SECONDS)):
+                await self._wake.wait()
+            now = trio.current_time()
+            if not (self._wake.is_set() or now >= due or self._any_lost()):
+                continue
+            self._wake = trio.Event()
+            thens, self._thens = self._thens, []
+            if self._led_term() is not None:
+                await self._register_everywhere()
+            due = now + REGISTER_SECONDS
+            for then in thens:
+                _call(then)
+
+    def _any_lost(self) -> bool:
+        """Whether a name server does not know us, as far as we can tell."""
+        return self._led_term() is not None and any(
+            nameserver in self._problems or not self._client.is_connected(nameserver)
+            for nameserver in self._nameservers
+        )
+
+    async def _register_everywhere(self) -> None:
+        body = encode_registration(self._registration(self._led_term() or 0))
+        fields = {
+            **self._fields,
+            "bodyCrc32": str(registration_crc(body)),
+            # For our own name server: topics that are not in the body are gone.
+            "completeTopics": "true",
+            "compressed": "false",
+            "haServerAddr": self._fields["brokerAddr"],
+        }
+        await self._ask_everywhere(lambda: Command(RequestCode.REGISTER_BROKER, dict(fields), body))
+
+    async def _ask_everywhere(self, command: Callable[[], Command]) -> None:
+        """Send a command to every name server; return when all answered, or after a second."""
+        waiting = set(self._nameservers)
+        answered = trio.Event()
+
+        def settle(nameserver: str, result: Command | RemotingError) -> None:
+            self._note(nameserver, result)
+            waiting.discard(nameserver)
+            if not waiting:
+                answered.set()
+
+        for nameserver in self._nameservers:
+            self._client.request_nowait(
+                nameserver,
+                command(),
+                lambda result, nameserver=nameserver: settle(nameserver, result),  # type: ignore[misc]
+                _REQUEST_SECONDS,
+            )
+        with trio.move_on_after(ANNOUNCE_SECONDS):
+            if self._nameservers:
+                await answered.wait()
+
+    def _note(self, nameserver: str, result: Command | RemotingError) -> None:
+        """Remember how a name server answered; log when that changes."""
+        problem: str | None = None
+        if isinstance(result, RemotingError):
+            problem = str(result)
+        elif result.code != ResponseCode.SUCCESS:
+            problem = f"answered {result.code}: {result.remark}"
+        if problem is None:
+            if self._problems.pop(nameserver, None) is not None:
+                _log.warning("name server %s knows this broker again", nameserver)
+        elif self._problems.get(nameserver) != problem:
+            self._problems[nameserver] = problem
+            _log.warning("name server %s does not know this broker: %s", nameserver, problem)
+
+
+def _call(then: Callable[[], None]) -> None:
+    """What one waits for must not keep others from being told."""
+    try:
+        then()
+    except Exception:
+        _log.exception("what waited for a registration failed")

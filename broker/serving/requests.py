@@ -1,0 +1,183 @@
+"""Every request of every client comes in here, and everything that happens on the leader's side.
+
+One batch of requests, as it arrived in one read, becomes at most one append of messages and one of
+offsets. Replies leave by the connection when what they confirm is applied.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from broker.errors import RequestRefused
+from broker.log.append_outcome import not_leader
+from broker.log.folded import Folded
+from broker.log.registry import add_once
+from broker.log.replicated_log import Log
+from broker.log.submissions import Then
+from broker.serving.service import Answer, Handler, Service
+from remoting.net.answering import answer_each
+from remoting.net.connection import Connection
+from remoting.net.dispatch import unsupported
+from remoting.wire.command import Command
+
+_log = logging.getLogger(__name__)
+
+
+class Requests:
+    """Implements `remoting.net.server.ConnectionHandler`; follows the member's role.
+
+    Args:
+        broker_name: the group of brokers this one belongs to.
+        log: the log; tells whether this member leads.
+        services: the features' services, asked in this order.
+        confirm: tells when the applied state may be looked at; see `ConfirmedReads.add`.
+        announce: lets the name servers know of a new leader or of changed topics.
+
+    Attributes:
+        connections: the clients that are connected.
+
+    Raises:
+        FeatureClash: two services answer the same request code.
+    """
+
+    def __init__(
+        self,
+        broker_name: str,
+        log: Log,
+        services: Sequence[Service],
+        confirm: Callable[[Then], None],
+        announce: Callable[[], None],
+    ) -> None:
+        self._broker_name = broker_name
+        self._log = log
+        self._services = services
+        self._confirm = confirm
+        self._announce = announce
+        self._handlers: dict[int, Handler] = {}
+        for service in services:
+            for code, handler in service.handlers.items():
+                add_once(self._handlers, int(code), handler, "the request code")
+        self._term: int | None = None  # the term this member leads, once it may serve
+        self._is_ending = False
+        self.connections: set[Connection] = set()
+
+    @property
+    def led_term(self) -> int | None:
+        """The term this member leads and serves in, or None."""
+        return self._term
+
+    @property
+    def handlers(self) -> Mapping[int, Handler]:
+        """What is answered, by request code. All else is answered as not supported."""
+        return self._handlers
+
+    # --- connections --------------------------------------------------------------------------
+
+    def on_open(self, connection: Connection) -> None:
+        """A client has connected; it joins no group before its first heartbeat."""
+        self.connections.add(connection)
+
+    def on_commands(self, connection: Connection, commands: Sequence[Command]) -> None:
+        """Answer requests, or hand them to what will answer them."""
+        self.follow_role()
+        answer_each(connection, commands, self._answer)
+        if self._term is not None:
+            self._flush()
+
+    def on_close(self, connection: Connection) -> None:
+        """A client is gone, with its waiting pulls and its memberships."""
+        self.connections.discard(connection)
+        for service in self._services:
+            service.dropped(connection)
+
+    def _flush(self) -> None:
+        for service in self._services:
+            service.flush()
+
+    def _answer(self, connection: Connection, command: Command) -> Command | None:
+        handler = self._handlers.get(command.code)
+        if handler is None:
+            return unsupported(command)
+        try:
+            if not handler.any_role:
+                self._check_leads()
+            if handler.confirmed:
+                self._answer_confirmed(connection, command, handler.answer)
+                return None
+            return handler.answer(connection, command)
+        except RequestRefused as refusal:
+            return command.reply(refusal.code, remark=refusal.remark)
+
+    def _check_leads(self) -> None:
+        """Raises RequestRefused (14) when another member is to be asked."""
+        if self._is_ending or self._term is None:
+            raise not_leader(self._broker_name)
+
+    def _answer_confirmed(self, connection: Connection, command: Command, answer: Answer) -> None:
+        def answer_now(connection: Connection, command: Command) -> Command | None:
+            try:
+                self._check_leads()
+                return answer(connection, command)
+            except RequestRefused as refused:
+                return command.reply(refused.code, remark=refused.remark)
+
+        def then(refusal: RequestRefused | None) -> None:
+            if refusal is not None:
+                connection.send(command.reply(refusal.code, remark=refusal.remark))
+            else:
+                answer_each(connection, [command], answer_now)
+
+        self._confirm(then)
+
+    # --- the log ------------------------------------------------------------------------------
+
+    def applied(self, folded: Folded) -> None:
+        """A run of entries was applied: wake what waited for it. Never raises."""
+        if self._term is None:
+            return
+        try:
+            for service in self._services:
+                service.applied(folded)
+            self._flush()
+            if folded.topics_changed:
+                self._announce()
+        except Exception:
+            _log.exception("waking clients failed after an apply")
+
+    def follow_role(self) -> None:
+        """Begin to serve when this member leads and is ready; end when it does not.
+
+        Looked at before every batch, not only when the node reports a change: offsets of one term
+        must never be carried into the next.
+        """
+        term = self._log.term if self._log.is_ready_leader else None
+        if term == self._term:
+            return
+        if self._term is not None:
+            refusal = not_leader(self._broker_name)
+            for service in self._services:
+                service.end_term(refusal)
+        self._term = term
+        if term is not None:
+            for service in self._services:
+                service.begin_term()
+        self._announce()
+
+    def refuse_all(self) -> None:
+        """This member is about to end: answer new requests like a member that does not lead, and
+        pulls that wait. What is on its way into the log is answered when it is applied.
+        """
+        self._is_ending = True
+        refusal = not_leader(self._broker_name)
+        for service in self._services:
+            service.ending(refusal)
+
+    def tick(self) -> None:
+        """Let the services do what is due by time: five times a second."""
+        if self._term is not None:
+            for service in self._services:
+                service.tick()
+
+    def look_over(self) -> None:
+        """Let the services drop what has been silent for too long: every ten seconds."""
+        for service in self._services:
+            service.look_over()

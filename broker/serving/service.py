@@ -1,0 +1,67 @@
+"""What a feature does for clients, and when it is called."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from broker.errors import RequestRefused
+from broker.log.folded import Folded
+from broker.serving.origin import Origin
+from remoting.wire.command import Command
+
+# Returns the reply, or None when it follows later. May raise RequestRefused, or an error of
+# remoting that says what is wrong with the request.
+Answer: TypeAlias = Callable[[Origin, Command], Command | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """How requests of one code are answered.
+
+    Attributes:
+        answer: answers one.
+        any_role: every member answers; else only the leader does.
+        confirmed: answered once the group has confirmed this leader. An older offset would have
+            messages consumed twice, or taken for lost.
+    """
+
+    answer: Answer
+    any_role: bool = False
+    confirmed: bool = False
+
+
+def _nothing(*_: object) -> None:
+    """Stands for what a feature does not need."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Service:
+    """A feature at work on one member. What is not given does nothing.
+
+    Attributes:
+        handlers: by request code.
+        begin_term: this member leads, and is ready to serve.
+        end_term: it leads no more; what waits is answered with the given refusal.
+        ending: this member will soon end; what waits for something else than the log is answered
+            with the given refusal.
+        applied: a run of entries was applied on the leader. Must not raise.
+        flush: all requests of one read were looked at, or entries were applied: hand to the log
+            what has gathered.
+        tick: five times a second, on the leader.
+        look_over: every ten seconds, on every member.
+        dropped: a client is gone.
+        figures: run-time figures by name, for tools.
+        tasks: run as long as the broker does.
+    """
+
+    handlers: Mapping[int, Handler] = field(default_factory=dict)
+    begin_term: Callable[[], None] = _nothing
+    end_term: Callable[[RequestRefused], None] = _nothing
+    ending: Callable[[RequestRefused], None] = _nothing
+    applied: Callable[[Folded], None] = _nothing
+    flush: Callable[[], None] = _nothing
+    tick: Callable[[], None] = _nothing
+    look_over: Callable[[], None] = _nothing
+    dropped: Callable[[Origin], None] = _nothing
+    figures: Callable[[], Mapping[str, str]] = dict
+    tasks: tuple[Callable[[], Awaitable[None]], ...] = ()

@@ -1,0 +1,183 @@
+"""Messages by queue offset, by time and by their place in the log: slices of the log, not decoded.
+
+Only what is applied can be read here: every lookup goes through a consume queue.
+"""
+
+import struct
+from collections.abc import Collection
+from enum import Enum
+from typing import Final, NamedTuple
+
+from broker.limits import MAX_PULL_BYTES, MAX_PULL_SCANNED_UNITS
+from broker.log.replicated_log import Log
+from broker.log.state import BrokerState
+from broker.messages.fold import UNIT
+from broker.messages.record_facts import (
+    SMALLEST_RECORD_BYTES,
+    STORE_TIMESTAMP_AT,
+    read_record_facts,
+)
+from broker.messages.state import MESSAGES
+from broker.serving.parts import Shared
+from broker.serving.queues import Queues
+from dledger import HEADER_BYTES, OutsideLog
+from remoting.message.record import MESSAGE_MAGIC
+
+_SIZE_MAGIC: Final = struct.Struct(">iI")
+_TIME: Final = struct.Struct(">q")
+
+
+class Found(Enum):
+    """How a read ended."""
+
+    MESSAGES = "messages"
+    NOTHING_NEW = "nothing new"  # the offset is the queue's end
+    FILTERED = "filtered"  # messages are there, none is wanted
+    TOO_SMALL = "too small"  # the queue begins behind the offset
+    TOO_LARGE = "too large"  # the queue ends before the offset
+
+
+class ReadResult(NamedTuple):
+    """Messages of one queue.
+
+    Attributes:
+        found: how it ended.
+        messages: records, one behind the other.
+        next_offset: where to go on.
+        begin: the offset of the queue's first message.
+        end: the offset of the queue's next message.
+    """
+
+    found: Found
+    messages: bytes
+    next_offset: int
+    begin: int
+    end: int
+
+
+class MessageReader:
+    """Reads what is applied."""
+
+    def __init__(self, state: BrokerState, queues: Queues, log: Log) -> None:
+        self._state = state
+        self._messages = state[MESSAGES]
+        self._queues = queues
+        self._log = log
+
+    def end(self, topic: str, queue_id: int) -> int:
+        """The offset of the queue's next message; 0 for a queue that never had one."""
+        return self._queues.end(topic, queue_id)
+
+    def begin(self, topic: str, queue_id: int) -> int:
+        """The offset of the queue's first message; its end when all were dropped with the log."""
+        return self._queues.begin(topic, queue_id, self._kept_position)
+
+    @property
+    def _kept_position(self) -> int:
+        """What lies before this position of the log cannot be read.
+
+        As a rule that is what retention says. A member that was so far behind that it was given a
+        snapshot has less than that.
+        """
+        return max(self._messages.kept_position, self._log.begin_position)
+
+    def read(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_messages: int,
+        codes: Collection[int] | None,
+    ) -> ReadResult:
+        """Wanted messages from `offset` on: at least one if there is one within the scan limit.
+
+        `codes`: the hashes of wanted tags; None wants every message.
+        Limits of RocketMQ: `max_messages`, 256 KiB but for a single larger message, and 800 index
+        units looked at.
+        """
+        begin, end = self.begin(topic, queue_id), self._queues.end(topic, queue_id)
+        if offset == end:
+            return ReadResult(Found.NOTHING_NEW, b"", offset, begin, end)
+        if offset < begin:
+            return ReadResult(Found.TOO_SMALL, b"", begin, begin, end)
+        if offset > end:
+            return ReadResult(Found.TOO_LARGE, b"", end, begin, end)
+        scanned = max_messages if codes is None else MAX_PULL_SCANNED_UNITS
+        units = self._queues.read(topic, queue_id, offset, scanned)
+        parts: list[bytes] = []
+        size_sum = 0
+        next_offset = offset
+        for place, size, tags_code in UNIT.iter_unpack(units):
+            if codes is None or tags_code in codes:
+                if parts and (size_sum + size > MAX_PULL_BYTES or len(parts) >= max_messages):
+                    break
+                parts.append(self._log.read_bytes(place, size))
+                size_sum += size
+            next_offset += 1
+        if not parts:
+            return ReadResult(Found.FILTERED, b"", next_offset, begin, end)
+        return ReadResult(Found.MESSAGES, b"".join(parts), next_offset, begin, end)
+
+    def store_timestamp_ms(self, topic: str, queue_id: int, offset: int) -> int | None:
+        """When the message at `offset` was stored; None when the queue does not hold it."""
+        if offset < self.begin(topic, queue_id):
+            return None
+        units = self._queues.read(topic, queue_id, offset, 1)
+        if not units:
+            return None
+        (stored,) = _TIME.unpack(
+            self._log.read_bytes(UNIT.unpack(units)[0] + STORE_TIMESTAMP_AT, _TIME.size)
+        )
+        return int(stored)
+
+    def offset_at(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        """The first message stored at or after a time; the queue's end when there is none.
+
+        Java 4 answers the nearest message instead, which may lie before the asked time.
+        """
+        low, high = self.begin(topic, queue_id), self._queues.end(topic, queue_id)
+        while low < high:
+            middle = (low + high) // 2
+            stored = self.store_timestamp_ms(topic, queue_id, middle)
+            if stored is not None and stored < timestamp_ms:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def first_distance_bytes(self, topic: str, queue_id: int) -> int:
+        """How far the queue's first message lies behind the log's applied end; 0 without one."""
+        units = self._queues.read(topic, queue_id, self.begin(topic, queue_id), 1)
+        return self._state.log_end - UNIT.unpack(units)[0] if units else 0
+
+    def record_at(self, position: int) -> bytes | None:
+        """The applied message whose record begins at a position of the log, or None.
+
+        The position is a client's word, so nothing there is believed until the consume queue of
+        what seems to be a record points back to it.
+        """
+        first = self._kept_position + HEADER_BYTES
+        if not first <= position <= self._state.log_end - SMALLEST_RECORD_BYTES:
+            return None
+        try:
+            size, magic = _SIZE_MAGIC.unpack(self._log.read_bytes(position, _SIZE_MAGIC.size))
+            if magic != MESSAGE_MAGIC or not (
+                SMALLEST_RECORD_BYTES <= size <= self._state.log_end - position
+            ):
+                return None
+            record = self._log.read_bytes(position, size)
+        except OutsideLog:
+            return None  # the end of a segment lies within
+        facts = read_record_facts(record)
+        if facts is None or facts.queue_offset < 0:
+            return None
+        units = self._queues.read(facts.topic, facts.queue_id, facts.queue_offset, 1)
+        if not units or UNIT.unpack(units)[:2] != (position, size):
+            return None
+        return record
+
+
+MESSAGE_READER: Final = Shared(
+    "message reader",
+    lambda parts: MessageReader(parts.state, parts.queues, parts.log),
+)

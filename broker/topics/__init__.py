@@ -1,0 +1,1 @@
+"""Topics: their names and settings, how they are made, changed and deleted."""

@@ -1,0 +1,116 @@
+"""Topics that are being made, changed or deleted, through the log."""
+
+from collections.abc import Callable
+from typing import Final
+
+from broker.errors import RequestRefused
+from broker.limits import BrokerLimits
+from broker.log.replicated_log import Log
+from broker.log.state import BrokerState
+from broker.log.submissions import Then, submit_commands
+from broker.serving.parts import Announce, Parts, Shared
+from broker.topics.commands import DeleteTopic, PutTopic
+from broker.topics.names import check_topic_config
+from broker.topics.state import TOPICS
+from remoting.bodies.topic_config import TopicConfig
+from remoting.wire.codes import ResponseCode
+
+
+class TopicChanges:
+    """Makes, changes and deletes topics.
+
+    Args:
+        state: the applied state.
+        log: the log.
+        limits: how many topics there may be.
+        wall_clock_ms: milliseconds since 1970.
+        announce: registers the topics with the name servers, then calls what it is given.
+    """
+
+    def __init__(
+        self,
+        state: BrokerState,
+        log: Log,
+        limits: BrokerLimits,
+        wall_clock_ms: Callable[[], int],
+        announce: Announce,
+    ) -> None:
+        self._topics = state[TOPICS]
+        self._log = log
+        self._limits = limits
+        self._wall_clock_ms = wall_clock_ms
+        self._announce = announce
+        self._creating: dict[str, TopicConfig] = {}
+        self._deleting: set[str] = set()
+
+    def is_deleting(self, topic: str) -> bool:
+        """Whether a topic is being deleted; nothing is to be sent to it."""
+        return topic in self._deleting
+
+    def creating(self, topic: str) -> TopicConfig | None:
+        """A topic that `create` is making, as it will be."""
+        return self._creating.get(topic)
+
+    def create(self, config: TopicConfig, then: Then) -> None:
+        """Create a topic that is needed now, unless it is there; `then` is called when the name
+        servers know it too. The caller looks at `check_room` first.
+        """
+        topic = config.topic
+        self._creating[topic] = config
+
+        def created(refusal: RequestRefused | None) -> None:
+            self._creating.pop(topic, None)
+            then(refusal)
+
+        self._change(self.command(config, only_if_absent=True), created)
+
+    def put_topic(self, config: TopicConfig, then: Then) -> None:
+        """Create or change a topic; `then` is called when the name servers know it too.
+
+        Raises:
+            RequestRefused: it cannot be as it is asked for, or there are too many topics.
+        """
+        check_topic_config(config)
+        if config.topic not in self._topics.configs:
+            self.check_room()
+        self._change(self.command(config), then)
+
+    def delete_topic(self, topic: str, then: Then) -> None:
+        """Delete a topic with its messages' index; sends to it are refused from now on."""
+        self._deleting.add(topic)
+
+        def deleted(refusal: RequestRefused | None) -> None:
+            self._deleting.discard(topic)
+            then(refusal)
+
+        self._change(DeleteTopic(topic, self._wall_clock_ms(), with_locks=True), deleted)
+
+    def command(self, config: TopicConfig, *, only_if_absent: bool = False) -> PutTopic:
+        """The command that makes or changes a topic."""
+        return PutTopic(config, self._wall_clock_ms(), only_if_absent, self._limits.max_topics)
+
+    def check_room(self) -> None:
+        """Raises RequestRefused (2) when there are too many topics."""
+        topics = len(self._topics.configs) + len(self._creating)
+        if topics >= self._limits.max_topics:
+            raise RequestRefused(ResponseCode.SYSTEM_BUSY, f"{topics} topics: delete one first")
+
+    def _change(self, command: PutTopic | DeleteTopic, then: Then) -> None:
+        """Append a command; tell when it is applied and the name servers know."""
+
+        def changed(refusal: RequestRefused | None) -> None:
+            if refusal is None:
+                self._announce(lambda: then(None))
+            else:
+                then(refusal)
+
+        submit_commands(self._log, [command], changed)
+
+
+def _made(parts: Parts) -> TopicChanges:
+    return TopicChanges(
+        parts.state, parts.log, parts.config.limits, parts.wall_clock_ms, parts.announce
+    )
+
+
+TOPIC_CHANGES: Final = Shared("topic changes", _made)

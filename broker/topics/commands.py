@@ -1,0 +1,127 @@
+"""The log's commands that create, change and delete topics."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from broker.log.entry import FIRST_VERSION, GUARDED_VERSION, number, text
+from broker.log.folded import EntryRefused, Folded
+from broker.log.registry import CommandType
+from broker.log.state import BrokerState, Deletion
+from broker.topics.settings import read_topic, topic_members
+from broker.topics.state import TOPICS
+from dledger import Entry
+from remoting.bodies.topic_config import TopicConfig
+
+
+@dataclass(frozen=True, slots=True)
+class PutTopic:
+    """Create a topic, or change it.
+
+    Attributes:
+        config: the topic.
+        at_ms: the leader's wall clock, milliseconds since 1970.
+        only_if_absent: a topic that exists stays as it is.
+        max_topics: with so many topics no other is created. None before version 3: no limit.
+    """
+
+    kind: ClassVar[int] = 1
+
+    config: TopicConfig
+    at_ms: int
+    only_if_absent: bool = False
+    max_topics: int | None = None
+
+    @property
+    def version(self) -> int:
+        """As in LogCommand."""
+        return FIRST_VERSION if self.max_topics is None else GUARDED_VERSION
+
+    def members(self) -> list[object]:
+        """As in LogCommand."""
+        members = [topic_members(self.config), self.at_ms, self.only_if_absent]
+        return members if self.max_topics is None else [*members, self.max_topics]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopic:
+    """Delete a topic, its queues and what groups have committed for it.
+
+    `with_locks`: the locks of its queues too; False before version 3.
+    """
+
+    kind: ClassVar[int] = 2
+
+    topic: str
+    at_ms: int
+    with_locks: bool = False
+
+    @property
+    def version(self) -> int:
+        """As in LogCommand."""
+        return GUARDED_VERSION if self.with_locks else FIRST_VERSION
+
+    def members(self) -> list[object]:
+        """As in LogCommand."""
+        return [self.topic, self.at_ms]
+
+
+def _read_put(config: list[Any], at_ms: int, only_if_absent: bool) -> PutTopic:
+    return PutTopic(read_topic(config), number(at_ms), bool(only_if_absent))
+
+
+def _read_put_within(
+    config: list[Any], at_ms: int, only_if_absent: bool, max_topics: int
+) -> PutTopic:
+    topic = read_topic(config)
+    return PutTopic(topic, number(at_ms), bool(only_if_absent), number(max_topics))
+
+
+def _read_delete(topic: str, at_ms: int) -> DeleteTopic:
+    return DeleteTopic(text(topic), number(at_ms))
+
+
+def _read_delete_with_locks(topic: str, at_ms: int) -> DeleteTopic:
+    return DeleteTopic(text(topic), number(at_ms), with_locks=True)
+
+
+def _put(
+    state: BrokerState, folded: Folded, command: PutTopic, entry: Entry
+) -> EntryRefused | None:
+    topics, config = state[TOPICS], command.config
+    old = topics.configs.get(config.topic)
+    if old == config or (command.only_if_absent and old is not None):
+        return None
+    limit = command.max_topics
+    if old is None and limit is not None:
+        if len(topics.configs) >= limit:
+            return EntryRefused(f"there are {len(topics.configs)} topics: delete one first")
+        topics.created_at[config.topic] = entry.pos
+    topics.configs[config.topic] = config
+    topics.changed(command.at_ms)
+    folded.topics_changed = True
+    return None
+
+
+def _delete(
+    state: BrokerState, folded: Folded, command: DeleteTopic, _entry: Entry
+) -> EntryRefused | None:
+    topics, topic = state[TOPICS], command.topic
+    if topics.configs.pop(topic, None) is None:
+        return None
+    topics.created_at.pop(topic, None)
+    for key in [key for key in folded.arrivals if key[0] == topic]:
+        del folded.arrivals[key]
+    folded.deleted_topics.append(topic)
+    # A topic made again starts at 0: old offsets would point past its end.
+    state.topic_deleted(Deletion(topic, with_offsets=True, with_locks=command.with_locks))
+    topics.changed(command.at_ms)
+    folded.topics_changed = True
+    return None
+
+
+PUT_TOPIC: Final = CommandType(
+    PutTopic, {FIRST_VERSION: _read_put, GUARDED_VERSION: _read_put_within}, _put
+)
+DELETE_TOPIC: Final = CommandType(
+    DeleteTopic, {FIRST_VERSION: _read_delete, GUARDED_VERSION: _read_delete_with_locks}, _delete
+)

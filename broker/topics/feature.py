@@ -1,0 +1,29 @@
+"""Topics."""
+
+from typing import Final
+
+from broker.feature import Feature
+from broker.serving.parts import Parts
+from broker.serving.service import Handler, Service
+from broker.topics.changes import TOPIC_CHANGES
+from broker.topics.commands import DELETE_TOPIC, PUT_TOPIC
+from broker.topics.processor import TopicProcessor
+from broker.topics.state import TOPICS
+from remoting.wire.codes import RequestCode
+
+
+def _service(parts: Parts) -> Service:
+    processor = TopicProcessor(parts.state, parts[TOPIC_CHANGES])
+    topics = parts.state[TOPICS]
+    return Service(
+        handlers={
+            RequestCode.UPDATE_AND_CREATE_TOPIC: Handler(processor.put_topic),
+            RequestCode.DELETE_TOPIC_IN_BROKER: Handler(processor.delete_topic),
+            RequestCode.GET_TOPIC_CONFIG: Handler(processor.topic_config),
+            RequestCode.GET_ALL_TOPIC_CONFIG: Handler(processor.all_topics),
+        },
+        figures=lambda: {"topics": str(len(topics.configs))},
+    )
+
+
+FEATURE: Final = Feature(commands=(PUT_TOPIC, DELETE_TOPIC), parts=(TOPICS,), service=_service)

@@ -1,0 +1,72 @@
+"""The topics that exist."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from broker.errors import RequestRefused
+from broker.log.state import Rows, StatePart
+from broker.topics.names import FIRST_TOPICS
+from broker.topics.settings import read_topic, topic_members
+from remoting.bodies.topic_config import TopicConfig
+from remoting.wire.codes import ResponseCode
+
+
+@dataclass(slots=True)
+class Topics:
+    """The topics.
+
+    Attributes:
+        configs: by name.
+        created_at: where in the log the entry that created a topic begins; nothing for topics that
+            entries before version 3 created.
+        topic_changes: how often the topics changed; tells name servers that they did.
+        topics_changed_ms: when they changed last.
+    """
+
+    configs: dict[str, TopicConfig] = field(default_factory=lambda: dict(FIRST_TOPICS))
+    created_at: dict[str, int] = field(default_factory=dict)
+    topic_changes: int = 0
+    topics_changed_ms: int = 0
+
+    def existed(self, topic: str, position: int) -> bool:
+        """Whether the topic that exists now existed already at a position of the log."""
+        return topic in self.configs and self.created_at.get(topic, -1) < position
+
+    def found(self, topic: str) -> TopicConfig:
+        """A topic's configuration. Raises RequestRefused (17): there is no such topic."""
+        config = self.configs.get(topic)
+        if config is None:
+            raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"No topic {topic:.127}: create it")
+        return config
+
+    def changed(self, at_ms: int) -> None:
+        """Note a change."""
+        self.topic_changes += 1
+        self.topics_changed_ms = max(self.topics_changed_ms, at_ms)
+
+
+def _captured(topics: Topics) -> Iterator[object]:
+    configs = list(topics.configs.values())
+    return (topic_members(config) for config in configs)
+
+
+def _take(topics: Topics, rows: list[Any]) -> None:
+    topics.configs.update((topic.topic, topic) for topic in map(read_topic, rows))
+
+
+def _captured_created(topics: Topics) -> Iterator[object]:
+    return iter([list(row) for row in topics.created_at.items()])
+
+
+def _take_created(topics: Topics, rows: list[Any]) -> None:
+    topics.created_at.update((topic, position) for topic, position in rows)
+
+
+TOPICS: Final = StatePart(
+    "topics",
+    Topics,
+    blank=lambda: Topics(configs={}),
+    numbers=("topic_changes", "topics_changed_ms"),
+    rows=(Rows("topics", _captured, _take), Rows("created", _captured_created, _take_created)),
+)
