@@ -19,8 +19,12 @@ _NAME: Final = "heartbeat"
 # broker reads one of each client every 30 s, and the longest takes less than 100 ms.
 MAX_HEARTBEAT_BYTES: Final = 512 * 1024
 
-# The most groups a client produces for, consumes for, and subscriptions of all its groups.
-MAX_HEARTBEAT_ENTRIES: Final = 10_000
+# The most groups that a client produces for, and those that it consumes for. A broker looks up the
+# members of each.
+MAX_HEARTBEAT_GROUPS: Final = 1000
+
+# The most subscriptions of all its groups.
+MAX_HEARTBEAT_SUBSCRIPTIONS: Final = 10_000
 
 
 class ConsumeType(IntEnum):
@@ -57,7 +61,7 @@ def _by_text(kind: type[Choice]) -> dict[str, Choice]:
     return {text: choice for choice in kind for text in (choice.name, str(choice.value))}
 
 
-# Looked up instead of searched: a heartbeat may have 10 000 groups.
+# Looked up instead of searched: a heartbeat may have 1000 groups.
 _CONSUME_TYPES: Final = _by_text(ConsumeType)
 _MESSAGE_MODELS: Final = _by_text(MessageModel)
 _CONSUME_FROM_WHERE: Final = _by_text(ConsumeFromWhere)
@@ -190,12 +194,12 @@ def decode_heartbeat(body: bytes) -> Heartbeat:
         BodyMalformed: it is not one, a name is missing, or it is too long.
     """
     value = JsonObject.parse(_NAME, body, MAX_HEARTBEAT_BYTES)
-    producers = value.objects("producerDataSet", MAX_HEARTBEAT_ENTRIES)
-    consumers = value.objects("consumerDataSet", MAX_HEARTBEAT_ENTRIES)
+    producers = value.objects("producerDataSet", MAX_HEARTBEAT_GROUPS)
+    consumers = value.objects("consumerDataSet", MAX_HEARTBEAT_GROUPS)
     subscriptions = sum(len(consumer.array("subscriptionDataSet")) for consumer in consumers)
-    if subscriptions > MAX_HEARTBEAT_ENTRIES:
+    if subscriptions > MAX_HEARTBEAT_SUBSCRIPTIONS:
         raise BodyMalformed(
-            _NAME, f"{subscriptions} subscriptions, at most {MAX_HEARTBEAT_ENTRIES} are read"
+            _NAME, f"{subscriptions} subscriptions, at most {MAX_HEARTBEAT_SUBSCRIPTIONS} are read"
         )
     return Heartbeat(
         value.text("clientID"),

@@ -17,7 +17,7 @@ from remoting.bodies.topic_config import (
     read_topic_config_table,
 )
 from remoting.wire.errors import BodyMalformed
-from remoting.wire.loose_json import compact_json, parse_json
+from remoting.wire.loose_json import LARGE, SMALL, compact_json, parse_json
 
 _NAME: Final = "register broker"
 
@@ -81,7 +81,7 @@ def decode_registration(body: bytes, *, compressed: bool = False) -> BrokerRegis
         return BrokerRegistration({}, DataVersion())
     if compressed:
         return _decode_compressed(_inflate(body))
-    value = JsonObject.parse(_NAME, body)
+    value = JsonObject.parse(_NAME, body, size=LARGE)
     topics, data_version = read_topic_config_table(value.object("topicConfigSerializeWrapper"))
     return BrokerRegistration(topics, data_version, value.texts("filterServerList"))
 
@@ -117,7 +117,7 @@ def _decode_compressed(data: bytes) -> BrokerRegistration:
     except struct.error:
         raise BodyMalformed(_NAME, "ends early") from None
     # What follows are topic mappings of version 5 brokers, which route no client here.
-    servers = parse_json(_NAME, servers_json)
+    servers = parse_json(_NAME, servers_json, size=SMALL)
     names = [name for name in servers if isinstance(name, str)] if isinstance(servers, list) else []
     return BrokerRegistration(
         topics, DataVersion.from_json(JsonObject.parse(_NAME, version_json)), names

@@ -15,9 +15,12 @@ from remoting.net.address import parse_address
 from remoting.net.client import RemotingClient
 from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
+from remoting.wire.loose_json import compact_json
 from tests.broker.one_broker import send_fields
+from tests.hostile.attack import wire_to
 from tests.hostile.decoders import recorded_frames
 from tests.hostile.frame_mutator import FrameMutator
+from tests.hostile.longest_requests import TO_BROKER, TO_NAMESERVER
 from tests.hostile.watched_group import WatchedGroup, watched_group
 
 ATTACKERS = 6
@@ -220,3 +223,24 @@ async def test_damaged_frames_of_real_clients_hold_up_no_one(tmp_path: Path) -> 
 @pytest.mark.long
 async def test_a_minute_of_damaged_frames_holds_up_no_one(tmp_path: Path) -> None:
     await attacked(tmp_path, brokers=3, seconds=60, seed=time.time_ns())
+
+
+@pytest.mark.long
+async def test_the_longest_requests_hold_up_no_one(tmp_path: Path) -> None:
+    with watched_group(tmp_path, brokers=1) as group:
+        async with trio.open_nursery() as nursery:
+            await until_serving(group, RemotingClient(nursery))
+            nursery.cancel_scope.cancel()
+        longest: dict[str, float] = {}
+        for process, requests in (
+            (group.brokers[0], TO_BROKER),
+            (group.nameserver, TO_NAMESERVER),
+        ):
+            for name, (code, fields, body) in requests.items():
+                texts = {field: compact_json(str(value)) for field, value in fields.items()}
+                async with wire_to(process.address) as wire:
+                    for _ in range(3):
+                        await wire.ask(code, (texts, body))
+                longest[name] = process.longest_pass_ms()
+        print("\n".join(f"{name}: {longest[name]:.1f} ms" for name in longest))
+        assert {name: ms for name, ms in longest.items() if ms >= MAX_PASS_MS} == {}

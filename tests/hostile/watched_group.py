@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,6 +53,17 @@ class WatchedProcess:
         found = re.search(r"VmRSS:\s+(\d+) kB", status)
         assert found is not None
         return int(found[1])
+
+    def longest_pass_ms(self) -> float:
+        """The longest pass of its event loop since this was asked last."""
+        self._report.unlink(missing_ok=True)
+        self._process.send_signal(signal.SIGUSR1)
+        end = time.monotonic() + END_SECONDS
+        while not self._report.exists():
+            assert time.monotonic() < end, f"{self.name} writes no report"
+            time.sleep(0.01)
+        passes = json.loads(self._report.read_text(encoding="utf-8"))["longest_passes_ms"]
+        return float(passes[0][0]) if passes else 0.0
 
     def end(self) -> dict[str, Any]:
         """End it as an operator does, and return what it noted."""

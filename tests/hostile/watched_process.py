@@ -2,6 +2,8 @@
 
     python -m tests.hostile.watched_process REPORT MODULE ARGUMENTS...
 
+The report is written at the end, and at each SIGUSR1, which begins a new one.
+
 A pass of the event loop runs every task that is ready; whatever arrives meanwhile waits. What a
 pass takes is counted in processor time of its thread: on a busy machine the scheduler and the disk
 make passes longer, and neither is the server's doing.
@@ -14,6 +16,7 @@ import gc
 import json
 import re
 import runpy
+import signal
 import sys
 import time
 from pathlib import Path
@@ -99,11 +102,20 @@ def main() -> None:
     sys.argv = sys.argv[2:]
     watch = LoopWatch()
     gc.callbacks.append(watch.on_collection)
+
+    def write_report(*_signal: object) -> None:
+        # Renamed, so that no reader finds half of it.
+        part = report.with_suffix(".part")
+        part.write_text(json.dumps(watch.report()), encoding="utf-8")
+        part.rename(report)
+        watch.longest.clear()
+
+    signal.signal(signal.SIGUSR1, write_report)
     setattr(trio, "run", functools.partial(trio.run, instruments=[watch]))  # noqa: B010
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     finally:
-        report.write_text(json.dumps(watch.report()), encoding="utf-8")
+        write_report()
 
 
 if __name__ == "__main__":
