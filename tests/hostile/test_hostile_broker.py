@@ -66,6 +66,8 @@ async def test_each_hostile_request_is_answered_and_the_broker_lives(
         assert len(topics["topicConfigTable"]) <= MAX_TOPICS
     # A traceback is a defect of the broker, whatever the request was.
     assert [record.message for record in caplog.records if record.exc_info] == []
+    # No client writes lines of its own into the log, or moves the operator's cursor.
+    assert [text for text in caplog.messages if not text.isprintable()] == []
 
 
 async def test_a_header_that_is_too_long_ends_its_connection_and_no_other(tmp_path: Path) -> None:

@@ -59,6 +59,8 @@ async def test_each_hostile_request_is_answered_and_the_name_server_lives(
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MAX_GROWTH_KIB
     # What a client sends is its own fault: it is told in a line, and is never an error of ours.
     assert [record.message for record in caplog.records if record.exc_info] == []
+    # No client writes lines of its own into the log, or moves the operator's cursor.
+    assert [text for text in caplog.messages if not text.isprintable()] == []
 
 
 async def test_a_header_that_is_none_ends_the_connection_and_no_other(

@@ -85,9 +85,13 @@ class WatchedProcess:
         return self._errors.stat().st_size
 
     def strange_lines(self) -> list[str]:
-        """The lines about errors that its log did not begin."""
+        """The lines about errors that its log did not begin, or that an operator cannot read."""
         with self._errors.open(encoding="utf-8", errors="replace", newline="\n") as lines:
-            return [line for line in lines if not _LINE.match(line)]
+            return [
+                line
+                for line in lines
+                if not (_LINE.match(line) and line.removesuffix("\n").isprintable())
+            ]
 
 
 class WatchedGroup:
