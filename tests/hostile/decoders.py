@@ -48,6 +48,8 @@ from remoting.message.record import (
     decode_records,
     encode_record,
 )
+from remoting.net.address import parse_address
+from remoting.net.errors import AddressMalformed
 from remoting.wire.command import Command
 from remoting.wire.errors import BodyMalformed, FrameError, FrameMalformed, FrameTooLarge
 from remoting.wire.frame import FrameDecoder, decode_frame, encode_command
@@ -181,6 +183,11 @@ DECODERS: dict[str, Decoder] = {
     "properties": Decoder(decode_properties, (), encode_properties, _MESSAGE),
     "message-id": Decoder(
         lambda data: parse_message_id(data.decode("utf-8", "replace")), _MESSAGE, _message_id
+    ),
+    "address": Decoder(
+        lambda data: parse_address(data.decode("utf-8", "replace")),
+        (AddressMalformed,),
+        lambda address: str(address).encode(),
     ),
     "log-command": Decoder(REGISTRY.decode, (CommandMalformed, EntryTooNew), encode_log_command),
 }
