@@ -224,6 +224,34 @@ async def test_damaged_frames_of_real_clients_hold_up_no_one(tmp_path: Path) -> 
     await attacked(tmp_path, brokers=1, seconds=4, seed=20_261)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nameserver",
+        pytest.param(
+            "n0",
+            marks=pytest.mark.xfail(strict=True, reason="its program adds no filter to its log"),
+        ),
+    ],
+)
+async def test_requests_that_are_refused_without_end_do_not_fill_the_log(
+    tmp_path: Path, name: str
+) -> None:
+    with watched_group(tmp_path, brokers=1) as group:
+        async with trio.open_nursery() as nursery:
+            await until_serving(group, RemotingClient(nursery))
+            nursery.cancel_scope.cancel()
+        (process,) = [process for process in group.all if process.name == name]
+        before = process.error_bytes()
+        async with wire_to(process.address) as wire:
+            for _ in range(1000):
+                # Code 30 of a broker and code 105 of a name server want a topic.
+                assert (await wire.ask(105 if name == "nameserver" else 30, ({}, b""))).code == 1
+        # A line is about 100 bytes, and 20 are written.
+        assert 0 < process.error_bytes() - before < 5000
+
+
 @pytest.mark.long
 async def test_a_minute_of_damaged_frames_holds_up_no_one(tmp_path: Path) -> None:
     await attacked(tmp_path, brokers=3, seconds=60, seed=time.time_ns())
