@@ -10,7 +10,7 @@ from remoting.wire.frame import decode_frame, encode_command
 from tests.hostile.hostile_values import BODIES
 from tests.hostile.mutator import Mutator
 
-# What a field may hold instead; the connection's own names are among them so that requests meet.
+# What a field may hold instead.
 _TEXTS = (
     "",
     "0",

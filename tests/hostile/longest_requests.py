@@ -86,7 +86,7 @@ TO_BROKER: dict[str, Longest] = {
     "a batch": (
         CODE.SEND_BATCH_MESSAGE,
         send_fields("T", 0),
-        encode_batch_body([BatchMessage(b"x" * 500)] * 4000),
+        encode_batch_body([BatchMessage(b"x" * 500)] * 2000),
     ),
 }
 
