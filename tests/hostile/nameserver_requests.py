@@ -22,7 +22,14 @@ VERSION = compact_json(DataVersion(1, 5).to_json()).encode()
 QUEUES = {"brokerName": "b", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6}
 ROUTE = {
     "queueDatas": [{**QUEUES, "topicSysFlag": 0, "topicSynFlag": 0}],
-    "brokerDatas": [{"brokerAddrs": {"0": BROKER}, "brokerName": "b", "cluster": "cl"}],
+    "brokerDatas": [
+        {
+            "brokerAddrs": {"0": BROKER},
+            "brokerName": "b",
+            "cluster": "cl",
+            "directAddr": "10.0.0.1:10921",
+        }
+    ],
     "filterServerTable": {BROKER: ["10.0.0.1:10920"]},
     "orderTopicConf": "b:4",
 }
@@ -36,6 +43,7 @@ REQUESTS: dict[RequestCode, tuple[dict[str, str], bytes]] = {
         IDENTITY
         | {
             "haServerAddr": "10.0.0.1:10912",
+            "directAddr": "10.0.0.1:10921",
             "bodyCrc32": "0",
             "compressed": "false",
             "completeTopics": "true",

@@ -63,7 +63,7 @@ class WatchedProcess:
             assert time.monotonic() < end, f"{self.name} writes no report"
             time.sleep(0.01)
         passes = json.loads(self._report.read_text(encoding="utf-8"))["longest_passes_ms"]
-        return float(passes[0][0]) if passes else 0.0
+        return float(passes[0][0])
 
     def end(self) -> dict[str, Any]:
         """End it as an operator does, and return what it noted."""

@@ -2,7 +2,8 @@
 
     python -m tests.hostile.watched_process REPORT MODULE ARGUMENTS...
 
-The report is written at the end, and at each SIGUSR1, which begins a new one.
+The report is written at the end, and at each SIGUSR1, which begins a new one: a server starts in one
+long pass, which holds up no client.
 
 A pass of the event loop runs every task that is ready; whatever arrives meanwhile waits. What a
 pass takes is counted in processor time of its thread: on a busy machine the scheduler and the disk
@@ -26,16 +27,12 @@ import trio
 
 
 class LoopWatch(trio.abc.Instrument):
-    """Notes the longest passes of the event loop, the task that took most of each, and collections.
-
-    Nothing is noted until the first client is served: a server starts in one long pass.
-    """
+    """Notes the longest passes of the event loop, the task that took most of each, and collections."""
 
     def __init__(self) -> None:
         self.longest: list[tuple[float, str, float]] = []
         self._pass_began = self._step_began = time.thread_time()
         self._step_seconds, self._step_name = 0.0, ""
-        self._serves = False
         self.longest_collections: dict[int, float] = {}
         self._collection_began = 0.0
 
@@ -43,7 +40,7 @@ class LoopWatch(trio.abc.Instrument):
         """Note how long the garbage collector takes, by generation: see `gc.callbacks`."""
         if phase == "start":
             self._collection_began = time.thread_time()
-        elif self._serves:
+        else:
             seconds = time.thread_time() - self._collection_began
             generation = details["generation"]
             before = self.longest_collections.get(generation, 0.0)
@@ -60,14 +57,17 @@ class LoopWatch(trio.abc.Instrument):
         seconds = time.thread_time() - self._step_began
         if seconds > self._step_seconds:
             self._step_seconds, self._step_name = seconds, task.name
-        self._serves = self._serves or "serve_stream" in task.name
 
     def before_io_wait(self, timeout: float) -> None:
         seconds = time.thread_time() - self._pass_began
-        if self._serves:
-            self.longest.append((seconds, self._step_name, self._step_seconds))
-            if len(self.longest) > 1000:
-                self._keep_ten()
+        self.longest.append((seconds, self._step_name, self._step_seconds))
+        if len(self.longest) > 1000:
+            self._keep_ten()
+
+    def begin_anew(self) -> None:
+        """Forget what was noted."""
+        self.longest.clear()
+        self.longest_collections.clear()
 
     def report(self) -> dict[str, Any]:
         """The longest passes, and the most memory that was resident."""
@@ -108,7 +108,7 @@ def main() -> None:
         part = report.with_suffix(".part")
         part.write_text(json.dumps(watch.report()), encoding="utf-8")
         part.rename(report)
-        watch.longest.clear()
+        watch.begin_anew()
 
     signal.signal(signal.SIGUSR1, write_report)
     setattr(trio, "run", functools.partial(trio.run, instruments=[watch]))  # noqa: B010
