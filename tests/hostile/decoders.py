@@ -50,6 +50,7 @@ from remoting.message.record import (
 )
 from remoting.net.address import parse_address
 from remoting.net.errors import AddressMalformed
+from remoting.net.proxy_header import ProxyHeaderMalformed, decode_proxy_header
 from remoting.wire.command import Command
 from remoting.wire.errors import BodyMalformed, FrameError, FrameMalformed, FrameTooLarge
 from remoting.wire.frame import FrameDecoder, decode_frame, encode_command
@@ -189,6 +190,7 @@ DECODERS: dict[str, Decoder] = {
         (AddressMalformed,),
         lambda address: str(address).encode(),
     ),
+    "proxy-header": Decoder(decode_proxy_header, (ProxyHeaderMalformed,)),
     "log-command": Decoder(REGISTRY.decode, (CommandMalformed, EntryTooNew), encode_log_command),
 }
 

@@ -2,8 +2,8 @@
 
     python -m tests.hostile.watched_process REPORT MODULE ARGUMENTS...
 
-The report is written at the end, and at each SIGUSR1, which begins a new one: a server starts in one
-long pass, which holds up no client.
+The report is written at the end, and at each SIGUSR1, which begins a new one: a server starts in
+one long pass, which holds up no client.
 
 A pass of the event loop runs every task that is ready; whatever arrives meanwhile waits. What a
 pass takes is counted in processor time of its thread: on a busy machine the scheduler and the disk
@@ -27,7 +27,7 @@ import trio
 
 
 class LoopWatch(trio.abc.Instrument):
-    """Notes the longest passes of the event loop, the task that took most of each, and collections."""
+    """Notes the longest passes of the event loop, with the task that took most, and collections."""
 
     def __init__(self) -> None:
         self.longest: list[tuple[float, str, float]] = []
