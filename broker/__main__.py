@@ -25,12 +25,16 @@ from broker.retention.policy import RetentionPolicy, read_hours
 from broker.server import Broker, run_broker
 from dledger import DLedgerError, collect_seldom, parse_peers
 from remoting.net.address import Address
+from remoting.net.bounded_log import BoundedLog
 from remoting.wire.errors import RemotingError
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a broker until a signal ends it; its exit code, after one line about an error."""
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    handler = logging.StreamHandler()
+    handler.addFilter(BoundedLog(time.monotonic))
+    line = "%(asctime)s %(levelname)s %(message)s"
+    logging.basicConfig(level=logging.WARNING, format=line, handlers=[handler])
     try:
         return broker.main(arguments, prog_name=_PROGRAM, standalone_mode=False) or 0
     except click.ClickException as error:

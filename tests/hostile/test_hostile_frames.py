@@ -227,16 +227,7 @@ async def test_damaged_frames_of_real_clients_hold_up_no_one(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    [
-        "nameserver",
-        pytest.param(
-            "n0",
-            marks=pytest.mark.xfail(strict=True, reason="its program adds no filter to its log"),
-        ),
-    ],
-)
+@pytest.mark.parametrize("name", ["nameserver", "n0"])
 async def test_requests_that_are_refused_without_end_do_not_fill_the_log(
     tmp_path: Path, name: str
 ) -> None:
