@@ -1,12 +1,11 @@
 """Takes clients at the address of the whole group.
 
-The leader serves them; every other member passes them on to it. A relay ends when leadership moves,
-so that the client's next connection finds the new leader, and so do connections that the member
-served while it led.
+The leader serves them; every other member passes them on to it, and to the next leader when
+leadership moves. Connections that a member served while it led end then.
 
 When members share one port of a machine, the leader leaves it to the others. If a leader is frozen,
-its clients then come by members that see it, and end their relays; a connection to the leader
-itself would stay open until the client gives it up.
+its clients then come by members that see it, and pass them on to the next leader; a connection to
+the leader itself would stay open until the client gives it up.
 """
 
 import logging
@@ -27,8 +26,8 @@ from remoting.net.server import Server, listen
 
 _log = logging.getLogger(__name__)
 
-# How long a client waits for a leader: an election takes a second at most.
-LEADER_SECONDS: Final = 2.0
+# How long a client waits for a leader: an election takes a second, and rarely two.
+LEADER_SECONDS: Final = 4.0
 
 # How often a client that waits looks for the leader. Followers are told nothing of what they apply.
 _LOOK_SECONDS: Final = 0.02
@@ -76,19 +75,19 @@ class GroupDoor:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._follow_leader)
             if not self._config.shares_port or len(self._config.peers) == 1:
-                await self._take()
+                await self._take(nursery)
             while True:
                 async with trio.open_nursery() as taking:
-                    taking.start_soon(self._take)
+                    taking.start_soon(self._take, nursery)
                     await self._until(leads=True)
                     taking.cancel_scope.cancel()
                 await self._until(leads=False)
 
-    async def _take(self) -> None:
+    async def _take(self, nursery: trio.Nursery) -> None:
         at = self._config.listen_group
         assert at is not None
         listeners = await listen(at.host, at.port, is_shared=self._config.shares_port)
-        await self._server().take(listeners, gate=self._pass_on)
+        await self._server().take(listeners, gate=self._pass_on, nursery=nursery)
 
     async def _until(self, *, leads: bool) -> None:
         """Wait until this member leads, or leads no more."""
@@ -99,21 +98,32 @@ class GroupDoor:
         async for change in self._node.role_changes():
             if change.leader != self._leader:
                 self._leader = change.leader
-                self._relays.end_all()
+                self._relays.move_all()
             self._role_changed.set()
             self._role_changed = trio.Event()
 
     async def _pass_on(self, stream: trio.SocketStream, peer: Address) -> bool:
         """Implements `remoting.net.server.Gate`."""
+        if await self._found_leader() is None and self._node.is_ready_leader:
+            return False
+        await self._relays.relay(stream, peer, self._found_leader_or_self)
+        return True
+
+    async def _found_leader(self) -> Address | None:
+        """Where another member leads; None when this one does, or none for too long."""
         with trio.move_on_after(LEADER_SECONDS):
             while not self._node.is_ready_leader:
                 if (leader := self._leader_address()) is not None:
-                    await self._relays.relay(stream, peer, leader)
-                    return True
+                    return leader
                 await trio.sleep(_LOOK_SECONDS)
-            return False
-        _log.debug("no member leads; the connection of %s is closed", peer)
-        return True
+        return None
+
+    async def _found_leader_or_self(self) -> Address | None:
+        """Where a client goes on: this member may have come to lead meanwhile."""
+        leader = await self._found_leader()
+        if leader is None and self._node.is_ready_leader:
+            return self._config.address_for_members
+        return leader
 
     def _leader_address(self) -> Address | None:
         """Where the leader serves, if this member knows its leader, and the leader has said it."""

@@ -1,16 +1,27 @@
-"""Passes a client's connection on to another server, byte by byte.
+"""Passes a client's connection on to the server that leads, and to the next one when that changes.
 
-Nothing is decoded. The other server is told the client's address by a PROXY header. Each direction
-holds one read at most: what one side does not take, is not read from the other.
+Clients of RocketMQ notice a connection that closes late, or not at all: a consumer waits half a
+minute for the pull that was held. So a relay looks at the headers of what it passes on. When its
+server is gone, it answers the requests that wait, and goes on with the next server on the same
+connection of the client. It cannot do so in the midst of a frame; then the client's connection
+ends.
+
+Each direction holds one read at most: what one side does not take, is not read from the other.
 """
 
 import logging
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
 
 import trio
 
 from remoting.net.address import Address, peer_address
 from remoting.net.proxy_header import encode_proxy_header
+from remoting.wire.codes import RequestCode, ResponseCode
+from remoting.wire.command import ONEWAY_FLAG, Command
+from remoting.wire.errors import FrameError
+from remoting.wire.frame import decode_frame, encode_command
+from remoting.wire.frame_watch import FrameWatch
 
 _log = logging.getLogger(__name__)
 
@@ -24,102 +35,216 @@ DIAL_SECONDS: Final = 2.0
 UNREAD_SECONDS: Final = 15.0
 IDLE_SECONDS: Final = 120.0
 
+# Requests of one client that wait for their answers, and are answered here if the server is gone. A
+# client that has more under way is let go instead.
+MAX_WAITING_REQUESTS: Final = 8192
+
+_PULLS: Final = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
+
+# Finds the server to pass a client on to; waits for it; None when there is none for too long.
+FindServer: TypeAlias = Callable[[], Awaitable[Address | None]]
+
 
 class Relays:
     """The connections that are passed on."""
 
     def __init__(self) -> None:
-        self._scopes: set[trio.CancelScope] = set()
+        self._relays: set[_Relay] = set()
 
     def __len__(self) -> int:
-        return len(self._scopes)
+        return len(self._relays)
 
-    def end_all(self) -> None:
-        """End every relay now: their clients connect again, and find another server."""
-        for scope in list(self._scopes):
-            scope.cancel()
+    def move_all(self) -> None:
+        """Leave the servers: another one leads. Each relay finds the next one."""
+        for relay in list(self._relays):
+            relay.leave_server()
 
-    async def relay(self, client: trio.SocketStream, peer: Address, target: Address) -> None:
-        """Pass a client on to `target`, until one of them ends; closes both connections.
+    async def relay(self, client: trio.SocketStream, peer: Address, find: FindServer) -> None:
+        """Pass a client on until it ends, or no server is found; closes its connection.
 
-        A target that cannot be reached ends the client's connection. `peer` is the client's
-        address.
+        `peer` is the client's address, of which the server is told.
         """
-        with trio.CancelScope() as scope:
-            self._scopes.add(scope)
-            try:
-                await self._relay(client, peer, target)
-            except OSError as error:
-                _log.debug("%s could not be passed on to %s: %s", peer, target, error)
-            except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-                _log.debug("a relay from %s to %s broke: %s", peer, target, error)
-            finally:
-                self._scopes.discard(scope)
-                await trio.aclose_forcefully(client)
-
-    async def _relay(self, client: trio.SocketStream, peer: Address, target: Address) -> None:
-        here = peer_address(client.socket.getsockname())
-        server: trio.SocketStream | None = None
-        with trio.move_on_after(DIAL_SECONDS):
-            server = await trio.open_tcp_stream(target.host, target.port)
-        if server is None:
-            _log.debug("%s did not accept %s in %g s", target, peer, DIAL_SECONDS)
-            return
+        relay = _Relay(client, peer)
+        self._relays.add(relay)
         try:
-            await server.send_all(encode_proxy_header(peer, here))
-            await _copy_both(client, server)
+            await relay.run(find)
+        except (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            _log.debug("a relay of %s ended: %s", peer, error)
         finally:
-            await trio.aclose_forcefully(server)
+            self._relays.discard(relay)
+            await trio.aclose_forcefully(client)
 
 
-class _Progress:
-    """When either direction last moved a byte, on trio's clock."""
+class _Relay:
+    """One client, and its server of now.
 
-    def __init__(self) -> None:
-        self.last = trio.current_time()
-
-    def note(self) -> None:
-        self.last = trio.current_time()
-
-
-async def _copy_both(client: trio.SocketStream, server: trio.SocketStream) -> None:
-    progress = _Progress()
-    broken: list[Exception] = []
-
-    async def copy(source: trio.SocketStream, target: trio.SocketStream) -> None:
-        try:
-            if await _copy(source, target, progress):
-                return  # half closed: the other direction may go on
-        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            broken.append(error)
-        nursery.cancel_scope.cancel()
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(copy, client, server)
-        nursery.start_soon(copy, server, client)
-    if broken:
-        raise broken[0]
-
-
-async def _copy(source: trio.SocketStream, target: trio.SocketStream, progress: _Progress) -> bool:
-    """Copy one direction to its end; False when it took too long.
-
-    Raises trio.BrokenResourceError.
+    What is read of one side is looked at before it is written to the other, so a request of which
+    only a part reached the server counts as one that waits.
     """
-    while True:
-        data = b""
-        with trio.move_on_at(progress.last + IDLE_SECONDS) as idle:
-            data = bytes(await source.receive_some(_RECEIVE_BYTES))
-        if idle.cancelled_caught:
-            if trio.current_time() - progress.last >= IDLE_SECONDS:
-                return False
-            continue  # the other direction is alive
-        if not data:
-            await target.send_eof()
-            return True
-        progress.note()
-        with trio.move_on_after(UNREAD_SECONDS) as unread:
-            await target.send_all(data)
-        if unread.cancelled_caught:
-            return False
-        progress.note()
+
+    def __init__(self, client: trio.SocketStream, peer: Address) -> None:
+        self._client = client
+        self._peer = peer
+        self._here = peer_address(client.socket.getsockname())
+        self._requests = FrameWatch(RequestCode.HEART_BEAT)
+        self._answers = FrameWatch()
+        self._waiting: dict[int, Command] = {}  # by number
+        self._has_too_many = False  # more than are kept
+        self._is_over = False  # the client has ended, or is to be let go
+        self._progress = trio.current_time()
+        self._receiving: trio.CancelScope | None = None
+        self._moves = False
+
+    def leave_server(self) -> None:
+        """Read no more from the server, and go on with the next one."""
+        self._moves = True
+        if self._receiving is not None:
+            self._receiving.cancel()
+
+    async def run(self, find: FindServer) -> None:
+        """Pass on. Raises trio.BrokenResourceError when the client's connection breaks."""
+        while not self._is_over:
+            self._moves = False
+            server = await self._dialled(find)
+            if server is None:
+                return
+            try:
+                await self._copy_both(server)
+            finally:
+                await trio.aclose_forcefully(server)
+            if not self._is_over:
+                await self._answer_waiting()
+
+    async def _dialled(self, find: FindServer) -> trio.SocketStream | None:
+        """A connection to the server, which knows the client then; None for none."""
+        target = await find()
+        if target is None:
+            return None
+        server: trio.SocketStream | None = None
+        try:
+            with trio.move_on_after(DIAL_SECONDS):
+                server = await trio.open_tcp_stream(target.host, target.port)
+                hello = encode_proxy_header(self._peer, self._here)
+                await server.send_all(hello + self._heartbeat())
+                return server
+        except OSError as error:
+            _log.debug("%s could not be passed on to %s: %s", self._peer, target, error)
+        except trio.BrokenResourceError:
+            _log.debug("%s closed the connection for %s at once", target, self._peer)
+        if server is not None:
+            await trio.aclose_forcefully(server)
+        return None
+
+    def _heartbeat(self) -> bytes:
+        """The client's last heartbeat, which tells its groups. No answer to it is wanted."""
+        if self._requests.kept is None:
+            return b""
+        try:
+            heartbeat = decode_frame(self._requests.kept)
+            heartbeat.flag |= ONEWAY_FLAG
+            return encode_command(heartbeat)
+        except FrameError:
+            return b""
+
+    async def _copy_both(self, server: trio.SocketStream) -> None:
+        """Copy until the server is gone, or is to be left, or the client has ended."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._copy_requests, server, nursery.cancel_scope)
+            await self._copy_answers(server)
+            nursery.cancel_scope.cancel()
+
+    async def _copy_requests(self, server: trio.SocketStream, scope: trio.CancelScope) -> None:
+        while True:
+            try:
+                data = await self._received(self._client)
+            except trio.BrokenResourceError:
+                self._is_over = True
+                break
+            self._note_requests(data)
+            try:
+                if not data:
+                    # The client has sent its last request; its answers may still come.
+                    self._is_over = True
+                    await server.send_eof()
+                    return
+                if not await _sent(server, data):
+                    self._is_over = True
+                    break
+            except trio.BrokenResourceError:
+                break  # the server is gone
+            self._progress = trio.current_time()
+        scope.cancel()
+
+    def _note_requests(self, data: bytes) -> None:
+        for command in self._requests.pass_by(data):
+            if command.is_response or command.is_oneway:
+                continue
+            if len(self._waiting) >= MAX_WAITING_REQUESTS:
+                self._has_too_many = True
+                return
+            slim = command.without_content()
+            if command.code in _PULLS:
+                slim.fields["queueOffset"] = command.fields.get("queueOffset", "0")
+            self._waiting[command.opaque] = slim
+
+    async def _copy_answers(self, server: trio.SocketStream) -> None:
+        while True:
+            data = b""
+            with trio.CancelScope() as self._receiving:
+                if self._moves:
+                    return
+                try:
+                    data = await self._received(server)
+                except trio.BrokenResourceError:
+                    return  # the server is gone
+            if not data:
+                return
+            for command in self._answers.pass_by(data):
+                if command.is_response:
+                    self._waiting.pop(command.opaque, None)
+            if not await _sent(self._client, data):
+                self._is_over = True
+                return
+            self._progress = trio.current_time()
+
+    async def _received(self, source: trio.SocketStream) -> bytes:
+        """What one side sends next; empty at its end, or when both were silent for too long."""
+        while True:
+            with trio.move_on_at(self._progress + IDLE_SECONDS) as idle:
+                return bytes(await source.receive_some(_RECEIVE_BYTES))
+            if idle.cancelled_caught and self._progress + IDLE_SECONDS <= trio.current_time():
+                self._is_over = True
+                return b""
+
+    async def _answer_waiting(self) -> None:
+        """Answer what the server has not; let the client go when that cannot be done."""
+        between = self._requests.is_between_frames and self._answers.is_between_frames
+        if self._has_too_many or not between:
+            self._is_over = True
+            return
+        answers = [encode_command(_answer_to(command)) for command in self._waiting.values()]
+        self._waiting.clear()
+        if not await _sent(self._client, b"".join(answers)):
+            self._is_over = True
+
+
+def _answer_to(command: Command) -> Command:
+    """The answer to a request whose server is gone: a pull finds nothing, all else is unknown."""
+    if command.code in _PULLS:
+        offset = command.fields.get("queueOffset", "0")
+        fields = {
+            "suggestWhichBrokerId": "0",
+            "nextBeginOffset": offset,
+            "minOffset": "0",
+            "maxOffset": offset,
+        }
+        return command.reply(ResponseCode.PULL_RETRY_IMMEDIATELY, fields, remark="leadership moves")
+    remark = "it may or may not have been carried out: leadership moved meanwhile"
+    return command.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
+
+
+async def _sent(target: trio.SocketStream, data: bytes) -> bool:
+    """Write; False when the other side takes nothing for too long."""
+    with trio.move_on_after(UNREAD_SECONDS) as unread:
+        await target.send_all(data)
+    return not unread.cancelled_caught

@@ -99,7 +99,7 @@ class Gate(Protocol):
         """Deal with a connection elsewhere, to its end; False: it is to be served here.
 
         Args:
-            stream: nothing was read from it.
+            stream: nothing was read from it. The server closes it in the end.
             peer: the client.
         """
         ...
@@ -272,6 +272,7 @@ class Server:
         *,
         gate: Gate | None = None,
         trusts_proxy: TrustsProxy | None = None,
+        nursery: trio.Nursery | None = None,
         task_status: trio.TaskStatus[Address] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Take connections of listeners until cancelled; then close both. `sweep` must run.
@@ -281,15 +282,18 @@ class Server:
             gate: asked about each connection; None serves all.
             trusts_proxy: hosts whose PROXY headers are believed; None believes none. A client of
                 such a host is served when its first byte has come.
+            nursery: has the connections, which then outlive the listeners; None: they end together.
             task_status: told the address listened on.
         """
         async with AsyncExitStack() as stack:
             for listener in listeners:
                 stack.push_async_callback(listener.aclose)
             task_status.started(peer_address(listeners[0].socket.getsockname()))
-            async with trio.open_nursery() as nursery:
-                for listener in listeners:
-                    nursery.start_soon(self._accept, listener, nursery, gate, trusts_proxy)
+            accepting = await stack.enter_async_context(trio.open_nursery())
+            for listener in listeners:
+                accepting.start_soon(
+                    self._accept, listener, nursery or accepting, gate, trusts_proxy
+                )
 
     async def _accept(
         self,

@@ -10,6 +10,7 @@ import trio
 
 from broker.config import BrokerConfig, read_networks
 from broker.errors import SettingInvalid
+from broker.pulls.feature import HELD_PULLS
 from broker.relays import group_door
 from broker.relays.group_door import GROUP_DOOR
 from broker.relays.state import LEADER_PLACE
@@ -127,6 +128,50 @@ async def test_a_client_is_let_go_when_no_member_leads(
             assert await stream.receive_some() == b""
         await stream.aclose()
         assert group.brokers[survivor].requests.led_term is None
+
+
+async def test_a_relay_lasts_longer_than_a_client_waits_for_a_leader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_door, "LEADER_SECONDS", 0.2)
+    settings = shared_port()
+    async with group_of_three(tmp_path, **settings) as group:
+        await group.leader()
+        client = Client(group.nursery, str(settings["listen_group"]))
+        await sent(client, b"first")
+        await trio.sleep(0.5)
+        # It is the connection of before: another one would have failed this request.
+        assert (await client.send("T", b"second")).code == ResponseCode.SUCCESS
+
+
+async def test_a_held_pull_is_answered_and_asked_again_when_its_leader_dies(tmp_path: Path) -> None:
+    settings = shared_port()
+    async with group_of_three(tmp_path, **settings) as group:
+        leader, _direct = await group.leader()
+        client = Client(group.nursery, str(settings["listen_group"]))
+        await sent(client, b"x")
+        await client.heartbeat("c1", "g", "T")
+        replies: list[Command] = []
+
+        async def pull() -> None:
+            replies.append(await client.pull("T", 1, sysFlag=6))
+
+        async with trio.open_nursery() as pulls:
+            pulls.start_soon(pull)
+            await until_held(group, leader)
+            group.stop(leader)
+        assert replies[0].code == ResponseCode.PULL_RETRY_IMMEDIATELY
+        assert replies[0].fields["nextBeginOffset"] == "1"
+        await sent(client, b"y")
+        # The next leader knows the consumer already, though its next heartbeat is far.
+        assert (await client.ask(38, consumerGroup="g")).code == ResponseCode.SUCCESS
+
+
+async def until_held(group: Group, leader: str) -> None:
+    async def is_held() -> bool:
+        return len(group.brokers[leader].parts[HELD_PULLS]) == 1
+
+    await until(is_held)
 
 
 async def test_a_client_cannot_name_another_address_than_its_own(tmp_path: Path) -> None:
