@@ -65,6 +65,11 @@ class ClientScript:
                 raise Failed(f"{self._name} is not ready; see {self._output}")
             time.sleep(0.1)
 
+    def crash(self) -> str | None:
+        """How it ended, if it ended by itself."""
+        code = self._process.poll()
+        return None if code is None else f"{self._name} ended with {code}; see {self._output}"
+
     def kill(self) -> None:
         """End it at once; it is no error if it has ended before."""
         if self._process.poll() is None:

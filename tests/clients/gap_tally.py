@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 
@@ -48,9 +49,7 @@ def tally(sent: list[str], taken: list[str], fault_ms: int, end_ms: int) -> Tall
     All times are milliseconds of one clock.
     """
     acknowledged = {words[1]: int(words[2]) for words in _lines(sent, "acked", 3)}
-    deliveries = [
-        Delivery(words[1], int(words[2]), words[3]) for words in _lines(taken, "took", 4)
-    ]
+    deliveries = [Delivery(words[1], int(words[2]), words[3]) for words in _lines(taken, "took", 4)]
     copies = Counter((delivery.key, delivery.place) for delivery in deliveries)
     keys = {key for key, _ in copies}
     return Tally(
@@ -74,9 +73,7 @@ def longest_gap_ms(times_ms: list[int], begin_ms: int, end_ms: int) -> int:
     times = [max(before, default=begin_ms), *sorted(at for at in times_ms if at > begin_ms)]
     if times[-1] < end_ms:
         times.append(end_ms)
-    return max(
-        (later - at for at, later in zip(times, times[1:], strict=False) if at < end_ms), default=0
-    )
+    return max((later - at for at, later in pairwise(times) if at < end_ms), default=0)
 
 
 def _lines(lines: list[str], verb: str, least_words: int) -> list[list[str]]:

@@ -154,8 +154,8 @@ TWO_OF_THREE = ("--expect", "14", "--tags", "red || blue")
 LONG = ("--size", "5000")
 
 
-def with_every_mode(client: Client) -> Iterator[Scenario]:
-    """What a client that has all the modes must be able to do."""
+def with_every_mode(client: Client, *, pulls: bool = True) -> Iterator[Scenario]:
+    """What a client that has all the modes must be able to do; what it sent is pulled or pushed."""
     title = TITLES[client]
     for mode, what in (
         ("sync", "sends one by one"),
@@ -164,7 +164,11 @@ def with_every_mode(client: Client) -> Iterator[Scenario]:
         ("orderly", "sends in order"),
         ("batch", "sends a batch"),
     ):
-        yield Scenario(f"{title} {what}, and pulls", (client,), sent_and_pulled(client, mode))
+        if pulls:
+            yield Scenario(f"{title} {what}, and pulls", (client,), sent_and_pulled(client, mode))
+        else:
+            pushed = sent_and_pushed(client, client, sending=(mode,))
+            yield Scenario(f"{title} {what}", (client,), pushed)
     pushes: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         ("consumes two tags of three", MIXED, TWO_OF_THREE),
         ("consumes in order", ("orderly",), ("--orderly",)),
@@ -221,14 +225,18 @@ SCENARIOS = (
     ),
     Scenario("ali-ons broadcasts", ("ali",), broadcast("ali")),
     *(scenario for client in JAVA_VERSIONS for scenario in with_every_mode(client)),
+    *with_every_mode("go", pulls=False),
     compressed("cpp", "ali"),
     compressed("ali", "cpp"),
     compressed("java4", "java5"),
     compressed("java5", "java4"),
     compressed("cpp", "java4"),
     compressed("java5", "cpp"),
+    compressed("go", "java5"),
+    compressed("java5", "go"),
     with_leader_killed("cpp", "cpp"),
     with_leader_killed("cpp", "ali"),
     with_leader_killed("java4", "java4"),
     with_leader_killed("java5", "java5"),
+    with_leader_killed("go", "go"),
 )

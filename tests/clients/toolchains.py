@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-Client = Literal["cpp", "ali", "java4", "java5"]
+Client = Literal["cpp", "ali", "java4", "java5", "go"]
 
 CPP_PACKAGE = "rocketmq==0.4.4"
 ALI_PACKAGE = "ali-ons@3.12.0"
@@ -20,10 +20,12 @@ TITLES: dict[Client, str] = {
     "ali": "ali-ons",
     "java4": f"Java {JAVA_VERSIONS['java4']}",
     "java5": f"Java {JAVA_VERSIONS['java5']}",
+    "go": "Go",
 }
 
 HERE = Path(__file__).parent
 JAVA = HERE / "java"
+GO = HERE / "go"
 
 # All come in seconds over a good line; a registry that hangs must not hang the run.
 INSTALL_SECONDS = 300
@@ -63,6 +65,7 @@ def install(folder: Path) -> Toolchains:
         "ali": _install_ali,
         "java4": lambda folder: _install_java(folder, JAVA_VERSIONS["java4"]),
         "java5": lambda folder: _install_java(folder, JAVA_VERSIONS["java5"]),
+        "go": _install_go,
     }
     found: Toolchains = {}
     for client, one in installers.items():
@@ -124,6 +127,15 @@ def _install_java(folder: Path, version: str) -> Installed:
     return Installed((*java, "Send"), (*java, "Consume"))
 
 
+def _install_go(folder: Path) -> Installed:
+    """The Go client, from Go's own cache if it is there, built into our program."""
+    _need("go")
+    program = str(folder / "go" / "client")
+    # Without cgo the program finds its home folder by HOME.
+    _do(["go", "build", "-trimpath", "-o", program, "."], cwd=GO, environment={"CGO_ENABLED": "0"})
+    return Installed((program, "send"), (program, "consume"))
+
+
 def _need(*programs: str) -> None:
     """Ask for programs.
 
@@ -143,7 +155,9 @@ def _works(command: list[str]) -> bool:
     return True
 
 
-def _do(command: list[str], cwd: Path | None = None) -> None:
+def _do(
+    command: list[str], cwd: Path | None = None, environment: dict[str, str] | None = None
+) -> None:
     """Run a command.
 
     Raises:
@@ -153,6 +167,7 @@ def _do(command: list[str], cwd: Path | None = None) -> None:
         done = subprocess.run(
             command,
             cwd=cwd,
+            env={**os.environ, **(environment or {})},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

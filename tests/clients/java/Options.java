@@ -18,6 +18,8 @@ final class Options {
                 words.add(arguments[at]);
             } else if (known.contains(arguments[at].substring(2))) {
                 flags.add(arguments[at].substring(2));
+            } else if (at + 1 == arguments.length) {
+                throw new IllegalArgumentException(arguments[at] + " needs a value after a blank");
             } else {
                 values.put(arguments[at].substring(2), arguments[++at]);
             }
