@@ -113,7 +113,14 @@ def _install_java(folder: Path, version: str) -> Installed:
     libraries, classes = home / "lib", home / "classes"
     if not (libraries / f"rocketmq-client-{version}.jar").is_file():
         copy = [
-            *("mvn", "--quiet", "--batch-mode", "--file", str(JAVA / "pom.xml")),
+            *(
+                "mvn",
+                "--quiet",
+                "--batch-mode",
+                "-Dstyle.color=never",
+                "--file",
+                str(JAVA / "pom.xml"),
+            ),
             *("dependency:copy-dependencies", f"-DoutputDirectory={libraries}"),
             f"-Drocketmq.version={version}",
         ]
