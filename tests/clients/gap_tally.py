@@ -14,13 +14,20 @@ class Delivery(NamedTuple):
     place: str
 
 
+class Gap(NamedTuple):
+    """The longest time without an event; open if the measurement ended first."""
+
+    ms: int
+    is_open: bool = False
+
+
 @dataclass(frozen=True)
 class Tally:
     """What happened to one client under one fault.
 
     Attributes:
-        send_gap_ms: the longest time without an acknowledged send.
-        consume_gap_ms: the longest time without a consumed message.
+        send_gap: the longest time without an acknowledged send.
+        consume_gap: the longest time without a consumed message.
         acknowledged: how many messages were.
         refused: how many attempts to send failed, each of which the application repeated.
         lost: acknowledged messages that were never consumed.
@@ -28,8 +35,8 @@ class Tally:
         delivered_twice: further deliveries of one stored copy.
     """
 
-    send_gap_ms: int
-    consume_gap_ms: int
+    send_gap: Gap
+    consume_gap: Gap
     acknowledged: int
     refused: int
     lost: int
@@ -53,8 +60,8 @@ def tally(sent: list[str], taken: list[str], fault_ms: int, end_ms: int) -> Tall
     copies = Counter((delivery.key, delivery.place) for delivery in deliveries)
     keys = {key for key, _ in copies}
     return Tally(
-        send_gap_ms=longest_gap_ms(list(acknowledged.values()), fault_ms, end_ms),
-        consume_gap_ms=longest_gap_ms([one.at_ms for one in deliveries], fault_ms, end_ms),
+        send_gap=longest_gap(list(acknowledged.values()), fault_ms, end_ms),
+        consume_gap=longest_gap([one.at_ms for one in deliveries], fault_ms, end_ms),
         acknowledged=len(acknowledged),
         refused=len(_lines(sent, "failed", 3)),
         lost=len(acknowledged.keys() - keys),
@@ -63,17 +70,18 @@ def tally(sent: list[str], taken: list[str], fault_ms: int, end_ms: int) -> Tall
     )
 
 
-def longest_gap_ms(times_ms: list[int], begin_ms: int, end_ms: int) -> int:
+def longest_gap(times_ms: list[int], begin_ms: int, end_ms: int) -> Gap:
     """The longest time between two neighbours that reaches into the span.
 
     What happened before `begin_ms` only says since when nothing has happened; if nothing happens
-    up to `end_ms`, the gap ends there. Later times end a gap that began before `end_ms`.
+    up to `end_ms`, the gap is open and ends there. A later event ends a gap that began before.
     """
     before = [at for at in times_ms if at <= begin_ms]
     times = [max(before, default=begin_ms), *sorted(at for at in times_ms if at > begin_ms)]
+    gaps = [Gap(later - at) for at, later in pairwise(times) if at < end_ms]
     if times[-1] < end_ms:
-        times.append(end_ms)
-    return max((later - at for at, later in pairwise(times) if at < end_ms), default=0)
+        gaps.append(Gap(end_ms - times[-1], is_open=True))
+    return max(gaps, default=Gap(0))
 
 
 def _lines(lines: list[str], verb: str, least_words: int) -> list[list[str]]:

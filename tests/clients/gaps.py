@@ -7,7 +7,7 @@ acknowledged sends and between two consumed messages, and counts what was lost o
 
     .venv/bin/python tests/clients/gaps.py
     .venv/bin/python tests/clients/gaps.py --faults frozen --clients java4,java5
-    .venv/bin/python tests/clients/gaps.py --more "--groups 3"
+    .venv/bin/python tests/clients/gaps.py --more="--groups 3"
 
 Exits with 1 if an acknowledged message was lost, or a client's program ended by itself.
 """
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.clients.client_script import ClientScript, Failed
-from tests.clients.gap_tally import Tally, tally
+from tests.clients.gap_tally import Gap, Tally, tally
 from tests.clients.local_cluster import UP, LocalCluster
 from tests.clients.run import BUILD, QUEUES
 from tests.clients.toolchains import TITLES, Client, Toolchains, install
@@ -107,7 +107,7 @@ def measure(
     """Have all clients live through one fault; what each of them felt.
 
     Raises:
-        Failed: a program ended by itself, or never got a message.
+        Failed: the group did not start, or a program ended by itself or never got a message.
     """
     with LocalCluster(folder, f"{options.up} {options.more}") as cluster, ExitStack() as stack:
         pairs = [
@@ -232,8 +232,8 @@ def row(client: Client, fault: str, result: Tally) -> str:
     cells = (
         TITLES[client],
         fault,
-        f"{result.send_gap_ms / 1000:.1f}",
-        f"{result.consume_gap_ms / 1000:.1f}",
+        seconds(result.send_gap),
+        seconds(result.consume_gap),
         result.acknowledged,
         result.refused,
         result.lost,
@@ -241,6 +241,11 @@ def row(client: Client, fault: str, result: Tally) -> str:
         result.delivered_twice,
     )
     return f"| {' | '.join(str(cell) for cell in cells)} |"
+
+
+def seconds(gap: Gap) -> str:
+    """A gap as the table shows it: "> 70.0" if nothing came before the end."""
+    return f"{'> ' if gap.is_open else ''}{gap.ms / 1000:.1f}"
 
 
 if __name__ == "__main__":

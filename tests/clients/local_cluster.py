@@ -8,11 +8,13 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
 from dledger.free_ports import free_addresses
+from tests.clients.client_script import Failed
 
 READY_SECONDS = 30
 END_SECONDS = 15
@@ -35,6 +37,9 @@ class LocalCluster:
     Args:
         folder: for its files.
         up: the command that starts it, as `UP`.
+
+    Raises:
+        Failed: on entering, if no leader serves in time.
     """
 
     def __init__(self, folder: Path, up: str = UP) -> None:
@@ -56,12 +61,12 @@ class LocalCluster:
             text=True,
         )
         threading.Thread(target=self._read, daemon=True).start()
-        while True:
-            line = self._lines.get(timeout=READY_SECONDS)
-            if line is None:
-                raise RuntimeError(f"the group did not start; see {self._log.name}")
-            if line.startswith("ready"):
-                return self
+        try:
+            self._wait_until_ready()
+        except Failed:
+            self.__exit__(None, None, None)
+            raise
+        return self
 
     def __exit__(
         self,
@@ -73,6 +78,18 @@ class LocalCluster:
             self._up.send_signal(signal.SIGTERM)
             self._up.wait(END_SECONDS)
         self._log.close()
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + READY_SECONDS
+        while True:
+            try:
+                line = self._lines.get(timeout=max(deadline - time.monotonic(), 0))
+            except queue.Empty:
+                line = None
+            if line is None:
+                raise Failed(f"the group did not start; see {self._log.name}")
+            if line.startswith("ready"):
+                return
 
     def command(self, *arguments: str) -> str:
         """Run `dledger-mq` with this name server; what it prints."""

@@ -1,6 +1,7 @@
 """Clients written by others, installed from their registries into the build folder."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -29,6 +30,9 @@ GO = HERE / "go"
 
 # All come in seconds over a good line; a registry that hangs must not hang the run.
 INSTALL_SECONDS = 300
+
+# Maven colours its lines even when it writes to a pipe.
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 # A client needs little memory, and its process lives for a minute: no second compiler, one
 # collector thread. Netty reserves as much again outside the heap.
@@ -113,14 +117,7 @@ def _install_java(folder: Path, version: str) -> Installed:
     libraries, classes = home / "lib", home / "classes"
     if not (libraries / f"rocketmq-client-{version}.jar").is_file():
         copy = [
-            *(
-                "mvn",
-                "--quiet",
-                "--batch-mode",
-                "-Dstyle.color=never",
-                "--file",
-                str(JAVA / "pom.xml"),
-            ),
+            *("mvn", "--quiet", "--batch-mode", "--file", str(JAVA / "pom.xml")),
             *("dependency:copy-dependencies", f"-DoutputDirectory={libraries}"),
             f"-Drocketmq.version={version}",
         ]
@@ -184,6 +181,6 @@ def _do(
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unavailable(f"{command[0]}: {error}") from None
     if done.returncode:
-        lines = done.stdout.strip().splitlines()
+        lines = COLOUR.sub("", done.stdout).strip().splitlines()
         said = next((line for line in lines if "ERROR" in line), lines[-1] if lines else "failed")
         raise Unavailable(f"{' '.join(command[:4])}: {said}")
