@@ -44,6 +44,7 @@ def test_losses_and_both_kinds_of_repeats_are_told_apart() -> None:
         "took d 410 3/0",
         "took d 450 3/0",
         "took e 460 0/1",
+        "took f 470 1/1",
     ]
     assert tally(sent, taken, fault_ms=100, end_ms=400) == Tally(
         send_gap=Gap(100),
