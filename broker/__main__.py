@@ -13,7 +13,13 @@ from typing import Any, Final, TypeVar
 import click
 import trio
 
-from broker.config import DEFAULT_CLUSTER, BrokerConfig, read_address, read_nameservers
+from broker.config import (
+    DEFAULT_CLUSTER,
+    BrokerConfig,
+    read_address,
+    read_nameservers,
+    read_networks,
+)
 from broker.errors import BrokerError, SettingInvalid
 from broker.retention.policy import RetentionPolicy, read_hours
 from broker.server import Broker, run_broker
@@ -68,7 +74,24 @@ def _number(option: str, default: int, explanation: str) -> Callable[[F], F]:
 @click.option("--node", required=True, help="This member's id, one of --peers.")
 @click.option("--peers", required=True, help="All members: n0=host:port,n1=host:port,...")
 @click.option("--listen", required=True, help="Where clients connect: host:port.")
-@click.option("--advertise", help="How clients reach that, if not by --listen: IPv4:port.")
+@click.option(
+    "--advertise",
+    help="How clients reach the group, if not by --listen-group or --listen: IPv4:port.",
+)
+@click.option(
+    "--listen-group",
+    help="Where clients connect that want the leader, whichever member that is: host:port.",
+)
+@click.option(
+    "--share-port",
+    is_flag=True,
+    help="Members on this machine share the port of --listen-group.",
+)
+@click.option(
+    "--relays-from",
+    default="",
+    help="Networks from which members pass clients on, as 10.0.0.0/8; the addresses in --peers.",
+)
 @click.option(
     "--listen-peers",
     help="Where the other members connect, if not at this member's address in --peers.",
@@ -129,6 +152,9 @@ def read_config(options: Mapping[str, Any]) -> BrokerConfig:
         node_id=options["node"],
         peers=parse_peers("--peers", options["peers"]),
         listen=read_address("--listen", options["listen"]),
+        listen_group=_address_or_none("--listen-group", options["listen_group"]),
+        shares_port=options["share_port"],
+        relays_from=read_networks(options["relays_from"]),
         advertise=_address_or_none("--advertise", options["advertise"]),
         listen_peers=_address_or_none("--listen-peers", options["listen_peers"]),
         nameservers=read_nameservers(options["nameservers"]),

@@ -4,6 +4,7 @@ import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeAlias
 
 from broker.errors import SettingInvalid
 from broker.limits import BrokerLimits
@@ -11,6 +12,8 @@ from broker.retention.policy import RetentionPolicy
 from dledger import SnapshotPolicy, StoreConfig
 from remoting.net.address import Address, parse_address
 from remoting.net.errors import AddressMalformed
+
+Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 DEFAULT_CLUSTER = "DefaultCluster"
 
@@ -28,8 +31,14 @@ class BrokerConfig:
         group: the dledger group, which is the broker name that clients see.
         node_id: this member.
         peers: every member, this one included: id -> host:port of its log traffic.
-        listen: where clients connect.
-        advertise: how clients reach that, an IPv4 address; `listen` when None.
+        listen: where clients connect that want this member, and members that pass clients on.
+        listen_group: where clients connect that want the leader, whichever member that is; None:
+            nowhere.
+        shares_port: members on the same machine share the port of `listen_group`.
+        relays_from: the networks from which members pass clients on; the addresses in `peers` when
+            empty.
+        advertise: how clients reach the group, an IPv4 address; `listen_group` or `listen` when
+            None.
         listen_peers: where the other members connect; this member's address in `peers` when None.
         nameservers: "host:port" of each name server.
         directory: where log and consume queues lie.
@@ -45,6 +54,9 @@ class BrokerConfig:
     node_id: str
     peers: Mapping[str, str]
     listen: Address
+    listen_group: Address | None = None
+    shares_port: bool = False
+    relays_from: tuple[Network, ...] = ()
     advertise: Address | None = None
     listen_peers: Address | None = None
     nameservers: tuple[str, ...] = ()
@@ -58,7 +70,9 @@ class BrokerConfig:
 
     def __post_init__(self) -> None:
         """Judge the settings."""
-        setting = "--listen" if self.advertise is None else "--advertise"
+        setting = "--listen"
+        if self.address is not self.listen:
+            setting = "--listen-group" if self.advertise is None else "--advertise"
         try:
             address = ipaddress.IPv4Address(self.address.host)
         except ValueError:
@@ -71,15 +85,52 @@ class BrokerConfig:
             raise SettingInvalid(
                 "--advertise", f"clients cannot connect to {address}: say which address they use"
             )
+        if self.listen_group is not None and not self.relays_from:
+            self._check_peer_networks()
         for nameserver in self.nameservers:
             read_address("--nameservers", nameserver)
         if not self.cluster or not self.cluster.isprintable() or " " in self.cluster:
             raise SettingInvalid("--cluster", f"{self.cluster!r}: give a name without spaces")
 
+    def _check_peer_networks(self) -> None:
+        try:
+            self._peer_networks()
+        except ValueError:
+            raise SettingInvalid(
+                "--relays-from",
+                "--peers has names: say from which networks members pass clients on, as 10.0.0.0/8",
+            ) from None
+
     @property
     def address(self) -> Address:
         """How clients reach this broker."""
-        return self.listen if self.advertise is None else self.advertise
+        return self.advertise or self.listen_group or self.listen
+
+    @property
+    def address_for_members(self) -> Address:
+        """How the other members reach `listen`."""
+        if not ipaddress.ip_address(self.listen.host).is_unspecified:
+            return self.listen
+        return Address(parse_address(self.peers[self.node_id]).host, self.listen.port)
+
+    def trusts_proxy(self, host: str) -> bool:
+        """Whether a member may connect from this IP address on behalf of its clients."""
+        if self.listen_group is None:
+            return False
+        address = ipaddress.ip_address(host)
+        return any(address in network for network in self.relays_from or self._peer_networks())
+
+    def _peer_networks(self) -> tuple[Network, ...]:
+        hosts = (parse_address(peer).host for peer in self.peers.values())
+        return tuple(ipaddress.ip_network(host) for host in hosts)
+
+
+def read_networks(text: str) -> tuple[Network, ...]:
+    """Read "10.0.0.0/8,127.0.0.1". Raises SettingInvalid."""
+    try:
+        return tuple(ipaddress.ip_network(part.strip()) for part in text.split(",") if part.strip())
+    except ValueError as error:
+        raise SettingInvalid("--relays-from", f"{error}: give networks, as 10.0.0.0/8") from None
 
 
 def read_address(setting: str, text: str) -> Address:

@@ -26,7 +26,7 @@ from dledger import Node, NodeConfig, RoleChange, open_node
 from remoting.bodies.registration import BrokerRegistration
 from remoting.bodies.topic_config import DataVersion
 from remoting.net.client import RemotingClient
-from remoting.net.server import ServerLimits, serve
+from remoting.net.server import Server, ServerLimits, listen
 
 # Files that a broker opens besides its clients' connections: those of consume queues, the log's
 # segments and snapshots, and the connections to members and name servers, twice over.
@@ -48,6 +48,7 @@ class Broker:
         machine: the folded log.
         parts: what its features share.
         requests: what answers clients.
+        server: takes their connections.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class Broker:
         process_id: int,
         hour_of: Callable[[int], int],
         used_percent: Callable[[Path], float],
+        serving: ServerLimits,
     ) -> None:
         self.config = config
         self.node = node
@@ -72,6 +74,7 @@ class Broker:
             config.cluster,
             config.group,
             str(config.address),
+            "" if config.listen_group is None else str(config.address_for_members),
             self._registration,
             self._led_term,
         )
@@ -88,12 +91,22 @@ class Broker:
             clock=trio.current_time,
             process_id=process_id,
             figures=self._figures,
-            made={MEMBER: Member(node, machine, hour_of, used_percent)},
+            made={
+                MEMBER: Member(
+                    node,
+                    machine,
+                    hour_of,
+                    used_percent,
+                    lambda: self.server,
+                    lambda: self.requests.connections,
+                )
+            },
         )
         self._services = [feature.service(self.parts) for feature in FEATURES]
         self.requests = Requests(
             config.group, log, self._services, self._reads.add, self._registrar.announce
         )
+        self.server = Server(self.requests, serving)
         machine.on_applied = self.requests.applied
 
     def _registration(self, term: int) -> BrokerRegistration:
@@ -105,15 +118,11 @@ class Broker:
         return self.requests.led_term
 
     async def run(
-        self,
-        serving: ServerLimits,
-        report: Callable[[str], None],
-        task_status: trio.TaskStatus["Broker"],
+        self, report: Callable[[str], None], task_status: trio.TaskStatus["Broker"]
     ) -> None:
         """Serve until cancelled.
 
         Args:
-            serving: what is taken of clients.
             report: see `run_broker`.
             task_status: told this broker when it listens.
 
@@ -123,10 +132,11 @@ class Broker:
         name = f"broker {self.config.node_id}"
         try:
             async with trio.open_nursery() as nursery:
-                listen = self.config.listen
-                start = partial(serve, limits=serving)
-                address = await nursery.start(start, listen.host, listen.port, self.requests)
+                at = self.config.listen
+                take = partial(self.server.take, trusts_proxy=self.config.trusts_proxy)
+                address = await nursery.start(take, await listen(at.host, at.port))
                 report(f"{name} listening on {address}")
+                nursery.start_soon(self.server.sweep)
                 nursery.start_soon(self._registrar.run)
                 nursery.start_soon(self._reads.run)
                 nursery.start_soon(self._tick)
@@ -223,9 +233,17 @@ async def run_broker(
             await rebuild_queues(node, machine)
             client = RemotingClient(nursery)
             broker = Broker(
-                config, node, machine, client, wall_clock_ms, process_id, hour_of, used_percent
+                config,
+                node,
+                machine,
+                client,
+                wall_clock_ms,
+                process_id,
+                hour_of,
+                used_percent,
+                serving,
             )
-            await broker.run(serving, report, task_status)
+            await broker.run(report, task_status)
     finally:
         queues.close()
 

@@ -273,8 +273,8 @@ class Admin:
             await trio.sleep(pause_seconds(failures))
 
     async def _order_one(self, broker: BrokerData, command: Command, what: str, topic: str) -> None:
-        if broker.master is None:
+        if broker.leader is None:
             raise NoMaster(topic, broker.broker_name)
-        reply = await self._client.remoting.request(broker.master, command)
+        reply = await self._client.remoting.request(broker.leader, command)
         if reply.code != ResponseCode.SUCCESS:
-            raise RequestRefused(broker.master, what, reply.code, reply.remark)
+            raise RequestRefused(broker.leader, what, reply.code, reply.remark)

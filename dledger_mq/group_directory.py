@@ -26,7 +26,7 @@ class NodePlan:
     Attributes:
         name: "n0", "n1" and so on.
         peer_address: where its group reaches it.
-        client_address: where clients reach it.
+        client_address: where clients reach it, and no other member.
     """
 
     name: str
@@ -43,12 +43,15 @@ class GroupPlan:
         group: the group's name, which is the broker name clients see.
         nameserver: where the name server listens.
         nodes: the brokers.
+        group_address: where clients reach the leader, whichever node that is; None in directories
+            of earlier versions, and for one node.
     """
 
     cluster: str
     group: str
     nameserver: str
     nodes: tuple[NodePlan, ...]
+    group_address: str | None = None
 
     @property
     def peers(self) -> str:
@@ -140,6 +143,7 @@ class GroupDirectory:
                     NodePlan(str(node["name"]), str(node["peer"]), str(node["client"]))
                     for node in content["nodes"]
                 ),
+                None if (at := content.get("group_address")) is None else str(at),
             )
         except (KeyError, TypeError) as error:
             raise self._broken(error) from None
@@ -155,6 +159,7 @@ class GroupDirectory:
             "cluster": plan.cluster,
             "group": plan.group,
             "nameserver": plan.nameserver,
+            "group_address": plan.group_address,
             "nodes": [
                 {"name": node.name, "peer": node.peer_address, "client": node.client_address}
                 for node in plan.nodes

@@ -48,6 +48,9 @@ def nameserver_program(address: str) -> Program:
 
 def broker_program(directory: GroupDirectory, plan: GroupPlan, node: NodePlan) -> Program:
     """One broker."""
+    shared: tuple[str, ...] = ()
+    if plan.group_address is not None:
+        shared = ("--listen-group", plan.group_address, "--share-port")
     return Program(
         node.name,
         (
@@ -67,6 +70,7 @@ def broker_program(directory: GroupDirectory, plan: GroupPlan, node: NodePlan) -
             str(directory.node_path(node.name)),
             "--cluster",
             plan.cluster,
+            *shared,
         ),
     )
 

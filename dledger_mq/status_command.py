@@ -104,7 +104,7 @@ async def _of_directory(path: Path) -> list[dict[str, object]]:
         raise GroupDirectoryError(str(path), "it has no group; start one with dledger-mq up")
     pids = directory.read_pids()
     async with Client([plan.nameserver]) as client, Admin(client=client) as admin:
-        leaders = {broker.master for broker in await admin.brokers()}
+        leaders = {broker.leader for broker in await admin.brokers()}
         outcomes = await client.request_all(
             [(node.client_address, requests.runtime_info()) for node in plan.nodes],
             FIGURES_TIMEOUT_SECONDS,

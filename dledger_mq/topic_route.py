@@ -28,7 +28,7 @@ class ClientRoute:
         topic: the topic.
         write_queues: queues to send to, in their order; only those of brokers with a master.
         read_queues: queues to read, in their order, with or without a master now.
-        masters: the master's address by broker name.
+        masters: by broker name, where its master is reached without a detour.
         provisional: the topic does not exist; the queues are those it would get when made.
     """
 
@@ -51,7 +51,7 @@ def client_route(topic: str, route: TopicRoute, *, provisional: bool = False) ->
         provisional: the answer is that of `AUTO_CREATE_TOPIC`.
     """
     masters = {
-        broker.broker_name: broker.master for broker in route.brokers if broker.master is not None
+        broker.broker_name: broker.leader for broker in route.brokers if broker.leader is not None
     }
     most = DEFAULT_QUEUE_COUNT if provisional else MAX_QUEUES_PER_BROKER
     write_queues: set[MessageQueue] = set()

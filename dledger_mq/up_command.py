@@ -1,6 +1,8 @@
 """`dledger-mq up`: a whole group on this machine."""
 
 import signal
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +22,9 @@ from remoting.wire.errors import RemotingError
 
 CLUSTER: Final = "DefaultCluster"
 GROUP: Final = "broker-a"
+
+# Whether several processes can listen on one port, among which the system spreads connections.
+_SHARES_PORTS: Final = sys.platform.startswith("linux")
 
 # How often the name server is asked for the leader.
 _LOOK_SECONDS: Final = 0.2
@@ -82,19 +87,20 @@ def _plan(directory: GroupDirectory, node_count: int | None, nameserver: str | N
     plan = directory.read_plan()
     if plan is None:
         count = node_count or 3
-        addresses = free_addresses(2 * count)
+        *addresses, group_address = free_addresses(2 * count + 1)
         nodes = tuple(
             NodePlan(f"n{number}", addresses[2 * number], addresses[2 * number + 1])
             for number in range(count)
         )
-        return GroupPlan(CLUSTER, GROUP, nameserver or DEFAULT_NAMESERVER, nodes)
+        at = group_address if count > 1 and _SHARES_PORTS else None
+        return GroupPlan(CLUSTER, GROUP, nameserver or DEFAULT_NAMESERVER, nodes, at)
     if node_count not in (None, len(plan.nodes)):
         raise GroupDirectoryError(
             str(directory.path),
             f"its group has {len(plan.nodes)} nodes, not {node_count}; leave --nodes out, "
             "or choose another directory",
         )
-    return GroupPlan(plan.cluster, plan.group, nameserver or plan.nameserver, plan.nodes)
+    return replace(plan, nameserver=nameserver or plan.nameserver)
 
 
 async def _run(group: LocalGroup, plan: GroupPlan) -> None:
@@ -123,12 +129,14 @@ async def _say_ready(plan: GroupPlan) -> None:
             await trio.sleep(_LOOK_SECONDS)
             try:
                 for broker in await admin.brokers():
-                    address = broker.master
+                    address = broker.leader
                     if address in names:
                         reply = await client.remoting.request(address, requests.runtime_info())
                         if reply.code == ResponseCode.SUCCESS:
+                            for_all = plan.group_address
+                            place = address if for_all is None else f"{address}, for all {for_all}"
                             say(
-                                f"ready: {names[address]} leads {plan.group} at {address}; "
+                                f"ready: {names[address]} leads {plan.group} at {place}; "
                                 f"name server {plan.nameserver}"
                             )
                             return

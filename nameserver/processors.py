@@ -181,6 +181,7 @@ class Processors:
             now=asker.now,
             complete=command.boolean(COMPLETE_FIELD),
             ha_address=command.fields.get("haServerAddr", ""),
+            direct_address=command.fields.get("directAddr", ""),
             timeout_seconds=_timeout_seconds(command, "heartbeatTimeoutMillis"),
         )
         fields = {}

@@ -69,6 +69,8 @@ class LiveBroker:
         speaker: where it registered last; when that connection closes, it is dropped.
         ha_address: address of its replication port; passed on to its slaves.
         filter_servers: passed on to clients.
+        direct_address: where a leader serves that shares `identity.address` with the other members
+            of its group, or ""; passed on to clients that know it.
     """
 
     identity: BrokerIdentity
@@ -78,6 +80,7 @@ class LiveBroker:
     speaker: Speaker
     ha_address: str = ""
     filter_servers: list[str] = field(default_factory=list)
+    direct_address: str = ""
 
 
 @dataclass(slots=True)
@@ -120,6 +123,7 @@ class RouteTable:
         now: float,
         complete: bool = False,
         ha_address: str = "",
+        direct_address: str = "",
         timeout_seconds: float = BROKER_TIMEOUT_SECONDS,
     ) -> LiveBroker | None:
         """Take a broker's registration.
@@ -133,6 +137,7 @@ class RouteTable:
             now: the time.
             complete: whether topics that are not listed are gone; otherwise they stay.
             ha_address: its replication port.
+            direct_address: where it serves itself, when `identity.address` is that of its group.
             timeout_seconds: how long it lives without a sign of life; bounded.
 
         Returns:
@@ -145,7 +150,7 @@ class RouteTable:
             AddressMalformed: its address is not "host:port".
             TableFull: too many brokers or topics.
         """
-        self._check(identity, registration, speaker, ha_address)
+        self._check(identity, registration, speaker, ha_address, direct_address)
         self._changes += 1
         name = self._names.get(identity.broker_name)
         if name is None:
@@ -161,6 +166,7 @@ class RouteTable:
             speaker,
             ha_address,
             list(registration.filter_servers),
+            direct_address,
         )
         if identity.broker_id == MASTER_ID or MASTER_ID not in name.addresses:
             self._take_topics(identity.broker_name, name, registration.topics, complete)
@@ -172,9 +178,13 @@ class RouteTable:
         registration: BrokerRegistration,
         speaker: Speaker,
         ha_address: str,
+        direct_address: str,
     ) -> None:
         """Refuse what cannot be taken, before anything is changed."""
         _check_identity(identity)
+        if direct_address:
+            limits.check_text("directAddr", direct_address, limits.MAX_ADDRESS_CHARACTERS)
+            parse_address(direct_address)
         if ha_address:
             limits.check_text("haServerAddr", ha_address, limits.MAX_ADDRESS_CHARACTERS)
         if len(registration.filter_servers) > limits.MAX_FILTER_SERVERS:
@@ -185,7 +195,7 @@ class RouteTable:
         if live is None:
             if len(self._live) >= limits.MAX_BROKERS:
                 raise TableFull("brokers", limits.MAX_BROKERS)
-        elif not _may_speak_for(speaker, live):
+        elif not (_may_speak_for(speaker, live) or _follows(registration, direct_address, live)):
             raise BrokerAlive(identity.address)
         name = self._names.get(identity.broker_name)
         if (
@@ -197,17 +207,18 @@ class RouteTable:
                 f"broker name {identity.broker_name:.80} is in use in cluster {name.cluster:.80}: "
                 "choose another, or end its brokers first"
             )
-        self._check_version(identity, registration.data_version.state_version)
+        self._check_version(identity, registration.data_version.state_version, direct_address)
         self._check_topics(identity.broker_name, registration.topics)
 
-    def _check_version(self, identity: BrokerIdentity, told: int) -> None:
+    def _check_version(self, identity: BrokerIdentity, told: int, direct_address: str) -> None:
         """Refuse the state version of a stale master, and one that no election can reach."""
         highest = limits.MAX_STATE_VERSION
         master = self.master_of(identity.broker_name)
         if (
             identity.broker_id == MASTER_ID
             and master is not None
-            and master.identity.address != identity.address
+            and (master.identity.address, master.direct_address)
+            != (identity.address, direct_address)
         ):
             known = master.data_version.state_version
             if told < known:
@@ -437,7 +448,9 @@ class RouteTable:
 
     def _broker_data(self, broker_name: str) -> BrokerData:
         name = self._names[broker_name]
-        return BrokerData(name.cluster, broker_name, dict(name.addresses))
+        master = self.master_of(broker_name)
+        direct = "" if master is None else master.direct_address
+        return BrokerData(name.cluster, broker_name, dict(name.addresses), direct or None)
 
     def broker(self, broker_name: str) -> BrokerData | None:
         """The brokers of a name, or None."""
@@ -491,6 +504,14 @@ def _may_speak_for(speaker: Speaker, live: LiveBroker) -> bool:
     The same host, since a broker whose connection broke dials again before we notice that.
     """
     return speaker == live.speaker or speaker.host == live.speaker.host
+
+
+def _follows(registration: BrokerRegistration, direct_address: str, live: LiveBroker) -> bool:
+    """Whether the next leader of a group registers the address that all its members share."""
+    return (
+        bool(direct_address and live.direct_address)
+        and registration.data_version.state_version > live.data_version.state_version
+    )
 
 
 def _check_identity(identity: BrokerIdentity) -> None:

@@ -44,7 +44,8 @@ class Registrar:
         nameservers: "host:port" of each.
         cluster: the cluster's name.
         broker_name: the group of brokers this one belongs to.
-        address: "host:port" as clients reach this broker.
+        address: "host:port" as clients reach this broker, or its group.
+        direct_address: the same of this member alone, when `address` is that of its group; or "".
         registration: the topics as they are now, for the term that this member leads.
         led_term: the term this member leads, or None.
     """
@@ -56,6 +57,7 @@ class Registrar:
         cluster: str,
         broker_name: str,
         address: str,
+        direct_address: str,
         registration: Callable[[int], BrokerRegistration],
         led_term: Callable[[], int | None],
     ) -> None:
@@ -67,6 +69,8 @@ class Registrar:
             "brokerName": broker_name,
             "clusterName": cluster,
         }
+        if direct_address:
+            self._fields["directAddr"] = direct_address
         self._registration = registration
         self._led_term = led_term
         self._wake = trio.Event()

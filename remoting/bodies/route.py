@@ -69,15 +69,18 @@ class BrokerData:
         cluster: the cluster they belong to.
         broker_name: their name.
         addresses: "host:port" by broker id; id 0 is the master.
+        direct: where the master serves itself, when its address is that of its whole group; None
+            when it is not. RocketMQ has no such member, and its clients pass it over.
     """
 
     cluster: str
     broker_name: str
     addresses: Mapping[int, str]
+    direct: str | None = None
 
     def to_json(self) -> dict[str, JsonValue]:
         """As it stands in a route, lowest id first."""
-        return {
+        value: dict[str, JsonValue] = {
             "brokerAddrs": {
                 str(number): self.addresses[number] for number in sorted(self.addresses)
             },
@@ -85,6 +88,9 @@ class BrokerData:
             "cluster": self.cluster,
             "enableActingMaster": False,
         }
+        if self.direct is not None:
+            value["directAddr"] = self.direct
+        return value
 
     @classmethod
     def from_json(cls, value: JsonObject) -> "BrokerData":
@@ -98,12 +104,18 @@ class BrokerData:
             if not key.isdecimal() or len(key) > 19:
                 raise BodyMalformed(value.body_name, f"broker id {key!r:.40} is not a number")
             addresses[int(key)] = address
-        return cls(value.text("cluster", ""), value.text("brokerName"), addresses)
+        direct = value.optional_text("directAddr")
+        return cls(value.text("cluster", ""), value.text("brokerName"), addresses, direct)
 
     @property
     def master(self) -> str | None:
         """The master's address, or None while there is none."""
         return self.addresses.get(MASTER_ID)
+
+    @property
+    def leader(self) -> str | None:
+        """Where the master is reached without a detour, or None while there is none."""
+        return self.master and (self.direct or self.master)
 
 
 @dataclass(slots=True)

@@ -106,6 +106,7 @@ class Connection:
         self._taken = trio.Event()
         self._scope: trio.CancelScope | None = None
         self._close_error: RemotingError | None = None
+        self._last_words: str | None = None  # why it closes once all is sent
 
     def __repr__(self) -> str:
         return f"<Connection {self.peer}{' closed' if self.is_closed else ''}>"
@@ -276,6 +277,13 @@ class Connection:
         for one in self._requests.take_all():
             self._tell(one.settle, self._lost(outcome_unknown=one.position < self._begun_total))
 
+    def close_when_sent(self, reason: str) -> None:
+        """Close once all that waits is sent; what is sent meanwhile still goes out."""
+        if self._queued_total == self._sent_total:
+            self.close(reason)
+        else:
+            self._last_words = reason
+
     async def run(self, stream: trio.abc.Stream, receive: Receive) -> None:
         """Serve the connection on `stream` until it ends, and close the stream.
 
@@ -375,6 +383,8 @@ class Connection:
         try:
             while True:
                 while not queue:
+                    if self._last_words is not None:
+                        self.close(self._last_words)
                     self._wake = trio.Event()
                     await self._wake.wait()
                 parts = [queue.popleft()]

@@ -3,11 +3,12 @@
 import errno
 import logging
 import math
+import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import trio
 
@@ -24,6 +25,13 @@ from remoting.net.errors import (
     ServerOutOfRoom,
 )
 from remoting.net.held_bytes import HeldBytes
+from remoting.net.proxy_header import (
+    FIRST_BYTE,
+    HEAD_BYTES,
+    ProxyHeaderMalformed,
+    decode_proxy_header,
+    proxy_header_bytes,
+)
 from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
 
@@ -44,6 +52,9 @@ TELL_SECONDS: Final = 60.0
 
 # A sweep that comes later than this shows that the process was stopped.
 _STOPPED_SECONDS: Final = 5.0
+
+# Connections that the system keeps until they are accepted, as trio's own listeners.
+_BACKLOG: Final = 65535
 
 _OUT_OF_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -79,6 +90,23 @@ class ConnectionHandler(Protocol):
 
     def on_close(self, connection: Connection) -> None:
         """A connection that was opened is gone. Called exactly once for each."""
+
+
+class Gate(Protocol):
+    """Decides what becomes of a connection before it is served."""
+
+    async def __call__(self, stream: trio.SocketStream, peer: Address) -> bool:
+        """Deal with a connection elsewhere, to its end; False: it is to be served here.
+
+        Args:
+            stream: nothing was read from it.
+            peer: the client.
+        """
+        ...
+
+
+# Whether a host may say by a PROXY header for which client it connects.
+TrustsProxy: TypeAlias = Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,18 +191,22 @@ async def serve_listeners(
     async with AsyncExitStack() as stack:
         for listener in listeners:
             stack.push_async_callback(listener.aclose)
-        server = _Server(handler, (limits or ServerLimits()).within_descriptors(), tls)
-        task_status.started(peer_address(listeners[0].socket.getsockname()))
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(server.sweep)
-            for listener in listeners:
-                nursery.start_soon(server.accept, listener, nursery)
+        server = Server(handler, limits, tls)
+        nursery = await stack.enter_async_context(trio.open_nursery())
+        nursery.start_soon(server.sweep)
+        await server.take(listeners, task_status=task_status)
 
 
-async def listen(host: str, port: int) -> list[trio.SocketListener]:
+async def listen(host: str, port: int, *, is_shared: bool = False) -> list[trio.SocketListener]:
     """Take a port. trio sets TCP_NODELAY on what the listeners accept.
 
     For servers that do more than serve: a taken port is then known before anything else starts.
+
+    Args:
+        host: as for `serve`.
+        port: as for `serve`.
+        is_shared: other processes of the same user may take the same port in the same way, and the
+            system spreads connections over all of them (SO_REUSEPORT). `host` is an IPv4 address.
 
     Raises:
         PortInUse: something else listens there.
@@ -183,6 +215,8 @@ async def listen(host: str, port: int) -> list[trio.SocketListener]:
     if not 0 <= port <= 65535:
         raise ListenFailed(host, port, "a port is 0 to 65535")
     try:
+        if is_shared:
+            return [await _shared_listener(host, port)]
         return await trio.open_tcp_listeners(port, host=host)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
@@ -190,20 +224,80 @@ async def listen(host: str, port: int) -> list[trio.SocketListener]:
         raise ListenFailed(host, port, error.strerror or str(error)) from None
 
 
-class _Server:
-    """The connections of one listener."""
+async def _shared_listener(host: str, port: int) -> trio.SocketListener:
+    if not hasattr(socket, "SO_REUSEPORT"):
+        raise ListenFailed(host, port, "this system cannot share a port among processes")
+    made = trio.socket.socket()
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        await made.bind((host, port))
+        made.listen(_BACKLOG)
+    except BaseException:
+        made.close()
+        raise
+    return trio.SocketListener(made)
+
+
+class Server:
+    """Connections of any number of listeners, within the same limits.
+
+    Args:
+        handler: what to do with connections and requests.
+        limits: what is taken; the defaults when None.
+        tls: how TLS is taken; only plain connections when None.
+
+    Raises:
+        TooFewDescriptors: the process may open too few files.
+    """
 
     def __init__(
-        self, handler: ConnectionHandler, limits: ServerLimits, tls: ServerTls | None
+        self,
+        handler: ConnectionHandler,
+        limits: ServerLimits | None = None,
+        tls: ServerTls | None = None,
     ) -> None:
+        limits = (limits or ServerLimits()).within_descriptors()
         self._handler = handler
         self._limits = limits
         self._tls = tls
         self._connections: set[Connection] = set()
         self._held = HeldBytes(limits.max_held_bytes, self._relieve)
         self._told_full_at = self._told_descriptors_at = -math.inf
+        self._unserved = 0  # descriptors of connections that are not served yet, or elsewhere
 
-    async def accept(self, listener: trio.SocketListener, nursery: trio.Nursery) -> None:
+    async def take(
+        self,
+        listeners: list[trio.SocketListener],
+        *,
+        gate: Gate | None = None,
+        trusts_proxy: TrustsProxy | None = None,
+        task_status: trio.TaskStatus[Address] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Take connections of listeners until cancelled; then close both. `sweep` must run.
+
+        Args:
+            listeners: of `listen`.
+            gate: asked about each connection; None serves all.
+            trusts_proxy: hosts whose PROXY headers are believed; None believes none. A client of
+                such a host is served when its first byte has come.
+            task_status: told the address listened on.
+        """
+        async with AsyncExitStack() as stack:
+            for listener in listeners:
+                stack.push_async_callback(listener.aclose)
+            task_status.started(peer_address(listeners[0].socket.getsockname()))
+            async with trio.open_nursery() as nursery:
+                for listener in listeners:
+                    nursery.start_soon(self._accept, listener, nursery, gate, trusts_proxy)
+
+    async def _accept(
+        self,
+        listener: trio.SocketListener,
+        nursery: trio.Nursery,
+        gate: Gate | None,
+        trusts_proxy: TrustsProxy | None,
+    ) -> None:
         """Accept connections for ever; without a descriptor for one, wait and try again."""
         while True:
             try:
@@ -222,7 +316,7 @@ class _Server:
                     )
                 await trio.sleep(ACCEPT_PAUSE_SECONDS)
             else:
-                nursery.start_soon(self.serve_stream, stream)
+                nursery.start_soon(self._take_stream, stream, gate, trusts_proxy)
 
     def _relieve(self, count: int) -> None:
         """Close the connections that got on last the longest ago, until they held `count` bytes."""
@@ -258,7 +352,9 @@ class _Server:
                     unsent = connection.unsent_bytes
                     connection.close(PeerDoesNotRead(str(connection.peer), unsent, unread))
 
-    async def serve_stream(self, stream: trio.SocketStream) -> None:
+    async def _take_stream(
+        self, stream: trio.SocketStream, gate: Gate | None, trusts_proxy: TrustsProxy | None
+    ) -> None:
         """Serve one client from its first byte to its last. Never raises but when cancelled."""
         try:
             peer = peer_address(stream.socket.getpeername())
@@ -266,7 +362,8 @@ class _Server:
             _log.debug("a client left before it was served: %s", error)
             await trio.aclose_forcefully(stream)
             return
-        if len(self._connections) >= self._limits.max_connections:
+        descriptors = 1 if gate is None else 2  # with the connection to where it is passed on
+        if len(self._connections) + self._unserved + descriptors > self._limits.max_connections:
             now = trio.current_time()
             if now >= self._told_full_at + TELL_SECONDS:
                 self._told_full_at = now
@@ -277,6 +374,56 @@ class _Server:
                 )
             await trio.aclose_forcefully(stream)
             return
+        found: Address | None = None
+        self._unserved += descriptors
+        try:
+            found = await self._client_to_serve(stream, peer, gate, trusts_proxy)
+        except Exception:
+            _log.exception("the connection of %s is closed", peer)
+        finally:
+            self._unserved -= descriptors
+            if found is None:
+                await trio.aclose_forcefully(stream)
+        if found is not None:
+            await self._serve_stream(stream, found)
+
+    async def _client_to_serve(
+        self,
+        stream: trio.SocketStream,
+        peer: Address,
+        gate: Gate | None,
+        trusts_proxy: TrustsProxy | None,
+    ) -> Address | None:
+        """The client that is to be served; None when its connection is over already."""
+        found: Address | None = peer
+        if trusts_proxy is not None and trusts_proxy(peer.host):
+            found = await self._named_client(stream, peer)
+        if found is not None and gate is not None and await gate(stream, found):
+            return None
+        return found
+
+    async def _named_client(self, stream: trio.SocketStream, peer: Address) -> Address | None:
+        """The client for which a trusted host connects: as its header says, or itself; None when
+        the connection is to be closed.
+        """
+        head = b""
+        try:
+            with trio.move_on_after(self._limits.idle_seconds):
+                if not (first := await stream.socket.recv(1, trio.socket.MSG_PEEK)):
+                    return None
+                if first != FIRST_BYTE:
+                    return peer
+                head = await _receive_exactly(stream, HEAD_BYTES)
+                rest = proxy_header_bytes(head) - HEAD_BYTES
+                header = decode_proxy_header(head + await _receive_exactly(stream, rest))
+                return header.client or peer
+        except ProxyHeaderMalformed as error:
+            _log.warning("connection from %s closed: %s", peer, error)
+        except (OSError, trio.BrokenResourceError) as error:
+            _log.debug("%s left before it was served: %s", peer, error)
+        return None
+
+    async def _serve_stream(self, stream: trio.SocketStream, peer: Address) -> None:
         connection = Connection(peer, self._limits.connection, _FIRST_OPAQUE, self._held)
         self._connections.add(connection)
         try:
@@ -331,6 +478,17 @@ class _Server:
             self._handler.on_close(connection)
         except Exception:
             _log.exception("the handler failed when %s closed", connection.peer)
+
+
+async def _receive_exactly(stream: trio.SocketStream, count: int) -> bytes:
+    """Read so many bytes. Raises ProxyHeaderMalformed when the stream ends before."""
+    data = b""
+    while len(data) < count:
+        piece = await stream.receive_some(count - len(data))
+        if not piece:
+            raise ProxyHeaderMalformed(f"it ends after {len(data)} bytes")
+        data += bytes(piece)
+    return data
 
 
 def _log_close(connection: Connection) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import trio
@@ -26,6 +27,7 @@ class Group:
         nameservers: tuple[str, ...],
         clock: Clock,
         settings: dict[str, Any],
+        own: Mapping[str, dict[str, Any]],
     ) -> None:
         self.nursery = nursery
         self.clock = clock
@@ -42,7 +44,7 @@ class Group:
                 listen=Address("127.0.0.1", ports[node_id]),
                 nameservers=nameservers,
                 directory=directory / node_id,
-                **settings,
+                **{**settings, **own.get(node_id, {})},
             )
             for node_id in peers
         }
@@ -83,10 +85,12 @@ async def group_of_three(
     directory: Path,
     nameservers: tuple[str, ...] = (),
     clock: Clock | None = None,
+    own: Mapping[str, dict[str, Any]] = MappingProxyType({}),
     **settings: Any,
 ) -> AsyncIterator[Group]:
+    """A group; `settings` are those of all members, `own` those of one."""
     async with trio.open_nursery() as nursery:
-        group = Group(directory, nursery, nameservers, clock or Clock(), settings)
+        group = Group(directory, nursery, nameservers, clock or Clock(), settings, own)
         for node_id in group.configs:
             await group.start(node_id)
         yield group

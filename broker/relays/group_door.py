@@ -1,0 +1,146 @@
+"""Takes clients at the address of the whole group.
+
+The leader serves them; every other member passes them on to it. A relay ends when leadership moves,
+so that the client's next connection finds the new leader, and so do connections that the member
+served while it led.
+
+When members share one port of a machine, the leader leaves it to the others. If a leader is frozen,
+its clients then come by members that see it, and end their relays; a connection to the leader
+itself would stay open until the client gives it up.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
+from broker.config import BrokerConfig
+from broker.relays.state import LEADER_PLACE, LeaderPlace
+from broker.serving.member import MEMBER
+from broker.serving.parts import Parts, Shared
+from dledger import Node
+from remoting.net.address import Address, parse_address
+from remoting.net.errors import AddressMalformed
+from remoting.net.relay import Relays
+from remoting.net.server import Server, listen
+
+_log = logging.getLogger(__name__)
+
+# How long a client waits for a leader: an election takes a second at most.
+LEADER_SECONDS: Final = 2.0
+
+# How often a client that waits looks for the leader. Followers are told nothing of what they apply.
+_LOOK_SECONDS: Final = 0.02
+
+
+class GroupDoor:
+    """The address of the group, at one member.
+
+    Args:
+        config: its settings; `listen_group` is given.
+        node: the member.
+        place: where the leader is, as the log says.
+        server: serves clients.
+        end_connections: ends the connections of all clients that are served here.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        node: Node,
+        place: LeaderPlace,
+        server: Callable[[], Server],
+        end_connections: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._node = node
+        self._place = place
+        self._server = server
+        self.end_connections = end_connections
+        self._relays = Relays()
+        self._leader: str | None = None
+        self._role_changed = trio.Event()
+
+    @property
+    def relays(self) -> int:
+        """How many connections are passed on."""
+        return len(self._relays)
+
+    async def run(self) -> None:
+        """Take clients, for ever.
+
+        Raises:
+            PortInUse, ListenFailed: clients cannot connect.
+        """
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._follow_leader)
+            if not self._config.shares_port or len(self._config.peers) == 1:
+                await self._take()
+            while True:
+                async with trio.open_nursery() as taking:
+                    taking.start_soon(self._take)
+                    await self._until(leads=True)
+                    taking.cancel_scope.cancel()
+                await self._until(leads=False)
+
+    async def _take(self) -> None:
+        at = self._config.listen_group
+        assert at is not None
+        listeners = await listen(at.host, at.port, is_shared=self._config.shares_port)
+        await self._server().take(listeners, gate=self._pass_on)
+
+    async def _until(self, *, leads: bool) -> None:
+        """Wait until this member leads, or leads no more."""
+        while self._node.is_ready_leader != leads:
+            await self._role_changed.wait()
+
+    async def _follow_leader(self) -> None:
+        async for change in self._node.role_changes():
+            if change.leader != self._leader:
+                self._leader = change.leader
+                self._relays.end_all()
+            self._role_changed.set()
+            self._role_changed = trio.Event()
+
+    async def _pass_on(self, stream: trio.SocketStream, peer: Address) -> bool:
+        """Implements `remoting.net.server.Gate`."""
+        with trio.move_on_after(LEADER_SECONDS):
+            while not self._node.is_ready_leader:
+                if (leader := self._leader_address()) is not None:
+                    await self._relays.relay(stream, peer, leader)
+                    return True
+                await trio.sleep(_LOOK_SECONDS)
+            return False
+        _log.debug("no member leads; the connection of %s is closed", peer)
+        return True
+
+    def _leader_address(self) -> Address | None:
+        """Where the leader serves, if this member knows its leader, and the leader has said it."""
+        if self._leader is None or self._leader != self._place.node_id:
+            return None
+        if self._leader == self._config.node_id:
+            return None  # not ready to serve yet
+        try:
+            return parse_address(self._place.address)
+        except AddressMalformed:
+            return None
+
+
+def _made(parts: Parts) -> GroupDoor:
+    member = parts[MEMBER]
+
+    def end_connections() -> None:
+        for connection in list(member.connections()):
+            connection.close_when_sent("another member leads now")
+
+    return GroupDoor(
+        parts.config,
+        member.node,
+        parts.state[LEADER_PLACE],
+        member.server,
+        end_connections,
+    )
+
+
+GROUP_DOOR: Final = Shared("group door", _made)

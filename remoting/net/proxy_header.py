@@ -1,0 +1,111 @@
+"""The header of the PROXY protocol, version 2: the address of a relayed client. Pure.
+
+Source: HAProxy's specification of the PROXY protocol, section 2.2.
+
+===== ==== =============================================================================
+ off  size value
+===== ==== =============================================================================
+   0   12  the signature
+  12    1  version 2 in the high half; 0 LOCAL or 1 PROXY in the low half
+  13    1  0x11 for TCP over IPv4, 0x21 for TCP over IPv6
+  14    2  bytes that follow: addresses (12 or 36 bytes), then type-length-value fields
+===== ==== =============================================================================
+"""
+
+import ipaddress
+import struct
+from typing import Final, NamedTuple
+
+from remoting.net.address import Address
+from remoting.wire.errors import RemotingError
+
+SIGNATURE: Final = b"\r\n\r\n\x00\r\nQUIT\n"
+
+# The first byte. No frame begins with it: its length would be over 16 MiB.
+FIRST_BYTE: Final = SIGNATURE[:1]
+
+# Addresses and some fields. The specification has senders stay below this for IPv4 and IPv6.
+MAX_HEADER_BYTES: Final = 536
+
+_HEAD: Final = struct.Struct(">12sBBH")
+HEAD_BYTES: Final = _HEAD.size
+_LOCAL: Final = 0x20
+_PROXY: Final = 0x21
+_TCP4: Final = 0x11
+_TCP6: Final = 0x21
+_ADDRESS_BYTES: Final = {_TCP4: 4, _TCP6: 16}
+
+
+class ProxyHeaderMalformed(RemotingError):
+    """What a relay sent first is no PROXY header of version 2.
+
+    Attributes:
+        reason: what is wrong with it.
+    """
+
+    outcome_unknown = False
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"no PROXY header of version 2 ({reason}): look at the relay in front")
+
+
+class ProxyHeader(NamedTuple):
+    """A header that was read.
+
+    Attributes:
+        client: the address of the client; None when the relay itself is the client (LOCAL), or for
+            an address of another kind.
+    """
+
+    client: Address | None
+
+
+def encode_proxy_header(client: Address, server: Address) -> bytes:
+    """The header for a client that connected to `server`, both by the same kind of IP address.
+
+    Raises:
+        ValueError: an address is no IP address, or one is IPv4 and the other IPv6.
+    """
+    source, target = ipaddress.ip_address(client.host), ipaddress.ip_address(server.host)
+    if source.version != target.version:
+        raise ValueError(f"{client} and {server} are of different kinds")
+    family = _TCP4 if source.version == 4 else _TCP6
+    ports = struct.pack(">HH", client.port, server.port)
+    addresses = source.packed + target.packed + ports
+    return _HEAD.pack(SIGNATURE, _PROXY, family, len(addresses)) + addresses
+
+
+def proxy_header_bytes(head: bytes) -> int:
+    """How long the whole header is that begins with these HEAD_BYTES.
+
+    Raises:
+        ProxyHeaderMalformed: it is none, or longer than MAX_HEADER_BYTES.
+    """
+    signature, command, _family, length = _HEAD.unpack(head)
+    if signature != SIGNATURE:
+        raise ProxyHeaderMalformed("another signature")
+    if command not in (_LOCAL, _PROXY):
+        raise ProxyHeaderMalformed(f"version and command {command:#04x}")
+    if HEAD_BYTES + length > MAX_HEADER_BYTES:
+        raise ProxyHeaderMalformed(f"{HEAD_BYTES + length} bytes, more than {MAX_HEADER_BYTES}")
+    return int(HEAD_BYTES + length)
+
+
+def decode_proxy_header(header: bytes) -> ProxyHeader:
+    """Read a whole header.
+
+    Raises:
+        ProxyHeaderMalformed: it is none.
+    """
+    if len(header) < HEAD_BYTES or len(header) != proxy_header_bytes(header[:HEAD_BYTES]):
+        raise ProxyHeaderMalformed(f"{len(header)} bytes")
+    _signature, command, family, length = _HEAD.unpack_from(header)
+    size = _ADDRESS_BYTES.get(family)
+    if command == _LOCAL or size is None:
+        return ProxyHeader(None)
+    if length < 2 * size + 4:
+        raise ProxyHeaderMalformed(f"{length} bytes for the addresses of family {family:#04x}")
+    host = str(ipaddress.ip_address(header[HEAD_BYTES : HEAD_BYTES + size]))
+    (port,) = struct.unpack_from(">H", header, HEAD_BYTES + 2 * size)
+    return ProxyHeader(Address(host, port))
