@@ -121,10 +121,10 @@ def measure(
         until = time.monotonic() + options.seconds
         FAULTS[fault](leader.pid, options)
         time.sleep(max(until - time.monotonic(), 0))
+        end_ms = now_ms()
         for pair in pairs:
             fail_if_crashed(pair)
             pair.sender.kill()
-        end_ms = now_ms()
         drain(pairs)
         return [
             (pair.client, tally(pair.sender.words(), pair.consumer.words(), fault_ms, end_ms))
