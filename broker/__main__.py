@@ -25,12 +25,16 @@ from broker.retention.policy import RetentionPolicy, read_hours
 from broker.server import Broker, run_broker
 from dledger import DLedgerError, collect_seldom, parse_peers
 from remoting.net.address import Address
+from remoting.net.bounded_log import BoundedLog
 from remoting.wire.errors import RemotingError
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a broker until a signal ends it; its exit code, after one line about an error."""
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    handler = logging.StreamHandler()
+    handler.addFilter(BoundedLog(time.monotonic))
+    line = "%(asctime)s %(levelname)s %(message)s"
+    logging.basicConfig(level=logging.WARNING, format=line, handlers=[handler])
     try:
         return broker.main(arguments, prog_name=_PROGRAM, standalone_mode=False) or 0
     except click.ClickException as error:
@@ -96,6 +100,7 @@ def _number(option: str, default: int, explanation: str) -> Callable[[F], F]:
     "--listen-peers",
     help="Where the other members connect, if not at this member's address in --peers.",
 )
+@click.option("--prefer", help="The member that should lead whenever it is healthy.")
 @click.option("--nameservers", default="", help="Name servers: host:port;host:port.")
 @click.option(
     "--dir",
@@ -157,6 +162,7 @@ def read_config(options: Mapping[str, Any]) -> BrokerConfig:
         relays_from=read_networks(options["relays_from"]),
         advertise=_address_or_none("--advertise", options["advertise"]),
         listen_peers=_address_or_none("--listen-peers", options["listen_peers"]),
+        prefer=options["prefer"],
         nameservers=read_nameservers(options["nameservers"]),
         directory=options["directory"],
         cluster=options["cluster"],

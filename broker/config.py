@@ -40,6 +40,8 @@ class BrokerConfig:
         advertise: how clients reach the group, an IPv4 address; `listen_group` or `listen` when
             None.
         listen_peers: where the other members connect; this member's address in `peers` when None.
+        prefer: the member that should lead whenever it is healthy; the same at all members. None:
+            any.
         nameservers: "host:port" of each name server.
         directory: where log and consume queues lie.
         cluster: the cluster's name.
@@ -59,6 +61,7 @@ class BrokerConfig:
     relays_from: tuple[Network, ...] = ()
     advertise: Address | None = None
     listen_peers: Address | None = None
+    prefer: str | None = None
     nameservers: tuple[str, ...] = ()
     directory: Path
     cluster: str = DEFAULT_CLUSTER

@@ -225,6 +225,7 @@ async def run_broker(
         peers=config.peers,
         listen=None if config.listen_peers is None else str(config.listen_peers),
         data_dir=config.directory,
+        preferred_leader=config.prefer,
         store=config.store,
         snapshots=config.snapshots,
     )

@@ -1,4 +1,4 @@
-"""The directory of `dledger-mq up`: which nodes a group has, on which ports, under which pids."""
+"""The directory of `dledger-mq up`: which groups and nodes there are, where, and their pids."""
 
 import fcntl
 import json
@@ -11,12 +11,16 @@ from typing import Any, Final, TextIO
 
 from dledger_mq.errors import GroupDirectoryError
 
-_FORMAT: Final = "dledger-mq group 1"
+_FORMAT: Final = "dledger-mq group 2"
+_ONE_GROUP: Final = "dledger-mq group 1"  # the format of earlier versions
 _PLAN_FILE: Final = "group.json"
 _LOCK_FILE: Final = "up.lock"
 
 # Raft needs each member on its own port of this machine; more than a handful has no use here.
 MAX_NODES: Final = 9
+
+# Each group takes a process a node.
+MAX_GROUPS: Final = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,22 +40,20 @@ class NodePlan:
 
 @dataclass(frozen=True, slots=True)
 class GroupPlan:
-    """What `up` starts. It stays the same for the life of the directory.
+    """One group of brokers.
 
     Attributes:
-        cluster: the cluster's name.
-        group: the group's name, which is the broker name clients see.
-        nameserver: where the name server listens.
+        name: the group's name, which is the broker name clients see.
         nodes: the brokers.
-        group_address: where clients reach the leader, whichever node that is; None in directories
-            of earlier versions, and for one node.
+        address: where clients reach the leader, whichever node that is; None in directories of
+            earlier versions, and for one node.
+        preferred: the node that should lead, or None.
     """
 
-    cluster: str
-    group: str
-    nameserver: str
+    name: str
     nodes: tuple[NodePlan, ...]
-    group_address: str | None = None
+    address: str | None = None
+    preferred: str | None = None
 
     @property
     def peers(self) -> str:
@@ -59,9 +61,29 @@ class GroupPlan:
         return ",".join(f"{node.name}={node.peer_address}" for node in self.nodes)
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterPlan:
+    """What `up` starts. It stays the same for the life of the directory.
+
+    Attributes:
+        cluster: the cluster's name.
+        nameserver: where the name server listens.
+        groups: the groups of brokers. Their nodes have different names.
+    """
+
+    cluster: str
+    nameserver: str
+    groups: tuple[GroupPlan, ...]
+
+    @property
+    def nodes(self) -> tuple[NodePlan, ...]:
+        """The nodes of all groups."""
+        return tuple(node for group in self.groups for node in group.nodes)
+
+
 @dataclass(slots=True)
 class GroupDirectory:
-    """The directory of one group.
+    """The directory of one cluster.
 
     Args:
         path: the directory.
@@ -125,8 +147,8 @@ class GroupDirectory:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise self._broken(error) from None
 
-    def read_plan(self) -> GroupPlan | None:
-        """The group of the directory, or None when there is none yet.
+    def read_plan(self) -> ClusterPlan | None:
+        """The cluster of the directory, or None when there is none yet.
 
         Raises:
             GroupDirectoryError: the file cannot be read.
@@ -135,20 +157,16 @@ class GroupDirectory:
         if content is None:
             return None
         try:
-            return GroupPlan(
+            groups = [content] if content["format"] == _ONE_GROUP else content["groups"]
+            return ClusterPlan(
                 str(content["cluster"]),
-                str(content["group"]),
                 str(content["nameserver"]),
-                tuple(
-                    NodePlan(str(node["name"]), str(node["peer"]), str(node["client"]))
-                    for node in content["nodes"]
-                ),
-                None if (at := content.get("group_address")) is None else str(at),
+                tuple(_read_group(group) for group in groups),
             )
         except (KeyError, TypeError) as error:
             raise self._broken(error) from None
 
-    def write(self, plan: GroupPlan, pids: Mapping[str, int]) -> None:
+    def write(self, plan: ClusterPlan, pids: Mapping[str, int]) -> None:
         """Replace the file: the plan, and the processes that run now by node name.
 
         Raises:
@@ -157,13 +175,8 @@ class GroupDirectory:
         content = {
             "format": _FORMAT,
             "cluster": plan.cluster,
-            "group": plan.group,
             "nameserver": plan.nameserver,
-            "group_address": plan.group_address,
-            "nodes": [
-                {"name": node.name, "peer": node.peer_address, "client": node.client_address}
-                for node in plan.nodes
-            ],
+            "groups": [_group_members(group) for group in plan.groups],
             "pids": dict(pids),
         }
         beside = self.path / (_PLAN_FILE + ".new")
@@ -177,7 +190,7 @@ class GroupDirectory:
     def _read(self) -> dict[str, Any] | None:
         try:
             content = json.loads(self._plan_path.read_text(encoding="utf-8"))
-            if content["format"] != _FORMAT:
+            if content["format"] not in (_FORMAT, _ONE_GROUP):
                 raise GroupDirectoryError(
                     str(self.path), f"its format {content['format']!r:.40} is not this version's"
                 )
@@ -193,3 +206,29 @@ class GroupDirectory:
             f"{_PLAN_FILE} cannot be read ({type(error).__name__}: {error}); "
             "restore it, or choose another directory",
         )
+
+
+def _group_members(group: GroupPlan) -> dict[str, Any]:
+    return {
+        "group": group.name,
+        "address": group.address,
+        "preferred": group.preferred,
+        "nodes": [
+            {"name": node.name, "peer": node.peer_address, "client": node.client_address}
+            for node in group.nodes
+        ],
+    }
+
+
+def _read_group(members: dict[str, Any]) -> GroupPlan:
+    """Raises KeyError, TypeError."""
+    address, preferred = members.get("address"), members.get("preferred")
+    return GroupPlan(
+        str(members["group"]),
+        tuple(
+            NodePlan(str(node["name"]), str(node["peer"]), str(node["client"]))
+            for node in members["nodes"]
+        ),
+        None if address is None else str(address),
+        None if preferred is None else str(preferred),
+    )

@@ -1,9 +1,10 @@
-"""`dledger-mq up`: a whole group on this machine."""
+"""`dledger-mq up`: whole groups on this machine."""
 
 import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Final
 
 import click
@@ -15,13 +16,19 @@ from dledger_mq.admin import Admin
 from dledger_mq.client import Client
 from dledger_mq.command_line import DEFAULT_NAMESERVER, run, say
 from dledger_mq.errors import GroupDirectoryError, MessagingError
-from dledger_mq.group_directory import MAX_NODES, GroupDirectory, GroupPlan, NodePlan
-from dledger_mq.local_group import LocalGroup
+from dledger_mq.group_directory import (
+    MAX_GROUPS,
+    MAX_NODES,
+    ClusterPlan,
+    GroupDirectory,
+    GroupPlan,
+    NodePlan,
+)
+from dledger_mq.local_cluster import LocalCluster
 from remoting.wire.codes import ResponseCode
 from remoting.wire.errors import RemotingError
 
 CLUSTER: Final = "DefaultCluster"
-GROUP: Final = "broker-a"
 
 # Whether several processes can listen on one port, among which the system spreads connections.
 _SHARES_PORTS: Final = sys.platform.startswith("linux")
@@ -35,7 +42,13 @@ _LOOK_SECONDS: Final = 0.2
     "--nodes",
     "node_count",
     type=click.IntRange(1, MAX_NODES),
-    help="How many brokers, 3 for a new directory; a directory keeps its number.",
+    help="How many brokers a group has, 3 for a new directory; a directory keeps its number.",
+)
+@click.option(
+    "--groups",
+    "group_count",
+    type=click.IntRange(1, MAX_GROUPS),
+    help="How many groups, each led by another node if they can; 1 for a new directory.",
 )
 @click.option(
     "--dir",
@@ -57,60 +70,83 @@ _LOOK_SECONDS: Final = 0.2
 )
 def up(
     node_count: int | None,
+    group_count: int | None,
     path: Path,
     nameserver: str | None,
     restart_after_seconds: float | None,
 ) -> None:
-    """Run a name server and a group of brokers until Ctrl-C.
+    """Run a name server and groups of brokers until Ctrl-C.
 
-    Prints a line that begins with "ready" once a leader serves.
+    Prints a line that begins with "ready" once a leader of each group serves.
     """
     directory = GroupDirectory(path)
 
     async def task() -> None:
         directory.lock()
         try:
-            plan = _plan(directory, node_count, nameserver)
-            await _run(LocalGroup(directory, plan, say, restart_after_seconds), plan)
+            plan = _plan(directory, node_count, group_count, nameserver)
+            await _run(LocalCluster(directory, plan, say, restart_after_seconds), plan)
         finally:
             directory.unlock()
 
     run(task)
 
 
-def _plan(directory: GroupDirectory, node_count: int | None, nameserver: str | None) -> GroupPlan:
-    """The directory's group, or a new one.
+def _plan(
+    directory: GroupDirectory,
+    node_count: int | None,
+    group_count: int | None,
+    nameserver: str | None,
+) -> ClusterPlan:
+    """The directory's groups, or new ones.
 
     Raises:
-        GroupDirectoryError: the directory has a group of another size, or cannot be read.
+        GroupDirectoryError: the directory has other groups, or cannot be read.
     """
     plan = directory.read_plan()
     if plan is None:
-        count = node_count or 3
-        *addresses, group_address = free_addresses(2 * count + 1)
-        nodes = tuple(
-            NodePlan(f"n{number}", addresses[2 * number], addresses[2 * number + 1])
-            for number in range(count)
-        )
-        at = group_address if count > 1 and _SHARES_PORTS else None
-        return GroupPlan(CLUSTER, GROUP, nameserver or DEFAULT_NAMESERVER, nodes, at)
-    if node_count not in (None, len(plan.nodes)):
-        raise GroupDirectoryError(
-            str(directory.path),
-            f"its group has {len(plan.nodes)} nodes, not {node_count}; leave --nodes out, "
-            "or choose another directory",
-        )
+        groups = _new_groups(group_count or 1, node_count or 3)
+        return ClusterPlan(CLUSTER, nameserver or DEFAULT_NAMESERVER, groups)
+    for option, asked, found in (
+        ("--groups", group_count, len(plan.groups)),
+        ("--nodes", node_count, len(plan.groups[0].nodes)),
+    ):
+        if asked not in (None, found):
+            raise GroupDirectoryError(
+                str(directory.path),
+                f"it was made with {option} {found}, not {asked}; leave {option} out, or choose "
+                "another directory",
+            )
     return replace(plan, nameserver=nameserver or plan.nameserver)
 
 
-async def _run(group: LocalGroup, plan: GroupPlan) -> None:
+def _new_groups(group_count: int, node_count: int) -> tuple[GroupPlan, ...]:
+    """Groups whose preferred leaders are different nodes, as far as there are enough."""
+    addresses = iter(free_addresses(group_count * (2 * node_count + 1)))
+    groups: list[GroupPlan] = []
+    for number in range(group_count):
+        letter = ascii_lowercase[number]
+        prefix = "n" if group_count == 1 else letter
+        nodes = tuple(
+            NodePlan(f"{prefix}{node}", next(addresses), next(addresses))
+            for node in range(node_count)
+        )
+        address: str | None = next(addresses)
+        if node_count == 1 or not _SHARES_PORTS:
+            address = None
+        preferred = None if group_count == 1 else nodes[number % node_count].name
+        groups.append(GroupPlan(f"broker-{letter}", nodes, address, preferred))
+    return tuple(groups)
+
+
+async def _run(cluster: LocalCluster, plan: ClusterPlan) -> None:
     """Start everything, and end it at a signal."""
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with trio.open_nursery() as nursery:
 
             async def start() -> None:
-                for program in group.programs():
-                    await nursery.start(group.keep_running, program)
+                for program in cluster.programs():
+                    await nursery.start(cluster.keep_running, program)
                 await _say_ready(plan)
 
             nursery.start_soon(start)
@@ -121,25 +157,29 @@ async def _run(group: LocalGroup, plan: GroupPlan) -> None:
     say("stopped")
 
 
-async def _say_ready(plan: GroupPlan) -> None:
-    """Say so once the name server names a leader and the leader answers a request."""
+async def _say_ready(plan: ClusterPlan) -> None:
+    """Say so once the name server names a leader of each group, and it answers a request."""
     names = {node.client_address: node.name for node in plan.nodes}
+    waiting = {group.name: group for group in plan.groups}
     async with Client([plan.nameserver]) as client, Admin(client=client) as admin:
-        while True:
+        while waiting:
             await trio.sleep(_LOOK_SECONDS)
             try:
                 for broker in await admin.brokers():
                     address = broker.leader
-                    if address in names:
+                    if address in names and broker.broker_name in waiting:
                         reply = await client.remoting.request(address, requests.runtime_info())
                         if reply.code == ResponseCode.SUCCESS:
-                            for_all = plan.group_address
-                            place = address if for_all is None else f"{address}, for all {for_all}"
-                            say(
-                                f"ready: {names[address]} leads {plan.group} at {place}; "
-                                f"name server {plan.nameserver}"
-                            )
-                            return
+                            group = waiting.pop(broker.broker_name)
+                            _say_leads(plan, group, names[address], address, is_last=not waiting)
             except (MessagingError, RemotingError):
                 # No broker leads yet; the brokers' own lines show the progress.
                 continue
+
+
+def _say_leads(
+    plan: ClusterPlan, group: GroupPlan, node: str, address: str, *, is_last: bool
+) -> None:
+    place = address if group.address is None else f"{address}, for all {group.address}"
+    leads = f"{node} leads {group.name} at {place}"
+    say(f"ready: {leads}; name server {plan.nameserver}" if is_last else leads)

@@ -4,12 +4,14 @@ import logging
 import os
 import signal
 import sys
+import time
 
 import click
 import trio
 
 from nameserver.server import NAMESERVER_PORT, serve_nameserver
 from remoting.net.address import Address, parse_address
+from remoting.net.bounded_log import BoundedLog
 from remoting.net.errors import AddressMalformed, ListenFailed, PortInUse, TooFewDescriptors
 
 _STDIN = 0
@@ -31,7 +33,10 @@ _STDIN = 0
 )
 def main(address: str, exit_with_stdin: bool) -> None:
     """Tell clients where topics are. Keeps nothing on disk; run as many as you like."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    handler = logging.StreamHandler()
+    handler.addFilter(BoundedLog(time.monotonic))
+    line = "%(asctime)s %(levelname)s %(message)s"
+    logging.basicConfig(level=logging.INFO, format=line, handlers=[handler])
     try:
         trio.run(_serve, parse_address(address), exit_with_stdin)
     except (AddressMalformed, PortInUse, ListenFailed, TooFewDescriptors) as error:

@@ -520,8 +520,8 @@ def _check_identity(identity: BrokerIdentity) -> None:
     limits.check_text("clusterName", identity.cluster, limits.MAX_CLUSTER_CHARACTERS)
     if not 0 <= identity.broker_id <= limits.MAX_BROKER_ID:
         raise RegistrationRefused("brokerId must not be negative: set it")
-    parse_address(identity.address)
     limits.check_text("brokerAddr", identity.address, limits.MAX_ADDRESS_CHARACTERS)
+    parse_address(identity.address)
 
 
 def _check_numbers(topic: str, read: int, write: int, permission: int, system_flag: int) -> None:

@@ -15,7 +15,7 @@ import trio
 
 from dledger.client.group_client import GroupClient, GroupUnreachable
 from dledger.free_ports import free_addresses
-from dledger_mq.group_directory import GroupDirectory, GroupPlan
+from dledger_mq.group_directory import ClusterPlan, GroupDirectory
 
 # Starting three processes and an election take less, or the cluster does not start at all.
 READY_TIMEOUT_S = 60.0
@@ -39,7 +39,7 @@ class Cluster:
 
     nameserver: str
     directory: GroupDirectory
-    plan: GroupPlan
+    plan: ClusterPlan
     process: trio.Process
 
     def log_folder(self, node: str) -> Path:
@@ -76,7 +76,7 @@ class Cluster:
 
     def _client(self) -> GroupClient:
         peers = {node.name: node.peer_address for node in self.plan.nodes}
-        return GroupClient(self.plan.group, peers)
+        return GroupClient(self.plan.groups[0].name, peers)
 
     async def _equal(self, client: GroupClient) -> bool:
         applied = set()

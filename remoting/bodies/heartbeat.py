@@ -19,8 +19,12 @@ _NAME: Final = "heartbeat"
 # broker reads one of each client every 30 s, and the longest takes less than 100 ms.
 MAX_HEARTBEAT_BYTES: Final = 512 * 1024
 
-# The most groups a client produces for, consumes for, and subscriptions of all its groups.
-MAX_HEARTBEAT_ENTRIES: Final = 10_000
+# The most groups that a client produces for, and those that it consumes for. A broker looks up the
+# members of each.
+MAX_HEARTBEAT_GROUPS: Final = 1000
+
+# The most subscriptions of all its groups.
+MAX_HEARTBEAT_SUBSCRIPTIONS: Final = 10_000
 
 
 class ConsumeType(IntEnum):
@@ -50,6 +54,17 @@ class ConsumeFromWhere(IntEnum):
 
 
 Choice = TypeVar("Choice", ConsumeType, MessageModel, ConsumeFromWhere)
+
+
+def _by_text(kind: type[Choice]) -> dict[str, Choice]:
+    """The values of an enumeration by name and by number."""
+    return {text: choice for choice in kind for text in (choice.name, str(choice.value))}
+
+
+# Looked up instead of searched: a heartbeat may have 1000 groups.
+_CONSUME_TYPES: Final = _by_text(ConsumeType)
+_MESSAGE_MODELS: Final = _by_text(MessageModel)
+_CONSUME_FROM_WHERE: Final = _by_text(ConsumeFromWhere)
 
 
 @dataclass(slots=True)
@@ -179,12 +194,12 @@ def decode_heartbeat(body: bytes) -> Heartbeat:
         BodyMalformed: it is not one, a name is missing, or it is too long.
     """
     value = JsonObject.parse(_NAME, body, MAX_HEARTBEAT_BYTES)
-    producers = value.objects("producerDataSet", MAX_HEARTBEAT_ENTRIES)
-    consumers = value.objects("consumerDataSet", MAX_HEARTBEAT_ENTRIES)
+    producers = value.objects("producerDataSet", MAX_HEARTBEAT_GROUPS)
+    consumers = value.objects("consumerDataSet", MAX_HEARTBEAT_GROUPS)
     subscriptions = sum(len(consumer.array("subscriptionDataSet")) for consumer in consumers)
-    if subscriptions > MAX_HEARTBEAT_ENTRIES:
+    if subscriptions > MAX_HEARTBEAT_SUBSCRIPTIONS:
         raise BodyMalformed(
-            _NAME, f"{subscriptions} subscriptions, at most {MAX_HEARTBEAT_ENTRIES} are read"
+            _NAME, f"{subscriptions} subscriptions, at most {MAX_HEARTBEAT_SUBSCRIPTIONS} are read"
         )
     return Heartbeat(
         value.text("clientID"),
@@ -196,20 +211,14 @@ def decode_heartbeat(body: bytes) -> Heartbeat:
 
 
 def _consumer(value: JsonObject) -> ConsumerData:
+    text = value.text
     return ConsumerData(
-        value.text("groupName"),
-        _choice(value, "consumeType", ConsumeType.CONSUME_PASSIVELY),
-        _choice(value, "messageModel", MessageModel.CLUSTERING),
-        _choice(value, "consumeFromWhere", ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET),
+        text("groupName"),
+        _CONSUME_TYPES.get(text("consumeType", ""), ConsumeType.CONSUME_PASSIVELY),
+        _MESSAGE_MODELS.get(text("messageModel", ""), MessageModel.CLUSTERING),
+        _CONSUME_FROM_WHERE.get(
+            text("consumeFromWhere", ""), ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+        ),
         [SubscriptionData.from_json(item) for item in value.objects("subscriptionDataSet")],
         value.boolean("unitMode"),
     )
-
-
-def _choice(value: JsonObject, name: str, default: Choice) -> Choice:
-    """An enumeration by name or number."""
-    wanted = value.text(name, "")
-    for choice in type(default):
-        if wanted in (choice.name, str(choice.value)):
-            return choice
-    return default

@@ -3,7 +3,7 @@
 from typing import TypeVar
 
 from remoting.wire.errors import BodyMalformed
-from remoting.wire.loose_json import JsonValue, parse_json
+from remoting.wire.loose_json import SMALL, JsonSize, JsonValue, parse_json
 
 Default = TypeVar("Default")
 
@@ -29,18 +29,21 @@ class JsonObject:
         self.members = value
 
     @classmethod
-    def parse(cls, body_name: str, body: bytes, max_bytes: int | None = None) -> "JsonObject":
+    def parse(
+        cls, body_name: str, body: bytes, max_bytes: int | None = None, size: JsonSize = SMALL
+    ) -> "JsonObject":
         """Read a whole body.
 
         Args:
             body_name: which body it is, for errors.
             body: as it came.
             max_bytes: the longest body of this kind; None leaves it to the limit of frames.
+            size: how much it may hold; LARGE for bodies that list all of something.
 
         Raises:
             BodyMalformed: it is no JSON object, or too long.
         """
-        return cls(body_name, parse_json(body_name, body, max_bytes))
+        return cls(body_name, parse_json(body_name, body, max_bytes, size))
 
     def text(self, name: str, default: str | None = None) -> str:
         """A text; a number or truth value is given as text. Without default it must be there."""
@@ -76,15 +79,6 @@ class JsonObject:
         if isinstance(value, int) and -(1 << 63) <= value < 1 << 63:
             return int(value)
         raise BodyMalformed(self.body_name, f"{name} is not a 64-bit number")
-
-    def number(self, name: str, default: float) -> float:
-        """A number that may have a fraction."""
-        value = self.members.get(name)
-        if value is None:
-            return default
-        if isinstance(value, int | float):
-            return float(value)
-        raise BodyMalformed(self.body_name, f"{name} is not a number")
 
     def boolean(self, name: str, default: bool = False) -> bool:
         """A truth value, also as text."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from remoting.bodies.json_object import JsonObject
-from remoting.wire.loose_json import JsonValue, compact_json, parse_json
+from remoting.wire.loose_json import LARGE, SMALL, JsonValue, compact_json, parse_json
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -64,10 +64,12 @@ def decode_queue_keyed(body_name: str, name: str, body: bytes) -> dict[MessageQu
     Raises:
         BodyMalformed: the body is no JSON object, or a key is no message queue.
     """
-    members = JsonObject.parse(body_name, body).object(name).members
+    members = JsonObject.parse(body_name, body, size=LARGE).object(name).members
     return {_queue_of(body_name, key): value for key, value in members.items()}
 
 
 def _queue_of(body_name: str, key: str) -> MessageQueue:
     """A message queue from the JSON text that stands for it as a key."""
-    return MessageQueue.from_json(JsonObject(body_name, parse_json(body_name, key.encode())))
+    return MessageQueue.from_json(
+        JsonObject(body_name, parse_json(body_name, key.encode(), size=SMALL))
+    )

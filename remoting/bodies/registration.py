@@ -9,13 +9,15 @@ from typing import Final
 
 from remoting.bodies.json_object import JsonObject
 from remoting.bodies.topic_config import (
+    INT64_MAX,
+    INT64_MIN,
     MAX_TABLE_TOPICS,
     DataVersion,
     TopicConfig,
     read_topic_config_table,
 )
 from remoting.wire.errors import BodyMalformed
-from remoting.wire.loose_json import compact_json, parse_json
+from remoting.wire.loose_json import LARGE, SMALL, compact_json, parse_json
 
 _NAME: Final = "register broker"
 
@@ -79,7 +81,7 @@ def decode_registration(body: bytes, *, compressed: bool = False) -> BrokerRegis
         return BrokerRegistration({}, DataVersion())
     if compressed:
         return _decode_compressed(_inflate(body))
-    value = JsonObject.parse(_NAME, body)
+    value = JsonObject.parse(_NAME, body, size=LARGE)
     topics, data_version = read_topic_config_table(value.object("topicConfigSerializeWrapper"))
     return BrokerRegistration(topics, data_version, value.texts("filterServerList"))
 
@@ -104,8 +106,8 @@ def _decode_compressed(data: bytes) -> BrokerRegistration:
         version_json, at = _chunk(data, 0)
         (count,) = _LENGTH.unpack_from(data, at)
         at += 4
-        if count > MAX_TABLE_TOPICS:
-            raise BodyMalformed(_NAME, f"{count} topics, at most {MAX_TABLE_TOPICS} are read")
+        if not 0 <= count <= MAX_TABLE_TOPICS:
+            raise BodyMalformed(_NAME, f"{count} topics, 0 to {MAX_TABLE_TOPICS} are read")
         topics: dict[str, TopicConfig] = {}
         for _ in range(count):
             line, at = _chunk(data, at)
@@ -115,7 +117,7 @@ def _decode_compressed(data: bytes) -> BrokerRegistration:
     except struct.error:
         raise BodyMalformed(_NAME, "ends early") from None
     # What follows are topic mappings of version 5 brokers, which route no client here.
-    servers = parse_json(_NAME, servers_json)
+    servers = parse_json(_NAME, servers_json, size=SMALL)
     names = [name for name in servers if isinstance(name, str)] if isinstance(servers, list) else []
     return BrokerRegistration(
         topics, DataVersion.from_json(JsonObject.parse(_NAME, version_json)), names
@@ -140,7 +142,9 @@ def _topic_of_line(line: str) -> TopicConfig:
     if len(parts) == 6 and parts[5].strip():
         attributes = JsonObject.parse(_NAME, parts[5].encode()).named_texts()
     try:
-        read, write, permission = (int(part) for part in parts[1:4])
+        read, write, permission = map(int, parts[1:4])
     except ValueError:
         raise BodyMalformed(_NAME, f"topic {line!r:.60} has no numbers") from None
+    if min(read, write, permission) < INT64_MIN or max(read, write, permission) > INT64_MAX:
+        raise BodyMalformed(_NAME, f"topic {line!r:.60} has a number over 64 bits")
     return TopicConfig(parts[0], read, write, permission, parts[4], attributes=attributes)

@@ -11,7 +11,7 @@ from typing import Final
 
 from remoting.bodies.json_object import JsonObject
 from remoting.wire.errors import BodyMalformed
-from remoting.wire.loose_json import JsonValue, compact_json
+from remoting.wire.loose_json import LARGE, JsonValue, compact_json
 
 # The broker id of the master of a broker name; every other id is a slave's.
 MASTER_ID: Final = 0
@@ -192,7 +192,7 @@ def decode_cluster_info(body: bytes) -> ClusterInfo:
     Raises:
         BodyMalformed: it is not one.
     """
-    value = JsonObject.parse("cluster info", body)
+    value = JsonObject.parse("cluster info", body, size=LARGE)
     brokers = value.object("brokerAddrTable").named_objects()
     clusters = value.object("clusterAddrTable")
     return ClusterInfo(

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from remoting.bodies.json_object import JsonObject
 from remoting.bodies.route import BrokerData
-from remoting.wire.loose_json import compact_json
+from remoting.wire.loose_json import LARGE, compact_json
 
 
 def encode_table(table: Mapping[str, str]) -> bytes:
@@ -35,7 +35,7 @@ def decode_topic_list(body: bytes) -> list[str]:
     Raises:
         BodyMalformed: it is no such body.
     """
-    return JsonObject.parse("topic list", body).texts("topicList")
+    return JsonObject.parse("topic list", body, size=LARGE).texts("topicList")
 
 
 def encode_member_group(broker: BrokerData) -> bytes:

@@ -14,8 +14,9 @@ from remoting.wire.loose_json import JsonValue
 # of a second to read this many.
 MAX_TABLE_TOPICS: Final = 50_000
 
-_INT64_MIN: Final = -(1 << 63)
-_INT64_MAX: Final = (1 << 63) - 1
+# Every number of a topic is one that Java can hold.
+INT64_MIN: Final = -(1 << 63)
+INT64_MAX: Final = (1 << 63) - 1
 
 # Bits of a permission.
 PERMISSION_INHERIT: Final = 1
@@ -181,8 +182,8 @@ def _plain(value: JsonValue) -> TopicConfig | None:
         and type(permission) is int
         and type(flag) is int
         and get("attributes") in (None, {})
-        and min(read, write, permission, flag) >= _INT64_MIN
-        and max(read, write, permission, flag) <= _INT64_MAX
+        and min(read, write, permission, flag) >= INT64_MIN
+        and max(read, write, permission, flag) <= INT64_MAX
     ):
         return TopicConfig(topic, read, write, permission, kind, flag, order)
     return None

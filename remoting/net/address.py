@@ -1,8 +1,13 @@
 """Addresses of brokers, name servers and clients as text."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from remoting.net.errors import AddressMalformed
+
+# The longest name that the domain name system has.
+_MAX_HOST_CHARACTERS: Final = 253
+
+_NO_HOST: Final = frozenset("[] ")
 
 
 class Address(NamedTuple):
@@ -28,7 +33,11 @@ def parse_address(text: str) -> Address:
         host = host[1:-1]
     elif ":" in host:
         raise AddressMalformed(text)
-    if not colon or not host or len(port) > 5 or not (port.isascii() and port.isdecimal()):
+    if not colon or len(port) > 5 or not (port.isascii() and port.isdecimal()):
+        raise AddressMalformed(text)
+    if not 1 <= len(host) <= _MAX_HOST_CHARACTERS or not _NO_HOST.isdisjoint(host):
+        raise AddressMalformed(text)
+    if not host.isprintable():
         raise AddressMalformed(text)
     number = int(port)
     if not 1 <= number <= 65535:

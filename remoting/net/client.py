@@ -214,7 +214,8 @@ class RemotingClient:
                 secured = trio.SSLStream(plain, self._tls, server_hostname=parsed.host)
                 await secured.do_handshake()
                 return secured
-        except (OSError, trio.BrokenResourceError) as error:
+        except (OSError, UnicodeError, trio.BrokenResourceError) as error:
+            # UnicodeError: a name that the domain name system cannot have.
             reason = str(error.__cause__ or error)
         if plain is not None:
             await trio.aclose_forcefully(plain)

@@ -331,6 +331,9 @@ class Connection:
                 if decoder.error is not None:
                     raise decoder.error
         except FrameError as error:
+            # The connection keeps the error. Its traceback and what led to it would keep this
+            # frame, and with it all that was read, until the collector next looks for cycles.
+            error.__traceback__ = error.__context__ = None
             self.close(error)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             self.close(f"receiving failed: {error.__cause__ or error}")

@@ -12,16 +12,21 @@ from click.testing import CliRunner, Result
 
 from dledger_mq.__main__ import main
 from dledger_mq.errors import GroupDirectoryError
-from dledger_mq.group_directory import GroupDirectory, GroupPlan, NodePlan
+from dledger_mq.group_directory import ClusterPlan, GroupDirectory, GroupPlan, NodePlan
+from dledger_mq.local_cluster import broker_program
+from dledger_mq.up_command import _new_groups
 from remoting.bodies.route import BrokerData, ClusterInfo
 from remoting.wire.codes import RequestCode
 from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, start
 
-PLAN = GroupPlan(
+NODES = (NodePlan("n0", "127.0.0.1:1", "127.0.0.1:2"), NodePlan("n1", "127.0.0.1:3", "127.0.0.1:4"))
+PLAN = ClusterPlan(
     "DefaultCluster",
-    "broker-a",
     "127.0.0.1:9876",
-    (NodePlan("n0", "127.0.0.1:1", "127.0.0.1:2"), NodePlan("n1", "127.0.0.1:3", "127.0.0.1:4")),
+    (
+        GroupPlan("broker-a", NODES, "127.0.0.1:5", "n1"),
+        GroupPlan("broker-b", (NodePlan("b0", "127.0.0.1:6", "127.0.0.1:7"),)),
+    ),
 )
 
 # Nobody listens on port 1.
@@ -34,7 +39,48 @@ def test_a_group_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     directory.write(PLAN, {"n0": 7})
     assert directory.read_plan() == PLAN
     assert directory.read_pids() == {"n0": 7}
-    assert PLAN.peers == "n0=127.0.0.1:1,n1=127.0.0.1:3"
+    assert PLAN.groups[0].peers == "n0=127.0.0.1:1,n1=127.0.0.1:3"
+    assert [node.name for node in PLAN.nodes] == ["n0", "n1", "b0"]
+
+
+def test_a_directory_of_an_earlier_version_is_read_as_one_group(tmp_path: Path) -> None:
+    content = {
+        **{"format": "dledger-mq group 1", "cluster": "DefaultCluster", "group": "broker-a"},
+        **{"nameserver": "127.0.0.1:9876", "pids": {"n0": 7}},
+        "nodes": [
+            {"name": one.name, "peer": one.peer_address, "client": one.client_address}
+            for one in NODES
+        ],
+    }
+    (tmp_path / "group.json").write_text(json.dumps(content))
+    plan = ClusterPlan("DefaultCluster", "127.0.0.1:9876", (GroupPlan("broker-a", NODES),))
+    assert GroupDirectory(tmp_path).read_plan() == plan
+
+
+def test_a_program_gets_what_its_group_needs(tmp_path: Path) -> None:
+    first, second = (
+        " ".join(broker_program(GroupDirectory(tmp_path), PLAN, group, group.nodes[0]).arguments)
+        for group in PLAN.groups
+    )
+    assert "--group broker-a --node n0 --peers n0=127.0.0.1:1,n1=127.0.0.1:3" in first
+    assert first.endswith("--listen-group 127.0.0.1:5 --share-port --prefer n1")
+    assert "--group broker-b --node b0 --peers b0=127.0.0.1:6 --listen 127.0.0.1:7" in second
+    assert "--listen-group" not in second
+    assert "--prefer" not in second
+
+
+def test_new_groups_are_led_by_different_nodes_as_far_as_there_are_enough() -> None:
+    groups = _new_groups(3, 2)
+    assert [group.name for group in groups] == ["broker-a", "broker-b", "broker-c"]
+    assert [group.preferred for group in groups] == ["a0", "b1", "c0"]
+    addresses = [
+        *(group.address for group in groups),
+        *(node.peer_address for group in groups for node in group.nodes),
+        *(node.client_address for group in groups for node in group.nodes),
+    ]
+    assert len(set(addresses)) == 15
+    (alone,) = _new_groups(1, 1)
+    assert (alone.nodes[0].name, alone.address, alone.preferred) == ("n0", None, None)
 
 
 def test_two_cannot_hold_one_directory(tmp_path: Path) -> None:
@@ -62,11 +108,12 @@ def test_a_plan_that_cannot_be_read_is_told_and_kept(tmp_path: Path, content: st
     assert (tmp_path / "group.json").read_text() == content
 
 
-def test_a_directory_keeps_its_number_of_nodes(tmp_path: Path) -> None:
+def test_a_directory_keeps_its_numbers_of_nodes_and_groups(tmp_path: Path) -> None:
     GroupDirectory(tmp_path).write(PLAN, {})
-    result = CliRunner().invoke(main, ["up", "--dir", str(tmp_path), "--nodes", "5"])
-    assert result.exit_code == 1
-    assert "has 2 nodes, not 5" in result.output
+    for option, found in (("--nodes", 2), ("--groups", 2)):
+        result = CliRunner().invoke(main, ["up", "--dir", str(tmp_path), option, "5"])
+        assert result.exit_code == 1
+        assert f"it was made with {option} {found}, not 5" in result.output
 
 
 @pytest.mark.parametrize(
@@ -223,5 +270,5 @@ def test_the_status_of_a_directory_without_a_group_says_how_to_start_one(tmp_pat
 def test_the_plan_is_plain_json_that_other_programs_can_read(tmp_path: Path) -> None:
     GroupDirectory(tmp_path).write(PLAN, {"nameserver": 5})
     content = json.loads((tmp_path / "group.json").read_text())
-    assert content["nodes"][1]["client"] == "127.0.0.1:4"
+    assert content["groups"][0]["nodes"][1]["client"] == "127.0.0.1:4"
     assert content["pids"] == {"nameserver": 5}

@@ -15,6 +15,7 @@ import trio
 
 from dledger.free_ports import free_addresses
 from dledger_mq import (
+    Admin,
     Client,
     ConsumeFrom,
     Message,
@@ -134,6 +135,31 @@ async def test_a_killed_command_leaves_no_process_and_its_folder_starts_again(
         assert await trio.to_thread.run_sync(read_until_ready, second) == ready
         second.send_signal(signal.SIGTERM)
     assert second.returncode == 0
+
+
+@pytest.mark.slow
+async def test_several_groups_are_several_names_that_share_the_load(tmp_path: Path) -> None:
+    (names,) = free_addresses(1)
+    process = await trio.lowlevel.open_process(
+        [
+            *(sys.executable, "-m", "dledger_mq", "up", "--nodes", "1", "--groups", "2"),
+            *("--dir", str(tmp_path / "d"), "--nameserver", names),
+        ],
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    async with process.stdout:
+        said = b""
+        while b"ready: " not in said:
+            said += await process.stdout.receive_some()
+        assert said.count(b" leads broker-") == 2
+        async with Admin(nameservers=[names]) as admin:
+            await admin.create_topic("T", queues=1)
+        async with Producer("p", nameservers=[names]) as producer:
+            results = [await producer.send(Message("T", b"%d" % number)) for number in range(8)]
+        assert {result.queue.broker_name for result in results} == {"broker-a", "broker-b"}
+        process.send_signal(signal.SIGINT)
+        assert await process.wait() == 0
 
 
 def is_running(pid: int) -> bool:

@@ -102,7 +102,23 @@ async def test_a_port_nobody_listens_on_fails_every_request(nursery: trio.Nurser
     await wait_for(lambda: not client.is_connected(address))
 
 
-@pytest.mark.parametrize("address", ["", "host", "host:", ":1", "h:0", "h:70000", "h:x", "a:b:1"])
+@pytest.mark.parametrize("host", ["x" * 70, "a..b", "\u00e9..b", "."])
+async def test_a_name_that_cannot_be_is_an_address_that_cannot_be_reached(
+    nursery: trio.Nursery, host: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = RemotingClient(nursery)
+    with pytest.raises(ConnectFailed, match="label"):
+        await client.request(f"{host}:1", Command(ECHO))
+    assert caplog.messages == []
+
+
+ADDRESSES_THAT_ARE_NONE = (
+    *("", "host", "host:", ":1", "h:0", "h:70000", "h:x", "a:b:1"),
+    *("[]:1", "[[a]]:1", "a b:1", "a\0b:1", "a\nb:1", "h" * 254 + ":1"),
+)
+
+
+@pytest.mark.parametrize("address", ADDRESSES_THAT_ARE_NONE)
 async def test_an_address_that_is_none_is_refused(nursery: trio.Nursery, address: str) -> None:
     client = RemotingClient(nursery)
     with pytest.raises(AddressMalformed):

@@ -1,9 +1,11 @@
 """What a server holds for all its clients, and what becomes of those that hold too much."""
 
+import gc
 import logging
 import os
 import resource
 import socket
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -19,7 +21,15 @@ from remoting.net.held_bytes import HeldBytes
 from remoting.net.server import ServerLimits, serve
 from remoting.wire.command import ONEWAY_FLAG, Command
 from remoting.wire.frame import FrameDecoder, encode_command
-from tests.remoting.net.recording_server import ECHO, Recorder, raw_stream, start, until
+from tests.remoting.net.recording_server import (
+    ECHO,
+    SILENT,
+    Recorder,
+    raw_stream,
+    read_until_closed,
+    start,
+    until,
+)
 
 PULL, PULL_BYTES = 11, 256 * 1024
 PEER = Address("192.0.2.1", 1)
@@ -298,3 +308,47 @@ async def test_running_out_of_descriptors_is_survived_with_one_line(
     assert "no connection can be accepted" in caplog.records[0].message
     for one in waiting:
         one.close()
+
+
+class Watcher(Recorder):
+    """Remembers weakly which connections there were."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gone: list[weakref.ref[Connection]] = []
+
+    def on_open(self, connection: Connection) -> None:
+        pass
+
+    def on_close(self, connection: Connection) -> None:
+        self.gone.append(weakref.ref(connection))
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        b"\x00\x00\x00\x10\x00\x00\x00\x0c{not a header",
+        b"\x00\x00\x00\x10\x00\x00\x00\x0c{'': 0, 1: 2}",
+        b"\x00\x00\x00\x08\x01\x00\x00\x04abcd",
+        b"\x00\x00\x00\x08\x09\x00\x00\x04abcd",
+        b"\xff\xff\xff\xff\x00\x00\x00\x00",
+        b"",
+    ],
+    ids=["no JSON", "no JSON keys", "no binary header", "unknown type", "too long", "no fault"],
+)
+async def test_a_closed_connection_and_what_it_read_are_freed_at_once(
+    nursery: trio.Nursery, end: bytes
+) -> None:
+    handler = Watcher()
+    address = await start(nursery, handler)
+    before = gc.isenabled()
+    gc.disable()  # it would free them as well, but only when many more objects were made
+    try:
+        async with await raw_stream(address) as stream:
+            await stream.send_all(encode_command(Command(SILENT, body=bytes(1 << 20))) + end)
+            await stream.send_eof()
+            assert await read_until_closed(stream) == b""
+        await until(lambda: [one() for one in handler.gone] == [None])
+    finally:
+        if before:
+            gc.enable()

@@ -2,6 +2,7 @@
 
 import time
 import tracemalloc
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -11,15 +12,19 @@ from hypothesis import strategies as st
 from remoting.bodies.consumer_group import MAX_LOCKED_QUEUES, decode_queue_lock
 from remoting.bodies.heartbeat import (
     MAX_HEARTBEAT_BYTES,
-    MAX_HEARTBEAT_ENTRIES,
+    MAX_HEARTBEAT_GROUPS,
+    MAX_HEARTBEAT_SUBSCRIPTIONS,
+    ConsumerData,
     Heartbeat,
     decode_heartbeat,
     encode_heartbeat,
 )
+from remoting.bodies.json_object import JsonObject
 from remoting.bodies.registration import decode_registration
+from remoting.bodies.route import decode_route
 from remoting.bodies.topic_config import MAX_TABLE_TOPICS
 from remoting.wire.errors import BodyMalformed
-from remoting.wire.loose_json import MAX_JSON_VALUES, MAX_OBJECT_KEYS, JsonValue, parse_json
+from remoting.wire.loose_json import LARGE, SMALL, JsonSize, JsonValue, parse_json
 
 # Long enough that work which grows with the square of the length takes minutes.
 BODY_BYTES = 256 * 1024
@@ -92,26 +97,48 @@ def test_time_and_memory_grow_with_the_length_of_a_body_and_not_faster(
     assert peak_bytes < 160 * BODY_BYTES
 
 
-def test_the_values_of_a_body_are_counted_before_it_is_read() -> None:
-    body = b"[" + b"[]," * (MAX_JSON_VALUES // 2) + b"1]"
+@pytest.mark.parametrize("size", [LARGE, SMALL])
+def test_the_values_of_a_body_are_counted_before_it_is_read(size: JsonSize) -> None:
+    body = b"[" + b"[]," * (size.values // 2) + b"1]"
     tracemalloc.start()
     try:
-        with pytest.raises(BodyMalformed, match=f"more than {MAX_JSON_VALUES} values"):
-            parse_json("x", body)
+        with pytest.raises(BodyMalformed, match=f"more than {size.values} values"):
+            parse_json("x", body, size=size)
         assert tracemalloc.get_traced_memory()[1] < 100_000
     finally:
         tracemalloc.stop()
 
 
-def test_the_objects_that_are_keys_are_bounded() -> None:
+@pytest.mark.parametrize("size", [LARGE, SMALL])
+def test_the_objects_that_are_keys_are_bounded(size: JsonSize) -> None:
     def body(count: int) -> bytes:
         return b"{" + b",".join(b'{"q":%d}:1' % number for number in range(count)) + b"}"
 
-    parsed = parse_json("x", body(MAX_OBJECT_KEYS))
+    parsed = parse_json("x", body(size.object_keys), size=size)
     assert isinstance(parsed, dict)
-    assert len(parsed) == MAX_OBJECT_KEYS
+    assert len(parsed) == size.object_keys
     with pytest.raises(BodyMalformed, match="objects as keys"):
-        parse_json("x", body(MAX_OBJECT_KEYS + 1))
+        parse_json("x", body(size.object_keys + 1), size=size)
+
+
+@pytest.mark.parametrize(
+    ("decode", "head"),
+    [
+        (decode_heartbeat, '{"clientID":"c","x":'),
+        (decode_queue_lock, '{"clientId":"c","consumerGroup":"g","x":'),
+        (lambda body: decode_route(body, 1 << 20), '{"x":'),
+        (lambda body: JsonObject.parse("consumer group", body), '{"groupName":"g","x":'),
+    ],
+)
+def test_a_request_that_lists_little_holds_little(
+    decode: Callable[[bytes], object], head: str
+) -> None:
+    decode(f"{head}{{}}}}".encode())
+    with pytest.raises(BodyMalformed, match=f"more than {SMALL.values} values"):
+        decode(f"{head}[{'[],' * (SMALL.values // 2)}1]}}".encode())
+    keys = ",".join([f'{{"q":{number}}}:1' for number in range(SMALL.object_keys + 1)])
+    with pytest.raises(BodyMalformed, match="objects as keys"):
+        decode(f"{head}{{{keys}}}}}".encode())
 
 
 def test_a_heartbeat_is_bounded_in_bytes_and_entries() -> None:
@@ -120,9 +147,13 @@ def test_a_heartbeat_is_bounded_in_bytes_and_entries() -> None:
     assert decode_heartbeat(longest).producer_groups == ["g"]
     with pytest.raises(BodyMalformed, match=f"at most {MAX_HEARTBEAT_BYTES} are read"):
         decode_heartbeat(longest + b" ")
-    with pytest.raises(BodyMalformed, match="producerDataSet has 10001 entries"):
-        decode_heartbeat(encode_heartbeat(Heartbeat("c", ["g"] * (MAX_HEARTBEAT_ENTRIES + 1))))
-    halves = '{"subscriptionDataSet":[' + ",".join(["{}"] * 5001) + "]}"
+    with pytest.raises(BodyMalformed, match="producerDataSet has 1001 entries"):
+        decode_heartbeat(encode_heartbeat(Heartbeat("c", ["g"] * (MAX_HEARTBEAT_GROUPS + 1))))
+    consumers = [ConsumerData("g")] * (MAX_HEARTBEAT_GROUPS + 1)
+    with pytest.raises(BodyMalformed, match="consumerDataSet has 1001 entries"):
+        decode_heartbeat(encode_heartbeat(Heartbeat("c", [], consumers)))
+    half = ",".join(["{}"] * (MAX_HEARTBEAT_SUBSCRIPTIONS // 2 + 1))
+    halves = f'{{"subscriptionDataSet":[{half}]}}'
     with pytest.raises(BodyMalformed, match="10002 subscriptions"):
         decode_heartbeat(f'{{"clientID":"c","consumerDataSet":[{halves},{halves}]}}'.encode())
 

@@ -1,0 +1,154 @@
+"""Each request that a broker answers, with all that it reads."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from remoting.message.batch import BatchMessage, encode_batch_body
+from remoting.wire.codes import RequestCode
+from tests.broker.one_broker import send_fields
+
+# These texts stand for the place of a message in the log, and for another name in each request.
+PLACE = "{place}"
+NEW_NAME = "{new name}"
+
+SEND = {**send_fields("T", 0), "l": 16, "m": "false"}
+OF_A_QUEUE = {"topic": "T", "queueId": 0}
+PULL = {
+    **OF_A_QUEUE,
+    "consumerGroup": "g",
+    "queueOffset": 0,
+    "maxMsgNums": 32,
+    "sysFlag": 4,
+    "commitOffset": 0,
+    "suspendTimeoutMillis": 0,
+    "subVersion": 0,
+    "subscription": "*",
+    "expressionType": "TAG",
+}
+HEARTBEAT = {
+    "clientID": "c",
+    "consumerDataSet": [
+        {
+            "groupName": "g",
+            "consumeType": "CONSUME_PASSIVELY",
+            "messageModel": "CLUSTERING",
+            "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
+            "subscriptionDataSet": [
+                {
+                    "topic": "T",
+                    "subString": "A",
+                    "subVersion": 1,
+                    "expressionType": "TAG",
+                    "tagsSet": ["A"],
+                    "codeSet": [65],
+                    "classFilterMode": False,
+                }
+            ],
+            "unitMode": False,
+        }
+    ],
+    "producerDataSet": [{"groupName": "p"}],
+    "heartbeatFingerprint": 0,
+    "withoutSub": False,
+}
+LOCK = {
+    "consumerGroup": "g",
+    "clientId": "c",
+    "mqSet": [{"topic": "T", "brokerName": "b", "queueId": 0}],
+    "onlyThisBroker": False,
+}
+TOPIC = {
+    "topic": "T",
+    "defaultTopic": "TBW102",
+    "readQueueNums": 4,
+    "writeQueueNums": 4,
+    "perm": 6,
+    "topicFilterType": "SINGLE_TAG",
+    "topicSysFlag": 0,
+    "order": "false",
+    "attributes": "",
+}
+GROUP = {
+    "groupName": "g",
+    "consumeEnable": True,
+    "consumeFromMinEnable": True,
+    "consumeBroadcastEnable": True,
+    "consumeMessageOrderly": False,
+    "retryQueueNums": 1,
+    "retryMaxTimes": 16,
+    "notifyConsumerIdsChangedEnable": True,
+    "consumeTimeoutMinute": 15,
+}
+ASKED_GROUP = {"consumerGroup": "g"}
+
+CODE = RequestCode
+# Every code that a broker answers: its fields, and a well-formed body.
+REQUESTS: dict[int, tuple[dict[str, Any], bytes]] = {
+    CODE.SEND_MESSAGE: (
+        {
+            "producerGroup": "p",
+            "topic": "T",
+            "defaultTopic": "TBW102",
+            "defaultTopicQueueNums": 4,
+            "queueId": 0,
+            "sysFlag": 0,
+            "bornTimestamp": 1,
+            "flag": 0,
+            "properties": "",
+            "reconsumeTimes": 0,
+            "unitMode": "false",
+            "batch": "false",
+            "maxReconsumeTimes": 16,
+        },
+        b"x",
+    ),
+    CODE.SEND_MESSAGE_V2: (SEND, b"x"),
+    CODE.SEND_BATCH_MESSAGE: (SEND, encode_batch_body([BatchMessage(b"x"), BatchMessage(b"y")])),
+    CODE.CONSUMER_SEND_MSG_BACK: (
+        {
+            "group": NEW_NAME,
+            "offset": PLACE,
+            "delayLevel": 0,
+            "maxReconsumeTimes": 3,
+            "originMsgId": "",
+            "originTopic": "T",
+            "unitMode": "false",
+        },
+        b"",
+    ),
+    CODE.PULL_MESSAGE: (PULL, b""),
+    CODE.LITE_PULL_MESSAGE: (PULL, b""),
+    CODE.HEART_BEAT: ({}, json.dumps(HEARTBEAT).encode()),
+    CODE.UNREGISTER_CLIENT: ({"clientID": "c", "consumerGroup": "g", "producerGroup": "p"}, b""),
+    CODE.GET_CONSUMER_LIST_BY_GROUP: (ASKED_GROUP, b""),
+    CODE.LOCK_BATCH_MQ: ({}, json.dumps(LOCK).encode()),
+    CODE.UNLOCK_BATCH_MQ: ({}, json.dumps(LOCK).encode()),
+    CODE.CHECK_CLIENT_CONFIG: ({}, b'{"clientId":"c","group":"g","subscriptionData":{}}'),
+    CODE.QUERY_CONSUMER_OFFSET: ({**OF_A_QUEUE, **ASKED_GROUP, "setZeroIfNotFound": "true"}, b""),
+    CODE.UPDATE_CONSUMER_OFFSET: ({**OF_A_QUEUE, **ASKED_GROUP, "commitOffset": 1}, b""),
+    CODE.SEARCH_OFFSET_BY_TIMESTAMP: (
+        {**OF_A_QUEUE, "timestamp": 1, "boundaryType": "LOWER"},
+        b"",
+    ),
+    CODE.GET_MAX_OFFSET: (OF_A_QUEUE, b""),
+    CODE.GET_MIN_OFFSET: (OF_A_QUEUE, b""),
+    CODE.GET_EARLIEST_MSG_STORETIME: (OF_A_QUEUE, b""),
+    CODE.GET_ALL_CONSUMER_OFFSET: ({}, b""),
+    CODE.UPDATE_AND_CREATE_TOPIC: (TOPIC, b""),
+    CODE.DELETE_TOPIC_IN_BROKER: ({"topic": "other"}, b""),
+    CODE.GET_TOPIC_CONFIG: ({"topic": "T"}, b""),
+    CODE.GET_ALL_TOPIC_CONFIG: ({}, b""),
+    CODE.GET_TOPIC_STATS_INFO: ({"topic": "T"}, b""),
+    CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: ({}, json.dumps(GROUP).encode()),
+    CODE.DELETE_SUBSCRIPTIONGROUP: ({"groupName": "other", "cleanOffset": "true"}, b""),
+    CODE.GET_SUBSCRIPTIONGROUP_CONFIG: ({"group": "g"}, b""),
+    CODE.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: ({}, b""),
+    CODE.GET_CONSUMER_CONNECTION_LIST: (ASKED_GROUP, b""),
+    CODE.GET_CONSUME_STATS: ({**ASKED_GROUP, "topic": "T"}, b""),
+    CODE.GET_BROKER_RUNTIME_INFO: ({}, b""),
+    CODE.GET_BROKER_CONFIG: ({}, b""),
+    CODE.UPDATE_BROKER_CONFIG: ({}, b"a=b"),
+    CODE.VIEW_MESSAGE_BY_ID: ({"offset": PLACE}, b""),
+}

@@ -1,0 +1,111 @@
+"""Every request code with every part at hostile values: each is answered, and the broker lives."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.limits import BrokerLimits
+from broker.log.guarded_log import GuardedLog
+from remoting.wire.codes import RequestCode
+from remoting.wire.frame import MAX_HEADER_BYTES
+from tests.broker.one_broker import Client, running_broker
+from tests.hostile.attack import Request, Wire, attacks, frame_of, wire_to
+from tests.hostile.broker_requests import NEW_NAME, PLACE, REQUESTS
+from tests.hostile.hostile_values import names_in
+from tests.hostile.names_read import NamesRead
+
+MAX_TOPICS = 400
+
+
+@asynccontextmanager
+async def served(directory: Path) -> AsyncIterator[tuple[Client, Wire]]:
+    limits = BrokerLimits(max_topics=MAX_TOPICS, max_groups=400)
+    async with running_broker(directory, limits=limits) as (broker, nursery):
+        client = Client(nursery, str(broker.config.address))
+        assert (await client.send("T", b"x")).code == 0
+        async with wire_to(client.address) as wire:
+            yield client, wire
+
+
+def filled_in(request: Request, number: int, place: int) -> Request:
+    """The request with its place in the log and its new name."""
+    fields, body = request
+    stand_ins = {f'"{PLACE}"': f'"{place}"', f'"{NEW_NAME}"': f'"group-{number}"'}
+    return {name: stand_ins.get(value, value) for name, value in fields.items()}, body
+
+
+async def test_each_code_that_is_answered_is_attacked(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as (broker, _nursery):
+        assert REQUESTS.keys() == broker.requests.handlers.keys()
+
+
+@pytest.mark.parametrize("code", sorted(REQUESTS))
+async def test_each_hostile_request_is_answered_and_the_broker_lives(
+    tmp_path: Path,
+    code: int,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fields, body = REQUESTS[code]
+    async with served(tmp_path) as (client, wire):
+        (message,) = await client.messages("T")
+        read = NamesRead(monkeypatch)
+        for number, request in enumerate(attacks(fields, body)):
+            await wire.ask(code, filled_in(request, number, message.physical_offset))
+        # What is read is attacked.
+        assert read.fields - set(fields) == set()
+        assert read.members - names_in(body) == set()
+        assert (await client.send("T", b"still here")).code == 0
+        topics = json.loads((await client.ask(RequestCode.GET_ALL_TOPIC_CONFIG)).body)
+        assert len(topics["topicConfigTable"]) <= MAX_TOPICS
+    # A traceback is a defect of the broker, whatever the request was.
+    assert [record.message for record in caplog.records if record.exc_info] == []
+    # No client writes lines of its own into the log, or moves the operator's cursor.
+    assert [text for text in caplog.messages if not text.isprintable()] == []
+
+
+async def test_a_header_that_is_too_long_ends_its_connection_and_no_other(tmp_path: Path) -> None:
+    async with served(tmp_path) as (client, wire):
+        long = {"topic": '"' + "x" * (1 << 20) + '"'}
+        assert await wire.ends_after(frame_of(30, (long, b""), 1)[: 8 + MAX_HEADER_BYTES])
+        deep = {"topic": "[" * 100_000 + "]" * 100_000}
+        async with wire_to(client.address) as other:
+            assert await other.ends_after(frame_of(30, (deep, b""), 1))
+        assert (await client.send("T", b"still here")).code == 0
+
+
+async def test_a_message_sent_back_with_a_malformed_number_ends_no_node(tmp_path: Path) -> None:
+    async with served(tmp_path) as (client, _wire):
+        (first,) = await client.messages("T")
+        fields: dict[str, Any] = {
+            "group": "unheard-of",
+            "offset": first.physical_offset,
+            "delayLevel": 0,
+        }
+        assert (await client.ask(36, **fields, maxReconsumeTimes="abc")).code == 1
+        assert (await client.ask(36, **fields, maxReconsumeTimes="3")).code == 0
+
+
+def test_what_a_request_raises_when_its_append_ends_does_not_reach_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Log:
+        is_ready_leader, term, begin_position = True, 1, 0
+
+        def submit(self, bodies: object, done: Any) -> None:
+            done([])
+
+        def read_bytes(self, pos: int, size: int) -> bytes:
+            return b""
+
+    def fails(_outcome: object) -> None:
+        raise RuntimeError("a defect")
+
+    GuardedLog(Log()).submit([b"x"], fails)
+    assert "a defect" in caplog.text
