@@ -1,6 +1,7 @@
 // Consume with npm `ali-ons`; exit 0 once so many keys of the run have come.
-// Prints "ready" when it has started, then one key a line.
+// Prints "ready" when it has started, then one key a line; "again KEY" for a key that came before.
 // Arguments: names topic group run [--expect N] [--tags "a || b"] [--seconds N] [--fail-first N] [--broadcast]
+// [--steady]: goes on until it is killed, and prints "took KEY MILLISECONDS QUEUE/OFFSET" for each message.
 'use strict';
 
 const { parseArgs } = require('node:util');
@@ -14,6 +15,7 @@ const { positionals, values } = parseArgs({
     seconds: { type: 'string', default: '60' },
     'fail-first': { type: 'string', default: '0' },
     broadcast: { type: 'boolean', default: false },
+    steady: { type: 'boolean', default: false },
   },
 });
 const [names, topic, group, run] = positionals;
@@ -36,19 +38,24 @@ async function main() {
   // A fresh group makes one error event for each queue without an offset; that is this client's way.
   consumer.on('error', error => console.log(`client: ${error.message.slice(0, 120)}`));
   consumer.subscribe(topic, values.tags, async message => {
+    if (values.steady) {
+      console.log(`took ${message.keys} ${Date.now()} ${message.queueId}/${message.queueOffset}`);
+      return;
+    }
     if (toFail) {
       toFail--;
       console.log(`failing ${message.keys}`);
       return Consumer.ACTION_RETRY;
     }
-    if (message.keys.startsWith(`${run}-`) && !keys.has(message.keys)) {
+    if (message.keys.startsWith(`${run}-`)) {
+      console.log(keys.has(message.keys) ? `again ${message.keys}` : message.keys);
       keys.add(message.keys);
-      console.log(message.keys);
     }
     if (keys.size >= expected) enough(true);
   });
   await consumer.ready();
   console.log('ready');
+  if (values.steady) return;
   const met = await Promise.race([
     done,
     new Promise(resolve => { setTimeout(resolve, Number(values.seconds) * 1000, false); }),

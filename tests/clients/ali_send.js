@@ -1,8 +1,11 @@
 // Send keyed messages with npm `ali-ons`; exit 0 if every send succeeded.
-// Arguments: names topic run [--count N] [--size N] [--tags a,b] [--inflight N]
+// Arguments: names topic run sync|steady [--count N] [--size N] [--tags a,b] [--inflight N] [--pause SECONDS]
+// "steady" sends one message after the other until the process is killed, each until it is acknowledged, and
+// prints "acked KEY MILLISECONDS" or "failed KEY MILLISECONDS REASON" for each attempt.
 'use strict';
 
 const { parseArgs } = require('node:util');
+const { setTimeout: sleep } = require('node:timers/promises');
 const { Message, Producer } = require('ali-ons');
 
 const { positionals, values } = parseArgs({
@@ -11,10 +14,12 @@ const { positionals, values } = parseArgs({
     count: { type: 'string', default: '20' },
     size: { type: 'string', default: '0' },
     tags: { type: 'string', default: 'red' },
+    pause: { type: 'string', default: '0' },
     inflight: { type: 'string', default: '1' },
   },
 });
-const [names, topic, run] = positionals;
+const [names, topic, run, mode] = positionals;
+const pauseAfterFailure = 100;
 const silent = { debug() {}, info() {}, warn() {}, error() {} };
 
 async function main() {
@@ -31,12 +36,34 @@ async function main() {
   let next = 0;
   let failed = 0;
 
+  function make(number) {
+    const key = `${run}-${number}`;
+    const message = new Message(topic, tags[number % tags.length], key.padEnd(Number(values.size), '.'));
+    message.keys = [ key ];
+    return message;
+  }
+
+  async function sendSteadily() {
+    for (let number = 0; ; number++) {
+      const message = make(number);
+      for (let sent = false; !sent;) {
+        try {
+          await producer.send(message);
+          sent = true;
+          console.log(`acked ${message.keys} ${Date.now()}`);
+        } catch (error) {
+          console.log(`failed ${message.keys} ${Date.now()} ${error.message.split('\n')[0]}`);
+          await sleep(pauseAfterFailure);
+        }
+      }
+      await sleep(1000 * Number(values.pause));
+    }
+  }
+
   async function sendSome() {
     while (next < count) {
       const number = next++;
-      const key = `${run}-${number}`;
-      const message = new Message(topic, tags[number % tags.length], key.padEnd(Number(values.size), '.'));
-      message.keys = [ key ];
+      const message = make(number);
       try {
         await producer.send(message);
       } catch (error) {
@@ -46,6 +73,7 @@ async function main() {
     }
   }
 
+  if (mode === 'steady') await sendSteadily();
   await Promise.all(Array.from({ length: Number(values.inflight) }, sendSome));
   await producer.close();
   console.log(`${count - failed} of ${count} sent`);

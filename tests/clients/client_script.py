@@ -1,14 +1,13 @@
-"""One script of a foreign client, as a process whose words are kept."""
+"""One program of a client that others wrote, as a process whose words are kept."""
 
 import os
 import subprocess
 import time
 from pathlib import Path
 from types import TracebackType
+from typing import Literal
 
-from tests.clients.toolchains import Toolchains
-
-HERE = Path(__file__).parent
+from tests.clients.toolchains import Installed
 
 READY_SECONDS = 30
 
@@ -18,28 +17,26 @@ class Failed(Exception):
 
 
 class ClientScript:
-    """A running script: `cpp_*.py` or `ali_*.js`.
+    """A running program of a client, which sends or consumes.
 
     Args:
-        toolchains: where the clients are.
+        installed: the client.
         folder: where its output, its logs and its HOME go.
-        script: the file's name.
+        role: which of its programs.
         arguments: its arguments.
     """
 
-    def __init__(self, toolchains: Toolchains, folder: Path, script: str, *arguments: str) -> None:
+    def __init__(
+        self, installed: Installed, folder: Path, role: Literal["send", "consume"], *arguments: str
+    ) -> None:
         number = len(list(folder.glob("*.out")))
-        self._name = script
-        self._output = folder / f"{number}-{script}.out"
+        command = installed.send if role == "send" else installed.consume
+        self._name = Path(command[-1]).name
+        self._output = folder / f"{number}-{self._name}.out"
         home = folder / f"{number}-home"
         home.mkdir()
-        # The C++ client writes its logs and its broadcast offsets below HOME.
-        environment = {**os.environ, "HOME": str(home)}
-        if script.endswith(".js"):
-            environment["NODE_PATH"] = str(toolchains.node_path)
-            command = ["node", str(HERE / script)]
-        else:
-            command = [str(toolchains.cpp_python), "-u", str(HERE / script)]
+        # The C++ and Java clients write their logs and broadcast offsets below HOME.
+        environment = {**os.environ, **installed.environment, "HOME": str(home)}
         with self._output.open("w") as output:
             self._process = subprocess.Popen(
                 [*command, *arguments], stdout=output, stderr=subprocess.STDOUT, env=environment
@@ -54,13 +51,11 @@ class ClientScript:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.wait()
+        self.kill()
 
     def words(self) -> list[str]:
-        """The lines it has printed."""
-        return self._output.read_text(errors="replace").splitlines()
+        """The whole lines that it has printed."""
+        return self._output.read_text(errors="replace").split("\n")[:-1]
 
     def wait_until_ready(self) -> None:
         """Wait for its line "ready"."""
@@ -69,6 +64,17 @@ class ClientScript:
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise Failed(f"{self._name} is not ready; see {self._output}")
             time.sleep(0.1)
+
+    def crash(self) -> str | None:
+        """How it ended, if it ended by itself."""
+        code = self._process.poll()
+        return None if code is None else f"{self._name} ended with {code}; see {self._output}"
+
+    def kill(self) -> None:
+        """End it at once; it is no error if it has ended before."""
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
 
     def succeed(self, seconds: float) -> None:
         """Wait for its end, which must be a success. A crash of the C++ client is exit code -11."""

@@ -1,6 +1,8 @@
 """Consume with the C++ client (PyPI `rocketmq`); exit 0 once so many keys of the run have come.
 
-Prints "ready" when it has started, then one key a line. Runs in a virtual environment of its own.
+Prints "ready" when it has started, then one key a line; "again KEY" for a key that came before.
+With --steady it goes on until it is killed, and prints "took KEY MILLISECONDS QUEUE/OFFSET" for
+each message. Runs in a virtual environment of its own.
 """
 
 import argparse
@@ -39,6 +41,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--broadcast", action="store_true")
     parser.add_argument("--orderly", action="store_true")
     parser.add_argument("--pull", action="store_true")
+    parser.add_argument("--steady", action="store_true")
     return parser.parse_args()
 
 
@@ -51,9 +54,13 @@ def pull(options: argparse.Namespace) -> int:
     consumer.set_namesrv_addr(options.names)
     consumer.start()
     print("ready", flush=True)
-    keys = {key_of(message) for message in consumer.pull(options.topic, options.tags, 32)}
+    keys: set[str] = set()
+    for message in consumer.pull(options.topic, options.tags, 32):
+        key = key_of(message)
+        if key.startswith(f"{options.run}-"):
+            print(f"again {key}" if key in keys else key)
+            keys.add(key)
     consumer.shutdown()
-    keys = {key for key in keys if key.startswith(f"{options.run}-")}
     print(f"{len(keys)} of {options.expect} keys")
     return 0 if len(keys) == options.expect else 2
 
@@ -77,13 +84,17 @@ def push(options: argparse.Namespace) -> int:
         message = RecvMessage(handle)
         key = key_of(message)
         with lock:
+            if options.steady:
+                place = f"{message.queue_id}/{message.queue_offset}"
+                print(f"took {key} {time.time() * 1000:.0f} {place}", flush=True)
+                return CONSUMED
             if to_fail:
                 to_fail -= 1
                 print(f"failing {key}", flush=True)
                 return AGAIN
-            if key.startswith(f"{options.run}-") and key not in keys:
+            if key.startswith(f"{options.run}-"):
+                print(f"again {key}" if key in keys else key, flush=True)
                 keys.add(key)
-                print(key, flush=True)
             if len(keys) >= options.expect:
                 enough.set()
         return CONSUMED
@@ -92,6 +103,8 @@ def push(options: argparse.Namespace) -> int:
     consumer._register_callback(on_message)
     consumer.start()
     print("ready", flush=True)
+    if options.steady:
+        threading.Event().wait()
     met = enough.wait(options.seconds)
     time.sleep(0.3)  # what comes too much would come now
     consumer.shutdown()

@@ -1,18 +1,22 @@
 """Send keyed messages with the C++ client (PyPI `rocketmq`); exit 0 if every send succeeded.
 
-Runs in a virtual environment of its own, so it may use nothing of this project.
+"steady" sends one message after the other until the process is killed, each until it is
+acknowledged, and prints "acked KEY MILLISECONDS" or "failed KEY MILLISECONDS REASON" for each
+attempt. Runs in a virtual environment of its own, so it may use nothing of this project.
 """
 
 import argparse
+import itertools
 import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 from rocketmq.client import Message, Producer  # type: ignore[import-not-found,unused-ignore]
 
 ASYNC_SECONDS = 30
+PAUSE_AFTER_FAILURE_SECONDS = 0.1
 
 
 def main() -> int:
@@ -20,6 +24,8 @@ def main() -> int:
     producer = Producer(f"{options.run}-senders", timeout=3000)
     producer.set_namesrv_addr(options.names)
     producer.start()
+    if options.mode == "steady":
+        send_steadily(producer, options)
     messages = [make(options, number) for number in range(options.count)]
     failed = MODES[options.mode](producer, messages, options)
     if options.mode == "oneway":
@@ -34,7 +40,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("names")
     parser.add_argument("topic")
     parser.add_argument("run", help="every key begins with it")
-    parser.add_argument("mode", choices=list(MODES))
+    parser.add_argument("mode", choices=[*MODES, "steady"])
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--size", type=int, default=0, help="pad bodies to so many bytes")
     parser.add_argument("--tags", default="red", help="in turn, separated by commas")
@@ -109,6 +115,23 @@ def send_async(producer: Any, messages: list[Any], options: argparse.Namespace) 
     for problem in problems:
         print(problem)
     return missing + len(problems)
+
+
+def send_steadily(producer: Any, options: argparse.Namespace) -> NoReturn:
+    for number in itertools.count():
+        message = make(options, number)
+        key = f"{options.run}-{number}"
+        while True:
+            try:
+                producer.send_sync(message)
+            except Exception as error:
+                print(f"failed {key} {time.time() * 1000:.0f} {error}", flush=True)
+                time.sleep(PAUSE_AFTER_FAILURE_SECONDS)
+            else:
+                print(f"acked {key} {time.time() * 1000:.0f}", flush=True)
+                break
+        time.sleep(options.pause)
+    raise AssertionError("the numbers never end")
 
 
 MODES: dict[str, Callable[[Any, list[Any], argparse.Namespace], int]] = {

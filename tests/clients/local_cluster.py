@@ -3,24 +3,47 @@
 import json
 import os
 import queue
+import shlex
 import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from types import TracebackType
+from typing import NamedTuple
 
 from dledger.free_ports import free_addresses
+from tests.clients.client_script import Failed
 
 READY_SECONDS = 30
 END_SECONDS = 15
-RESTART_AFTER_SECONDS = 3
+
+# {python}, {dir} and {names} are replaced by this interpreter, an empty folder, and the name
+# server's address.
+UP = "{python} -m dledger_mq up --dir {dir} --nameserver {names} --restart-after 3"
+
+
+class Leader(NamedTuple):
+    """The member that leads: its name, and its process."""
+
+    node: str
+    pid: int
 
 
 class LocalCluster:
-    """`dledger-mq up` in a folder, from the first line to the last."""
+    """`dledger-mq up` in a folder, from the first line to the last.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: for its files.
+        up: the command that starts it, as `UP`.
+
+    Raises:
+        Failed: on entering, if no leader serves in time.
+    """
+
+    def __init__(self, folder: Path, up: str = UP) -> None:
+        self._command = up
         self._folder = folder / "group"
         [self.names] = free_addresses(1)
         self._lines: queue.Queue[str | None] = queue.Queue()
@@ -30,21 +53,20 @@ class LocalCluster:
     def __enter__(self) -> "LocalCluster":
         self._up = subprocess.Popen(
             [
-                *(sys.executable, "-m", "dledger_mq", "up"),
-                *("--dir", str(self._folder), "--nameserver", self.names),
-                *("--restart-after", str(RESTART_AFTER_SECONDS)),
+                word.format(python=sys.executable, dir=self._folder, names=self.names)
+                for word in shlex.split(self._command)
             ],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
         threading.Thread(target=self._read, daemon=True).start()
-        while True:
-            line = self._lines.get(timeout=READY_SECONDS)
-            if line is None:
-                raise RuntimeError(f"the group did not start; see {self._log.name}")
-            if line.startswith("ready"):
-                return self
+        try:
+            self._wait_until_ready()
+        except Failed:
+            self.__exit__(None, None, None)
+            raise
+        return self
 
     def __exit__(
         self,
@@ -57,6 +79,18 @@ class LocalCluster:
             self._up.wait(END_SECONDS)
         self._log.close()
 
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + READY_SECONDS
+        while True:
+            try:
+                line = self._lines.get(timeout=max(deadline - time.monotonic(), 0))
+            except queue.Empty:
+                line = None
+            if line is None:
+                raise Failed(f"the group did not start; see {self._log.name}")
+            if line.startswith("ready"):
+                return
+
     def command(self, *arguments: str) -> str:
         """Run `dledger-mq` with this name server; what it prints."""
         return subprocess.run(
@@ -68,12 +102,16 @@ class LocalCluster:
             timeout=READY_SECONDS,
         ).stdout
 
+    def leader(self) -> Leader:
+        """The member that leads now; of several groups, the first member that leads one."""
+        nodes = json.loads(self.command("status", "--dir", str(self._folder), "--json"))
+        return next(Leader(str(one["node"]), int(one["pid"])) for one in nodes if one["leads"])
+
     def kill_leader(self) -> str:
         """Kill the leader's process as if the power went; its name. It is started again later."""
-        nodes = json.loads(self.command("status", "--dir", str(self._folder), "--json"))
-        (leader,) = [node for node in nodes if node["leads"]]
-        os.kill(leader["pid"], signal.SIGKILL)
-        return str(leader["node"])
+        leader = self.leader()
+        os.kill(leader.pid, signal.SIGKILL)
+        return leader.node
 
     def _read(self) -> None:
         if self._up is not None and self._up.stdout is not None:

@@ -1,25 +1,20 @@
 """What clients written by others must be able to do."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from tests.clients.client_script import ClientScript
+from tests.clients.client_script import ClientScript, Failed
 from tests.clients.local_cluster import LocalCluster
-from tests.clients.toolchains import Toolchains
-
-Client = Literal["cpp", "ali"]
+from tests.clients.toolchains import JAVA_VERSIONS, TITLES, Client, Toolchains
 
 SEND_SECONDS = 60
 CONSUME_SECONDS = 90
 
-# The C++ client looks for a retry topic at its next poll of routes, and both clients learn a new
+# The C++ client looks for a retry topic at its next poll of routes, and all clients learn a new
 # leader's address only then: each 30 seconds.
 FAILOVER_SECONDS = 150
-
-EXTENSIONS = {"cpp": "py", "ali": "js"}
 
 
 @dataclass(frozen=True)
@@ -38,34 +33,23 @@ class Place:
     folder: Path
     topic: str
 
-    def script(self, name: str, *arguments: str) -> ClientScript:
-        """Start a script."""
-        return ClientScript(self.toolchains, self.folder, name, *arguments)
-
     def send(self, client: Client, *arguments: str) -> None:
         """Send the messages of the run to their end."""
         with self.sending(client, *arguments) as script:
             script.succeed(SEND_SECONDS)
 
     def sending(self, client: Client, *arguments: str) -> ClientScript:
-        """Begin to send."""
-        mode = list(arguments)
-        if client == "cpp" and (not mode or mode[0].startswith("--")):
-            mode.insert(0, "sync")
-        return self.script(
-            f"{client}_send.{EXTENSIONS[client]}", self.cluster.names, self.topic, self.topic, *mode
+        """Begin to send; one by one, unless the first argument is another mode."""
+        mode = (
+            arguments if arguments and not arguments[0].startswith("--") else ("sync", *arguments)
         )
+        where = (self.cluster.names, self.topic, self.topic)
+        return ClientScript(self.toolchains[client], self.folder, "send", *where, *mode)
 
     def consuming(self, client: Client, *arguments: str) -> ClientScript:
         """Begin to consume, in the group of the run."""
-        return self.script(
-            f"{client}_consume.{EXTENSIONS[client]}",
-            self.cluster.names,
-            self.topic,
-            f"{self.topic}-readers",
-            self.topic,
-            *arguments,
-        )
+        where = (self.cluster.names, self.topic, f"{self.topic}-readers", self.topic)
+        return ClientScript(self.toolchains[client], self.folder, "consume", *where, *arguments)
 
 
 @dataclass(frozen=True)
@@ -74,7 +58,7 @@ class Scenario:
 
     Attributes:
         name: what it is.
-        clients: who takes part.
+        clients: those that take part.
         run: does it; raises `Failed`.
         breaks_things: others must not run at the same time.
     """
@@ -85,13 +69,30 @@ class Scenario:
     breaks_things: bool = False
 
 
-def sent_and_pulled(*arguments: str) -> Callable[[Place], None]:
-    """The C++ client sends in a mode, and its pull consumer finds every message."""
+def none_twice(reader: ClientScript) -> None:
+    """Nothing failed, so nothing may come twice."""
+    again = [line for line in reader.words() if line.startswith("again ")]
+    if again:
+        raise Failed(f"{len(again)} keys came twice, the first: {again[0].removeprefix('again ')}")
+
+
+def in_order(reader: ClientScript) -> None:
+    """Even numbers were sent to one queue and odd ones to another: each must come in order."""
+    numbers = [int(line.rpartition("-")[2]) for line in reader.words() if line[-1:].isdigit()]
+    for parity in (0, 1):
+        queue = [number for number in numbers if number % 2 == parity]
+        if queue != sorted(queue):
+            raise Failed(f"a queue came out of order: {queue}")
+
+
+def sent_and_pulled(client: Client, *arguments: str) -> Callable[[Place], None]:
+    """A client sends in a mode, and its pull consumer finds every message once."""
 
     def run(place: Place) -> None:
-        place.send("cpp", *arguments)
-        with place.consuming("cpp", "--pull") as puller:
-            puller.succeed(CONSUME_SECONDS)
+        place.send(client, *arguments)
+        with place.consuming(client, "--pull") as reader:
+            reader.succeed(CONSUME_SECONDS)
+            none_twice(reader)
 
     return run
 
@@ -99,19 +100,22 @@ def sent_and_pulled(*arguments: str) -> Callable[[Place], None]:
 def sent_and_pushed(
     sender: Client, reader: Client, *, sending: tuple[str, ...] = (), reading: tuple[str, ...] = ()
 ) -> Callable[[Place], None]:
-    """One client sends while the other's push consumer runs, which gets every message."""
+    """One client sends while the other's push consumer runs, which gets every message once."""
 
     def run(place: Place) -> None:
         with place.consuming(reader, *reading) as script:
             script.wait_until_ready()
             place.send(sender, *sending)
             script.succeed(CONSUME_SECONDS)
+            none_twice(script)
+            if "--orderly" in reading:
+                in_order(script)
 
     return run
 
 
 def broadcast(client: Client) -> Callable[[Place], None]:
-    """Two broadcasting consumers of one group each get every message."""
+    """Two broadcasting consumers of one group each get every message once."""
 
     def run(place: Place) -> None:
         with (
@@ -122,24 +126,25 @@ def broadcast(client: Client) -> Callable[[Place], None]:
             second.wait_until_ready()
             time.sleep(1)  # "ready" is said before the first offset of a queue is asked for
             place.send(client)
-            first.succeed(CONSUME_SECONDS)
-            second.succeed(CONSUME_SECONDS)
+            for reader in (first, second):
+                reader.succeed(CONSUME_SECONDS)
+                none_twice(reader)
 
     return run
 
 
-def leader_killed(client: Client) -> Callable[[Place], None]:
+def leader_killed(sender: Client, reader: Client) -> Callable[[Place], None]:
     """The leader's process is killed while messages flow; every key is sent and received."""
 
     def run(place: Place) -> None:
         expected = ("--expect", "60", "--seconds", str(FAILOVER_SECONDS))
-        with place.consuming(client, *expected) as reader:
-            reader.wait_until_ready()
-            with place.sending("cpp", "--count", "60", "--pause", "0.1", "--tries", "90") as sender:
+        with place.consuming(reader, *expected) as script:
+            script.wait_until_ready()
+            with place.sending(sender, "--count", "60", "--pause", "0.1", "--tries", "90") as sent:
                 time.sleep(2)
                 place.cluster.kill_leader()
-                sender.succeed(FAILOVER_SECONDS)
-            reader.succeed(FAILOVER_SECONDS)
+                sent.succeed(FAILOVER_SECONDS)
+            script.succeed(FAILOVER_SECONDS)
 
     return run
 
@@ -148,27 +153,54 @@ MIXED = ("--count", "21", "--tags", "red,green,blue")
 TWO_OF_THREE = ("--expect", "14", "--tags", "red || blue")
 LONG = ("--size", "5000")
 
+
+def with_every_mode(client: Client, *, pulls: bool = True) -> Iterator[Scenario]:
+    """What a client that has all the modes must be able to do; what it sent is pulled or pushed."""
+    title = TITLES[client]
+    for mode, what in (
+        ("sync", "sends one by one"),
+        ("async", "sends asynchronously"),
+        ("oneway", "sends oneway"),
+        ("orderly", "sends in order"),
+        ("batch", "sends a batch"),
+    ):
+        if pulls:
+            yield Scenario(f"{title} {what}, and pulls", (client,), sent_and_pulled(client, mode))
+        else:
+            pushed = sent_and_pushed(client, client, sending=(mode,))
+            yield Scenario(f"{title} {what}", (client,), pushed)
+    pushes: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
+        ("consumes two tags of three", MIXED, TWO_OF_THREE),
+        ("consumes in order", ("orderly",), ("--orderly",)),
+        ("fails, and gets 5 KB again", LONG, ("--fail-first", "2")),
+    )
+    for what, sending, reading in pushes:
+        yield Scenario(
+            f"{title} {what}",
+            (client,),
+            sent_and_pushed(client, client, sending=sending, reading=reading),
+        )
+    yield Scenario(f"{title} broadcasts", (client,), broadcast(client))
+
+
+def compressed(sender: Client, reader: Client) -> Scenario:
+    """One client compresses bodies, another one reads them."""
+    return Scenario(
+        f"{TITLES[sender]} sends 5 KB to {TITLES[reader]}",
+        (sender, reader),
+        sent_and_pushed(sender, reader, sending=LONG),
+    )
+
+
+def with_leader_killed(sender: Client, reader: Client) -> Scenario:
+    """Nothing else runs while the leader dies."""
+    name = f"{TITLES[reader]} lives through a leader's death"
+    return Scenario(name, (sender, reader), leader_killed(sender, reader), breaks_things=True)
+
+
 SCENARIOS = (
-    Scenario("C++ sends one by one", ("cpp",), sent_and_pulled("sync")),
-    Scenario("C++ sends asynchronously", ("cpp",), sent_and_pulled("async")),
-    Scenario("C++ sends oneway", ("cpp",), sent_and_pulled("oneway")),
-    Scenario("C++ sends in order", ("cpp",), sent_and_pulled("orderly")),
-    Scenario("C++ sends a batch", ("cpp",), sent_and_pulled("batch")),
-    Scenario("C++ sends 5 KB, compressed", ("cpp",), sent_and_pulled("sync", *LONG)),
-    Scenario(
-        "C++ consumes two tags of three",
-        ("cpp",),
-        sent_and_pushed("cpp", "cpp", sending=MIXED, reading=TWO_OF_THREE),
-    ),
-    Scenario(
-        "C++ consumes in order", ("cpp",), sent_and_pushed("cpp", "cpp", reading=("--orderly",))
-    ),
-    Scenario(
-        "C++ fails, and gets 5 KB again",
-        ("cpp",),
-        sent_and_pushed("cpp", "cpp", sending=LONG, reading=("--fail-first", "2")),
-    ),
-    Scenario("C++ broadcasts", ("cpp",), broadcast("cpp")),
+    *with_every_mode("cpp"),
+    Scenario("C++ sends 5 KB, and pulls", ("cpp",), sent_and_pulled("cpp", "sync", *LONG)),
     Scenario("ali-ons sends and consumes", ("ali",), sent_and_pushed("ali", "ali")),
     Scenario(
         "ali-ons sends 200, 32 at once",
@@ -192,12 +224,19 @@ SCENARIOS = (
         sent_and_pushed("ali", "ali", sending=LONG, reading=("--fail-first", "1")),
     ),
     Scenario("ali-ons broadcasts", ("ali",), broadcast("ali")),
-    Scenario(
-        "C++ sends 5 KB to ali-ons", ("cpp", "ali"), sent_and_pushed("cpp", "ali", sending=LONG)
-    ),
-    Scenario(
-        "ali-ons sends 5 KB to C++", ("cpp", "ali"), sent_and_pushed("ali", "cpp", sending=LONG)
-    ),
-    Scenario("C++ lives through a leader's death", ("cpp",), leader_killed("cpp"), True),
-    Scenario("ali-ons lives through a leader's death", ("cpp", "ali"), leader_killed("ali"), True),
+    *(scenario for client in JAVA_VERSIONS for scenario in with_every_mode(client)),
+    *with_every_mode("go", pulls=False),
+    compressed("cpp", "ali"),
+    compressed("ali", "cpp"),
+    compressed("java4", "java5"),
+    compressed("java5", "java4"),
+    compressed("cpp", "java4"),
+    compressed("java5", "cpp"),
+    compressed("go", "java5"),
+    compressed("java5", "go"),
+    with_leader_killed("cpp", "cpp"),
+    with_leader_killed("cpp", "ali"),
+    with_leader_killed("java4", "java4"),
+    with_leader_killed("java5", "java5"),
+    with_leader_killed("go", "go"),
 )

@@ -1,16 +1,42 @@
 """Clients written by others, installed from their registries into the build folder."""
 
+import os
+import re
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
+
+Client = Literal["cpp", "ali", "java4", "java5", "go"]
 
 CPP_PACKAGE = "rocketmq==0.4.4"
 ALI_PACKAGE = "ali-ons@3.12.0"
+JAVA_VERSIONS: dict[Client, str] = {"java4": "4.9.8", "java5": "5.3.3"}
 
-# Both come in seconds over a good line; a registry that hangs must not hang the run.
+TITLES: dict[Client, str] = {
+    "cpp": "C++",
+    "ali": "ali-ons",
+    "java4": f"Java {JAVA_VERSIONS['java4']}",
+    "java5": f"Java {JAVA_VERSIONS['java5']}",
+    "go": "Go",
+}
+
+HERE = Path(__file__).parent
+JAVA = HERE / "java"
+GO = HERE / "go"
+
+# All come in seconds over a good line; a registry that hangs must not hang the run.
 INSTALL_SECONDS = 300
+
+# Maven colours its lines even when it writes to a pipe.
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+# A client needs little memory, and its process lives for a minute: no second compiler, one
+# collector thread. Netty reserves as much again outside the heap.
+JAVA_OPTIONS = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 class Unavailable(Exception):
@@ -18,46 +44,57 @@ class Unavailable(Exception):
 
 
 @dataclass(frozen=True)
-class Toolchains:
-    """Where the clients are.
+class Installed:
+    """A client that can run here.
 
     Attributes:
-        cpp_python: an interpreter that has the C++ client, or None.
-        node_path: the folder of node's modules with the JavaScript client, or None.
+        send: the command that sends.
+        consume: the command that consumes.
+        environment: what both need beside the environment of this process.
     """
 
-    cpp_python: Path | None
-    node_path: Path | None
+    send: tuple[str, ...]
+    consume: tuple[str, ...]
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+Toolchains = dict[Client, Installed]
 
 
 def install(folder: Path) -> Toolchains:
     """Install what is missing; say what cannot be, and go on without it."""
     folder.mkdir(parents=True, exist_ok=True)
-    found: list[Path | None] = []
-    for name, one in (("C++ client", _install_cpp), ("ali-ons", _install_ali)):
+    installers: dict[Client, Callable[[Path], Installed]] = {
+        "cpp": _install_cpp,
+        "ali": _install_ali,
+        "java4": lambda folder: _install_java(folder, JAVA_VERSIONS["java4"]),
+        "java5": lambda folder: _install_java(folder, JAVA_VERSIONS["java5"]),
+        "go": _install_go,
+    }
+    found: Toolchains = {}
+    for client, one in installers.items():
         try:
-            found.append(one(folder))
+            found[client] = one(folder)
         except Unavailable as error:
-            print(f"skipped: {name}: {error}")
-            found.append(None)
-    return Toolchains(*found)
+            print(f"skipped: {TITLES[client]}: {error}")
+    return found
 
 
-def _install_cpp(folder: Path) -> Path:
+def _install_cpp(folder: Path) -> Installed:
     """The C++ client: its wheel holds the library, built for Linux on x86-64."""
-    python = folder / "cpp" / "bin" / "python"
-    if not _works([str(python), "-c", "import rocketmq.client"]):
+    python = str(folder / "cpp" / "bin" / "python")
+    if not _works([python, "-c", "import rocketmq.client"]):
         _do([sys.executable, "-m", "venv", "--clear", str(folder / "cpp")])
-        _do([str(python), "-m", "pip", "install", "--quiet", CPP_PACKAGE])
-        _do([str(python), "-c", "import rocketmq.client"])
-    return python
+        _do([python, "-m", "pip", "install", "--quiet", CPP_PACKAGE])
+        _do([python, "-c", "import rocketmq.client"])
+    return Installed(
+        (python, "-u", str(HERE / "cpp_send.py")), (python, "-u", str(HERE / "cpp_consume.py"))
+    )
 
 
-def _install_ali(folder: Path) -> Path:
+def _install_ali(folder: Path) -> Installed:
     """The JavaScript client; its packages run no scripts when they are installed."""
-    for program in ("node", "npm"):
-        if shutil.which(program) is None:
-            raise Unavailable(f"{program} is not installed")
+    _need("node", "npm")
     home = folder / "node"
     modules = home / "node_modules"
     if not (modules / "ali-ons").is_dir():
@@ -66,7 +103,52 @@ def _install_ali(folder: Path) -> Path:
         _do(
             ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", ALI_PACKAGE], cwd=home
         )
-    return modules
+    return Installed(
+        ("node", str(HERE / "ali_send.js")),
+        ("node", str(HERE / "ali_consume.js")),
+        {"NODE_PATH": str(modules)},
+    )
+
+
+def _install_java(folder: Path, version: str) -> Installed:
+    """A version of the Java client, from Maven's cache if it is there, and our programs for it."""
+    _need("mvn", "javac", "java")
+    home = folder / f"java-{version}"
+    libraries, classes = home / "lib", home / "classes"
+    if not (libraries / f"rocketmq-client-{version}.jar").is_file():
+        copy = [
+            *("mvn", "--quiet", "--batch-mode", "--file", str(JAVA / "pom.xml")),
+            *("dependency:copy-dependencies", f"-DoutputDirectory={libraries}"),
+            f"-Drocketmq.version={version}",
+        ]
+        if not _works([*copy, "--offline"]):
+            _do(copy)
+    classes.mkdir(parents=True, exist_ok=True)
+    sources = [str(source) for source in sorted(JAVA.glob("*.java"))]
+    _do(["javac", "--release", "17", "-cp", f"{libraries}/*", "-d", str(classes), *sources])
+    class_path = os.pathsep.join((str(classes), f"{libraries}/*"))
+    java = ("java", *JAVA_OPTIONS, "-cp", class_path)
+    return Installed((*java, "Send"), (*java, "Consume"))
+
+
+def _install_go(folder: Path) -> Installed:
+    """The Go client, from Go's own cache if it is there, built into our program."""
+    _need("go")
+    program = str(folder / "go" / "client")
+    # Without cgo the program finds its home folder by HOME.
+    _do(["go", "build", "-trimpath", "-o", program, "."], cwd=GO, environment={"CGO_ENABLED": "0"})
+    return Installed((program, "send"), (program, "consume"))
+
+
+def _need(*programs: str) -> None:
+    """Ask for programs.
+
+    Raises:
+        Unavailable: one is missing.
+    """
+    missing = [name for name in programs if shutil.which(name) is None]
+    if missing:
+        raise Unavailable(f"{' and '.join(missing)} not found")
 
 
 def _works(command: list[str]) -> bool:
@@ -77,7 +159,9 @@ def _works(command: list[str]) -> bool:
     return True
 
 
-def _do(command: list[str], cwd: Path | None = None) -> None:
+def _do(
+    command: list[str], cwd: Path | None = None, environment: dict[str, str] | None = None
+) -> None:
     """Run a command.
 
     Raises:
@@ -87,6 +171,7 @@ def _do(command: list[str], cwd: Path | None = None) -> None:
         done = subprocess.run(
             command,
             cwd=cwd,
+            env={**os.environ, **(environment or {})},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -96,5 +181,6 @@ def _do(command: list[str], cwd: Path | None = None) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unavailable(f"{command[0]}: {error}") from None
     if done.returncode:
-        lines = done.stdout.strip().splitlines()
-        raise Unavailable(f"{' '.join(command[:5])}: {lines[-1] if lines else 'failed'}")
+        lines = COLOUR.sub("", done.stdout).strip().splitlines()
+        said = next((line for line in lines if "ERROR" in line), lines[-1] if lines else "failed")
+        raise Unavailable(f"{' '.join(command[:4])}: {said}")
