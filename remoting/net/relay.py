@@ -30,6 +30,10 @@ _RECEIVE_BYTES: Final = 64 * 1024
 # How long the other server may take to accept; on a healthy network that is one round trip.
 DIAL_SECONDS: Final = 2.0
 
+# How long to look for the server that leads, and the pause after one that cannot be reached.
+SEARCH_SECONDS: Final = 5.0
+_AGAIN_SECONDS: Final = 0.02
+
 # A side that takes nothing for so long, or two sides that say nothing for so long, end a relay.
 # The same as for connections that are served: see ServerLimits.
 UNREAD_SECONDS: Final = 15.0
@@ -105,7 +109,7 @@ class _Relay:
         """Pass on. Raises trio.BrokenResourceError when the client's connection breaks."""
         while not self._is_over:
             self._moves = False
-            server = await self._dialled(find)
+            server = await self._found(find)
             if server is None:
                 return
             try:
@@ -115,11 +119,21 @@ class _Relay:
             if not self._is_over:
                 await self._answer_waiting()
 
-    async def _dialled(self, find: FindServer) -> trio.SocketStream | None:
-        """A connection to the server, which knows the client then; None for none."""
-        target = await find()
-        if target is None:
-            return None
+    async def _found(self, find: FindServer) -> trio.SocketStream | None:
+        """A connection to the server of now, which knows the client then; None for none.
+
+        A server that has just died may still be taken for the one that leads, so one that does not
+        answer is not the last word.
+        """
+        give_up_at = trio.current_time() + SEARCH_SECONDS
+        while (target := await find()) is not None:
+            server = await self._dialled(target)
+            if server is not None or trio.current_time() >= give_up_at:
+                return server
+            await trio.sleep(_AGAIN_SECONDS)
+        return None
+
+    async def _dialled(self, target: Address) -> trio.SocketStream | None:
         server: trio.SocketStream | None = None
         try:
             with trio.move_on_after(DIAL_SECONDS):
@@ -127,10 +141,8 @@ class _Relay:
                 hello = encode_proxy_header(self._peer, self._here)
                 await server.send_all(hello + self._heartbeat())
                 return server
-        except OSError as error:
+        except (OSError, trio.BrokenResourceError) as error:
             _log.debug("%s could not be passed on to %s: %s", self._peer, target, error)
-        except trio.BrokenResourceError:
-            _log.debug("%s closed the connection for %s at once", target, self._peer)
         if server is not None:
             await trio.aclose_forcefully(server)
         return None

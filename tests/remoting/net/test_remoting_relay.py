@@ -253,7 +253,10 @@ async def test_a_client_is_let_go_when_no_server_is_found_or_it_has_ended() -> N
                 await trio.sleep(0.01)
 
 
-async def test_a_client_of_a_server_that_cannot_be_reached_is_closed() -> None:
+async def test_a_client_of_a_server_that_cannot_be_reached_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(relay, "SEARCH_SECONDS", 0.1)
     relays = Relays()
     with socket.socket() as taken:
         taken.bind((HERE, 0))  # nobody listens there
