@@ -10,6 +10,7 @@ Each direction holds one read at most: what one side does not take, is not read 
 """
 
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
@@ -33,6 +34,9 @@ DIAL_SECONDS: Final = 2.0
 # How long to look for the server that leads, and the pause after one that cannot be reached.
 SEARCH_SECONDS: Final = 5.0
 _AGAIN_SECONDS: Final = 0.02
+
+# A server that hands leadership over has its last answers under way when it is left.
+LAST_ANSWERS_SECONDS: Final = 0.1
 
 # A side that takes nothing for so long, or two sides that say nothing for so long, end a relay.
 # The same as for connections that are served: see ServerLimits.
@@ -97,18 +101,24 @@ class _Relay:
         self._is_over = False  # the client has ended, or is to be let go
         self._progress = trio.current_time()
         self._receiving: trio.CancelScope | None = None
-        self._moves = False
+        self._leave_at = math.inf
+
+    def _waits_for_answers(self) -> bool:
+        """Whether requests wait but pulls, which may be asked again for nothing."""
+        return any(command.code not in _PULLS for command in self._waiting.values())
 
     def leave_server(self) -> None:
-        """Read no more from the server, and go on with the next one."""
-        self._moves = True
+        """Go on with the next server, as soon as this one has answered what it still will."""
+        self._leave_at = min(self._leave_at, trio.current_time() + LAST_ANSWERS_SECONDS)
+        if not self._waits_for_answers():
+            self._leave_at = -math.inf
         if self._receiving is not None:
-            self._receiving.cancel()
+            self._receiving.deadline = self._leave_at
 
     async def run(self, find: FindServer) -> None:
         """Pass on. Raises trio.BrokenResourceError when the client's connection breaks."""
         while not self._is_over:
-            self._moves = False
+            self._leave_at = math.inf
             server = await self._found(find)
             if server is None:
                 return
@@ -183,7 +193,8 @@ class _Relay:
                     self._is_over = True
                     break
             except trio.BrokenResourceError:
-                break  # the server is gone
+                self.leave_server()  # it is gone; an answer that is being written is written whole
+                return
             self._progress = trio.current_time()
         scope.cancel()
 
@@ -202,9 +213,9 @@ class _Relay:
     async def _copy_answers(self, server: trio.SocketStream) -> None:
         while True:
             data = b""
-            with trio.CancelScope() as self._receiving:
-                if self._moves:
-                    return
+            if self._leave_at < math.inf and not self._waits_for_answers():
+                return
+            with trio.CancelScope(deadline=self._leave_at) as self._receiving:
                 try:
                     data = await self._received(server)
                 except trio.BrokenResourceError:
