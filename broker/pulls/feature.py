@@ -37,11 +37,11 @@ def _service(parts: Parts) -> Service:
 
     return Service(
         handlers={
-            RequestCode.PULL_MESSAGE: Handler(processor.pull),
-            RequestCode.LITE_PULL_MESSAGE: Handler(processor.pull),
+            RequestCode.PULL_MESSAGE: Handler(processor.pull, while_ending=True),
+            RequestCode.LITE_PULL_MESSAGE: Handler(processor.pull, while_ending=True),
         },
         end_term=processor.end_term,
-        ending=processor.end_term,
+        ending=processor.commit_no_more,
         applied=processor.wake,
         tick=processor.expire,
         dropped=processor.drop,

@@ -71,6 +71,7 @@ class PullProcessor:
         self._clock = clock
         self._max_hold_seconds = max_hold_seconds
         self._max_offset_tables = max_offset_tables
+        self._commits_offsets = True
 
     def pull(self, origin: Origin, command: Command) -> None:
         """Answer a pull, or let it wait for a message.
@@ -115,10 +116,20 @@ class PullProcessor:
         for held in self._held.take_expired(self._clock()):
             self._answer_held(held)
 
-    def end_term(self, refusal: RequestRefused) -> None:
-        """Send every waiting pull to the new leader: this member no longer leads."""
+    def commit_no_more(self) -> None:
+        """Let pulls bring nothing new into the log: this member is about to end."""
+        self._commits_offsets = False
+
+    def end_term(self, _refusal: RequestRefused) -> None:
+        """Have every waiting pull asked again: another member leads, or soon will.
+
+        After 14, which other requests are answered with, a client pauses for up to three seconds.
+        """
         for held in self._held.take_matching(lambda _held: True):
-            held.origin.send(held.command.reply(refusal.code, remark=refusal.remark))
+            offset = str(held.request.offset)
+            fields = _fields(offset, "0", offset)
+            code = ResponseCode.PULL_RETRY_IMMEDIATELY
+            held.origin.send(held.command.reply(code, fields, remark="leadership moves"))
 
     def drop(self, origin: Origin) -> None:
         """A client is gone."""
@@ -155,7 +166,12 @@ class PullProcessor:
         Only for a group that is known: a pull makes none.
         """
         offset, offsets = request.commit_offset, self._offsets
-        if offset is None or request.group not in self._groups.configs or self._commits.is_full:
+        if (
+            offset is None
+            or not self._commits_offsets
+            or request.group not in self._groups.configs
+            or self._commits.is_full
+        ):
             return
         key = (request.group, request.topic, request.queue_id)
         is_new = (request.group, request.topic) not in offsets.tables
@@ -202,17 +218,22 @@ class PullProcessor:
         return request._replace(wanted=filter_of(subscription))
 
 
+def _fields(offset: str, begin: str, end: str) -> dict[str, str]:
+    """All four must be in the reply to a pull, whatever its code."""
+    return {
+        "suggestWhichBrokerId": _ASK_LEADER,
+        "nextBeginOffset": offset,
+        "minOffset": begin,
+        "maxOffset": end,
+    }
+
+
 def _reply(command: Command, result: ReadResult) -> Command:
-    """The reply to a pull. All four fields must be there, whatever the code."""
+    """The reply to a pull."""
     code, remark = _CODES[result.found]
     return command.reply(
         code,
-        {
-            "suggestWhichBrokerId": _ASK_LEADER,
-            "nextBeginOffset": str(result.next_offset),
-            "minOffset": str(result.begin),
-            "maxOffset": str(result.end),
-        },
+        _fields(str(result.next_offset), str(result.begin), str(result.end)),
         result.messages,
         remark,
     )

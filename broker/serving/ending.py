@@ -1,8 +1,9 @@
 """How a member ends that was asked to: another one leads first, and clients have their answers.
 
-In this order: requests that come now are refused with the answer that sends clients to the leader;
-what is on its way into the log is answered; leadership is handed over; the answers leave. Each step
-has its time, so an end that was asked for comes, whatever the group and the clients do.
+In this order: requests that come now are refused with the answer that sends clients to the leader,
+but pulls are not; what is on its way into the log is answered; leadership is handed over; the pulls
+that wait are answered, and ask the next leader; the answers leave. Each step has its time, so an
+end that was asked for comes, whatever the group and the clients do.
 """
 
 import logging
@@ -52,10 +53,11 @@ class Ending:
 
     async def run(self) -> None:
         """Let the member go; it may be cancelled then. Takes 5 s at most."""
-        self._requests.refuse_all()
+        self._requests.begin_ending()
         await _until(lambda: self._log.submitted == 0, APPEND_SECONDS)
         with trio.move_on_after(TRANSFER_SECONDS):
             await self._hand_over()
+        self._requests.let_go()
         await _until(self._are_clients_quiet, FAREWELL_SECONDS)
 
     async def _hand_over(self) -> None:

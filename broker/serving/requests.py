@@ -13,7 +13,7 @@ from broker.log.folded import Folded
 from broker.log.registry import add_once
 from broker.log.replicated_log import Log
 from broker.log.submissions import Then
-from broker.serving.service import Answer, Handler, Service
+from broker.serving.service import Handler, Service
 from remoting.net.answering import answer_each
 from remoting.net.connection import Connection
 from remoting.net.dispatch import unsupported
@@ -58,6 +58,7 @@ class Requests:
                 add_once(self._handlers, int(code), handler, "the request code")
         self._term: int | None = None  # the term this member leads, once it may serve
         self._is_ending = False
+        self._has_let_go = False
         self.connections: set[Connection] = set()
 
     @property
@@ -99,24 +100,24 @@ class Requests:
             return unsupported(command)
         try:
             if not handler.any_role:
-                self._check_leads()
+                self._check_leads(handler)
             if handler.confirmed:
-                self._answer_confirmed(connection, command, handler.answer)
+                self._answer_confirmed(connection, command, handler)
                 return None
             return handler.answer(connection, command)
         except RequestRefused as refusal:
             return command.reply(refusal.code, remark=refusal.remark)
 
-    def _check_leads(self) -> None:
+    def _check_leads(self, handler: Handler) -> None:
         """Raises RequestRefused (14) when another member is to be asked."""
-        if self._is_ending or self._term is None:
+        if self._term is None or (self._is_ending and not handler.while_ending):
             raise not_leader(self._broker_name)
 
-    def _answer_confirmed(self, connection: Connection, command: Command, answer: Answer) -> None:
+    def _answer_confirmed(self, connection: Connection, command: Command, handler: Handler) -> None:
         def answer_now(connection: Connection, command: Command) -> Command | None:
             try:
-                self._check_leads()
-                return answer(connection, command)
+                self._check_leads(handler)
+                return handler.answer(connection, command)
             except RequestRefused as refused:
                 return command.reply(refused.code, remark=refused.remark)
 
@@ -149,7 +150,8 @@ class Requests:
         Looked at before every batch, not only when the node reports a change: offsets of one term
         must never be carried into the next.
         """
-        term = self._log.term if self._log.is_ready_leader else None
+        leads = self._log.is_ready_leader and not self._has_let_go
+        term = self._log.term if leads else None
         if term == self._term:
             return
         if self._term is not None:
@@ -162,14 +164,19 @@ class Requests:
                 service.begin_term()
         self._announce()
 
-    def refuse_all(self) -> None:
-        """This member is about to end: answer new requests like a member that does not lead, and
-        pulls that wait. What is on its way into the log is answered when it is applied.
+    def begin_ending(self) -> None:
+        """Answer new requests but reads like a member that does not lead.
+
+        What is on its way into the log is answered when it is applied.
         """
         self._is_ending = True
-        refusal = not_leader(self._broker_name)
         for service in self._services:
-            service.ending(refusal)
+            service.ending()
+
+    def let_go(self) -> None:
+        """Serve no more, whether another member leads or not."""
+        self._has_let_go = True
+        self.follow_role()
 
     def tick(self) -> None:
         """Let the services do what is due by time: five times a second."""

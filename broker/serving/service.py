@@ -23,11 +23,14 @@ class Handler:
         any_role: every member answers; else only the leader does.
         confirmed: answered once the group has confirmed this leader. An older offset would have
             messages consumed twice, or taken for lost.
+        while_ending: a leader that is about to hand over answers it still. Others would send the
+            client to the next leader before there is one.
     """
 
     answer: Answer
     any_role: bool = False
     confirmed: bool = False
+    while_ending: bool = False
 
 
 def _nothing(*_: object) -> None:
@@ -42,8 +45,7 @@ class Service:
         handlers: by request code.
         begin_term: this member leads, and is ready to serve.
         end_term: it leads no more; what waits is answered with the given refusal.
-        ending: this member will soon end; what waits for something else than the log is answered
-            with the given refusal.
+        ending: this member will soon hand leadership over and end: begin nothing more.
         applied: a run of entries was applied on the leader. Must not raise.
         flush: all requests of one read were looked at, or entries were applied: hand to the log
             what has gathered.
@@ -57,7 +59,7 @@ class Service:
     handlers: Mapping[int, Handler] = field(default_factory=dict)
     begin_term: Callable[[], None] = _nothing
     end_term: Callable[[RequestRefused], None] = _nothing
-    ending: Callable[[RequestRefused], None] = _nothing
+    ending: Callable[[], None] = _nothing
     applied: Callable[[Folded], None] = _nothing
     flush: Callable[[], None] = _nothing
     tick: Callable[[], None] = _nothing

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from broker.offsets.state import OFFSETS
 from broker.serving import ending
 from dledger.free_ports import free_addresses
 from remoting.wire.codes import ResponseCode
@@ -79,7 +80,9 @@ async def test_a_pull_that_waits_is_answered_when_its_broker_ends(tmp_path: Path
             pulls.start_soon(pull)
             await until_held(client)
             await broker.end()
-        assert reply[0].code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert reply[0].code == ResponseCode.PULL_RETRY_IMMEDIATELY
+        assert reply[0].fields["nextBeginOffset"] == "1"
+        assert (await client.pull("T", 0)).code == ResponseCode.SERVICE_NOT_AVAILABLE
 
 
 async def until_held(client: Client) -> None:
@@ -93,7 +96,7 @@ async def test_a_request_that_comes_too_late_is_sent_elsewhere(tmp_path: Path) -
     async with running_broker(tmp_path) as (broker, nursery):
         client = Client(nursery, str(broker.config.address))
         assert (await client.send("T", b"x")).code == 0
-        broker.requests.refuse_all()
+        broker.requests.begin_ending()
         assert (await client.send("T", b"y")).code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert (await client.ask(28)).code == 0  # its figures are still to be had
 
@@ -111,6 +114,27 @@ async def test_a_leader_whose_group_is_gone_ends_all_the_same(
                 group.stop(node_id)
         with trio.fail_after(10):
             await group.brokers[leader].end()
+
+
+async def test_a_pull_is_answered_while_its_broker_ends_and_commits_nothing(
+    tmp_path: Path,
+) -> None:
+    async with running_broker(tmp_path) as (broker, nursery):
+        client = Client(nursery, str(broker.config.address))
+        await client.send("T", b"x")
+        await client.heartbeat("c", "g", "T")
+        offsets = broker.machine.state[OFFSETS]
+
+        async def is_committed() -> bool:
+            return offsets.committed("g", "T", 0) == 1
+
+        assert (await client.pull("T", 0, sysFlag=1, commitOffset=1)).code == 0
+        await until(is_committed)
+        broker.requests.begin_ending()
+        # There is no other leader to pull from yet.
+        assert (await client.pull("T", 0, sysFlag=1, commitOffset=0)).code == 0
+        await broker.end()
+        assert await is_committed()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -181,6 +181,35 @@ async def test_a_held_pull_is_answered_and_asked_again_when_its_leader_dies(tmp_
         assert (await client.ask(38, consumerGroup="g")).code == ResponseCode.SUCCESS
 
 
+async def test_a_consumer_is_never_sent_elsewhere_while_its_leader_ends(tmp_path: Path) -> None:
+    settings = shared_port()
+    async with group_of_three(tmp_path, **settings) as group:
+        leader, _direct = await group.leader()
+        client = Client(group.nursery, str(settings["listen_group"]))
+        await sent(client, b"x")
+        codes: list[int] = []
+
+        async def pull() -> None:
+            while not codes or codes[-1] != ResponseCode.SUCCESS:
+                codes.append((await client.pull("T", 1, sysFlag=6)).code)
+
+        async def send() -> None:
+            while True:  # while requests wait, the relay goes on reading from the old leader
+                await client.send("U", b"z")
+
+        async with trio.open_nursery() as clients:
+            clients.start_soon(send)
+            async with trio.open_nursery() as pulls:
+                pulls.start_soon(pull)
+                await until_held(group, leader)
+                await group.brokers[leader].end()
+                group.stop(leader)
+                await sent(client, b"y")
+            clients.cancel_scope.cancel()
+        # After 14 clients written by others pause for up to three seconds.
+        assert set(codes) == {ResponseCode.PULL_RETRY_IMMEDIATELY, ResponseCode.SUCCESS}
+
+
 async def until_held(group: Group, leader: str) -> None:
     async def is_held() -> bool:
         return len(group.brokers[leader].parts[HELD_PULLS]) == 1

@@ -72,7 +72,7 @@ async def test_a_leader_that_loses_its_quorum_answers_its_waiting_pulls_and_serv
             for node_id in list(group.brokers):
                 if node_id != leader:
                     group.stop(node_id)
-        assert replies[0].code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert replies[0].code == ResponseCode.PULL_RETRY_IMMEDIATELY
         assert (await client.send("T", b"y")).code == ResponseCode.SERVICE_NOT_AVAILABLE
 
 
