@@ -16,8 +16,8 @@ BENCH_ARGUMENTS ?=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-spark test test-long check format lint types docs demo clients interop-java bench \
-	bench-failover sim mutants lock clean distclean
+.PHONY: help setup setup-spark test test-long check format lint types docs demo clients client-gaps interop-java \
+	bench bench-failover sim mutants lock clean distclean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -50,8 +50,11 @@ docs: setup ## build the documentation into build/docs; a warning is an error
 demo: setup-spark ## start a cluster, send, break, replay: the whole project in one run
 	$(BIN)/python -m jepsen_like.demo
 
-clients: setup ## drive clients written by others against a running cluster
+clients: setup ## drive clients written by others (as many as Node, Maven with a JDK, and Go are there for)
 	$(BIN)/python tests/clients/run.py
+
+client-gaps: setup ## how long clients written by others wait when a leader is killed, frozen or ended
+	$(BIN)/python tests/clients/gaps.py
 
 interop-java: setup ## hold our files against Java DLedger's own store (needs Maven and a JDK)
 	$(BIN)/python tests/interop/run.py

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 import dledger
-from bench import disk_limit
+from bench import disk_limit, relayed
 from bench.__main__ import main
 from bench.one_run import RunFailed, measure
 from bench.own_memory import touch_memory
@@ -236,3 +236,14 @@ def test_ours_loses_its_leaders_and_nothing_else(tmp_path: Path) -> None:
     assert all(wait_ms is None or wait_ms > 0 for wait_ms in waits_ms)
     assert verdict.acknowledged > 0
     assert verdict.lost == 0
+
+
+def test_sends_by_a_follower_are_compared_with_direct_ones(tmp_path: Path) -> None:
+    arguments = ["--rounds", "1", "--seconds", "0.4", "--in-flight", "2", "--dir", str(tmp_path)]
+    ran = CliRunner().invoke(relayed.main, arguments)
+    assert ran.exit_code == 0, ran.output
+    assert "direct" in ran.output
+    assert "relayed" in ran.output
+    assert not list(tmp_path.iterdir())  # its folder is removed
+    ran = CliRunner().invoke(relayed.main, ["--in-flight", "some"])
+    assert "some is no list of numbers" in ran.output

@@ -1,0 +1,182 @@
+"""`python -m bench.relayed`: what a send costs that a follower passes on to the leader."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+import trio
+from rich.console import Console
+from rich.table import Table
+
+from dledger.free_ports import free_addresses
+from remoting.net.client import RemotingClient
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+from remoting.wire.errors import RemotingError
+
+_SEND = 310
+_RUNTIME_INFO = 28
+_TOPIC = "relayed"
+_START_TIMEOUT_S = 60.0
+
+
+@dataclass
+class Times:
+    """What one way measured.
+
+    Attributes:
+        rates: answered sends a second, for each round.
+        latencies_s: of each send, all rounds together.
+    """
+
+    rates: list[float] = field(default_factory=list)
+    latencies_s: list[float] = field(default_factory=list)
+
+
+@contextmanager
+def _group(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """A group of three; yields its shared address, and the members' own."""
+    (nameserver,) = free_addresses(1)
+    up = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "dledger_mq", "up"),
+            *("--dir", str(folder), "--nameserver", nameserver),
+        ],
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        written = folder / "group.json"
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while not written.exists():
+            if up.poll() is not None or time.monotonic() > deadline:
+                raise click.ClickException("the group did not start")
+            time.sleep(0.05)
+        group = json.loads(written.read_text())["groups"][0]
+        yield group["address"], [node["client"] for node in group["nodes"]]
+    finally:
+        up.terminate()
+        up.wait()
+
+
+async def _leader(client: RemotingClient, members: list[str]) -> str:
+    with trio.move_on_after(_START_TIMEOUT_S):
+        while True:
+            for address in members:
+                try:
+                    told = await client.request(address, Command(_RUNTIME_INFO, {}))
+                except RemotingError:
+                    continue  # it starts
+                if b'"dledgerRole":"leader"' in told.body and (await _send(client, address)):
+                    return address
+            await trio.sleep(0.1)
+    raise click.ClickException("the group has no leader")
+
+
+async def _send(client: RemotingClient, address: str, body: bytes = b"") -> bool:
+    fields = {
+        **{"a": "bench", "b": _TOPIC, "c": "TBW102", "d": "4", "e": "0", "f": "0"},
+        **{"g": "0", "h": "0", "i": "", "j": "0", "k": "false", "m": "false"},
+    }
+    reply = await client.request(address, Command(_SEND, fields, body))
+    return reply.code == ResponseCode.SUCCESS
+
+
+async def _load(address: str, body: bytes, in_flight: int, seconds: float, times: Times) -> None:
+    """Keep so many sends in flight on one connection."""
+    latencies_s: list[float] = []
+    async with trio.open_nursery() as nursery:
+        client = RemotingClient(nursery)
+
+        async def send() -> None:
+            while True:
+                began = time.perf_counter()
+                if not await _send(client, address, body):
+                    raise click.ClickException(f"{address} refused a send")
+                latencies_s.append(time.perf_counter() - began)
+
+        for _ in range(in_flight):
+            nursery.start_soon(send)
+        await trio.sleep(seconds / 4)
+        latencies_s.clear()
+        began = time.perf_counter()
+        await trio.sleep(seconds)
+        times.rates.append(len(latencies_s) / (time.perf_counter() - began))
+        times.latencies_s += latencies_s
+        nursery.cancel_scope.cancel()
+
+
+async def _measure(
+    ways: dict[str, str], body: bytes, in_flight: list[int], rounds: int, seconds: float
+) -> dict[int, dict[str, Times]]:
+    measured = {each: {way: Times() for way in ways} for each in in_flight}
+    for _ in range(rounds):
+        for each, by_way in measured.items():
+            for way, times in by_way.items():
+                await _load(ways[way], body, each, seconds, times)
+    return measured
+
+
+async def _run(
+    folder: Path, body: bytes, in_flight: list[int], rounds: int, seconds: float
+) -> None:
+    with _group(folder) as (shared, members):
+        async with trio.open_nursery() as nursery:
+            leader = await _leader(RemotingClient(nursery), members)
+            nursery.cancel_scope.cancel()
+        # The leader of members that share a port leaves it to the others.
+        ways = {"direct": leader, "relayed": shared}
+        measured = await _measure(ways, body, in_flight, rounds, seconds)
+    table = Table(title=f"sends of {len(body)} B, {rounds} rounds of {seconds:g} s")
+    for name in ("in flight", "way", "sends/s", "of direct", "median ms", "p99 ms"):
+        table.add_column(name, justify="left" if name == "way" else "right")
+    for each, by_way in measured.items():
+        for way, times in by_way.items():
+            rate = statistics.median(times.rates)
+            of_direct = rate / statistics.median(by_way["direct"].rates)
+            cuts = statistics.quantiles(times.latencies_s, n=100)
+            table.add_row(
+                *(str(each), way, f"{rate:,.0f}", f"{of_direct:.2f}"),
+                *(f"{1000 * cuts[49]:.2f}", f"{1000 * cuts[98]:.2f}"),
+            )
+    Console(width=None if sys.stdout.isatty() else 100).print(table)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--in-flight", default="1,16,256", show_default=True, help="Sends at a time.")
+@click.option("--body-bytes", default=1024, show_default=True, help="Of each message.")
+@click.option("--rounds", default=5, show_default=True, help="Of both ways, one after the other.")
+@click.option("--seconds", default=2.0, show_default=True, help="Of each measurement.")
+@click.option(
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path),
+    help="On the disk to measure; default: a new folder here.",
+)
+def main(in_flight: str, body_bytes: int, rounds: int, seconds: float, folder: Path | None) -> None:
+    """Send to the leader directly and by a follower, with the same client, in one group of three.
+
+    The members are real processes that share one port, as `dledger-mq up` starts them.
+    """
+    try:
+        numbers = [int(each) for each in in_flight.split(",")]
+    except ValueError as error:
+        raise click.BadParameter(
+            f"{in_flight} is no list of numbers, as 1,16", param_hint="in-flight"
+        ) from error
+    with tempfile.TemporaryDirectory(prefix="relayed-", dir=folder or Path.cwd()) as made:
+        trio.run(_run, Path(made) / "group", os.urandom(body_bytes), numbers, rounds, seconds)
+
+
+if __name__ == "__main__":
+    main()
