@@ -11,7 +11,8 @@ from broker.log.append_outcome import not_leader
 from broker.log.state import BrokerState
 from broker.retention.full_disk import FullDisk
 from broker.sends.awaited_topics import AwaitedTopics
-from broker.sends.sends import PendingSend, Sends
+from broker.sends.pending_messages import MadeMessages
+from broker.sends.sends import Sends
 from broker.serving.origin import Origin
 from broker.store.message_reader import MessageReader
 from broker.topics.names import check_group_name, created_for_group, dead_letter_topic, retry_topic
@@ -130,7 +131,11 @@ class RetryProcessor:
         self._turn += 1
         topic = self._topics.configs.get(topic.topic, topic)
         queue_id = self._turn % topic.write_queue_count
-        send = PendingSend(
-            origin, command, topic.topic, queue_id, [record], answer_with_place=False
-        )
-        self._awaited.send_when_created(topic, send)
+
+        def done(refusal: RequestRefused | None) -> None:
+            if refusal is None:
+                origin.send(command.reply())
+            else:
+                origin.send(command.reply(refusal.code, remark=refusal.remark))
+
+        self._awaited.send_when_created(topic, MadeMessages(topic.topic, queue_id, [record], done))

@@ -9,7 +9,8 @@ from typing import Final
 from broker.errors import RequestRefused
 from broker.limits import BrokerLimits
 from broker.log.state import BrokerState
-from broker.sends.sends import SENDS, PendingSend, Sends
+from broker.sends.pending_messages import PendingMessages
+from broker.sends.sends import SENDS, Sends
 from broker.serving.parts import Parts, Shared
 from broker.topics.changes import TOPIC_CHANGES, TopicChanges
 from broker.topics.names import TEMPLATE_TOPIC, created_by_send
@@ -42,7 +43,7 @@ class AwaitedTopics:
         self._changes = changes
         self._limits = limits
         self._auto_create = auto_create
-        self._waiting: dict[str, list[PendingSend]] = {}
+        self._waiting: dict[str, list[PendingMessages]] = {}
         self._waiting_messages = 0
         self._waiting_bytes = 0
 
@@ -70,7 +71,7 @@ class AwaitedTopics:
         self._changes.check_room()
         return config
 
-    def send_when_created(self, config: TopicConfig, send: PendingSend) -> None:
+    def send_when_created(self, config: TopicConfig, send: PendingMessages) -> None:
         """Send messages as soon as their topic is there; makes it unless it is being made.
 
         Raises:

@@ -15,7 +15,9 @@ from remoting.wire.codes import RequestCode
 
 def _service(parts: Parts) -> Service:
     sends, awaited = parts[SENDS], parts[AWAITED_TOPICS]
-    processor = SendProcessor(parts.state, awaited, parts[FULL_DISK], parts.config.group)
+    processor = SendProcessor(
+        parts.state, awaited, parts[FULL_DISK], parts.config.group, parts.config.address
+    )
 
     def end_term(refusal: RequestRefused) -> None:
         sends.refuse_waiting(refusal)

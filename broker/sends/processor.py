@@ -6,13 +6,15 @@ from broker.groups.state import GROUPS
 from broker.log.state import BrokerState
 from broker.retention.full_disk import FullDisk
 from broker.sends.awaited_topics import AwaitedTopics
+from broker.sends.pending_messages import PendingSend
 from broker.sends.request import SendRequest, read_send_request
-from broker.sends.sends import PendingSend
 from broker.serving.origin import Origin
 from broker.topics.names import RETRY_PREFIX, created_for_group, dead_letter_topic
 from broker.topics.state import TOPICS
 from remoting.bodies.topic_config import PERMISSION_WRITE, TopicConfig
 from remoting.message.errors import MessageMalformed
+from remoting.message.message_id import message_id
+from remoting.net.address import Address
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
@@ -22,17 +24,24 @@ class SendProcessor:
 
     Args:
         state, topics, broker_name: what it works with.
+        address: the broker's IPv4 address as clients know it; message ids begin with it.
         disk: refuses messages when it is too full.
     """
 
     def __init__(
-        self, state: BrokerState, topics: AwaitedTopics, disk: FullDisk, broker_name: str
+        self,
+        state: BrokerState,
+        topics: AwaitedTopics,
+        disk: FullDisk,
+        broker_name: str,
+        address: Address,
     ) -> None:
         self._topics = state[TOPICS]
         self._groups = state[GROUPS]
         self._awaited = topics
         self._disk = disk
         self._broker_name = broker_name
+        self._id_prefix = message_id(address.host, address.port, 0)[:-16]
         self._turn = 0
 
     def send(self, origin: Origin, command: Command) -> None:
@@ -69,7 +78,9 @@ class SendProcessor:
                 ResponseCode.INVALID_PARAMETER,
                 f"topic {config.topic} has no queue {queue_id}: refresh its route",
             )
-        send = PendingSend(origin, command, config.topic, queue_id, request.records)
+        send = PendingSend(
+            origin, command, config.topic, queue_id, request.records, self._id_prefix
+        )
         self._awaited.send_when_created(config, send)
 
     def _retry_target(self, command: Command, request: SendRequest) -> tuple[TopicConfig, int]:

@@ -18,75 +18,23 @@ from broker.log.folded import Folded
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.messages.state import MESSAGES
-from broker.serving.origin import Origin
+from broker.sends.pending_messages import PendingMessages
 from broker.serving.parts import Parts, Shared
-from dledger import HEADER_BYTES, Appended, Body, DLedgerError, LogFull, PositionedBody
+from dledger import Appended, Body, DLedgerError, LogFull, PositionedBody
 from remoting.message.errors import MessageMalformed
-from remoting.message.host import ipv4_host
-from remoting.message.message_id import message_id, unique_message_key
+from remoting.message.message_id import unique_message_key
 from remoting.message.properties import UNIQUE_KEY, edit_properties
-from remoting.message.record import MessageRecord, encode_record_parts
+from remoting.message.record import encode_record_parts
 from remoting.net.address import Address
 from remoting.wire.codes import ResponseCode
-from remoting.wire.command import Command
 
 _UNIQUE_KEY_MARK: Final = b"UNIQ_KEY\x01"
-
-# What producers of RocketMQ see of the broker's region; it names no place here.
-_REGION: Final = "DefaultRegion"
-
-
-class PendingSend:
-    """Messages of one request, all for one queue.
-
-    Attributes:
-        origin: the client that sent them.
-        command: the request.
-        topic: where they go.
-        queue_id: the queue.
-        records: the messages.
-        size: bytes of their bodies and properties, roughly.
-        answer_with_place: whether the reply says where they were stored; not for a send-back.
-    """
-
-    __slots__ = (
-        "answer_with_place",
-        "command",
-        "first_offset",
-        "origin",
-        "queue_id",
-        "records",
-        "size",
-        "topic",
-    )
-
-    def __init__(
-        self,
-        origin: Origin,
-        command: Command,
-        topic: str,
-        queue_id: int,
-        records: list[MessageRecord],
-        answer_with_place: bool = True,
-    ) -> None:
-        self.origin = origin
-        self.command = command
-        self.topic = topic
-        self.queue_id = queue_id
-        self.records = records
-        self.answer_with_place = answer_with_place
-        self.first_offset = 0
-        self.size = len(command.body) + 512 * len(records)
-
-    def refuse(self, refusal: RequestRefused) -> None:
-        """Answer that the messages were not stored."""
-        self.origin.send(self.command.reply(refusal.code, remark=refusal.remark))
 
 
 class _Placed(NamedTuple):
     """Sends with the places that they get if the log takes them next, and their records."""
 
-    sends: Sequence[PendingSend]
+    sends: Sequence[PendingMessages]
     bodies: Sequence[Body]
     next_offsets: dict[tuple[str, int], int]
     store_timestamp_ms: int
@@ -116,11 +64,10 @@ class Sends:
         self._messages = state[MESSAGES]
         self._log = log
         self._host, self._port = store_address.host, store_address.port
-        self._id_prefix = message_id(self._host, self._port, 0)[:-16]
         self._limits = limits
         self._wall_clock_ms = wall_clock_ms
         self._process_id = process_id
-        self._waiting: deque[PendingSend] = deque()
+        self._waiting: deque[PendingMessages] = deque()
         self._waiting_messages = 0
         self._waiting_bytes = 0
         self._next: dict[tuple[str, int], int] = {}
@@ -136,7 +83,7 @@ class Sends:
         """How many messages wait for room in the log."""
         return self._waiting_messages
 
-    def add(self, send: PendingSend) -> None:
+    def add(self, send: PendingMessages) -> None:
         """Queue messages for the next `flush`.
 
         Raises:
@@ -193,7 +140,7 @@ class Sends:
             for send in reversed(held.sends):
                 self._push(send, at_front=True)
 
-    def _count(self, sends: Sequence[PendingSend], sign: int) -> None:
+    def _count(self, sends: Sequence[PendingMessages], sign: int) -> None:
         self._waiting_messages += sign * sum([len(send.records) for send in sends])
         self._waiting_bytes += sign * sum([send.size for send in sends])
 
@@ -219,18 +166,18 @@ class Sends:
             for key in [key for key in self._next if key[0] == topic]:
                 del self._next[key]
 
-    def _push(self, send: PendingSend, at_front: bool = False) -> None:
+    def _push(self, send: PendingMessages, at_front: bool = False) -> None:
         (self._waiting.appendleft if at_front else self._waiting.append)(send)
         self._waiting_messages += len(send.records)
         self._waiting_bytes += send.size
 
-    def _take(self) -> PendingSend:
+    def _take(self) -> PendingMessages:
         send = self._waiting.popleft()
         self._waiting_messages -= len(send.records)
         self._waiting_bytes -= send.size
         return send
 
-    def _take_chunk(self) -> list[PendingSend]:
+    def _take_chunk(self) -> list[PendingMessages]:
         """The next sends, as many as are handed to the log at once; at least one."""
         chunk = [self._take()]
         messages, size = len(chunk[0].records), chunk[0].size
@@ -243,13 +190,13 @@ class Sends:
             chunk.append(self._take())
         return chunk
 
-    def _place(self, chunk: Sequence[PendingSend]) -> _Placed:
+    def _place(self, chunk: Sequence[PendingMessages]) -> _Placed:
         """Give every message its offset, time and hosts, and encode it; refuse what cannot be."""
         now_ms = max(
             self._wall_clock_ms(), self._store_timestamp_ms, self._messages.store_timestamp_ms
         )
         next_offsets: dict[tuple[str, int], int] = {}
-        placed: list[PendingSend] = []
+        placed: list[PendingMessages] = []
         bodies: list[Body] = []
         for send in chunk:
             key = (send.topic, send.queue_id)
@@ -269,11 +216,9 @@ class Sends:
             placed.append(send)
         return _Placed(placed, bodies, next_offsets, now_ms)
 
-    def _encode(self, send: PendingSend, offset: int, now_ms: int) -> list[PositionedBody]:
+    def _encode(self, send: PendingMessages, offset: int, now_ms: int) -> list[PositionedBody]:
         """The records of one send, the first of them at `offset` of its queue."""
         encoded: list[PositionedBody] = []
-        peer = send.origin.peer
-        born_host, born_port = ipv4_host(peer.host), peer.port
         for record in send.records:
             if _UNIQUE_KEY_MARK not in record.properties:
                 record.properties = self._with_unique_key(record.properties, now_ms)
@@ -282,8 +227,6 @@ class Sends:
             record.queue_offset = offset
             record.store_timestamp = now_ms
             record.store_host, record.store_port = self._host, self._port
-            if send.answer_with_place:
-                record.born_host, record.born_port = born_host, born_port
             encoded.append(PositionedBody._make(encode_record_parts(record)))
             offset += 1
         return encoded
@@ -297,9 +240,9 @@ class Sends:
         return edit_properties(properties, {UNIQUE_KEY: key})
 
     def _appended(
-        self, chunk: Sequence[PendingSend], epoch: int, outcome: list[Appended] | DLedgerError
+        self, chunk: Sequence[PendingMessages], epoch: int, outcome: list[Appended] | DLedgerError
     ) -> None:
-        """Answer the sends of one append."""
+        """Tell each sender of one append what became of its messages."""
         at = 0
         for send in chunk:
             count = len(send.records)
@@ -307,32 +250,12 @@ class Sends:
             at += count
             refusal = refusal_of(part)
             if refusal is None and not isinstance(part, DLedgerError):
-                self._answer(send, part)
+                send.stored(part)
             elif refusal is not None:
                 if epoch == self._proposal_epoch:
                     self._place_anew()
                     self._next.pop((send.topic, send.queue_id), None)
                 send.refuse(refusal)
-
-    def _answer(self, send: PendingSend, appended: Sequence[Appended]) -> None:
-        """Tell a client where its messages are."""
-        if not send.answer_with_place:
-            send.origin.send(send.command.reply())
-            return
-        prefix = self._id_prefix
-        ids = [f"{prefix}{one.pos + HEADER_BYTES:016X}" for one in appended]
-        send.origin.send(
-            send.command.reply(
-                ResponseCode.SUCCESS,
-                {
-                    "msgId": ",".join(ids),
-                    "queueId": str(send.queue_id),
-                    "queueOffset": str(send.first_offset),
-                    "MSG_REGION": _REGION,
-                    "TRACE_ON": "true",
-                },
-            )
-        )
 
 
 def _made(parts: Parts) -> Sends:

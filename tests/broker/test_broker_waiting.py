@@ -22,7 +22,8 @@ from broker.pulls.held_pulls import HeldPull, HeldPulls
 from broker.pulls.request import PullRequest
 from broker.pulls.tag_filter import MAX_EXPRESSION_CHARACTERS, MAX_TAGS, TagFilter, tag_filter
 from broker.sends.awaited_topics import AwaitedTopics
-from broker.sends.sends import PendingSend, Sends
+from broker.sends.pending_messages import MadeMessages, PendingSend
+from broker.sends.sends import Sends
 from broker.topics.changes import TopicChanges
 from broker.topics.state import TOPICS
 from dledger.entry import Body, PositionedBody
@@ -214,8 +215,12 @@ def sends_over(log: FakeLog, **limits: int) -> tuple[Sends, BrokerState]:
     return Sends(state, log, address, BrokerLimits(**limits), lambda: 5000, 1), state
 
 
+PREFIX = "7F00000100002A9F"
+
+
 def a_send(origin: Origin, count: int = 1, topic: str = "T") -> PendingSend:
-    return PendingSend(origin, Command(310), topic, 0, [MessageRecord(topic) for _ in range(count)])
+    records = [MessageRecord(topic) for _ in range(count)]
+    return PendingSend(origin, Command(310), topic, 0, records, PREFIX)
 
 
 def offsets_of(bodies: Sequence[Body]) -> list[int]:
@@ -238,6 +243,25 @@ def test_sends_of_one_batch_are_one_append_with_offsets_in_a_row() -> None:
     assert [len(reply.fields["msgId"].split(",")) for reply in origin.sent] == [1, 2, 1]
 
 
+def test_messages_that_the_broker_makes_go_the_same_way_as_those_of_clients() -> None:
+    log, origin = FakeLog(), Origin()
+    sends, _state = sends_over(log)
+    told: list[RequestRefused | None] = []
+    made = [MessageRecord("T", born_host="10.0.0.9"), MessageRecord("T")]
+    sends.add(a_send(origin))
+    sends.add(MadeMessages("T", 0, made, told.append))
+    sends.flush()
+    assert [offsets_of(bodies) for bodies, _done in log.taken] == [[0, 1, 2]]
+    assert made[0].born_host == "10.0.0.9"  # a copy keeps its producer's
+    log.finish()
+    assert (len(origin.sent), told) == (1, [None])
+    sends.add(MadeMessages("T", 0, made, told.append))
+    sends.flush()
+    log.finish(Discarded(1, 1))
+    assert told[1] is not None
+    assert told[1].code == ResponseCode.SERVICE_NOT_AVAILABLE
+
+
 def test_a_long_expression_is_read_like_a_short_one() -> None:
     tags = [f"{number:060d}" for number in range(MAX_TAGS)]
     assert tag_filter("||".join(tags)).codes == frozenset(map(tags_code, tags))
@@ -257,7 +281,8 @@ def test_messages_that_wait_for_their_topics_are_bounded_in_bytes_over_all() -> 
     awaited = AwaitedTopics(state, sends, changes, limits)
 
     def send(topic: str) -> None:
-        one = PendingSend(origin, Command(310, body=bytes(4_000)), topic, 0, [MessageRecord(topic)])
+        records = [MessageRecord(topic)]
+        one = PendingSend(origin, Command(310, body=bytes(4_000)), topic, 0, records, PREFIX)
         awaited.send_when_created(TopicConfig(topic), one)
 
     send("A")

@@ -1,0 +1,145 @@
+"""Messages on their way into the log: those of a client's request, and those the broker makes."""
+
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from broker.errors import RequestRefused
+from broker.serving.origin import Origin
+from dledger import HEADER_BYTES, Appended
+from remoting.message.host import ipv4_host
+from remoting.message.record import MessageRecord
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+
+# A record without its body, roughly: headers, names and properties.
+_OTHER_BYTES: Final = 512
+
+# What producers of RocketMQ see of the broker's region; it names no place here.
+_REGION: Final = "DefaultRegion"
+
+
+class PendingMessages(Protocol):
+    """Messages for one queue. `Sends` gives them their places.
+
+    Attributes:
+        topic: where they go.
+        queue_id: the queue.
+        records: the messages. `Sends` sets all that depends on their places.
+        size: bytes of their bodies and properties, roughly.
+        first_offset: of the first message in the queue, once it has one.
+    """
+
+    topic: str
+    queue_id: int
+    records: Sequence[MessageRecord]
+    size: int
+    first_offset: int
+
+    def stored(self, appended: Sequence[Appended]) -> None:
+        """They are stored and applied. Must not raise."""
+        ...
+
+    def refuse(self, refusal: RequestRefused) -> None:
+        """They were not stored, or it is unknown whether they were. Must not raise."""
+        ...
+
+
+class PendingSend:
+    """Messages of one request of a producer. Implements `PendingMessages`.
+
+    Args:
+        origin: the client that sent them.
+        command: the request.
+        topic, queue_id, records: see `PendingMessages`.
+        id_prefix: what the ids of messages begin with at this broker.
+    """
+
+    __slots__ = (
+        "_command",
+        "_id_prefix",
+        "_origin",
+        "first_offset",
+        "queue_id",
+        "records",
+        "size",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        origin: Origin,
+        command: Command,
+        topic: str,
+        queue_id: int,
+        records: Sequence[MessageRecord],
+        id_prefix: str,
+    ) -> None:
+        self._origin = origin
+        self._command = command
+        self._id_prefix = id_prefix
+        self.topic = topic
+        self.queue_id = queue_id
+        self.records = records
+        self.first_offset = 0
+        self.size = len(command.body) + _OTHER_BYTES * len(records)
+        peer = origin.peer
+        host, port = ipv4_host(peer.host), peer.port
+        for record in records:
+            record.born_host, record.born_port = host, port
+
+    def stored(self, appended: Sequence[Appended]) -> None:
+        """Tell the client where its messages are."""
+        prefix = self._id_prefix
+        ids = [f"{prefix}{one.pos + HEADER_BYTES:016X}" for one in appended]
+        self._origin.send(
+            self._command.reply(
+                ResponseCode.SUCCESS,
+                {
+                    "msgId": ",".join(ids),
+                    "queueId": str(self.queue_id),
+                    "queueOffset": str(self.first_offset),
+                    "MSG_REGION": _REGION,
+                    "TRACE_ON": "true",
+                },
+            )
+        )
+
+    def refuse(self, refusal: RequestRefused) -> None:
+        """Answer that the messages were not stored."""
+        self._origin.send(self._command.reply(refusal.code, remark=refusal.remark))
+
+
+class MadeMessages:
+    """Messages that the broker itself makes, such as copies for a retry topic.
+
+    Implements `PendingMessages`.
+
+    Args:
+        topic, queue_id, records: see `PendingMessages`.
+        done: called with None when they are stored and applied, or with why they are not. Must not
+            raise.
+    """
+
+    __slots__ = ("_done", "first_offset", "queue_id", "records", "size", "topic")
+
+    def __init__(
+        self,
+        topic: str,
+        queue_id: int,
+        records: Sequence[MessageRecord],
+        done: Callable[[RequestRefused | None], None],
+    ) -> None:
+        self._done = done
+        self.topic = topic
+        self.queue_id = queue_id
+        self.records = records
+        self.first_offset = 0
+        self.size = sum([len(one.body) for one in records]) + _OTHER_BYTES * len(records)
+
+    def stored(self, appended: Sequence[Appended]) -> None:
+        """As in `PendingMessages`."""
+        self._done(None)
+
+    def refuse(self, refusal: RequestRefused) -> None:
+        """As in `PendingMessages`."""
+        self._done(refusal)
