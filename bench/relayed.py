@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +15,7 @@ import trio
 from rich.console import Console
 from rich.table import Table
 
-from dledger.free_ports import free_addresses
+from bench.mq_group import START_TIMEOUT_S, mq_group
 from remoting.net.client import RemotingClient
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
@@ -28,7 +24,6 @@ from remoting.wire.errors import RemotingError
 _SEND = 310
 _RUNTIME_INFO = 28
 _TOPIC = "relayed"
-_START_TIMEOUT_S = 60.0
 
 
 @dataclass
@@ -44,33 +39,8 @@ class Times:
     latencies_s: list[float] = field(default_factory=list)
 
 
-@contextmanager
-def _group(folder: Path) -> Iterator[tuple[str, list[str]]]:
-    """A group of three; yields its shared address, and the members' own."""
-    (nameserver,) = free_addresses(1)
-    up = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "dledger_mq", "up"),
-            *("--dir", str(folder), "--nameserver", nameserver),
-        ],
-        stdout=subprocess.DEVNULL,
-    )
-    try:
-        written = folder / "group.json"
-        deadline = time.monotonic() + _START_TIMEOUT_S
-        while not written.exists():
-            if up.poll() is not None or time.monotonic() > deadline:
-                raise click.ClickException("the group did not start")
-            time.sleep(0.05)
-        group = json.loads(written.read_text())["groups"][0]
-        yield group["address"], [node["client"] for node in group["nodes"]]
-    finally:
-        up.terminate()
-        up.wait()
-
-
 async def _leader(client: RemotingClient, members: list[str]) -> str:
-    with trio.move_on_after(_START_TIMEOUT_S):
+    with trio.move_on_after(START_TIMEOUT_S):
         while True:
             for address in members:
                 try:
@@ -130,12 +100,12 @@ async def _measure(
 async def _run(
     folder: Path, body: bytes, in_flight: list[int], rounds: int, seconds: float
 ) -> None:
-    with _group(folder) as (shared, members):
+    with mq_group(folder) as group:
         async with trio.open_nursery() as nursery:
-            leader = await _leader(RemotingClient(nursery), members)
+            leader = await _leader(RemotingClient(nursery), group.members)
             nursery.cancel_scope.cancel()
         # The leader of members that share a port leaves it to the others.
-        ways = {"direct": leader, "relayed": shared}
+        ways = {"direct": leader, "relayed": group.address}
         measured = await _measure(ways, body, in_flight, rounds, seconds)
     table = Table(title=f"sends of {len(body)} B, {rounds} rounds of {seconds:g} s")
     for name in ("in flight", "way", "sends/s", "of direct", "median ms", "p99 ms"):

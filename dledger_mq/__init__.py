@@ -5,10 +5,12 @@ of every message whether it is certainly stored, certainly not, or in doubt.
 """
 
 from dledger_mq.admin import Admin, BrokerStatus, QueueProgress
+from dledger_mq.batching import Batching
 from dledger_mq.client import Client
 from dledger_mq.errors import (
     ClientClosed,
     GroupInUse,
+    InvalidBatching,
     InvalidListener,
     InvalidMessage,
     InvalidNameServers,
@@ -45,12 +47,14 @@ from remoting.bodies.message_queue import MessageQueue
 
 __all__ = [
     "Admin",
+    "Batching",
     "BrokerStatus",
     "Client",
     "ClientClosed",
     "ConsumeFrom",
     "ConsumeResult",
     "GroupInUse",
+    "InvalidBatching",
     "InvalidListener",
     "InvalidMessage",
     "InvalidNameServers",

@@ -18,7 +18,7 @@ from dledger_mq.selectors import QueueSelector
 from dledger_mq.sending import SendCallback, Sending
 from remoting.message.batch import BatchMessage, encode_batch_body
 from remoting.message.message_id import unique_message_key
-from remoting.message.properties import WAIT_STORE_MESSAGE_OK, encode_properties, properties_text
+from remoting.message.properties import WAIT_STORE_MESSAGE_OK, encode_properties
 from remoting.message.record import COMPRESSED_FLAG
 
 # RocketMQ's compressMsgBodyOverHowmuch: bodies this long or longer are compressed.
@@ -33,7 +33,8 @@ OVERHEAD_BYTES: Final = 512
 # A producer has few topics; the bound only keeps a fault from filling memory.
 _REMEMBERED_TOPICS: Final = 64
 
-_BATCH_PROPERTIES: Final = properties_text(encode_properties({WAIT_STORE_MESSAGE_OK: "true"}))
+# The request's own properties, when its messages have theirs.
+BATCH_PROPERTIES: Final = encode_properties({WAIT_STORE_MESSAGE_OK: "true"})
 
 
 class Composer:
@@ -82,7 +83,7 @@ class Composer:
         body = checked_body(message, self._max_body_bytes)
         born = self._wall_clock()
         message_id = self._new_message_id(born)
-        properties = properties_text(properties_of(message, message_id))
+        properties = properties_of(message, message_id)
         system_flag = 0
         if len(body) >= self._compress_from_bytes:
             body = zlib.compress(body, COMPRESSION_LEVEL)
@@ -145,7 +146,7 @@ class Composer:
             first,
             ",".join(ids),
             body,
-            _BATCH_PROPERTIES,
+            BATCH_PROPERTIES,
             0,
             True,
             born,

@@ -251,6 +251,23 @@ class OpenedTwice(MessagingError):
         )
 
 
+class InvalidBatching(MessagingError):
+    """A number of `Batching` is out of range.
+
+    Attributes:
+        name: which number.
+        value: what was given.
+        least, most: its range.
+    """
+
+    def __init__(self, name: str, value: float, least: float, most: float) -> None:
+        self.name = name
+        self.value = value
+        self.least = least
+        self.most = most
+        super().__init__(f"Batching: {name} is {value:g}: give {least:g} to {most:g}")
+
+
 class InvalidNameServers(MessagingError):
     """The name servers that were given cannot be used.
 

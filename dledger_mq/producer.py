@@ -9,6 +9,7 @@ import trio
 
 from dledger_mq import requests
 from dledger_mq.background import Background
+from dledger_mq.batching import Batching
 from dledger_mq.client import Client
 from dledger_mq.client_use import ClientUse
 from dledger_mq.composer import COMPRESS_FROM_BYTES, Composer
@@ -22,18 +23,22 @@ from dledger_mq.errors import (
 )
 from dledger_mq.lifetime import Lifetime
 from dledger_mq.message import MAX_BODY_BYTES, Message, check_topic
-from dledger_mq.outcomes import Outcomes
+from dledger_mq.outcomes import OneOutcome, Outcomes
 from dledger_mq.selectors import QueueSelector, RoundRobin
 from dledger_mq.send_pipeline import MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES, SendPipeline
 from dledger_mq.send_result import SendResult
 from dledger_mq.sending import SendCallback, Sending, SendOutcome
 from dledger_mq.this_process import now_milliseconds
+from remoting.message.properties import properties_text
 
 # RocketMQ's sendMsgTimeout: all attempts of a message together.
 SEND_TIMEOUT_SECONDS: Final = 3.0
 
 # After so many messages of one call the writer gets its turn, so that the broker works meanwhile.
 _MESSAGES_A_TURN: Final = 64
+
+
+_JOIN_WHAT_IS_READY: Final = Batching()
 
 
 class Producer:
@@ -53,6 +58,7 @@ class Producer:
         max_body_bytes: longer bodies are refused here; brokers refuse more than 4 MiB by default.
         max_in_flight: messages that wait for their answers.
         max_in_flight_bytes: the bytes of these messages.
+        batching: how single messages are joined to batches; None: each is a request of its own.
     """
 
     def __init__(
@@ -66,6 +72,7 @@ class Producer:
         max_body_bytes: int = MAX_BODY_BYTES,
         max_in_flight: int = MAX_IN_FLIGHT,
         max_in_flight_bytes: int = MAX_IN_FLIGHT_BYTES,
+        batching: Batching | None = _JOIN_WHAT_IS_READY,
     ) -> None:
         check_topic(group)
         self.group = group
@@ -75,6 +82,7 @@ class Producer:
         self._timeout_seconds = timeout_seconds
         self._body_limits = (compress_from_bytes, max_body_bytes)
         self._window = (max_in_flight, max_in_flight_bytes)
+        self._batching = batching
         self._stack = AsyncExitStack()
         self._pipeline: SendPipeline | None = None
         self._composer: Composer | None = None
@@ -91,11 +99,12 @@ class Producer:
         async with AsyncExitStack() as stack:
             await self._use.enter(stack)
             nursery = await stack.enter_async_context(Background())
-            self._pipeline = SendPipeline(self._client, self.group, *self._window)
+            self._pipeline = SendPipeline(self._client, self.group, *self._window, self._batching)
             self._composer = Composer(self._client.identity, now_milliseconds, *self._body_limits)
             nursery.start_soon(self._pipeline.send_again)
             nursery.start_soon(self._pipeline.watch_for_silence)
             nursery.start_soon(self._pipeline.give_up_waiting)
+            nursery.start_soon(self._pipeline.send_gathered)
             self._client.routes.watch(self._pipeline.route_changed)
             self._client.add_producer(self.group)
             self._stack = stack.pop_all()
@@ -142,11 +151,11 @@ class Producer:
             Rejected: it is certainly not stored.
             OutcomeUnknown: it may be stored.
         """
-        outcomes = Outcomes()
+        outcome = OneOutcome()
         sending = self._compose().message(
-            message, selector, self._timeout(timeout_seconds), outcomes.next()
+            message, selector, self._timeout(timeout_seconds), outcome
         )
-        return await self._send_one(sending, outcomes)
+        return await self._send_one(sending, outcome)
 
     async def send_many(
         self,
@@ -207,11 +216,9 @@ class Producer:
             Rejected: none of them is stored.
             OutcomeUnknown: all or none may be stored.
         """
-        outcomes = Outcomes()
-        sending = self._compose().batch(
-            messages, selector, self._timeout(timeout_seconds), outcomes.next()
-        )
-        return await self._send_one(sending, outcomes)
+        outcome = OneOutcome()
+        sending = self._compose().batch(messages, selector, self._timeout(timeout_seconds), outcome)
+        return await self._send_one(sending, outcome)
 
     def send_nowait(
         self,
@@ -270,7 +277,7 @@ class Producer:
             self.group,
             queue,
             sending.body,
-            sending.properties,
+            properties_text(sending.properties),
             system_flag=sending.system_flag,
             flag=message.flag,
             born_milliseconds=sending.born_milliseconds,
@@ -279,12 +286,12 @@ class Producer:
         self._client.remoting.send_oneway(route.masters[queue.broker_name], command)
         await trio.lowlevel.checkpoint()
 
-    async def _send_one(self, sending: Sending, outcomes: Outcomes) -> SendResult:
+    async def _send_one(self, sending: Sending, told: OneOutcome) -> SendResult:
         """Send what was composed, and wait for its only outcome."""
         pipeline = self._opened()
         pipeline.submit(sending, trio.current_time())
         try:
-            [outcome] = await outcomes.all()
+            outcome = await told.wait()
         finally:
             pipeline.withdraw(sending)
         if isinstance(outcome, SendFailed):

@@ -1,8 +1,9 @@
 """Messages on their way: bounded in number and bytes, sent again when a leader is lost.
 
 What the window has no room for waits in its order, and is started as soon as an outcome makes room.
-Costs no task for a message. One task makes the further attempts of all messages: it asks for the
-route at once after the first failure, then ever more slowly, until each message's time is over.
+Messages that are ready at the same moment go in one request. Costs no task for a message. One task
+makes the further attempts of all messages: it asks for the route at once after the first failure,
+then ever more slowly, until each message's time is over.
 """
 
 import logging
@@ -13,15 +14,25 @@ from typing import Final
 import trio
 
 from dledger_mq import requests
+from dledger_mq.batching import Batching, Joined, joined_body
 from dledger_mq.client import Client
-from dledger_mq.errors import MessagingError, NoMaster, Rejected
+from dledger_mq.composer import BATCH_PROPERTIES
+from dledger_mq.errors import MessagingError, NoMaster
 from dledger_mq.pauses import pause_seconds
 from dledger_mq.selectors import RoundRobin
-from dledger_mq.sending import Sending, SendOutcome, judge
+from dledger_mq.sending import (
+    Acknowledgement,
+    Sending,
+    SendOutcome,
+    acknowledgement,
+    is_refused_for_good,
+    judge,
+)
 from dledger_mq.topic_route import ClientRoute
 from remoting.bodies.message_queue import MessageQueue
+from remoting.message.properties import properties_text
 from remoting.wire.command import Command
-from remoting.wire.errors import RemotingError
+from remoting.wire.errors import FieldMissing, RemotingError
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +49,8 @@ SILENCE_SECONDS: Final = 1.0
 # for late answers once a second.
 GIVE_UP_SECONDS: Final = 0.5
 
+_BATCH_TEXT: Final = properties_text(BATCH_PROPERTIES)
+
 # One attempt. When a leader stands still this long, a follower has been elected in its place.
 ATTEMPT_TIMEOUT_SECONDS: Final = 3.0
 
@@ -50,6 +63,7 @@ class SendPipeline:
         group: the producer group.
         max_in_flight: messages without an outcome.
         max_in_flight_bytes: their bytes.
+        batching: how single messages are joined to batches; None: they are not.
     """
 
     def __init__(
@@ -58,11 +72,17 @@ class SendPipeline:
         group: str,
         max_in_flight: int = MAX_IN_FLIGHT,
         max_in_flight_bytes: int = MAX_IN_FLIGHT_BYTES,
+        batching: Batching | None = None,
     ) -> None:
         self.max_in_flight = max_in_flight
         self._client = client
         self._group = group
         self._max_bytes = max_in_flight_bytes
+        self._batching = batching
+        self._lingers = batching is not None and batching.linger_milliseconds > 0
+        # By topic: what goes with the next requests. All of it is open, so the window bounds it.
+        self._gathered: dict[str, list[Sending]] = {}
+        self._has_gathered = trio.Event()
         self._open: set[Sending] = set()
         self._bytes = 0
         # What waits for room, in its order, with the event of the task that waits for its start.
@@ -254,60 +274,110 @@ class SendPipeline:
         sending.reason = reason or f"no broker has answered any message for {seconds:g} s"
         self._tell(sending, sending.failure())
 
+    async def send_gathered(self) -> None:
+        """Send what was gathered, for ever."""
+        linger_seconds = self._batching.linger_milliseconds / 1000 if self._batching else 0.0
+        while True:
+            await self._has_gathered.wait()
+            if linger_seconds:
+                await trio.sleep(linger_seconds)
+            self._has_gathered = trio.Event()
+            for topic in list(self._gathered):
+                self._send_gathered_of(topic)
+
     def _attempt(self, sending: Sending) -> None:
-        """Hand a message to a connection, or defer it when there is nowhere to send it."""
-        message = sending.message
-        now = trio.current_time()
-        left = sending.deadline - now
-        if left <= 0:
-            self._finish(sending, sending.failure())
-            return
-        route = self._client.routes.known(message.topic)
-        if route is None or not route.write_queues:
-            sending.reason = "no leader is known for the topic"
-            sending.code = None
-            self._defer(sending)
-            return
-        if sending.selector is None:
-            queue = self._turn(message.topic).choose(
-                route.write_queues,
-                sending.queue.broker_name if sending.queue is not None else "",
-            )
-        else:
-            try:
-                queue = sending.selector(route.write_queues, message)
-            except Exception as error:
-                # The selector is the user's. Its error belongs to this message, and may come in
-                # the task that serves all others.
-                sending.reason = f"its queue selector failed: {error!r}"
-                self._finish(sending, sending.failure())
+        """Send a message now if no other is on its way; else with what is ready by then."""
+        topic = sending.message.topic
+        gathered = self._gathered.get(topic)
+        if gathered is None:
+            if self._batching is None or (len(self._open) == 1 and not self._lingers):
+                self._send_together(topic, [sending])
                 return
+            self._gathered[topic] = [sending]
+            self._has_gathered.set()
+            return
+        gathered.append(sending)
+        if self._batching is not None and len(gathered) >= self._batching.max_messages:
+            self._send_gathered_of(topic)
+
+    def _send_gathered_of(self, topic: str) -> None:
+        self._send_together(topic, self._gathered.pop(topic, []))
+
+    def _send_together(self, topic: str, sendings: list[Sending]) -> None:
+        """Hand messages of a topic to connections; defer them if there is nowhere to send them."""
+        now = trio.current_time()
+        route = self._client.routes.known(topic)
+        joined = Joined(self._batching)
+        for sending in sendings:
+            if sending not in self._open:
+                continue  # given up meanwhile
+            if sending.deadline <= now:
+                self._finish(sending, sending.failure())
+            elif route is None or not route.write_queues:
+                sending.reason = "no leader is known for the topic"
+                sending.code = None
+                self._defer(sending)
+            elif sending.selector is None:
+                joined.add(sending, None)
+            else:
+                try:
+                    queue = sending.selector(route.write_queues, sending.message)
+                except Exception as error:
+                    # The selector is the user's. Its error belongs to this message, and may come
+                    # in the task that serves all others.
+                    sending.reason = f"its queue selector failed: {error!r}"
+                    self._finish(sending, sending.failure())
+                else:
+                    joined.add(sending, queue)
+        if route is not None:
+            for together, chosen in joined.take():
+                queue = self._any_queue(route, together[0]) if chosen is None else chosen
+                self._request(route, together, queue, now)
+
+    def _any_queue(self, route: ClientRoute, sending: Sending) -> MessageQueue:
+        """The queue whose turn it is; of another broker than that of the last attempt, if any."""
+        failed = sending.queue.broker_name if sending.queue is not None else ""
+        return self._turn(route.topic).choose(route.write_queues, failed)
+
+    def _request(
+        self, route: ClientRoute, together: list[Sending], queue: MessageQueue, now: float
+    ) -> None:
+        """Make one request of these messages."""
         address = route.masters.get(queue.broker_name)
         if address is None:
-            sending.reason = str(NoMaster(message.topic, queue.broker_name))
-            self._defer(sending)
+            for sending in together:
+                sending.reason = str(NoMaster(route.topic, queue.broker_name))
+                self._defer(sending)
             return
-        sending.queue = queue
-        sending.address = address
-        sending.attempted_at = now
-        sending.attempts += 1
+        for sending in together:
+            sending.queue = queue
+            sending.address = address
+            sending.attempted_at = now
+            sending.attempts += 1
+            sending.together = together
+        left = min([sending.deadline for sending in together]) - now
         self._client.remoting.request_nowait(
             address,
-            self._command(sending, queue),
-            partial(self._answered, sending, sending.attempts),
+            self._command(together, queue),
+            partial(self._answered, together),
             min(left, ATTEMPT_TIMEOUT_SECONDS),
         )
 
-    def _command(self, sending: Sending, queue: MessageQueue) -> Command:
+    def _command(self, together: list[Sending], queue: MessageQueue) -> Command:
+        sending = together[0]
+        if len(together) > 1:
+            body, properties = joined_body(together), _BATCH_TEXT
+        else:
+            body, properties = sending.body, properties_text(sending.properties)
         return requests.send(
             self._group,
             queue,
-            sending.body,
-            sending.properties,
+            body,
+            properties,
             system_flag=sending.system_flag,
             flag=sending.message.flag,
             born_milliseconds=sending.born_milliseconds,
-            batch=sending.batch,
+            batch=sending.batch or len(together) > 1,
         )
 
     def _turn(self, topic: str) -> RoundRobin:
@@ -318,22 +388,42 @@ class SendPipeline:
             self._turns[topic] = turn
         return turn
 
-    def _answered(self, sending: Sending, attempt: int, answer: Command | RemotingError) -> None:
+    def _answered(self, together: list[Sending], answer: Command | RemotingError) -> None:
         """An attempt ended."""
-        if sending not in self._open or attempt != sending.attempts or not sending.address:
-            return  # given up, by its user or because its broker was silent
-        sending.address = ""
-        outcome = judge(sending, answer)
-        if outcome is None:
-            self._defer(sending)
-            return
-        if isinstance(answer, Command):
-            # The last open message leaves nothing to wait for.
-            self._silent_since = trio.current_time() if len(self._open) > 1 else None
-        self._finish(sending, outcome)
-        if isinstance(outcome, Rejected):
-            return
-        topic = sending.message.topic
+        count = len(together)
+        stored: Acknowledgement | None = None
+        unreadable = ""
+        try:
+            stored = acknowledgement(answer, count)
+        except FieldMissing as error:
+            unreadable = str(error)
+        for at, sending in enumerate(together):
+            if sending.together is not together or not sending.address or sending not in self._open:
+                continue  # given up, by its user or because its broker was silent
+            sending.address = ""
+            outcome: SendOutcome | None
+            if stored is not None and sending.queue is not None:
+                outcome = stored.result(sending, sending.queue, at)
+            elif unreadable:
+                sending.maybe_stored, sending.reason = True, unreadable
+                outcome = sending.failure()
+            elif count > 1 and is_refused_for_good(answer):
+                sending.goes_alone = True
+                self._attempt(sending)
+                continue
+            else:
+                outcome = judge(sending, answer)
+            if outcome is None:
+                self._defer(sending)
+                continue
+            if isinstance(answer, Command):
+                # The last open message leaves nothing to wait for.
+                self._silent_since = trio.current_time() if len(self._open) > 1 else None
+            self._finish(sending, outcome)
+        if stored is not None:
+            self._note_success(together[0].message.topic)
+
+    def _note_success(self, topic: str) -> None:
         if self._failures:
             self._failures.pop(topic, None)
         route = self._client.routes.known(topic)

@@ -1,6 +1,6 @@
 """One message on its way to a broker, and what an answer means for it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -11,7 +11,7 @@ from dledger_mq.send_result import SendResult, SendStatus
 from remoting.bodies.message_queue import MessageQueue
 from remoting.wire.codes import ResponseCode, response_name
 from remoting.wire.command import Command
-from remoting.wire.errors import FieldMissing, RemotingError
+from remoting.wire.errors import RemotingError
 
 # Refusals after which another attempt may succeed, at another broker or a moment later: the broker
 # is busy, is not the leader (any more), or has not heard of the topic. The message is not stored.
@@ -48,7 +48,7 @@ class Sending:
         message: what the user gave; of a batch, the first.
         message_id: the id the producer gave it.
         body: as it goes over the wire.
-        properties: the run of properties as text.
+        properties: the run of properties.
         system_flag: compression.
         batch: the body holds several messages.
         born_milliseconds: when it was made.
@@ -58,10 +58,12 @@ class Sending:
         weight: the bytes it holds of the window.
         called_at: when its user's call began, on trio's clock.
         deadline: when to give up, on trio's clock; known once its sending begins.
+        goes_alone: it was refused together with others.
         attempts: how often it was handed to a connection.
         maybe_stored: an attempt ended without telling whether it was stored.
         queue: the queue of the last attempt.
         address: the broker that has not answered the last attempt, or an empty text.
+        together: all messages of the last attempt's request; also tells attempts apart.
         attempted_at: when the last attempt began, on trio's clock.
         reason: how the last attempt failed.
         code: the response code it failed with.
@@ -70,7 +72,7 @@ class Sending:
     message: Message
     message_id: str
     body: bytes
-    properties: str
+    properties: bytes
     system_flag: int
     batch: bool
     born_milliseconds: int
@@ -80,10 +82,12 @@ class Sending:
     weight: int
     called_at: float = 0.0
     deadline: float = float("inf")
+    goes_alone: bool = False
     attempts: int = 0
     maybe_stored: bool = False
     queue: MessageQueue | None = None
     address: str = ""
+    together: "Sequence[Sending]" = ()
     attempted_at: float = 0.0
     reason: str = "no attempt was made"
     code: int | None = None
@@ -94,13 +98,80 @@ class Sending:
         return kind(self.message.topic, self.reason, self.attempts, self.code)
 
 
-def judge(sending: Sending, answer: Command | RemotingError) -> SendOutcome | None:
-    """What an answer means: the outcome, or None when another attempt should be made.
+def is_refused_for_good(answer: Command | RemotingError) -> bool:
+    """Whether a request was refused so that the same one would be refused again.
+
+    If it had several messages, each may be good by itself.
+    """
+    if isinstance(answer, RemotingError):
+        return getattr(answer, "outcome_unknown", None) is None
+    code = answer.code
+    return code not in MAYBE_STORED_CODES | TRY_AGAIN_CODES | _STORED_CODES
+
+
+class Acknowledgement:
+    """A broker's success for all messages of one request.
+
+    Args:
+        answer: the reply.
+        count: the messages of the request.
+
+    Attributes:
+        status: how they are stored.
+        ids: the broker's id of each.
+        queue_id: their queue, or None when the reply does not say.
+        first_offset: of the first message, or -1 when the reply does not say.
+
+    Raises:
+        FieldMissing: the reply has a number that is none.
+    """
+
+    __slots__ = ("first_offset", "ids", "queue_id", "status")
+
+    def __init__(self, answer: Command, count: int) -> None:
+        ids = answer.fields["msgId"]
+        separate = ids.split(",") if count > 1 else (ids,)
+        self.status = SendStatus(answer.code)
+        self.ids = separate if len(separate) == count else (ids,) * count
+        self.queue_id = answer.integer("queueId") if "queueId" in answer.fields else None
+        self.first_offset = answer.integer("queueOffset", -1)
+
+    def result(self, sending: Sending, queue: MessageQueue, at: int) -> SendResult:
+        """The outcome of one message, the one at `at` of the request."""
+        if self.queue_id is not None and self.queue_id != queue.queue_id:
+            queue = MessageQueue(queue.topic, queue.broker_name, self.queue_id)
+        offset = self.first_offset
+        return SendResult(
+            self.status,
+            sending.message_id,
+            self.ids[at],
+            queue,
+            offset + at if offset >= 0 else offset,
+            sending.attempts,
+            sending.maybe_stored,
+        )
+
+
+def acknowledgement(answer: Command | RemotingError, count: int) -> Acknowledgement | None:
+    """The success that an answer tells for `count` messages, or None when it tells none.
+
+    Raises:
+        FieldMissing: it is a success that cannot be read: all may be stored.
+    """
+    if not isinstance(answer, Command):
+        return None
+    if answer.code not in _STORED_CODES or "msgId" not in answer.fields:
+        return None
+    return Acknowledgement(answer, count)
+
+
+def judge(sending: Sending, answer: Command | RemotingError) -> SendFailed | None:
+    """What an answer that acknowledges nothing means: an error, or None for another attempt.
 
     Notes in `sending` what was learnt.
 
     Args:
-        sending: the message, whose `queue` is that of the attempt.
+        sending: the message.
         answer: the reply, or why there is none.
     """
     if isinstance(answer, RemotingError):
@@ -111,9 +182,6 @@ def judge(sending: Sending, answer: Command | RemotingError) -> SendOutcome | No
         outcome_unknown = getattr(answer, "outcome_unknown", None)
         sending.maybe_stored |= bool(outcome_unknown)
         return sending.failure() if outcome_unknown is None else None
-    queue = sending.queue
-    if answer.code in _STORED_CODES and "msgId" in answer.fields and queue is not None:
-        return _acknowledged(sending, queue, answer)
     sending.reason = f"{response_name(answer.code)}: {answer.remark or 'no reason given'}"
     sending.code = answer.code
     if answer.code in MAYBE_STORED_CODES:
@@ -122,25 +190,3 @@ def judge(sending: Sending, answer: Command | RemotingError) -> SendOutcome | No
     if answer.code in TRY_AGAIN_CODES or answer.code in _STORED_CODES:
         return None
     return sending.failure()
-
-
-def _acknowledged(sending: Sending, queue: MessageQueue, answer: Command) -> SendOutcome:
-    """The outcome that a broker's success tells."""
-    try:
-        queue_id = answer.integer("queueId", queue.queue_id)
-        queue_offset = answer.integer("queueOffset", -1)
-    except FieldMissing as error:
-        sending.maybe_stored = True
-        sending.reason = str(error)
-        return sending.failure()
-    if queue_id != queue.queue_id:
-        queue = MessageQueue(queue.topic, queue.broker_name, queue_id)
-    return SendResult(
-        SendStatus(answer.code),
-        sending.message_id,
-        answer.fields["msgId"],
-        queue,
-        queue_offset,
-        sending.attempts,
-        sending.maybe_stored,
-    )

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 import dledger
-from bench import disk_limit, relayed
+from bench import client_rates, disk_limit, relayed
 from bench.__main__ import main
 from bench.one_run import RunFailed, measure
 from bench.own_memory import touch_memory
@@ -247,3 +247,11 @@ def test_sends_by_a_follower_are_compared_with_direct_ones(tmp_path: Path) -> No
     assert not list(tmp_path.iterdir())  # its folder is removed
     ran = CliRunner().invoke(relayed.main, ["--in-flight", "some"])
     assert "some is no list of numbers" in ran.output
+
+
+def test_the_rates_of_the_client_are_measured_in_every_way(tmp_path: Path) -> None:
+    arguments = ["--rounds", "1", "--seconds", "0.2", "--consumed", "2000", "--at-once", "500"]
+    ran = CliRunner().invoke(client_rates.main, [*arguments, "--dir", str(tmp_path)])
+    assert ran.exit_code == 0, ran.output
+    for way in ("1000 tasks", "send_many", "send_batch of 256", "pull", "push"):
+        assert way in ran.output

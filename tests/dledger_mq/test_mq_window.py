@@ -66,6 +66,7 @@ async def sending(
             nameservers=names.address,
             max_in_flight=max_in_flight,
             timeout_seconds=timeout_seconds,
+            batching=None,  # one request for each message, so that each is answered by itself
         ) as producer:
             yield broker, producer
         nursery.cancel_scope.cancel()
