@@ -35,6 +35,9 @@ DIAL_SECONDS: Final = 2.0
 SEARCH_SECONDS: Final = 5.0
 _AGAIN_SECONDS: Final = 0.02
 
+# A server that ends a connection sooner, and has answered nothing, did not want it.
+_REFUSED_WITHIN_SECONDS: Final = 1.0
+
 # A server that hands leadership over has its last answers under way when it is left.
 LAST_ANSWERS_SECONDS: Final = 0.1
 
@@ -102,6 +105,11 @@ class _Relay:
         self._progress = trio.current_time()
         self._receiving: trio.CancelScope | None = None
         self._leave_at = math.inf
+        self._was_answered = False  # by the server of now
+
+    def _may_leave(self) -> bool:
+        """Whether the server of now owes nothing but pulls, and the client has whole answers."""
+        return self._answers.is_between_frames and not self._waits_for_answers()
 
     def _waits_for_answers(self) -> bool:
         """Whether requests wait but pulls, which may be asked again for nothing."""
@@ -110,24 +118,35 @@ class _Relay:
     def leave_server(self) -> None:
         """Go on with the next server, as soon as this one has answered what it still will."""
         self._leave_at = min(self._leave_at, trio.current_time() + LAST_ANSWERS_SECONDS)
-        if not self._waits_for_answers():
+        if self._may_leave():
             self._leave_at = -math.inf
         if self._receiving is not None:
             self._receiving.deadline = self._leave_at
 
     async def run(self, find: FindServer) -> None:
-        """Pass on. Raises trio.BrokenResourceError when the client's connection breaks."""
+        """Pass on, until the client has ended or no server takes it."""
+        refused_since = math.inf
         while not self._is_over:
             self._leave_at = math.inf
+            self._was_answered = False
             server = await self._found(find)
             if server is None:
                 return
+            began = trio.current_time()
             try:
                 await self._copy_both(server)
             finally:
                 await trio.aclose_forcefully(server)
             if not self._is_over:
                 await self._answer_waiting()
+            now = trio.current_time()
+            if self._was_answered or now > began + _REFUSED_WITHIN_SECONDS:
+                refused_since = math.inf
+                continue
+            refused_since = min(refused_since, began)
+            if now >= refused_since + SEARCH_SECONDS:
+                return
+            await trio.sleep(_AGAIN_SECONDS)
 
     async def _found(self, find: FindServer) -> trio.SocketStream | None:
         """A connection to the server of now, which knows the client then; None for none.
@@ -200,6 +219,8 @@ class _Relay:
 
     def _note_requests(self, data: bytes) -> None:
         for command in self._requests.pass_by(data):
+            if command.code == RequestCode.UNREGISTER_CLIENT:
+                self._requests.kept = None  # it tells of a group that the client has left
             if command.is_response or command.is_oneway:
                 continue
             if len(self._waiting) >= MAX_WAITING_REQUESTS:
@@ -213,7 +234,7 @@ class _Relay:
     async def _copy_answers(self, server: trio.SocketStream) -> None:
         while True:
             data = b""
-            if self._leave_at < math.inf and not self._waits_for_answers():
+            if self._leave_at < math.inf and self._may_leave():
                 return
             with trio.CancelScope(deadline=self._leave_at) as self._receiving:
                 try:
@@ -222,11 +243,11 @@ class _Relay:
                     return  # the server is gone
             if not data:
                 return
+            self._was_answered = True
             for command in self._answers.pass_by(data):
                 if command.is_response:
                     self._waiting.pop(command.opaque, None)
-            if not await _sent(self._client, data):
-                self._is_over = True
+            if not await self._told(data):
                 return
             self._progress = trio.current_time()
 
@@ -247,8 +268,16 @@ class _Relay:
             return
         answers = [encode_command(_answer_to(command)) for command in self._waiting.values()]
         self._waiting.clear()
-        if not await _sent(self._client, b"".join(answers)):
-            self._is_over = True
+        await self._told(b"".join(answers))
+
+    async def _told(self, data: bytes) -> bool:
+        """Write to the client; False if it takes nothing for too long, or is gone."""
+        try:
+            taken = await _sent(self._client, data)
+        except trio.BrokenResourceError:
+            taken = False
+        self._is_over = self._is_over or not taken
+        return taken
 
 
 def _answer_to(command: Command) -> Command:
@@ -267,7 +296,10 @@ def _answer_to(command: Command) -> Command:
 
 
 async def _sent(target: trio.SocketStream, data: bytes) -> bool:
-    """Write; False when the other side takes nothing for too long."""
+    """Write; False when the other side takes nothing for too long.
+
+    Raises trio.BrokenResourceError: it is gone.
+    """
     with trio.move_on_after(UNREAD_SECONDS) as unread:
         await target.send_all(data)
     return not unread.cancelled_caught

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import struct
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
@@ -230,6 +231,84 @@ async def until_asked(server: Silent, count: int) -> None:
     with trio.fail_after(5):
         while server.asked < count:  # noqa: ASYNC110
             await trio.sleep(0.01)
+
+
+async def test_a_whole_answer_reaches_the_client_before_its_relay_leaves_the_server() -> None:
+    async with two_servers() as (relays, servers, places, port):
+        stream = await trio.open_tcp_stream(HERE, port)
+        await stream.send_all(encode_command(Command(RequestCode.PULL_MESSAGE, PULL, opaque=1)))
+        await until_asked(servers[0], 1)
+        pull = Command(RequestCode.PULL_MESSAGE, PULL, opaque=1)
+        answer = encode_command(pull.reply(0, body=bytes(1_000)))
+        servers[0].connections[0].send_frame(answer[:500])
+        first = await stream.receive_some()
+        places.pop(0)
+        relays.move_all()
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        servers[0].connections[0].send_frame(answer[500:])
+        decoder = FrameDecoder()
+        decoder.feed(bytes(first))
+        with trio.fail_after(5):
+            while not (found := decoder.feed(bytes(await stream.receive_some()))):
+                pass
+        assert [(one.opaque, len(one.body)) for one in found] == [(1, 1_000)]
+        await stream.send_all(encode_command(Command(1, opaque=2)))
+        assert len(await answers(stream, 1)) == 1
+        assert len(servers[1].connections) == 1
+        await stream.aclose()
+
+
+async def test_a_server_that_takes_no_client_is_asked_with_pauses_and_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(relay, "SEARCH_SECONDS", 0.3)
+
+    class Refusing(Silent):
+        def on_open(self, connection: Connection) -> None:
+            super().on_open(connection)
+            connection.close("not now")
+
+    refusing = Refusing()
+    async with relayed(Relays(), refusing) as (_nursery, port):
+        stream = await trio.open_tcp_stream(HERE, port)
+        with trio.fail_after(5):
+            assert await stream.receive_some() == b""
+        assert 2 <= len(refusing.connections) <= 0.3 / 0.02 + 1
+        await stream.aclose()
+
+
+async def test_a_group_that_a_client_has_left_is_not_told_to_the_next_server() -> None:
+    async with two_servers() as (relays, servers, places, port):
+        stream = await trio.open_tcp_stream(HERE, port)
+        codes = (RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT, 1)
+        commands = [Command(code, opaque=at) for at, code in enumerate(codes)]
+        await stream.send_all(b"".join(map(encode_command, commands)))
+        await answers(stream, 1)
+        places.pop(0)
+        relays.move_all()
+        assert len(await answers(stream, 2)) == 2
+        await stream.send_all(encode_command(Command(1, opaque=9)))
+        assert len(await answers(stream, 1)) == 1
+        assert servers[1].heartbeats == []
+        await stream.aclose()
+
+
+async def test_a_client_that_is_gone_ends_its_relay_without_a_word(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    relays = Relays()
+    async with relayed(relays, Echo()) as (_nursery, port):
+        stream = await trio.open_tcp_stream(HERE, port)
+        await stream.send_all(encode_command(Command(1, body=bytes(4_000_000), opaque=1)))
+        await stream.receive_some(1)
+        linger = struct.pack("ii", 1, 0)  # closing resets the connection
+        stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        await stream.aclose()
+        with trio.fail_after(5):
+            while len(relays):  # noqa: ASYNC110
+                await trio.sleep(0.01)
+    assert caplog.messages == []
 
 
 async def test_a_client_is_let_go_when_no_server_is_found_or_it_has_ended() -> None:
