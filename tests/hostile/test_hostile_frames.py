@@ -11,8 +11,9 @@ import pytest
 import trio
 
 from remoting.message.record import decode_records
-from remoting.net.address import parse_address
+from remoting.net.address import Address, parse_address
 from remoting.net.client import RemotingClient
+from remoting.net.proxy_header import encode_proxy_header
 from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
 from remoting.wire.loose_json import compact_json
@@ -154,12 +155,13 @@ class Attack:
             async with stream, trio.open_nursery() as nursery:
                 nursery.start_soon(self._read, stream, choice.random() < 0.8)
                 with trio.move_on_after(10):
-                    await self._write(stream, mutator)
+                    head = proxy_header(choice) if choice.random() < 0.2 else b""
+                    await self._write(stream, mutator, head)
                 nursery.cancel_scope.cancel()
 
-    async def _write(self, stream: trio.SocketStream, mutator: FrameMutator) -> None:
+    async def _write(self, stream: trio.SocketStream, mutator: FrameMutator, head: bytes) -> None:
         for _ in range(BATCHES_A_CONNECTION):
-            batch = mutator.batch()
+            batch, head = head + mutator.batch(), b""
             try:
                 await stream.send_all(batch)
             except trio.BrokenResourceError:
@@ -177,14 +179,24 @@ class Attack:
             return
 
 
+def proxy_header(choice: random.Random) -> bytes:
+    """A header as members send it, often damaged: this host is one that members believe."""
+    here = Address("10.1.2.3", choice.randrange(65536))
+    header = bytearray(encode_proxy_header(here, Address("10.1.2.4", 10911)))
+    for _ in range(choice.choice((0, 0, 1, 3))):
+        header[choice.randrange(len(header))] = choice.randrange(256)
+    return bytes(header)
+
+
 async def attacked(folder: Path, brokers: int, seconds: float, seed: int) -> None:
     print(f"seed {seed}")
     with watched_group(folder, brokers) as group:
         async with trio.open_nursery() as nursery:
             client = RemotingClient(nursery)
             await until_serving(group, client)
-            good = GoodClient([broker.address for broker in group.brokers], client)
-            attack = Attack([process.address for process in group.all], seed)
+            # The group's own address is last, so leaders are relayed to when one is lost.
+            good = GoodClient([*[broker.address for broker in group.brokers], group.shared], client)
+            attack = Attack([group.shared, *[process.address for process in group.all]], seed)
             before = [process.resident_kib() for process in group.all]
             for process in group.all:
                 process.longest_pass_ms()  # the start holds up no client
@@ -243,6 +255,11 @@ async def test_requests_that_are_refused_without_end_do_not_fill_the_log(
                 assert (await wire.ask(105 if name == "nameserver" else 30, ({}, b""))).code == 1
         # A line is about 100 bytes, and 20 are written.
         assert 0 < process.error_bytes() - before < 5000
+
+
+@pytest.mark.slow
+async def test_damaged_frames_that_are_relayed_hold_up_no_one(tmp_path: Path) -> None:
+    await attacked(tmp_path, brokers=3, seconds=4, seed=20_262)
 
 
 @pytest.mark.long

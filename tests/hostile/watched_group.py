@@ -95,11 +95,15 @@ class WatchedProcess:
 
 
 class WatchedGroup:
-    """The processes: the name server and the brokers."""
+    """The processes: the name server and the brokers.
+
+    Attributes:
+        shared: the group's address, which its members share. One that does not lead relays.
+    """
 
     def __init__(self, folder: Path, brokers: int) -> None:
         names = [f"n{number}" for number in range(brokers)]
-        names_address, *addresses = free_addresses(1 + 2 * brokers)
+        self.shared, names_address, *addresses = free_addresses(2 + 2 * brokers)
         peers = ",".join(
             f"{name}={address}" for name, address in zip(names, addresses, strict=False)
         )
@@ -114,6 +118,7 @@ class WatchedGroup:
                 [
                     *("broker", "--group=kept-group", f"--node={name}", f"--peers={peers}"),
                     *(f"--listen={address}", f"--nameservers={names_address}"),
+                    *(f"--listen-group={self.shared}", "--share-port"),
                     f"--dir={folder / name}",
                 ],
             )
