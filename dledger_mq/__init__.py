@@ -8,6 +8,7 @@ from dledger_mq.admin import Admin, BrokerStatus, QueueProgress
 from dledger_mq.client import Client
 from dledger_mq.errors import (
     ClientClosed,
+    ClosedDuringCall,
     GroupInUse,
     InvalidListener,
     InvalidMessage,
@@ -19,6 +20,7 @@ from dledger_mq.errors import (
     NotIterable,
     OffsetFileUnreadable,
     OpenedTwice,
+    OtherLoop,
     OutcomeUnknown,
     Rejected,
     RequestRefused,
@@ -49,6 +51,7 @@ __all__ = [
     "BrokerStatus",
     "Client",
     "ClientClosed",
+    "ClosedDuringCall",
     "ConsumeFrom",
     "ConsumeResult",
     "GroupInUse",
@@ -66,6 +69,7 @@ __all__ = [
     "NotIterable",
     "OffsetFileUnreadable",
     "OpenedTwice",
+    "OtherLoop",
     "OutcomeUnknown",
     "Producer",
     "PullConsumer",

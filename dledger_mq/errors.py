@@ -317,3 +317,13 @@ class NotIterable(MessagingError):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(f"cannot iterate over the consumer: {reason}")
+
+
+class OtherLoop(MessagingError):
+    """A client is shared with an object of another trio loop, which would corrupt both."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the shared client was opened in another trio loop: "
+            "pass nameservers= instead of client="
+        )
