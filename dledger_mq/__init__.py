@@ -6,6 +6,7 @@ of every message whether it is certainly stored, certainly not, or in doubt.
 
 from dledger_mq.admin import Admin, BrokerStatus, QueueProgress
 from dledger_mq.client import Client
+from dledger_mq.client_metrics import ClientMetrics
 from dledger_mq.errors import (
     ClientClosed,
     ClosedDuringCall,
@@ -51,6 +52,7 @@ __all__ = [
     "BrokerStatus",
     "Client",
     "ClientClosed",
+    "ClientMetrics",
     "ClosedDuringCall",
     "ConsumeFrom",
     "ConsumeResult",

@@ -17,6 +17,7 @@ from dledger_mq.message import ReceivedMessage
 from dledger_mq.pauses import pause_seconds
 from dledger_mq.queue_reader import QueueReader
 from dledger_mq.redelivery import delay_seconds, redelivery_delay_seconds
+from dledger_mq.reported_metrics import ReportedMetrics
 from remoting.wire.errors import RemotingError
 
 _log = logging.getLogger(__name__)
@@ -59,6 +60,7 @@ class Listening:
         gives_back: a message that failed is given back to the broker; a broadcasting consumer
             tries it here a few times, and drops it.
         most_times: after so many repeats a message goes to the dead-letter topic.
+        metrics: told what becomes of each delivery, or None.
     """
 
     def __init__(
@@ -69,12 +71,14 @@ class Listening:
         batch_size: int,
         gives_back: bool,
         most_times: int,
+        metrics: ReportedMetrics | None = None,
     ) -> None:
         self._client = client
         self._group = group
         self._batch_size = batch_size
         self._gives_back = gives_back
         self._most_times = most_times
+        self._metrics = metrics
         self._ready: deque[QueueReader] = deque()
         self._idle = trio.lowlevel.ParkingLot()
         self._busy = 0
@@ -150,6 +154,9 @@ class Listening:
         """Settle: the messages were consumed."""
         reader = delivery.reader
         self._end_call(delivery)
+        if self._metrics is not None:
+            seconds = trio.current_time() - delivery.began
+            self._metrics.consumed(self._group, delivery.messages, seconds)
         if reader.dropped:
             return  # another member has them by now
         reader.back_off.succeeded(delivery.began)
@@ -159,6 +166,9 @@ class Listening:
     async def fail(self, delivery: Delivery) -> None:
         """Settle: the messages were not consumed; they come again later, here or elsewhere."""
         reader = delivery.reader
+        if self._metrics is not None and delivery.is_running:
+            seconds = trio.current_time() - delivery.began
+            self._metrics.failed(self._group, delivery.messages, seconds)
         self._end_call(delivery)
         if reader.dropped or reader.is_leaving:
             # Another member reads the queue from the committed offset on, and gets these again.

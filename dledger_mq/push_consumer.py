@@ -20,6 +20,7 @@ from dledger_mq.cached_queue import (
     CachedQueue,
 )
 from dledger_mq.client import Client, ConsumerEntry
+from dledger_mq.client_metrics import ClientMetrics
 from dledger_mq.client_use import ClientUse
 from dledger_mq.errors import ClientClosed, MessagingError, NotIterable
 from dledger_mq.iteration import Iteration
@@ -32,6 +33,7 @@ from dledger_mq.pauses import LONGEST_PAUSE_SECONDS
 from dledger_mq.pulling import PULL_BATCH
 from dledger_mq.queue_reader import QueueReader
 from dledger_mq.rebalance import readers_of
+from dledger_mq.reported_metrics import reported
 from dledger_mq.subscription import group_subscriptions
 from dledger_mq.this_process import now_milliseconds
 from dledger_mq.topic_route import ClientRoute
@@ -115,6 +117,7 @@ class PushConsumer:
         consume_timestamp: for TIMESTAMP: milliseconds since 1970; half an hour ago when None.
         offset_file: where a broadcasting consumer keeps its offsets; None keeps them in memory.
         options: what can be tuned.
+        metrics: told of each pull, and of what became of messages.
     """
 
     def __init__(
@@ -130,6 +133,7 @@ class PushConsumer:
         consume_timestamp: int | None = None,
         offset_file: Path | None = None,
         options: PushOptions | None = None,
+        metrics: ClientMetrics | None = None,
     ) -> None:
         check_topic(group)
         if listener is not None:
@@ -145,6 +149,7 @@ class PushConsumer:
         self._consume_timestamp = consume_timestamp
         self._offset_file = offset_file
         self._options = options or PushOptions()
+        self._metrics = reported(metrics)
         self._stack = AsyncExitStack()
         self._wanted: dict[str, SubscriptionData] = {}
         self._readers: dict[MessageQueue, QueueReader] = {}
@@ -183,6 +188,7 @@ class PushConsumer:
                 batch_size=1 if self._listener is None else self._options.batch_size,
                 gives_back=self._is_shared,
                 most_times=self._options.max_reconsume_times,
+                metrics=self._metrics,
             )
             if self._listener is not None:
                 for _ in range(self._options.concurrency):
@@ -418,6 +424,7 @@ class PushConsumer:
             self._offsets,
             self._listening.arrived,
             options.pull_batch,
+            self._metrics,
         )
         self._readers[queue] = reader
         self._nursery.start_soon(
