@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from dledger import blocking
+from dledger.asyncio_block import entered_in_thread
 from dledger.client.known_members import Peers
 from dledger.config import NodeConfig
 from dledger.entry import Body, Entry
@@ -82,7 +83,9 @@ class AsyncioNode:
         self, *, ttl_s: float = DEFAULT_TTL_S, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> AsyncIterator[AsyncioSession]:
         """As Node.session."""
-        async with _in_thread(self._node.session(ttl_s=ttl_s, timeout_s=timeout_s)) as session:
+        async with entered_in_thread(
+            self._node.session(ttl_s=ttl_s, timeout_s=timeout_s)
+        ) as session:
             yield AsyncioSession(session)
 
 
@@ -121,7 +124,9 @@ class AsyncioLog:
         self, *, ttl_s: float = DEFAULT_TTL_S, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> AsyncIterator[AsyncioSession]:
         """As RemoteLog.session."""
-        async with _in_thread(self._log.session(ttl_s=ttl_s, timeout_s=timeout_s)) as session:
+        async with entered_in_thread(
+            self._log.session(ttl_s=ttl_s, timeout_s=timeout_s)
+        ) as session:
             yield AsyncioSession(session)
 
 
@@ -135,23 +140,12 @@ async def connect(
 ) -> AsyncIterator[AsyncioLog]:
     """Open a group's log over the network, during a block. As dledger.connect."""
     block = blocking.connect(peers, group=group, tls=tls, timeout_s=timeout_s)
-    async with _in_thread(block) as log:
+    async with entered_in_thread(block) as log:
         yield AsyncioLog(log)
 
 
 @asynccontextmanager
 async def open_node(config: NodeConfig, machine: StateMachine) -> AsyncIterator[AsyncioNode]:
     """Open a member of a group during a block. Raises as dledger.open_node."""
-    async with _in_thread(blocking.open_node(config, machine)) as node:
+    async with entered_in_thread(blocking.open_node(config, machine)) as node:
         yield AsyncioNode(node)
-
-
-@asynccontextmanager
-async def _in_thread(block: AbstractContextManager[T]) -> AsyncIterator[T]:
-    """Enter and leave a blocking context manager in a thread, beside asyncio's loop."""
-    opened = await asyncio.to_thread(block.__enter__)
-    try:
-        yield opened
-    finally:
-        # The exit must not be interrupted: a cancelled task still waits for the node's end.
-        await asyncio.shield(asyncio.to_thread(block.__exit__, None, None, None))

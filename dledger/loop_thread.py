@@ -31,8 +31,17 @@ class LoopThread(Generic[Opened]):
     call has begun prevents the call; later it gives up only the wait.
     """
 
-    def __init__(self, make: Callable[[], AbstractAsyncContextManager[Opened]], name: str) -> None:
+    def __init__(
+        self,
+        make: Callable[[], AbstractAsyncContextManager[Opened]],
+        name: str,
+        *,
+        closed: Callable[[], BaseException] = NodeClosing,
+        cut_off: Callable[[], BaseException] = CallCutOff,
+    ) -> None:
         self._make = make
+        self._closed = closed
+        self._cut_off = cut_off
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._opening: Future[Opened] = Future()
         self._ended: BaseException | None = None
@@ -107,7 +116,7 @@ class LoopThread(Generic[Opened]):
 
     def gone(self) -> BaseException:
         """The error for calls after the loop's end."""
-        return self._ended or NodeClosing()
+        return self._ended or self._closed()
 
     # --- in the loop's thread -------------------------------------------------------------------
 
@@ -120,7 +129,7 @@ class LoopThread(Generic[Opened]):
             else:
                 self._opening.set_exception(error)
         for future in list(self._calls):
-            answer(future, CallCutOff())
+            answer(future, self._cut_off())
         for told in self._ends:
             told()
 
@@ -139,9 +148,20 @@ class LoopThread(Generic[Opened]):
         if not future.set_running_or_notify_cancel():
             return
         if self._nursery is None or self._stop.cancel_called:
-            future.set_exception(NodeClosing())
+            future.set_exception(self._closed())
             return
-        self._nursery.start_soon(_carry_out, call, future)
+        self._nursery.start_soon(self._carry_out, call, future)
+
+    async def _carry_out(self, call: Callable[[], Awaitable[T]], future: Future[T]) -> None:
+        try:
+            result = await call()
+        except trio.Cancelled:
+            answer(future, self._cut_off())
+            raise
+        except Exception as error:
+            answer(future, error)
+        else:
+            future.set_result(result)
 
 
 def answer(future: Future[Any], error: BaseException) -> None:
@@ -150,15 +170,3 @@ def answer(future: Future[Any], error: BaseException) -> None:
         future.set_exception(error)
     except InvalidStateError:
         return
-
-
-async def _carry_out(call: Callable[[], Awaitable[T]], future: Future[T]) -> None:
-    try:
-        result = await call()
-    except trio.Cancelled:
-        answer(future, CallCutOff())
-        raise
-    except Exception as error:
-        answer(future, error)
-    else:
-        future.set_result(result)

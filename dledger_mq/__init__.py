@@ -7,8 +7,10 @@ of every message whether it is certainly stored, certainly not, or in doubt.
 from dledger_mq.admin import Admin, BrokerStatus, QueueProgress
 from dledger_mq.batching import Batching
 from dledger_mq.client import Client
+from dledger_mq.client_metrics import ClientMetrics
 from dledger_mq.errors import (
     ClientClosed,
+    ClosedDuringCall,
     GroupInUse,
     InvalidBatching,
     InvalidListener,
@@ -18,8 +20,10 @@ from dledger_mq.errors import (
     NameServersUnreachable,
     NoBrokerLeads,
     NoMaster,
+    NotIterable,
     OffsetFileUnreadable,
     OpenedTwice,
+    OtherLoop,
     OutcomeUnknown,
     Rejected,
     RequestRefused,
@@ -51,6 +55,8 @@ __all__ = [
     "BrokerStatus",
     "Client",
     "ClientClosed",
+    "ClientMetrics",
+    "ClosedDuringCall",
     "ConsumeFrom",
     "ConsumeResult",
     "GroupInUse",
@@ -66,8 +72,10 @@ __all__ = [
     "NameServersUnreachable",
     "NoBrokerLeads",
     "NoMaster",
+    "NotIterable",
     "OffsetFileUnreadable",
     "OpenedTwice",
+    "OtherLoop",
     "OutcomeUnknown",
     "Producer",
     "PullConsumer",

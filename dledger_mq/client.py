@@ -11,7 +11,7 @@ import trio
 
 from dledger_mq import requests
 from dledger_mq.background import Background
-from dledger_mq.errors import ClientClosed, GroupInUse
+from dledger_mq.errors import ClientClosed, GroupInUse, OtherLoop
 from dledger_mq.identity import Identity
 from dledger_mq.lifetime import Lifetime
 from dledger_mq.nameserver_addresses import read_nameservers
@@ -78,6 +78,7 @@ class Client:
         self._producers: dict[str, int] = {}
         self._consumers: dict[str, ConsumerEntry] = {}
         self._heartbeat_wanted = trio.Event()
+        self._loop: trio.lowlevel.TrioToken | None = None
 
     async def __aenter__(self) -> "Client":
         """Start the tasks of the client; nothing is sent yet.
@@ -86,6 +87,7 @@ class Client:
             OpenedTwice: it was opened before.
         """
         self._lifetime.open()
+        self._loop = trio.lowlevel.current_trio_token()
         self._identity = new_identity(self._nameservers[0])
         nursery = await self._stack.enter_async_context(Background(until_the_end=True))
         self._remoting = RemotingClient(nursery, self._answer)
@@ -115,8 +117,11 @@ class Client:
 
         Raises:
             ClientClosed: its block has not begun, or has ended.
+            OtherLoop: it was opened in another trio loop.
         """
         self._lifetime.check()
+        if trio.lowlevel.current_trio_token() is not self._loop:
+            raise OtherLoop()
 
     @property
     def remoting(self) -> RemotingClient:

@@ -278,3 +278,69 @@ class InvalidNameServers(MessagingError):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(f"name servers: {reason}")
+
+
+class NotRunning(MessagingError):
+    """A process of a test cluster does not run, so nothing can be done to it.
+
+    Attributes:
+        name: the process.
+        running: the processes that run.
+    """
+
+    def __init__(self, name: str, running: Sequence[str]) -> None:
+        self.name = name
+        self.running = running
+        super().__init__(
+            f"no process {name!r:.80} runs now, only {', '.join(running) or 'none'}: "
+            "restart it, or name another"
+        )
+
+
+class NoLeaderInTime(MessagingError):
+    """A group of a test cluster has had no leader that answers.
+
+    Attributes:
+        group: the group.
+        seconds: how long it was waited for.
+    """
+
+    def __init__(self, group: str, seconds: float) -> None:
+        self.group = group
+        self.seconds = seconds
+        super().__init__(
+            f"group {group!r:.80} has had no leader that answers for {seconds:g} s: check that "
+            "most of its nodes run, and see <node>.log in the cluster's directory"
+        )
+
+
+class ClosedDuringCall(MessagingError):
+    """A client of `dledger_mq.blocking` or `dledger_mq.for_asyncio` was closed during a call.
+
+    What the call should do may have happened.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("the client was closed during the call: its outcome is unknown")
+
+
+class NotIterable(MessagingError):
+    """The messages of a push consumer cannot be iterated over.
+
+    Attributes:
+        reason: why, and what to do.
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"cannot iterate over the consumer: {reason}")
+
+
+class OtherLoop(MessagingError):
+    """A client is shared with an object of another trio loop, which would corrupt both."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the shared client was opened in another trio loop: "
+            "pass nameservers= instead of client="
+        )

@@ -1,7 +1,8 @@
-"""Running the listener: a fixed number of tasks takes messages of all queues in turn."""
+"""Handing out messages: to a fixed number of tasks that run the listener, or to an iteration."""
 
 import logging
 from collections import deque
+from dataclasses import dataclass
 from typing import Final
 
 import trio
@@ -16,6 +17,7 @@ from dledger_mq.message import ReceivedMessage
 from dledger_mq.pauses import pause_seconds
 from dledger_mq.queue_reader import QueueReader
 from dledger_mq.redelivery import delay_seconds, redelivery_delay_seconds
+from dledger_mq.reported_metrics import ReportedMetrics
 from remoting.wire.errors import RemotingError
 
 _log = logging.getLogger(__name__)
@@ -29,35 +31,54 @@ LOCAL_TRIES: Final = 3
 LOCAL_RETRY_SECONDS: Final = 5.0
 
 
+@dataclass(slots=True, eq=False)
+class Delivery:
+    """Messages that the user has, and that are not settled.
+
+    Attributes:
+        reader: their queue.
+        messages: at least one.
+        began: when they were taken, on trio's clock.
+        is_running: the user still works on them.
+        is_held: the end of the consumer waits for their release.
+    """
+
+    reader: QueueReader
+    messages: list[ReceivedMessage]
+    began: float
+    is_running: bool = True
+    is_held: bool = True
+
+
 class Listening:
-    """The tasks that run a consumer's listener.
+    """Hands out the messages of a consumer's queues in turn, and learns what became of them.
 
     Args:
         client: for giving messages back.
         group: the consumer group.
-        listener: the user's function.
-        batch_size: how many messages it gets at most.
+        batch_size: how many messages are taken at a time, at most.
         gives_back: a message that failed is given back to the broker; a broadcasting consumer
             tries it here a few times, and drops it.
         most_times: after so many repeats a message goes to the dead-letter topic.
+        metrics: told what becomes of each delivery, or None.
     """
 
     def __init__(
         self,
         client: Client,
         group: str,
-        listener: Listener,
         *,
         batch_size: int,
         gives_back: bool,
         most_times: int,
+        metrics: ReportedMetrics | None = None,
     ) -> None:
         self._client = client
         self._group = group
-        self._listener = listener
         self._batch_size = batch_size
         self._gives_back = gives_back
         self._most_times = most_times
+        self._metrics = metrics
         self._ready: deque[QueueReader] = deque()
         self._idle = trio.lowlevel.ParkingLot()
         self._busy = 0
@@ -84,10 +105,10 @@ class Listening:
         self._idle.unpark(count=max(1, reader.cached.waiting // self._batch_size))
 
     async def stop(self, timeout_seconds: float) -> None:
-        """Take nothing more, and wait for the listeners that run.
+        """Hand out nothing more, and wait until what was taken is settled.
 
         Args:
-            timeout_seconds: how long; what runs then is cancelled with the consumer.
+            timeout_seconds: how long; listeners that run then are cancelled with the consumer.
         """
         self._stopping = True
         with trio.move_on_after(timeout_seconds):
@@ -95,24 +116,74 @@ class Listening:
                 self._quiet = trio.Event()
                 await self._quiet.wait()
 
-    async def work(self) -> None:
-        """One of the tasks, for ever."""
+    async def work(self, listener: Listener) -> None:
+        """Run the listener with one delivery after the other, for ever."""
+        while True:
+            delivery = await self.take()
+            try:
+                try:
+                    is_consumed = await call(listener, delivery.messages)
+                except Exception:
+                    _log.exception("the listener of group %s failed", self._group)
+                    is_consumed = False
+                if is_consumed:
+                    self.succeed(delivery)
+                else:
+                    await self.fail(delivery)
+            finally:
+                self.release(delivery)
+            # A listener that never waits must not keep the others from running.
+            await trio.lowlevel.checkpoint()
+
+    async def take(self) -> Delivery:
+        """Wait for messages. The caller must settle the delivery, and `release` it.
+
+        Cancelling loses none. It is no checkpoint if there are messages.
+        """
         while True:
             while self._stopping or not self._ready:
                 await self._idle.park()
             reader = self._ready.popleft()
             messages = self._take(reader)
-            if not messages:
-                continue
-            self._busy += 1
-            try:
-                await self._consume(reader, messages)
-            finally:
-                self._busy -= 1
-                if not self._busy:
-                    self._quiet.set()
-            # A listener that never waits must not keep the others from running.
-            await trio.lowlevel.checkpoint()
+            if messages:
+                self._busy += 1
+                reader.call_began()
+                return Delivery(reader, messages, trio.current_time())
+
+    def succeed(self, delivery: Delivery) -> None:
+        """Settle: the messages were consumed."""
+        reader = delivery.reader
+        self._end_call(delivery)
+        if self._metrics is not None:
+            seconds = trio.current_time() - delivery.began
+            self._metrics.consumed(self._group, delivery.messages, seconds)
+        if reader.dropped:
+            return  # another member has them by now
+        reader.back_off.succeeded(delivery.began)
+        reader.cached.done(delivery.messages)
+        self._go_on(reader)
+
+    async def fail(self, delivery: Delivery) -> None:
+        """Settle: the messages were not consumed; they come again later, here or elsewhere."""
+        reader = delivery.reader
+        if self._metrics is not None and delivery.is_running:
+            seconds = trio.current_time() - delivery.began
+            self._metrics.failed(self._group, delivery.messages, seconds)
+        self._end_call(delivery)
+        if reader.dropped or reader.is_leaving:
+            # Another member reads the queue from the committed offset on, and gets these again.
+            return
+        await self._fail(reader, delivery.messages, delivery.began)
+        self._go_on(reader)
+
+    def release(self, delivery: Delivery) -> None:
+        """Nothing more will be heard of the delivery; what is not settled is not committed."""
+        self._end_call(delivery)
+        if delivery.is_held:
+            delivery.is_held = False
+            self._busy -= 1
+            if not self._busy:
+                self._quiet.set()
 
     async def release_postponed(self) -> None:
         """Let messages and queues be taken when their time has come, for ever."""
@@ -142,25 +213,13 @@ class Listening:
             self._ready.append(reader)
         return messages
 
-    async def _consume(self, reader: QueueReader, messages: list[ReceivedMessage]) -> None:
-        """Run the listener and do what it says."""
-        began = trio.current_time()
-        reader.call_began()
-        try:
-            is_consumed = await call(self._listener, messages)
-        except Exception:
-            _log.exception("the listener of group %s failed", self._group)
-            is_consumed = False
-        finally:
-            reader.call_ended()
-        if reader.dropped or (reader.is_leaving and not is_consumed):
-            # Another member reads the queue from the committed offset on, and gets these again.
-            return
-        if is_consumed:
-            reader.back_off.succeeded(began)
-            reader.cached.done(messages)
-        else:
-            await self._fail(reader, messages, began)
+    def _end_call(self, delivery: Delivery) -> None:
+        if delivery.is_running:
+            delivery.is_running = False
+            delivery.reader.call_ended()
+
+    def _go_on(self, reader: QueueReader) -> None:
+        """Hand out and pull what had to wait for a delivery to be settled."""
         if reader.cached.waiting:
             self.offer(reader)  # it was passed over if this call was the only one allowed
         reader.has_room()

@@ -3,7 +3,7 @@
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -108,6 +108,22 @@ class LocalCluster:
             ),
         ]
 
+    @property
+    def running(self) -> Mapping[str, trio.Process]:
+        """The processes that run now, by name."""
+        return self._running
+
+    async def run_once(
+        self, program: Program, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Run a program to its end; it counts as started once it has printed its first line.
+
+        Raises:
+            MessagingError: it died before it printed a line.
+        """
+        if not await self._run(program, task_status):
+            raise self._not_started(program)
+
     async def keep_running(
         self, program: Program, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
@@ -122,7 +138,7 @@ class LocalCluster:
         while True:
             heard = await self._run(program, task_status if is_first else None)
             if not heard and is_first:
-                raise MessagingError(f"{program.name} did not start: {self._last_words(program)}")
+                raise self._not_started(program)
             is_first = False
             if self._restart_after_seconds is None:
                 self._say(f"start it again with: {program.shown()}")
@@ -170,6 +186,9 @@ class LocalCluster:
             raise GroupDirectoryError(
                 str(self._directory.path), f"it cannot be written ({error.strerror})"
             ) from None
+
+    def _not_started(self, program: Program) -> MessagingError:
+        return MessagingError(f"{program.name} did not start: {self._last_words(program)}")
 
     def _last_words(self, program: Program) -> str:
         """The last line of a program's log."""

@@ -11,6 +11,7 @@ from dledger_mq import requests
 from dledger_mq.background import Background
 from dledger_mq.batching import Batching
 from dledger_mq.client import Client
+from dledger_mq.client_metrics import ClientMetrics
 from dledger_mq.client_use import ClientUse
 from dledger_mq.composer import COMPRESS_FROM_BYTES, Composer
 from dledger_mq.errors import (
@@ -24,6 +25,7 @@ from dledger_mq.errors import (
 from dledger_mq.lifetime import Lifetime
 from dledger_mq.message import MAX_BODY_BYTES, Message, check_topic
 from dledger_mq.outcomes import OneOutcome, Outcomes
+from dledger_mq.reported_metrics import reported
 from dledger_mq.selectors import QueueSelector, RoundRobin
 from dledger_mq.send_pipeline import MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES, SendPipeline
 from dledger_mq.send_result import SendResult
@@ -59,6 +61,7 @@ class Producer:
         max_in_flight: messages that wait for their answers.
         max_in_flight_bytes: the bytes of these messages.
         batching: how single messages are joined to batches; None: each is a request of its own.
+        metrics: told the outcome of each message, except those of `send_oneway`.
     """
 
     def __init__(
@@ -73,6 +76,7 @@ class Producer:
         max_in_flight: int = MAX_IN_FLIGHT,
         max_in_flight_bytes: int = MAX_IN_FLIGHT_BYTES,
         batching: Batching | None = _JOIN_WHAT_IS_READY,
+        metrics: ClientMetrics | None = None,
     ) -> None:
         check_topic(group)
         self.group = group
@@ -83,6 +87,7 @@ class Producer:
         self._body_limits = (compress_from_bytes, max_body_bytes)
         self._window = (max_in_flight, max_in_flight_bytes)
         self._batching = batching
+        self._metrics = reported(metrics)
         self._stack = AsyncExitStack()
         self._pipeline: SendPipeline | None = None
         self._composer: Composer | None = None
@@ -99,7 +104,9 @@ class Producer:
         async with AsyncExitStack() as stack:
             await self._use.enter(stack)
             nursery = await stack.enter_async_context(Background())
-            self._pipeline = SendPipeline(self._client, self.group, *self._window, self._batching)
+            self._pipeline = SendPipeline(
+                self._client, self.group, *self._window, self._batching, self._metrics
+            )
             self._composer = Composer(self._client.identity, now_milliseconds, *self._body_limits)
             nursery.start_soon(self._pipeline.send_again)
             nursery.start_soon(self._pipeline.watch_for_silence)

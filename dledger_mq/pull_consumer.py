@@ -8,11 +8,13 @@ from typing import Final
 from dledger_mq import requests
 from dledger_mq.calls import call_master
 from dledger_mq.client import Client
+from dledger_mq.client_metrics import ClientMetrics
 from dledger_mq.client_use import ClientUse
 from dledger_mq.lifetime import Lifetime
 from dledger_mq.message import check_topic
 from dledger_mq.offsets import BrokerOffsets
 from dledger_mq.pulling import PULL_BATCH, PULL_CODES, PullResult, read_pull_reply
+from dledger_mq.reported_metrics import reported
 from dledger_mq.subscription import ALL, subscription
 from remoting.bodies.message_queue import MessageQueue
 from remoting.wire.command import Command
@@ -32,13 +34,20 @@ class PullConsumer:
         group: under which offsets are committed.
         nameservers: "host:port" each, for a client of its own; or one text with semicolons between.
         client: an open client to share instead.
+        metrics: told of each pull.
     """
 
     def __init__(
-        self, group: str, *, nameservers: str | Sequence[str] = (), client: Client | None = None
+        self,
+        group: str,
+        *,
+        nameservers: str | Sequence[str] = (),
+        client: Client | None = None,
+        metrics: ClientMetrics | None = None,
     ) -> None:
         check_topic(group)
         self.group = group
+        self._metrics = reported(metrics)
         self._use = ClientUse(nameservers, client)
         self._lifetime = Lifetime("consumer")
         self._offsets = BrokerOffsets(self._use.client, group)
@@ -113,7 +122,11 @@ class PullConsumer:
             timeout_seconds=hold_seconds + _GRACE_SECONDS,
             attempt_seconds=hold_seconds + _GRACE_SECONDS,
         )
-        return read_pull_reply(reply, queue, wanted)
+        result = read_pull_reply(reply, queue, wanted)
+        if self._metrics is not None:
+            lag = max(result.max_offset - result.next_offset, 0)
+            self._metrics.pulled(self.group, queue, len(result.messages), len(reply.body), lag)
+        return result
 
     async def first_offset(self, queue: MessageQueue) -> int:
         """The first index the queue still holds."""

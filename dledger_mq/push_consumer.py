@@ -1,4 +1,4 @@
-"""The push consumer: a member of a group that runs a listener for every message of its queues."""
+"""The push consumer: a member of a group that hands every message of its queues to its user."""
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
@@ -20,8 +20,10 @@ from dledger_mq.cached_queue import (
     CachedQueue,
 )
 from dledger_mq.client import Client, ConsumerEntry
+from dledger_mq.client_metrics import ClientMetrics
 from dledger_mq.client_use import ClientUse
-from dledger_mq.errors import MessagingError
+from dledger_mq.errors import ClientClosed, MessagingError, NotIterable
+from dledger_mq.iteration import Iteration
 from dledger_mq.lifetime import Lifetime
 from dledger_mq.listener import Listener, check_listener
 from dledger_mq.listening import Listening
@@ -31,6 +33,7 @@ from dledger_mq.pauses import LONGEST_PAUSE_SECONDS
 from dledger_mq.pulling import PULL_BATCH
 from dledger_mq.queue_reader import QueueReader
 from dledger_mq.rebalance import readers_of
+from dledger_mq.reported_metrics import reported
 from dledger_mq.subscription import group_subscriptions
 from dledger_mq.this_process import now_milliseconds
 from dledger_mq.topic_route import ClientRoute
@@ -94,13 +97,19 @@ class PushOptions:
 class PushConsumer:
     """Consumes the topics of a group, sharing their queues with the group's other members.
 
-    Every message is given to the listener at least once: it may come again after a crash, a
-    fail-over or a change of members.
+    With a listener, up to 20 calls of it run at once. Without one, `async for message in consumer`
+    gives one message after the other, each of them acknowledged when the next is asked for; see
+    `acknowledge` and `give_back`. A message that a loop had when it ended by `break` or by an error
+    is not acknowledged.
+
+    Every message is given out at least once: it may come again after a crash, a fail-over or a
+    change of members.
 
     Args:
         group: the consumer group; all members must subscribe to the same topics and tags.
         topics: a topic, several, or tag expressions ("TagA || TagB") by topic.
         listener: gets messages of one queue; its answer RETRY, or an error, has them come again.
+            None for a consumer that is iterated over.
         nameservers: "host:port" each, for a client of its own; or one text with semicolons between.
         client: an open client to share instead.
         model: CLUSTERING shares the messages in the group, BROADCASTING gives all to each member.
@@ -108,13 +117,14 @@ class PushConsumer:
         consume_timestamp: for TIMESTAMP: milliseconds since 1970; half an hour ago when None.
         offset_file: where a broadcasting consumer keeps its offsets; None keeps them in memory.
         options: what can be tuned.
+        metrics: told of each pull, and of what became of messages.
     """
 
     def __init__(
         self,
         group: str,
         topics: str | Sequence[str] | Mapping[str, str],
-        listener: Listener,
+        listener: Listener | None = None,
         *,
         nameservers: str | Sequence[str] = (),
         client: Client | None = None,
@@ -123,9 +133,11 @@ class PushConsumer:
         consume_timestamp: int | None = None,
         offset_file: Path | None = None,
         options: PushOptions | None = None,
+        metrics: ClientMetrics | None = None,
     ) -> None:
         check_topic(group)
-        check_listener(listener)
+        if listener is not None:
+            check_listener(listener)
         self.group = group
         self._topics = topics
         self._listener = listener
@@ -137,6 +149,7 @@ class PushConsumer:
         self._consume_timestamp = consume_timestamp
         self._offset_file = offset_file
         self._options = options or PushOptions()
+        self._metrics = reported(metrics)
         self._stack = AsyncExitStack()
         self._wanted: dict[str, SubscriptionData] = {}
         self._readers: dict[MessageQueue, QueueReader] = {}
@@ -145,6 +158,7 @@ class PushConsumer:
         self._offsets: Offsets = FileOffsets(None)
         self._nursery: trio.Nursery | None = None
         self._listening: Listening | None = None
+        self._iteration: Iteration | None = None
         self._rebalance_wanted = trio.Event()
         self._assigned = trio.Event()
         self._problems: dict[str, str] = {}
@@ -171,13 +185,14 @@ class PushConsumer:
             self._listening = Listening(
                 self._client,
                 self.group,
-                self._listener,
-                batch_size=self._options.batch_size,
+                batch_size=1 if self._listener is None else self._options.batch_size,
                 gives_back=self._is_shared,
                 most_times=self._options.max_reconsume_times,
+                metrics=self._metrics,
             )
-            for _ in range(self._options.concurrency):
-                nursery.start_soon(self._listening.work)
+            if self._listener is not None:
+                for _ in range(self._options.concurrency):
+                    nursery.start_soon(self._listening.work, self._listener)
             nursery.start_soon(self._listening.release_postponed)
             nursery.start_soon(self._rebalance_forever)
             nursery.start_soon(self._commit_forever)
@@ -192,6 +207,8 @@ class PushConsumer:
     ) -> None:
         """Stop reading, let listeners finish (unless an error ends the block), commit, leave."""
         try:
+            if self._iteration is not None:
+                self._iteration.close()
             if self._listening is not None:
                 self._client.routes.unwatch(self._route_changed)
                 for reader in self._readers.values():
@@ -208,6 +225,42 @@ class PushConsumer:
             self._readers = {}
             self._listening = self._nursery = None
             await self._stack.aclose()
+
+    def __aiter__(self) -> Iteration:
+        """Begin a loop over the messages; one that ran before gets no more of them.
+
+        Messages of one queue come in their order, and queues take turns. A message that an earlier
+        loop had when it ended is given back first: it comes again later. The loop ends when the
+        consumer's block does.
+
+        Raises:
+            ClientClosed: the consumer is not open.
+            NotIterable: it has a listener.
+        """
+        if self._listener is not None:
+            raise NotIterable("its listener gets the messages; make a consumer without one")
+        if self._listening is None:
+            raise ClientClosed("consumer")
+        self._iteration = Iteration(self._listening, self._iteration)
+        return self._iteration
+
+    def acknowledge(self) -> None:
+        """The message that the loop has is consumed: call it before `break`, for example.
+
+        It does nothing if the loop has none.
+        """
+        if self._iteration is not None:
+            self._iteration.acknowledge()
+
+    async def give_back(self) -> None:
+        """The message that the loop has is to come again later, as when a listener fails with it.
+
+        Waits until the broker has taken it back. It does nothing if the loop has none.
+        """
+        if self._iteration is not None:
+            await self._iteration.give_back()
+        else:
+            await trio.lowlevel.checkpoint()
 
     @property
     def _is_shared(self) -> bool:
@@ -371,6 +424,7 @@ class PushConsumer:
             self._offsets,
             self._listening.arrived,
             options.pull_batch,
+            self._metrics,
         )
         self._readers[queue] = reader
         self._nursery.start_soon(

@@ -16,6 +16,7 @@ from dledger_mq.message import RETRY_TOPIC_PREFIX, ConsumeFrom, ReceivedMessage
 from dledger_mq.offsets import Offsets, starting_offset
 from dledger_mq.pauses import pause_seconds
 from dledger_mq.pulling import PULL_CODES, PullResult, PullStatus, read_pull_reply
+from dledger_mq.reported_metrics import ReportedMetrics
 from dledger_mq.topic_route import ClientRoute
 from remoting.bodies.heartbeat import SubscriptionData
 from remoting.bodies.message_queue import MessageQueue
@@ -44,6 +45,7 @@ class QueueReader:
         on_messages: called with the messages that have come; those of a retry topic are held until
             `CachedQueue.give_back`.
         most: how many messages one pull asks for.
+        metrics: told of each pull, or None.
 
     Attributes:
         cached: what was pulled and is not done.
@@ -66,6 +68,7 @@ class QueueReader:
         offsets: Offsets,
         on_messages: "Callable[[QueueReader, list[ReceivedMessage]], None]",
         most: int,
+        metrics: ReportedMetrics | None = None,
     ) -> None:
         self.queue = queue
         self.cached = cached
@@ -82,6 +85,7 @@ class QueueReader:
         self._offsets = offsets
         self._on_messages = on_messages
         self._most = most
+        self._metrics = metrics
         self._scope = trio.CancelScope()
         self._pull_scope = trio.CancelScope()
         self._address = ""
@@ -104,6 +108,8 @@ class QueueReader:
         """Read nothing more; what is in work must not be committed."""
         self.dropped = True
         self._scope.cancel()
+        if self._metrics is not None:
+            self._metrics.left(self._group, self.queue)
         self.cached.reset(self.cached.next_offset)
 
     def call_began(self) -> None:
@@ -194,7 +200,16 @@ class QueueReader:
             )
             if reply.code not in PULL_CODES:
                 raise RequestRefused(self._address, "pull", reply.code, reply.remark)
-            return read_pull_reply(reply, self.queue, self._wanted)
+            result = read_pull_reply(reply, self.queue, self._wanted)
+            if self._metrics is not None:
+                self._metrics.pulled(
+                    self._group,
+                    self.queue,
+                    len(result.messages),
+                    len(reply.body),
+                    max(result.max_offset - self.cached.commit_offset, 0),
+                )
+            return result
         return None
 
     async def _keep(self, result: PullResult) -> None:

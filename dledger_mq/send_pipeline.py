@@ -19,7 +19,9 @@ from dledger_mq.client import Client
 from dledger_mq.composer import BATCH_PROPERTIES
 from dledger_mq.errors import MessagingError, NoMaster
 from dledger_mq.pauses import pause_seconds
+from dledger_mq.reported_metrics import ReportedMetrics
 from dledger_mq.selectors import RoundRobin
+from dledger_mq.send_result import SendResult
 from dledger_mq.sending import (
     Acknowledgement,
     Sending,
@@ -64,6 +66,7 @@ class SendPipeline:
         max_in_flight: messages without an outcome.
         max_in_flight_bytes: their bytes.
         batching: how single messages are joined to batches; None: they are not.
+        metrics: told each outcome, or None.
     """
 
     def __init__(
@@ -73,6 +76,7 @@ class SendPipeline:
         max_in_flight: int = MAX_IN_FLIGHT,
         max_in_flight_bytes: int = MAX_IN_FLIGHT_BYTES,
         batching: Batching | None = None,
+        metrics: ReportedMetrics | None = None,
     ) -> None:
         self.max_in_flight = max_in_flight
         self._client = client
@@ -83,6 +87,7 @@ class SendPipeline:
         # By topic: what goes with the next requests. All of it is open, so the window bounds it.
         self._gathered: dict[str, list[Sending]] = {}
         self._has_gathered = trio.Event()
+        self._metrics = metrics
         self._open: set[Sending] = set()
         self._bytes = 0
         # What waits for room, in its order, with the event of the task that waits for its start.
@@ -480,8 +485,19 @@ class SendPipeline:
     def _tell(self, sending: Sending, outcome: SendOutcome) -> None:
         if not self._open and not self._waiting:
             self._idle.set()
+        if self._metrics is not None:
+            self._report(self._metrics, sending, outcome)
         try:
             sending.callback(outcome)
         except Exception:
             # The callback is the user's, and may be called in the task that serves all messages.
             _log.exception("the callback of a message to %s failed", sending.message.topic)
+
+    def _report(self, metrics: ReportedMetrics, sending: Sending, outcome: SendOutcome) -> None:
+        is_started = sending.deadline < float("inf")
+        began = sending.deadline - sending.timeout_seconds if is_started else sending.called_at
+        seconds = trio.current_time() - began
+        if isinstance(outcome, SendResult):
+            metrics.sent(sending.message.topic, seconds, outcome.attempts)
+        else:
+            metrics.send_failed(sending.message.topic, outcome, seconds)

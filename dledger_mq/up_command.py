@@ -1,17 +1,13 @@
 """`dledger-mq up`: whole groups on this machine."""
 
 import signal
-import sys
 from dataclasses import replace
 from pathlib import Path
-from string import ascii_lowercase
 from typing import Final
 
 import click
 import trio
 
-from dledger.free_ports import free_addresses
-from dledger_mq import requests
 from dledger_mq.admin import Admin
 from dledger_mq.client import Client
 from dledger_mq.command_line import DEFAULT_NAMESERVER, run, say
@@ -22,16 +18,11 @@ from dledger_mq.group_directory import (
     ClusterPlan,
     GroupDirectory,
     GroupPlan,
-    NodePlan,
 )
 from dledger_mq.local_cluster import LocalCluster
-from remoting.wire.codes import ResponseCode
+from dledger_mq.local_leaders import serving_leaders
+from dledger_mq.new_groups import CLUSTER, new_groups
 from remoting.wire.errors import RemotingError
-
-CLUSTER: Final = "DefaultCluster"
-
-# Whether several processes can listen on one port, among which the system spreads connections.
-_SHARES_PORTS: Final = sys.platform.startswith("linux")
 
 # How often the name server is asked for the leader.
 _LOOK_SECONDS: Final = 0.2
@@ -105,7 +96,7 @@ def _plan(
     """
     plan = directory.read_plan()
     if plan is None:
-        groups = _new_groups(group_count or 1, node_count or 3)
+        groups = new_groups(group_count or 1, node_count or 3)
         return ClusterPlan(CLUSTER, nameserver or DEFAULT_NAMESERVER, groups)
     for option, asked, found in (
         ("--groups", group_count, len(plan.groups)),
@@ -118,25 +109,6 @@ def _plan(
                 "another directory",
             )
     return replace(plan, nameserver=nameserver or plan.nameserver)
-
-
-def _new_groups(group_count: int, node_count: int) -> tuple[GroupPlan, ...]:
-    """Groups whose preferred leaders are different nodes, as far as there are enough."""
-    addresses = iter(free_addresses(group_count * (2 * node_count + 1)))
-    groups: list[GroupPlan] = []
-    for number in range(group_count):
-        letter = ascii_lowercase[number]
-        prefix = "n" if group_count == 1 else letter
-        nodes = tuple(
-            NodePlan(f"{prefix}{node}", next(addresses), next(addresses))
-            for node in range(node_count)
-        )
-        address: str | None = next(addresses)
-        if node_count == 1 or not _SHARES_PORTS:
-            address = None
-        preferred = None if group_count == 1 else nodes[number % node_count].name
-        groups.append(GroupPlan(f"broker-{letter}", nodes, address, preferred))
-    return tuple(groups)
 
 
 async def _run(cluster: LocalCluster, plan: ClusterPlan) -> None:
@@ -159,22 +131,19 @@ async def _run(cluster: LocalCluster, plan: ClusterPlan) -> None:
 
 async def _say_ready(plan: ClusterPlan) -> None:
     """Say so once the name server names a leader of each group, and it answers a request."""
-    names = {node.client_address: node.name for node in plan.nodes}
     waiting = {group.name: group for group in plan.groups}
     async with Client([plan.nameserver]) as client, Admin(client=client) as admin:
         while waiting:
             await trio.sleep(_LOOK_SECONDS)
             try:
-                for broker in await admin.brokers():
-                    address = broker.leader
-                    if address in names and broker.broker_name in waiting:
-                        reply = await client.remoting.request(address, requests.runtime_info())
-                        if reply.code == ResponseCode.SUCCESS:
-                            group = waiting.pop(broker.broker_name)
-                            _say_leads(plan, group, names[address], address, is_last=not waiting)
+                leaders = await serving_leaders(client, admin, plan)
             except (MessagingError, RemotingError):
-                # No broker leads yet; the brokers' own lines show the progress.
+                # The name server does not answer yet; the processes' own lines show the progress.
                 continue
+            for name, node in leaders.items():
+                if name in waiting:
+                    group = waiting.pop(name)
+                    _say_leads(plan, group, node.name, node.client_address, is_last=not waiting)
 
 
 def _say_leads(

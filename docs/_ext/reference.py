@@ -1,7 +1,7 @@
 """What the reference says by itself: the errors by outcome, and how docstrings read.
 
-A page names a class or a function by an autodoc directive. Errors need no line on any page: each
-public one is placed by its class.
+A page names a class or a function by an autodoc directive. The errors of `dledger` need no line on
+any page: each public one is placed by its class.
 """
 
 from __future__ import annotations
@@ -18,7 +18,17 @@ DOCS = Path(__file__).parent.parent
 _DIRECTIVE = re.compile(r"^\.\. auto\w+:: ([\w.]+)(?:\(\))?$", re.MULTILINE)
 
 # The modules whose names are promised; a name is shown under the first module that has it.
-PUBLIC_MODULES = ("dledger", "dledger.machines", "dledger.blocking", "dledger.for_asyncio")
+PUBLIC_MODULES = (
+    "dledger",
+    "dledger.machines",
+    "dledger.blocking",
+    "dledger.for_asyncio",
+    "dledger_mq",
+    "dledger_mq.blocking",
+    "dledger_mq.for_asyncio",
+    "dledger_mq.prometheus_metrics",
+    "dledger_mq.testing",
+)
 
 # Outcomes, in the order in which the page has them, and what each says about the append.
 OUTCOMES: dict[type[DLedgerError] | None, tuple[str, str]] = {

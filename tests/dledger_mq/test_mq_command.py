@@ -14,7 +14,7 @@ from dledger_mq.__main__ import main
 from dledger_mq.errors import GroupDirectoryError
 from dledger_mq.group_directory import ClusterPlan, GroupDirectory, GroupPlan, NodePlan
 from dledger_mq.local_cluster import broker_program
-from dledger_mq.up_command import _new_groups
+from dledger_mq.new_groups import new_groups
 from remoting.bodies.route import BrokerData, ClusterInfo
 from remoting.wire.codes import RequestCode
 from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, start
@@ -70,7 +70,7 @@ def test_a_program_gets_what_its_group_needs(tmp_path: Path) -> None:
 
 
 def test_new_groups_are_led_by_different_nodes_as_far_as_there_are_enough() -> None:
-    groups = _new_groups(3, 2)
+    groups = new_groups(3, 2)
     assert [group.name for group in groups] == ["broker-a", "broker-b", "broker-c"]
     assert [group.preferred for group in groups] == ["a0", "b1", "c0"]
     addresses = [
@@ -79,7 +79,7 @@ def test_new_groups_are_led_by_different_nodes_as_far_as_there_are_enough() -> N
         *(node.client_address for group in groups for node in group.nodes),
     ]
     assert len(set(addresses)) == 15
-    (alone,) = _new_groups(1, 1)
+    (alone,) = new_groups(1, 1)
     assert (alone.nodes[0].name, alone.address, alone.preferred) == ("n0", None, None)
 
 

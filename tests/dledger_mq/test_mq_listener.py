@@ -80,7 +80,6 @@ async def test_what_can_be_awaited_is_a_listener(listener: Listener) -> None:
         generates,
         print,
         "a text",
-        None,
     ],
 )
 def test_what_can_not_be_awaited_is_refused_at_once(listener: Listener) -> None:

@@ -28,9 +28,17 @@ PAGES = "\n".join(
     page.read_text(encoding="utf-8") for page in (PROJECT / "docs" / "reference").glob("*.md")
 )
 DOCUMENTED = re.compile(r"^\.\. auto\w+:: ([\w.]+)", re.MULTILINE)
-# Names for a union of types, and names of errors, which the page of errors places by itself.
-# Constants have no docstring, either.
-IN_WORDS = {"dledger.Body", "dledger.Change", "dledger.HEADER_BYTES", "dledger.MAX_BODY_BYTES"}
+# Names for a union of types or for a kind of function, and constants: they have no docstring.
+IN_WORDS = {
+    "dledger.Body",
+    "dledger.Change",
+    "dledger.HEADER_BYTES",
+    "dledger.MAX_BODY_BYTES",
+    "dledger_mq.Listener",
+    "dledger_mq.QueueSelector",
+    "dledger_mq.SendCallback",
+    "dledger_mq.SendOutcome",
+}
 
 
 def value_of(path: str) -> object:

@@ -78,3 +78,13 @@ def test_each_command_explains_itself_from_the_wheel(
 @pytest.mark.parametrize("script", sorted(SCRIPTS))
 def test_each_script_is_made_by_the_wheel(installed: Path, script: str) -> None:
     assert (installed / "bin" / script).is_file()
+
+
+def test_pytest_finds_the_fixtures_and_loads_no_more_than_it_needs(
+    installed: Path, tmp_path: Path
+) -> None:
+    printed = run(["-m", "pytest", "--fixtures", "-q"], tmp_path, PYTHONPATH=str(installed))
+    assert "mq_cluster" in printed
+    assert "trio_mq_cluster" in printed
+    program = "import sys, command_entry.pytest_fixtures; print('dledger_mq' in sys.modules)"
+    assert run(["-c", program], tmp_path, PYTHONPATH=str(installed)).strip() == "False"

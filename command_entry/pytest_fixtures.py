@@ -1,0 +1,32 @@
+"""The pytest plugin: fixtures that give a test a cluster of real processes.
+
+pytest loads it in every run where this project is installed. So nothing else of the project is
+loaded until a test wants a fixture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from dledger_mq.testing import BlockingCluster, TrioCluster
+
+
+@pytest.fixture
+def mq_cluster() -> Iterator[BlockingCluster]:
+    """A name server and three brokers as processes of this machine, behind plain calls."""
+    from dledger_mq.testing import blocking_cluster
+
+    with blocking_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def trio_mq_cluster(mq_cluster: BlockingCluster) -> TrioCluster:
+    """The same cluster for a test that runs on trio: its calls are awaited."""
+    from dledger_mq.testing import TrioCluster
+
+    return TrioCluster(mq_cluster)

@@ -1,0 +1,72 @@
+"""What producers and consumers tell a program's metrics."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from dledger_mq.errors import SendFailed
+from dledger_mq.message import ReceivedMessage
+from remoting.bodies.message_queue import MessageQueue
+
+
+class ClientMetrics(Protocol):
+    """What happens in a producer or consumer; implement it, or use `PrometheusMetrics`.
+
+    The calls come from the loop that sends and consumes, so they must be quick and must not block.
+    An error that one raises is logged, the first time for each of them, and changes nothing else.
+    """
+
+    def sent(self, topic: str, seconds: float, attempts: int) -> None:
+        """A message, or a batch of `send_batch`, was acknowledged.
+
+        Args:
+            topic: its topic.
+            seconds: since its first attempt; the wait for room in the window does not count.
+            attempts: how often it was handed to a connection; each after the first is a retry.
+        """
+
+    def send_failed(self, topic: str, error: SendFailed, seconds: float) -> None:
+        """A message, or a batch, was not acknowledged.
+
+        Args:
+            topic: its topic.
+            error: what its sender gets; `error.attempts` is 0 if no attempt was made.
+            seconds: since its first attempt, or since the call if there was none.
+        """
+
+    def pulled(self, group: str, queue: MessageQueue, messages: int, size: int, lag: int) -> None:
+        """A broker answered a pull.
+
+        Args:
+            group: the consumer group.
+            queue: the queue.
+            messages: how many messages came that match the subscription.
+            size: the bytes of the answer's body: messages as they are stored.
+            lag: how many messages of the queue this consumer has not consumed, those that came now
+                included. A pull consumer says by what it consumed: here, what it has not pulled.
+        """
+
+    def consumed(self, group: str, messages: Sequence[ReceivedMessage], seconds: float) -> None:
+        """A listener, or a loop over the consumer, consumed messages.
+
+        Args:
+            group: the consumer group.
+            messages: of one queue; `reconsume_times` above 0 are redelivered ones.
+            seconds: since they were handed out.
+        """
+
+    def failed(self, group: str, messages: Sequence[ReceivedMessage], seconds: float) -> None:
+        """A listener failed with messages, or a loop gave one back: they come again later.
+
+        Args:
+            group: the consumer group.
+            messages: of one queue.
+            seconds: since they were handed out.
+        """
+
+    def left(self, group: str, queue: MessageQueue) -> None:
+        """A push consumer reads the queue no more: its lag is another member's now.
+
+        Args:
+            group: the consumer group.
+            queue: the queue.
+        """

@@ -1,0 +1,250 @@
+"""Producers and consumers for programs that run asyncio.
+
+    async with for_asyncio.open_producer(Producer("writers", nameservers=...)) as producer:
+        result = await producer.send(Message("Greetings", b"hello"))
+
+    consumer = PushConsumer("readers", "Greetings", nameservers=NAMESERVERS)
+    async with for_asyncio.open_push_consumer(consumer) as messages:
+        async for message in messages:
+            print(message.body)
+
+A bridge over `dledger_mq.blocking`: a trio loop runs in a thread beside asyncio's. Cancelling a
+call gives up the wait only. Errors are those of the same calls in `dledger_mq`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+
+import trio
+
+from dledger.asyncio_block import entered_in_thread
+from dledger_mq import blocking
+from dledger_mq.errors import NotIterable
+from dledger_mq.listener import Listener, check_listener
+from dledger_mq.message import ConsumeResult, Message, ReceivedMessage
+from dledger_mq.producer import Producer
+from dledger_mq.pull_consumer import PullConsumer
+from dledger_mq.pulling import PULL_BATCH, PullResult
+from dledger_mq.push_consumer import PushConsumer
+from dledger_mq.selectors import QueueSelector
+from dledger_mq.send_result import SendResult
+from dledger_mq.subscription import ALL
+from remoting.bodies.message_queue import MessageQueue
+
+
+class AsyncioProducer:
+    """A running producer. Made by `open_producer`."""
+
+    def __init__(self, producer: blocking.BlockingProducer) -> None:
+        self._producer = producer
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        selector: QueueSelector | None = None,
+        timeout_seconds: float | None = None,
+    ) -> SendResult:
+        """As Producer.send."""
+        return await asyncio.wrap_future(
+            self._producer.begin_send(message, selector, timeout_seconds)
+        )
+
+    async def send_many(
+        self,
+        messages: Iterable[Message],
+        *,
+        selector: QueueSelector | None = None,
+        timeout_seconds: float | None = None,
+    ) -> list[SendResult]:
+        """As Producer.send_many; `messages` are taken in the producer's thread."""
+        return await asyncio.to_thread(
+            self._producer.send_many, messages, selector=selector, timeout_seconds=timeout_seconds
+        )
+
+    async def send_batch(
+        self,
+        messages: Sequence[Message],
+        *,
+        selector: QueueSelector | None = None,
+        timeout_seconds: float | None = None,
+    ) -> SendResult:
+        """As Producer.send_batch."""
+        return await asyncio.to_thread(
+            self._producer.send_batch, messages, selector=selector, timeout_seconds=timeout_seconds
+        )
+
+    async def send_oneway(self, message: Message, *, selector: QueueSelector | None = None) -> None:
+        """As Producer.send_oneway."""
+        await asyncio.to_thread(self._producer.send_oneway, message, selector=selector)
+
+
+class AsyncioPullConsumer:
+    """A running pull consumer. Made by `open_pull_consumer`."""
+
+    def __init__(self, consumer: blocking.BlockingPullConsumer) -> None:
+        self._consumer = consumer
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """As PullConsumer.queues."""
+        return await asyncio.to_thread(self._consumer.queues, topic)
+
+    async def pull(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        *,
+        tags: str = ALL,
+        most: int = PULL_BATCH,
+        hold_seconds: float = 0.0,
+    ) -> PullResult:
+        """As PullConsumer.pull."""
+        return await asyncio.to_thread(
+            self._consumer.pull, queue, offset, tags=tags, most=most, hold_seconds=hold_seconds
+        )
+
+    async def first_offset(self, queue: MessageQueue) -> int:
+        """As PullConsumer.first_offset."""
+        return await asyncio.to_thread(self._consumer.first_offset, queue)
+
+    async def next_offset(self, queue: MessageQueue) -> int:
+        """As PullConsumer.next_offset."""
+        return await asyncio.to_thread(self._consumer.next_offset, queue)
+
+    async def offset_at(self, queue: MessageQueue, timestamp_milliseconds: int) -> int:
+        """As PullConsumer.offset_at."""
+        return await asyncio.to_thread(self._consumer.offset_at, queue, timestamp_milliseconds)
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """As PullConsumer.committed."""
+        return await asyncio.to_thread(self._consumer.committed, queue)
+
+    async def commit(self, queue: MessageQueue, offset: int) -> None:
+        """As PullConsumer.commit."""
+        await asyncio.to_thread(self._consumer.commit, queue, offset)
+
+
+class AsyncioIteration:
+    """A loop over the messages of a push consumer. Made by `async for message in consumer`."""
+
+    def __init__(self, consumer: blocking.BlockingPushConsumer) -> None:
+        self._consumer = consumer
+        self._iteration: blocking.BlockingIteration | None = None
+        self._is_waiting = False
+
+    def __aiter__(self) -> AsyncioIteration:
+        return self
+
+    async def __anext__(self) -> ReceivedMessage:
+        """As Iteration.__anext__. A wait that is cancelled or times out loses no message."""
+        if self._is_waiting:
+            raise NotIterable("another task waits for its next message; use a listener instead")
+        self._is_waiting = True
+        try:
+            if self._iteration is None:
+                self._iteration = await asyncio.to_thread(iter, self._consumer)
+            # A cancellation gives up this wait, but not the future: see `coming`.
+            message = await asyncio.shield(asyncio.wrap_future(self._iteration.coming()))
+            self._iteration.arrived()
+        finally:
+            self._is_waiting = False
+        if message is None:
+            raise StopAsyncIteration
+        return message
+
+
+class AsyncioPushConsumer:
+    """A running push consumer. Made by `open_push_consumer`.
+
+    Without a listener, `async for message in consumer` gives one message after the other,
+    acknowledged as in trio (see PushConsumer).
+    """
+
+    def __init__(self, consumer: blocking.BlockingPushConsumer) -> None:
+        self._consumer = consumer
+
+    def __aiter__(self) -> AsyncioIteration:
+        """As PushConsumer.__aiter__; the loop begins when its first message is asked for."""
+        return AsyncioIteration(self._consumer)
+
+    async def acknowledge(self) -> None:
+        """As PushConsumer.acknowledge."""
+        await asyncio.to_thread(self._consumer.acknowledge)
+
+    async def give_back(self) -> None:
+        """As PushConsumer.give_back."""
+        await asyncio.to_thread(self._consumer.give_back)
+
+    async def ready(self) -> None:
+        """As PushConsumer.ready."""
+        await asyncio.to_thread(self._consumer.ready)
+
+    async def queues(self) -> list[MessageQueue]:
+        """As PushConsumer.queues."""
+        return await asyncio.to_thread(self._consumer.queues)
+
+    async def commit(self) -> None:
+        """As PushConsumer.commit."""
+        await asyncio.to_thread(self._consumer.commit)
+
+
+@asynccontextmanager
+async def open_producer(producer: Producer) -> AsyncIterator[AsyncioProducer]:
+    """Open a producer for an `async with` block. As dledger_mq.blocking.open_producer."""
+    async with entered_in_thread(blocking.open_producer(producer)) as opened:
+        yield AsyncioProducer(opened)
+
+
+@asynccontextmanager
+async def open_pull_consumer(consumer: PullConsumer) -> AsyncIterator[AsyncioPullConsumer]:
+    """Open a pull consumer for a block. As dledger_mq.blocking.open_pull_consumer."""
+    async with entered_in_thread(blocking.open_pull_consumer(consumer)) as opened:
+        yield AsyncioPullConsumer(opened)
+
+
+@asynccontextmanager
+async def open_push_consumer(consumer: PushConsumer) -> AsyncIterator[AsyncioPushConsumer]:
+    """Open a push consumer for a block. As dledger_mq.blocking.open_push_consumer.
+
+    A listener must be one for trio: see `listener`.
+    """
+    async with entered_in_thread(blocking.open_push_consumer(consumer)) as opened:
+        yield AsyncioPushConsumer(opened)
+
+
+def listener(function: Listener) -> Listener:
+    """Make a listener of a coroutine function of asyncio: it runs in the loop that runs now.
+
+    Args:
+        function: answers as a listener does.
+
+    Raises:
+        InvalidListener: it is no coroutine function.
+    """
+    check_listener(function)
+    loop = asyncio.get_running_loop()
+
+    async def run(messages: Sequence[ReceivedMessage]) -> ConsumeResult | None:
+        return await function(messages)
+
+    async def call_in_asyncio(messages: Sequence[ReceivedMessage]) -> ConsumeResult | None:
+        token = trio.lowlevel.current_trio_token()
+        done = trio.Event()
+
+        def tell(_future: object) -> None:
+            with suppress(trio.RunFinishedError):  # the consumer has ended meanwhile
+                token.run_sync_soon(done.set)
+
+        future = asyncio.run_coroutine_threadsafe(run(messages), loop)
+        future.add_done_callback(tell)
+        try:
+            await done.wait()
+        except trio.Cancelled:
+            future.cancel()
+            raise
+        return future.result()
+
+    return call_in_asyncio

@@ -1,0 +1,134 @@
+"""The metrics of producers and consumers for Prometheus."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+
+from dledger_mq.errors import SendFailed
+from dledger_mq.message import ReceivedMessage
+from remoting.bodies.message_queue import MessageQueue
+
+# An acknowledgement takes a millisecond, an election about one second, all attempts of a message
+# three.
+_SEND_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5)
+
+# Listeners do what programs do: from a line in memory to a call of another service.
+_CONSUME_SECONDS: Final = (0.0001, 0.001, 0.01, 0.1, 0.5, 1, 5, 30)
+
+
+class PrometheusMetrics:
+    """Counts for `prometheus_client`; one object serves all producers and consumers of a process.
+
+    docs/client.md has a table of the metrics.
+
+    Args:
+        registry: where they are registered; prometheus_client's own by default.
+    """
+
+    def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
+        self._sent = Counter(
+            "dledger_mq_sent",
+            "Messages acknowledged; a batch counts once.",
+            ["topic"],
+            registry=registry,
+        )
+        self._retries = Counter(
+            "dledger_mq_send_retries",
+            "Attempts to send after a message's first.",
+            ["topic"],
+            registry=registry,
+        )
+        self._send_failures = Counter(
+            "dledger_mq_send_failures",
+            "Messages not acknowledged, by the error's class.",
+            ["topic", "kind"],
+            registry=registry,
+        )
+        self._send_seconds = Histogram(
+            "dledger_mq_send_seconds",
+            "From a message's first attempt to its acknowledgement.",
+            ["topic"],
+            registry=registry,
+            buckets=_SEND_SECONDS,
+        )
+        self._pulled = Counter(
+            "dledger_mq_pulled", "Messages pulled.", ["group", "topic"], registry=registry
+        )
+        self._pulled_bytes = Counter(
+            "dledger_mq_pulled_bytes",
+            "Bytes of messages in answers to pulls.",
+            ["group", "topic"],
+            registry=registry,
+        )
+        self._lag = Gauge(
+            "dledger_mq_lag",
+            "Messages not consumed, at the last pull.",
+            ["group", "topic", "broker", "queue"],
+            registry=registry,
+        )
+        self._consumed = Counter(
+            "dledger_mq_consumed", "Messages consumed.", ["group", "topic"], registry=registry
+        )
+        self._redelivered = Counter(
+            "dledger_mq_redelivered",
+            "Messages handed out that had been sent back before.",
+            ["group", "topic"],
+            registry=registry,
+        )
+        self._failed = Counter(
+            "dledger_mq_consume_failures",
+            "Messages that were not consumed and come again.",
+            ["group", "topic"],
+            registry=registry,
+        )
+        self._consume_seconds = Histogram(
+            "dledger_mq_consume_seconds",
+            "What a call of the listener took, or a turn of the loop.",
+            ["group", "topic"],
+            registry=registry,
+            buckets=_CONSUME_SECONDS,
+        )
+
+    def sent(self, topic: str, seconds: float, attempts: int) -> None:
+        """As ClientMetrics.sent."""
+        self._sent.labels(topic).inc()
+        self._send_seconds.labels(topic).observe(seconds)
+        if attempts > 1:
+            self._retries.labels(topic).inc(attempts - 1)
+
+    def send_failed(self, topic: str, error: SendFailed, seconds: float) -> None:
+        """As ClientMetrics.send_failed."""
+        self._send_failures.labels(topic, type(error).__name__).inc()
+        if error.attempts > 1:
+            self._retries.labels(topic).inc(error.attempts - 1)
+
+    def pulled(self, group: str, queue: MessageQueue, messages: int, size: int, lag: int) -> None:
+        """As ClientMetrics.pulled."""
+        self._pulled.labels(group, queue.topic).inc(messages)
+        self._pulled_bytes.labels(group, queue.topic).inc(size)
+        self._lag.labels(group, queue.topic, queue.broker_name, str(queue.queue_id)).set(lag)
+
+    def consumed(self, group: str, messages: Sequence[ReceivedMessage], seconds: float) -> None:
+        """As ClientMetrics.consumed."""
+        self._handed_out(self._consumed, group, messages, seconds)
+
+    def failed(self, group: str, messages: Sequence[ReceivedMessage], seconds: float) -> None:
+        """As ClientMetrics.failed."""
+        self._handed_out(self._failed, group, messages, seconds)
+
+    def left(self, group: str, queue: MessageQueue) -> None:
+        """As ClientMetrics.left."""
+        with suppress(KeyError):  # the queue was never pulled from
+            self._lag.remove(group, queue.topic, queue.broker_name, str(queue.queue_id))
+
+    def _handed_out(
+        self, counter: Counter, group: str, messages: Sequence[ReceivedMessage], seconds: float
+    ) -> None:
+        topic = messages[0].queue.topic
+        counter.labels(group, topic).inc(len(messages))
+        self._consume_seconds.labels(group, topic).observe(seconds)
+        redelivered = sum(message.reconsume_times > 0 for message in messages)
+        if redelivered:
+            self._redelivered.labels(group, topic).inc(redelivered)
