@@ -137,9 +137,8 @@ def test_the_end_of_the_block_waits_for_what_was_sent_soon(cluster: Cluster) -> 
 
 
 def test_messages_sent_soon_are_bounded(cluster: Cluster) -> None:
-    cluster.do(
-        lambda: cluster.broker.answers.update({RequestCode.SEND_MESSAGE_V2: lambda *_: None})
-    )
+    sends = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+    cluster.do(lambda: cluster.broker.answers.update(dict.fromkeys(sends, lambda *_: None)))
     with blocking.open_producer(cluster.producer()) as producer:
         futures = [
             producer.send_soon(Message("T", b"x"), timeout_seconds=1) for _ in range(MAX_SENT_SOON)
@@ -324,7 +323,8 @@ def test_one_task_of_asyncio_waits_at_a_time(cluster: Cluster) -> None:
         async with for_asyncio.open_push_consumer(cluster.consumer()) as consumer:
             messages = aiter(consumer)
             first = asyncio.ensure_future(anext(messages))
-            await asyncio.sleep(0)
+            while messages._iteration is None:  # the thread begins it  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
             with pytest.raises(NotIterable):
                 await anext(messages)
         with pytest.raises(StopAsyncIteration):
