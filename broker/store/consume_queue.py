@@ -6,12 +6,13 @@ behind it are leftovers that the next batch overwrites. What a snapshot of the s
 synced before (`queue_sync`); everything else is written again by the replay behind the snapshot.
 """
 
-import os
+import os.path
 from bisect import bisect_left
 from collections.abc import Callable
 from typing import Final, NoReturn
 
 from broker.messages.fold import UNIT
+from broker.store.consume_queue_disk import OS_DISK, ConsumeQueueDisk
 from dledger import DiskFailed
 
 UNIT_BYTES: Final = 20
@@ -30,6 +31,7 @@ class ConsumeQueue:
         open_file: gives a descriptor for a path, which stays open until the next call at least;
             the second argument tells whether something will be written.
         units_per_file: 300,000 but in tests.
+        disk: has the files.
 
     Attributes:
         end: the offset of the next message.
@@ -38,6 +40,7 @@ class ConsumeQueue:
 
     __slots__ = (
         "_begin",
+        "_disk",
         "_file_bytes",
         "_kept_position",
         "_open_file",
@@ -54,10 +57,12 @@ class ConsumeQueue:
         folder: str,
         open_file: Callable[[str, bool], int],
         units_per_file: int = UNITS_PER_FILE,
+        disk: ConsumeQueueDisk = OS_DISK,
     ) -> None:
         self.end = 0
         self.floor = 0
         self.folder = folder
+        self._disk = disk
         self._open_file = open_file
         self._file_bytes = units_per_file * UNIT_BYTES
         self._tail = b""
@@ -105,7 +110,7 @@ class ConsumeQueue:
         """
         if self.end == 0:
             try:
-                os.makedirs(self.folder, exist_ok=True)
+                self._disk.make_folder(self.folder)
             except OSError as error:
                 raise DiskFailed("makedirs", self.folder, error) from error
         self._write_at(self.end, units)
@@ -169,11 +174,11 @@ class ConsumeQueue:
     def _file_sizes(self) -> dict[int, int]:
         """Bytes of each file, by the byte it begins with. Raises DiskFailed."""
         try:
-            os.makedirs(self.folder, exist_ok=True)
-            with os.scandir(self.folder) as found:
-                return {int(one.name): one.stat().st_size for one in found if one.name.isdecimal()}
+            self._disk.make_folder(self.folder)
+            sizes = self._disk.sizes(self.folder)
         except OSError as error:
             raise DiskFailed("look at", self.folder, error) from error
+        return {int(name): size for name, size in sizes.items() if name.isdecimal()}
 
     def _position(self, offset: int) -> int:
         """Where the message at an offset lies in the log."""
@@ -194,7 +199,7 @@ class ConsumeQueue:
     def _write(self, file_start: int, within: int, data: bytes) -> None:
         path = self._path(file_start)
         try:
-            written = os.pwrite(self._open_file(path, True), data, within)
+            written = self._disk.write(self._open_file(path, True), data, within)
         except OSError as error:
             raise DiskFailed("pwrite", path, error) from error
         if written != len(data):
@@ -203,7 +208,7 @@ class ConsumeQueue:
     def _read(self, file_start: int, within: int, size: int) -> bytes:
         path = self._path(file_start)
         try:
-            data = os.pread(self._open_file(path, False), size, within)
+            data = self._disk.read(self._open_file(path, False), size, within)
         except OSError as error:
             raise DiskFailed("pread", path, error) from error
         if len(data) != size:

@@ -1,7 +1,6 @@
 """All consume queues of a broker, in RocketMQ's folders: consumequeue/<topic>/<queue id>/<file>."""
 
 import os
-import shutil
 from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Final
 
 from broker.log.folded import Arrivals
 from broker.store.consume_queue import UNITS_PER_FILE, ConsumeQueue
+from broker.store.consume_queue_disk import OS_DISK, ConsumeQueueDisk
 from broker.store.queue_sync import QueueSync
 from dledger import DiskFailed
 
@@ -28,6 +28,7 @@ class ConsumeQueues:
         folder: the folder `consumequeue`; made with the first message.
         max_open_files: descriptors kept; the one used longest ago is closed first.
         units_per_file: 300,000 but in tests.
+        disk: has the files.
     """
 
     def __init__(
@@ -35,8 +36,10 @@ class ConsumeQueues:
         folder: Path,
         max_open_files: int = MAX_OPEN_FILES,
         units_per_file: int = UNITS_PER_FILE,
+        disk: ConsumeQueueDisk = OS_DISK,
     ) -> None:
         self._folder = os.fspath(folder)
+        self._disk = disk
         self._max_open_files = max_open_files
         self._units_per_file = units_per_file
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
@@ -73,7 +76,7 @@ class ConsumeQueues:
             folders |= {queue, os.path.dirname(queue)}
         if folders:
             folders |= {self._folder, os.path.dirname(self._folder)}
-        self._sync = QueueSync(paths, folders)
+        self._sync = QueueSync(paths, folders, self._disk.sync)
         return self._sync
 
     def append(self, arrivals: Mapping[tuple[str, int], Arrivals]) -> None:
@@ -127,7 +130,7 @@ class ConsumeQueues:
         for path in queue.remove_files(queue.begin(kept_position)):
             self._close_file(path)
             try:
-                os.unlink(path)
+                self._disk.remove(path)
             except FileNotFoundError:
                 continue  # removed before the last stop
             except OSError as error:
@@ -155,7 +158,7 @@ class ConsumeQueues:
         for path in [path for path in self._files if path.startswith(folder + os.sep)]:
             self._close_file(path)
         try:
-            shutil.rmtree(folder)
+            self._disk.remove_folder(folder)
         except FileNotFoundError:
             return  # no message was ever sent to it
         except OSError as error:
@@ -164,12 +167,12 @@ class ConsumeQueues:
     def close(self) -> None:
         """Close every file."""
         while self._files:
-            os.close(self._files.popitem()[1])
+            self._disk.close(self._files.popitem()[1])
 
     def _made(self, key: tuple[str, int]) -> ConsumeQueue:
         topic, queue_id = key
         folder = os.path.join(self._folder, topic, str(queue_id))
-        queue = ConsumeQueue(folder, self._open_file, self._units_per_file)
+        queue = ConsumeQueue(folder, self._open_file, self._units_per_file, self._disk)
         self._queues[key] = queue
         return queue
 
@@ -180,14 +183,13 @@ class ConsumeQueues:
         if descriptor is not None:
             self._files.move_to_end(path)
             return descriptor
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if to_write else 0)
-        descriptor = os.open(path, flags, 0o644)
+        descriptor = self._disk.open(path, to_write)
         self._files[path] = descriptor
         if len(self._files) > self._max_open_files:
-            os.close(self._files.popitem(last=False)[1])
+            self._disk.close(self._files.popitem(last=False)[1])
         return descriptor
 
     def _close_file(self, path: str) -> None:
         descriptor = self._files.pop(path, None)
         if descriptor is not None:
-            os.close(descriptor)
+            self._disk.close(descriptor)

@@ -1,8 +1,8 @@
 """Makes consume queue files durable, beside the thread that writes them."""
 
+import contextlib
 import errno
-import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 
 class QueueSync:
@@ -11,11 +11,15 @@ class QueueSync:
     Args:
         paths: files that were written to.
         folders: folders that have new files or folders in them.
+        sync: makes one of them durable; in any thread. Raises OSError.
     """
 
-    def __init__(self, paths: Iterable[str], folders: Iterable[str]) -> None:
+    def __init__(
+        self, paths: Iterable[str], folders: Iterable[str], sync: Callable[[str], None]
+    ) -> None:
         self.paths = frozenset(paths)
         self.folders = frozenset(folders)
+        self._sync = sync
         self.is_done = False
         self.has_failed = False
 
@@ -30,22 +34,9 @@ class QueueSync:
             raise OSError(errno.EIO, "an earlier sync failed: start the broker again")
         try:
             for path in (*self.paths, *self.folders):
-                _sync(path)
+                with contextlib.suppress(FileNotFoundError):
+                    self._sync(path)
         except OSError:
             self.has_failed = True
             raise
         self.is_done = True
-
-
-def _sync(path: str) -> None:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        error.filename = path
-        raise
-    finally:
-        os.close(descriptor)
