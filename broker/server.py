@@ -104,7 +104,12 @@ class Broker:
         )
         self._services = [feature.service(self.parts) for feature in FEATURES]
         self.requests = Requests(
-            config.group, log, self._services, self._reads.add, self._registrar.announce
+            config.group,
+            log,
+            self._services,
+            self._reads.add,
+            self._registrar.announce,
+            lambda: not machine.queues.damaged,
         )
         self.server = Server(self.requests, serving)
         machine.on_applied = self.requests.applied
@@ -141,6 +146,7 @@ class Broker:
                 nursery.start_soon(self._reads.run)
                 nursery.start_soon(self._tick)
                 nursery.start_soon(self._look_over)
+                nursery.start_soon(self._mend)
                 for service in self._services:
                     for task in service.tasks:
                         nursery.start_soon(task)
@@ -167,6 +173,14 @@ class Broker:
         while True:
             await trio.sleep(LOOK_OVER_SECONDS)
             self.requests.look_over()
+
+    async def _mend(self) -> None:
+        """Make the queues again that a snapshot of another member left damaged, then serve."""
+        while True:
+            await trio.sleep(TICK_SECONDS)
+            if self.machine.queues.damaged:
+                await rebuild_queues(self.node, self.machine)
+                self.requests.follow_role()
 
     def _figures(self) -> Mapping[str, str]:
         """What RocketMQ's tools show, and what this broker knows besides."""

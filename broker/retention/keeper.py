@@ -21,7 +21,6 @@ from broker.retention.full_disk import FULL_DISK, FullDisk
 from broker.retention.policy import Drop, RetentionPolicy
 from broker.serving.member import MEMBER
 from broker.serving.parts import Parts, Shared
-from broker.store.rebuilding import rebuild_queues
 from dledger import DiskFailed, Node, OutsideLog, SegmentBegin
 
 _log = logging.getLogger(__name__)
@@ -83,8 +82,7 @@ class LogKeeper:
             await trio.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
-        """One look: refuse messages or not, decide when leading, mend and remove files."""
-        await rebuild_queues(self._node, self._machine)
+        """One look: refuse messages or not, decide when leading, remove files."""
         try:
             used = await trio.to_thread.run_sync(self._used_percent, self._directory)
         except OSError as error:
@@ -156,7 +154,7 @@ class LogKeeper:
     async def _remove_queue_files(self) -> None:
         """Remove what lies before the first message that is kept; on every member."""
         position, queues = self._messages.kept_position, self._machine.queues
-        if position == self._queues_kept_from:
+        if position == self._queues_kept_from or queues.damaged:
             return
         try:
             for at, (topic, queue_id) in enumerate(queues.keys()):

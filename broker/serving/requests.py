@@ -31,6 +31,7 @@ class Requests:
         services: the features' services, asked in this order.
         confirm: tells when the applied state may be looked at; see `ConfirmedReads.add`.
         announce: lets the name servers know of a new leader or of changed topics.
+        queues_are_whole: whether what consume queues say may be answered.
 
     Attributes:
         connections: the clients that are connected.
@@ -46,12 +47,14 @@ class Requests:
         services: Sequence[Service],
         confirm: Callable[[Then], None],
         announce: Callable[[], None],
+        queues_are_whole: Callable[[], bool],
     ) -> None:
         self._broker_name = broker_name
         self._log = log
         self._services = services
         self._confirm = confirm
         self._announce = announce
+        self._queues_are_whole = queues_are_whole
         self._handlers: dict[int, Handler] = {}
         for service in services:
             for code, handler in service.handlers.items():
@@ -148,9 +151,10 @@ class Requests:
         """Begin to serve when this member leads and is ready; end when it does not.
 
         Looked at before every batch, not only when the node reports a change: offsets of one term
-        must never be carried into the next.
+        must never be carried into the next. A member that has just been given a snapshot may be
+        elected before its consume queues are made again: until then readers would miss messages.
         """
-        leads = self._log.is_ready_leader and not self._has_let_go
+        leads = self._log.is_ready_leader and not self._has_let_go and self._queues_are_whole()
         term = self._log.term if leads else None
         if term == self._term:
             return

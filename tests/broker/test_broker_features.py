@@ -54,7 +54,18 @@ def test_one_feature_folds_message_records() -> None:
 def test_a_request_code_that_is_taken_twice_is_an_error_at_the_start() -> None:
     service = Service(handlers={RequestCode.HEART_BEAT: Handler(lambda _origin, command: command)})
     with pytest.raises(FeatureClash, match="the request code 34"):
-        Requests("b", FakeLog(), [service, service], lambda _then: None, lambda: None)
+        Requests("b", FakeLog(), [service, service], lambda _then: None, lambda: None, lambda: True)
+
+
+def test_a_leader_serves_only_once_its_consume_queues_are_whole() -> None:
+    log, is_whole = FakeLog(), False
+    requests = Requests("b", log, [], lambda _then: None, lambda: None, lambda: is_whole)
+    log.is_ready_leader = True
+    requests.follow_role()
+    assert requests.led_term is None
+    is_whole = True
+    requests.follow_role()
+    assert requests.led_term == log.term
 
 
 def test_each_feature_is_told_of_what_happens_to_the_broker() -> None:
@@ -69,7 +80,9 @@ def test_each_feature_is_told_of_what_happens_to_the_broker() -> None:
         )
 
     log = FakeLog()
-    requests = Requests("b", log, [noting("a"), noting("b")], lambda _then: None, lambda: None)
+    requests = Requests(
+        "b", log, [noting("a"), noting("b")], lambda _then: None, lambda: None, lambda: True
+    )
     requests.tick()  # not while another member leads
     log.is_ready_leader = True
     requests.follow_role()
