@@ -17,7 +17,8 @@ class BrokerMachine:
     """Implements `dledger.SnapshottingMachine` and `dledger.RetainingMachine`.
 
     A snapshot holds the state, and not the consume queues: their files are synced before it is
-    written, and a node that starts with it goes on with them.
+    written, and a node that starts with it goes on with them. With a snapshot that another member
+    wrote it does not: its own files lack the messages that came before (see `store.synced_mark`).
 
     Args:
         queues: the consume queues to keep.
@@ -26,7 +27,6 @@ class BrokerMachine:
     Attributes:
         state: the folded log. The same object for ever.
         queues: the consume queues.
-        restored_ends: the end of each queue in the snapshot that this member was restored from.
         on_applied: called with the effects of each run, after it is in the state and the queues.
             Must not raise: an error would stop the node.
     """
@@ -36,7 +36,6 @@ class BrokerMachine:
     def __init__(self, queues: ConsumeQueues, registry: Registry) -> None:
         self.state = BrokerState(registry)
         self.queues = queues
-        self.restored_ends: dict[tuple[str, int], int] = {}
         self.on_applied: Callable[[Folded], None] | None = None
 
     def apply(self, entries: Sequence[Entry]) -> Sequence[EntryRefused | None]:
@@ -56,18 +55,12 @@ class BrokerMachine:
 
     def snapshot(self) -> Iterator[bytes]:
         """The state as of now; with the first chunk the consume queues up to here are durable."""
-        return _synced_before(self.queues.sync_due(), captured(self.state))
+        return _synced_before(self.queues.sync_due(self.state.log_end), captured(self.state))
 
     def restore(self, chunks: Iterator[bytes]) -> None:
         """Go on from a snapshot. Raises SnapshotUnreadable, DiskFailed."""
         self.state.become(restored(chunks, self.state.registry))
-        ends = self.state[MESSAGES].queue_ends
-        self.restored_ends = {
-            (topic, queue_id): end
-            for topic, table in ends.items()
-            for queue_id, end in table.items()
-        }
-        self.queues.resume(ends)
+        self.queues.resume(self.state[MESSAGES].queue_ends, self.state.log_end)
 
 
 def _synced_before(sync: QueueSync, chunks: Iterator[bytes]) -> Iterator[bytes]:

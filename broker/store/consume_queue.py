@@ -98,8 +98,16 @@ class ConsumeQueue:
         self._write_at(first, units)
 
     def begins_with(self, first: int) -> None:
-        """All of the log that is left was looked through, and this is the first unit in it."""
+        """All of the log that is left was looked through, and this is the first unit in it.
+
+        Raises DiskFailed.
+        """
+        if first:
+            # The file of the unit before is always there: see `remove_files`. A message that the
+            # log does not have any more lies at 0.
+            self._write_at(first - 1, bytes(UNIT_BYTES))
         self.floor = self._begin = first
+        self._kept_position = 0  # what was asked while files were missing does not count
         self._suspect = False
 
     def append(self, units: bytes) -> None:

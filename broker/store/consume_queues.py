@@ -2,14 +2,17 @@
 
 import os
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import KeysView, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from broker.log.folded import Arrivals
 from broker.store.consume_queue import UNITS_PER_FILE, ConsumeQueue
 from broker.store.consume_queue_disk import OS_DISK, ConsumeQueueDisk
+from broker.store.damaged_queues import DamagedQueues
 from broker.store.queue_sync import QueueSync
+from broker.store.synced_mark import SyncedMark
 from dledger import DiskFailed
 
 # Open files at once, of the 1024 that a process may usually have; the rest is for connections and
@@ -29,6 +32,9 @@ class ConsumeQueues:
         max_open_files: descriptors kept; the one used longest ago is closed first.
         units_per_file: 300,000 but in tests.
         disk: has the files.
+
+    Attributes:
+        to_mend: the damaged queues, of the state that was restored last.
     """
 
     def __init__(
@@ -46,23 +52,48 @@ class ConsumeQueues:
         self._files: OrderedDict[str, int] = OrderedDict()
         self._written: set[str] = set()  # since the last sync
         self._sync: QueueSync | None = None
-        self.damaged: set[tuple[str, int]] = set()
+        self._mark = SyncedMark(self._folder, disk)
+        self.to_mend = DamagedQueues({}, 0)
 
-    def resume(self, ends: Mapping[str, Mapping[int, int]]) -> None:
+    @property
+    def damaged(self) -> KeysView[tuple[str, int]]:
+        """The queues whose files do not hold what the state says, by topic and queue id."""
+        return self.to_mend.queues.keys()
+
+    def resume(self, ends: Mapping[str, Mapping[int, int]], log_end: int) -> None:
         """Go on with the files of an earlier run, as a restored state says where queues end.
+
+        Args:
+            ends: by topic and queue id.
+            log_end: how far the state is, as a position of the log. Files of a member that has
+                not come so far by itself are damaged, whatever they look like.
 
         Raises:
             DiskFailed: the folder could not be read.
         """
-        self._queues.clear()
-        self.damaged.clear()
+        are_of_state = self._mark.read() >= log_end
+        queues: dict[tuple[str, int], ConsumeQueue] = {}
+        damaged: dict[tuple[str, int], ConsumeQueue] = {}
         for topic, table in ends.items():
             for queue_id, end in table.items():
-                if not self._made((topic, queue_id)).resume(end):
-                    self.damaged.add((topic, queue_id))
+                key = (topic, queue_id)
+                queue = queues[key] = self._new(key)
+                are_there = queue.resume(end)
+                if not (are_there and are_of_state):
+                    damaged[key] = queue
+        if damaged:
+            # What is written to mend them is as long as it should be after a power cut, and may be
+            # of zeros: then all is damaged, until the next snapshot has synced it.
+            self._mark.withdraw()
+        # A running member restores in a thread: what is to be mended changes before what is there.
+        self.to_mend = DamagedQueues(damaged, log_end)
+        self._queues = queues
 
-    def sync_due(self) -> QueueSync:
-        """What has to be durable before the state of now may be saved; to be run in any thread."""
+    def sync_due(self, log_end: int) -> QueueSync:
+        """What has to be durable before the state of now may be saved; to be run in any thread.
+
+        `log_end`: how far the state is, as a position of the log.
+        """
         last = self._sync
         if last is not None and last.has_failed:
             return last  # fails again: a replay has to write everything anew
@@ -76,7 +107,9 @@ class ConsumeQueues:
             folders |= {queue, os.path.dirname(queue)}
         if folders:
             folders |= {self._folder, os.path.dirname(self._folder)}
-        self._sync = QueueSync(paths, folders, self._disk.sync)
+        # While queues are damaged their files are not those of the state, whatever is synced.
+        mark = None if self.damaged else partial(self._mark.write, log_end)
+        self._sync = QueueSync(paths, folders, self._disk.sync, mark)
         return self._sync
 
     def append(self, arrivals: Mapping[tuple[str, int], Arrivals]) -> None:
@@ -88,7 +121,7 @@ class ConsumeQueues:
         for key, arrived in arrivals.items():
             queue = self._queues.get(key)
             if queue is None:
-                queue = self._made(key)
+                queue = self._queues[key] = self._new(key)
             queue.append(b"".join(arrived.units))
 
     def end(self, topic: str, queue_id: int) -> int:
@@ -136,15 +169,6 @@ class ConsumeQueues:
             except OSError as error:
                 raise DiskFailed("unlink", path, error) from error
 
-    def put_back(self, key: tuple[str, int], first: int, units: bytes) -> None:
-        """Write units of a damaged queue again. Raises DiskFailed."""
-        self._queues[key].put_back(first, units)
-
-    def mended(self, key: tuple[str, int], first: int) -> None:
-        """A damaged queue is whole again, from the unit `first` on."""
-        self.damaged.discard(key)
-        self._queues[key].begins_with(first)
-
     def delete_topic(self, topic: str) -> None:
         """Forget the queues of a topic and remove their files.
 
@@ -154,7 +178,7 @@ class ConsumeQueues:
         folder = os.path.join(self._folder, topic)
         for key in [key for key in self._queues if key[0] == topic]:
             del self._queues[key]
-            self.damaged.discard(key)
+        self.to_mend.delete_topic(topic)
         for path in [path for path in self._files if path.startswith(folder + os.sep)]:
             self._close_file(path)
         try:
@@ -169,12 +193,10 @@ class ConsumeQueues:
         while self._files:
             self._disk.close(self._files.popitem()[1])
 
-    def _made(self, key: tuple[str, int]) -> ConsumeQueue:
+    def _new(self, key: tuple[str, int]) -> ConsumeQueue:
         topic, queue_id = key
         folder = os.path.join(self._folder, topic, str(queue_id))
-        queue = ConsumeQueue(folder, self._open_file, self._units_per_file, self._disk)
-        self._queues[key] = queue
-        return queue
+        return ConsumeQueue(folder, self._open_file, self._units_per_file, self._disk)
 
     def _open_file(self, path: str, to_write: bool) -> int:
         if to_write:

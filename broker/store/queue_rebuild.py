@@ -5,9 +5,7 @@ it. If their files are not there any more, the log before the snapshot is read o
 
 A log that has its beginning is folded once more, so what the fold passed over is passed over again.
 If retention has dropped the beginning, it is not known which topics existed where the log begins
-now. A topic exists then if the first entry about it is a message. If it was in truth deleted and
-created again, its queues begin again with a message of offset 0 behind a PutTopic. In any case each
-queue has to end where the snapshot says.
+now, and where their queues ended: see `_Runs`.
 """
 
 from collections.abc import Sequence
@@ -21,7 +19,7 @@ from broker.log.registry import Registry
 from broker.log.state import BrokerState
 from broker.messages.fold import UNIT
 from broker.messages.record_facts import read_record_facts
-from broker.store.consume_queues import ConsumeQueues
+from broker.store.damaged_queues import DamagedQueues
 from broker.topics.commands import DeleteTopic, PutTopic
 from dledger import DiskFailed, Entry, Magic
 
@@ -35,24 +33,23 @@ class QueueRebuild:
     """Takes the entries from the log's beginning to the snapshot's last one or later, in order.
 
     Args:
-        queues: what is to be mended.
-        ends: by topic and queue id: the end of each queue in the snapshot.
+        to_mend: the damaged queues.
         is_whole: whether the log has its beginning, so that every queue has to be found whole.
         registry: reads and folds the commands.
     """
 
     def __init__(
         self,
-        queues: ConsumeQueues,
-        ends: dict[tuple[str, int], int],
+        to_mend: DamagedQueues,
         is_whole: bool,
         registry: Registry,
     ) -> None:
         self._registry = registry
         self._is_whole = is_whole
-        self._queues = queues
-        self._ends = ends
-        self._found: dict[tuple[str, int], _Found] = {}
+        self._to_mend = to_mend
+        self._ends = to_mend.ends
+        self._found: dict[tuple[str, int], _Found] = {}  # of a whole log
+        self._runs: dict[tuple[str, int], _Runs] = {}  # of a cut log
         self._state = BrokerState(registry)  # of a whole log
         self._deleted: set[str] = set()  # topics that do not exist at this point of a cut log
         self._made_anew: set[str] = set()  # topics whose queues begin at 0
@@ -72,21 +69,25 @@ class QueueRebuild:
 
     def finish(self) -> None:
         """All entries were taken. Raises DiskFailed for a queue that the log does not give back."""
-        for key in list(self._queues.damaged):
+        for key in list(self._to_mend.queues):
             end = self._ends[key]
-            # Without a message in the log that is left, the queue begins where it ends.
-            found = self._found.get(key) or _Found(0 if self._is_whole else end)
-            self._flush(key, found)
-            if found.next_offset != end or (self._is_whole and found.first):
-                problem = f"the log has {found.first} to {found.next_offset}, the snapshot to {end}"
+            if self._is_whole:
+                found = self._found.get(key) or _Found(0)
+            else:
+                # Without a message in the log that is left, the queue begins where it ends.
+                runs = self._runs.get(key)
+                found = (None if runs is None else runs.ending_at(end)) or _Found(end)
+            if found.next_offset != end:
+                problem = f"the log has 0 to {found.next_offset}, the snapshot to {end}"
                 raise DiskFailed("rebuild", f"{key[0]}/{key[1]}", OSError(problem))
-            self._queues.mended(key, found.first)
+            self._flush(key, found)
+            self._to_mend.mended(key, found.first)
 
     def _take_folded(self, folded: Folded) -> None:
         for topic in folded.deleted_topics:
             self._forget(topic)
         for key, arrived in folded.arrivals.items():
-            if key in self._queues.damaged:
+            if key in self._to_mend.queues:
                 found = self._found.setdefault(key, _Found(0))
                 room = self._ends[key] - found.next_offset  # what comes behind is in the queue
                 found.add(arrived.units[:room])
@@ -98,19 +99,18 @@ class QueueRebuild:
         if facts is None or facts.physical_offset != entry.body_pos:
             return
         key = (facts.topic, facts.queue_id)
-        if key not in self._queues.damaged or facts.topic in self._deleted:
+        if key not in self._to_mend.queues or facts.topic in self._deleted:
             return
-        found = self._found.get(key)
-        if found is None or (found.may_begin_again and facts.queue_offset == 0):
-            if facts.topic in self._made_anew and facts.queue_offset != 0:
-                return
-            # In the midst of a queue whose beginning was dropped, the first one that is there.
-            found = self._found[key] = _Found(facts.queue_offset)
-        if facts.queue_offset != found.next_offset or found.next_offset == self._ends[key]:
-            return  # one that the fold has passed over, or one behind the snapshot
-        found.add([UNIT.pack(facts.physical_offset, facts.size, facts.tags_code)])
-        if len(found.units) >= _GATHERED:
+        if facts.queue_offset >= self._ends[key]:
+            return  # behind the snapshot, or of a topic that was deleted before it
+        runs = self._runs.get(key)
+        if runs is None:
+            runs = self._runs[key] = _Runs(facts.topic in self._made_anew)
+        unit = UNIT.pack(facts.physical_offset, facts.size, facts.tags_code)
+        found = runs.take(facts.queue_offset, unit)
+        if found is not None and len(found.units) >= _GATHERED:
             self._flush(key, found)
+            runs.keep_only(found)
 
     def _take_command(self, entry: Entry) -> None:
         try:
@@ -124,37 +124,91 @@ class QueueRebuild:
         elif isinstance(command, PutTopic):
             topic = command.config.topic
             self._deleted.discard(topic)
-            for key, found in self._found.items():
-                found.may_begin_again |= key[0] == topic
+            for key, runs in self._runs.items():
+                if key[0] == topic:
+                    runs.may_begin_again = True
 
     def _forget(self, topic: str) -> None:
-        for key in [key for key in self._found if key[0] == topic]:
-            del self._found[key]
+        for table in (self._found, self._runs):
+            for key in [key for key in table if key[0] == topic]:
+                del table[key]
 
     def _flush(self, key: tuple[str, int], found: "_Found") -> None:
         if found.units:
             first = found.next_offset - len(found.units)
-            self._queues.put_back(key, first, b"".join(found.units))
+            self._to_mend.put_back(key, first, b"".join(found.units))
             found.units.clear()
 
 
 class _Found:
-    """What the log has of one queue so far.
+    """A run of messages of one queue.
 
     Attributes:
         first: the first offset.
         next_offset: the one behind the last.
         units: those that are not written yet, the last ones.
-        may_begin_again: whether the topic may have been created since the first one.
     """
 
-    __slots__ = ("first", "may_begin_again", "next_offset", "units")
+    __slots__ = ("first", "next_offset", "units")
 
     def __init__(self, first: int) -> None:
         self.first = self.next_offset = first
         self.units: list[bytes] = []
-        self.may_begin_again = False
 
     def add(self, units: Sequence[bytes]) -> None:
         self.units += units
         self.next_offset += len(units)
+
+
+class _Runs:
+    """What a cut log has of one queue.
+
+    Where the queue ended when this log began is not known, and so it is not known which of the
+    records the fold took. It took those that follow one another from there on. So each record
+    that continues no run may be the first one of the log, or one that the fold passed over; only
+    one run ends where the snapshot says that the queue ends.
+
+    Args:
+        begins_at_0: the topic was made in this log.
+
+    Attributes:
+        may_begin_again: whether the topic may have been made since the last run at 0 began.
+    """
+
+    __slots__ = ("_began", "_begins_at_0", "_runs", "may_begin_again")
+
+    def __init__(self, begins_at_0: bool) -> None:
+        self.may_begin_again = False
+        self._begins_at_0 = begins_at_0
+        self._began: set[int] = set()
+        self._runs: dict[int, _Found] = {}  # by the offset that comes next
+
+    def take(self, offset: int, unit: bytes) -> _Found | None:
+        """Take a record; the run that it belongs to, or None if the fold passed it over."""
+        found = self._runs.pop(offset, None)
+        if found is None:
+            if not self._may_begin(offset):
+                return None
+            self._began.add(offset)
+            found = _Found(offset)
+        found.add([unit])
+        other = self._runs.get(found.next_offset)
+        # From here on both take the same records. Of two that begin at 0, the later is of a topic
+        # that was made again.
+        if other is None or found.first <= other.first:
+            self._runs[found.next_offset] = found
+        return found
+
+    def ending_at(self, end: int) -> _Found | None:
+        """The run that ends before an offset."""
+        return self._runs.get(end)
+
+    def keep_only(self, found: _Found) -> None:
+        """Forget the other runs: so many messages in a row are no records that were passed over."""
+        self._runs = {found.next_offset: found}
+
+    def _may_begin(self, offset: int) -> bool:
+        if offset == 0 and self.may_begin_again:
+            self.may_begin_again = False
+            return True
+        return offset not in self._began and (offset == 0 or not self._begins_at_0)

@@ -12,14 +12,20 @@ class QueueSync:
         paths: files that were written to.
         folders: folders that have new files or folders in them.
         sync: makes one of them durable; in any thread. Raises OSError.
+        mark: writes down that all are; in any thread. Raises OSError. None: not to be written down.
     """
 
     def __init__(
-        self, paths: Iterable[str], folders: Iterable[str], sync: Callable[[str], None]
+        self,
+        paths: Iterable[str],
+        folders: Iterable[str],
+        sync: Callable[[str], None],
+        mark: Callable[[], None] | None,
     ) -> None:
         self.paths = frozenset(paths)
         self.folders = frozenset(folders)
         self._sync = sync
+        self._mark = mark
         self.is_done = False
         self.has_failed = False
 
@@ -36,6 +42,8 @@ class QueueSync:
             for path in (*self.paths, *self.folders):
                 with contextlib.suppress(FileNotFoundError):
                     self._sync(path)
+            if self._mark is not None:
+                self._mark()
         except OSError:
             self.has_failed = True
             raise

@@ -1,0 +1,85 @@
+"""Reads the log for the consume queues that are damaged, a piece at a time.
+
+The member goes on between two pieces: it applies entries, drops the log's beginning, or takes over
+the state of another snapshot. The reading begins anew when the log or the state that it is for
+changed under it.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from broker.machine import BrokerMachine
+from broker.store.queue_rebuild import QueueRebuild
+from dledger import Entry
+
+_log = logging.getLogger(__name__)
+
+# Read in one step: about a millisecond of the event loop.
+STEP_BYTES: Final = 256 * 1024
+
+
+class LogStatus(Protocol):
+    """How far a member is. `dledger.Status` is it."""
+
+    @property
+    def first_index(self) -> int:
+        """The first entry that the log still has."""
+        ...
+
+
+class ReadableLog(Protocol):
+    """The log to read. `dledger.Node` is one."""
+
+    def status(self) -> LogStatus:
+        """How far the member is."""
+        ...
+
+    def entries(self, first: int, max_bytes: int) -> Sequence[Entry]:
+        """Committed entries from `first` on; none if there are none yet."""
+        ...
+
+
+class RebuildSteps:
+    """One mending of the damaged queues of a machine.
+
+    Args:
+        log: what is left of the log.
+        machine: the folded log.
+    """
+
+    def __init__(self, log: ReadableLog, machine: BrokerMachine) -> None:
+        self._log = log
+        self._machine = machine
+        self._begin()
+
+    def _begin(self) -> None:
+        machine = self._machine
+        self._index = self._log.status().first_index
+        self._to_mend = to_mend = machine.queues.to_mend
+        self._rebuild = QueueRebuild(to_mend, self._index == 0, machine.state.registry)
+        if to_mend.queues:
+            _log.warning(
+                "files of %d consume queues are damaged or missing: making them again from entries "
+                "%d and later",
+                len(to_mend.queues),
+                self._index,
+            )
+
+    def step(self) -> bool:
+        """Read the next piece; return whether something is left to do. Raises DiskFailed."""
+        if self._machine.queues.to_mend is not self._to_mend:
+            self._begin()  # another snapshot was restored
+        if not self._to_mend.queues:
+            return False
+        if self._log.status().first_index > self._index:
+            self._begin()  # the log begins later now
+        entries = self._log.entries(self._index, STEP_BYTES)
+        # What came after the snapshot went into the queues by itself, or deleted them.
+        before = [entry for entry in entries if entry.pos < self._to_mend.log_end]
+        self._rebuild.take(before)
+        if before and len(before) == len(entries):
+            self._index = before[-1].index + 1
+            return True
+        self._rebuild.finish()
+        return bool(self._machine.queues.damaged)  # another snapshot was restored meanwhile
