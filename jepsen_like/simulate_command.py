@@ -48,7 +48,7 @@ def _list_bugs(context: click.Context, _: click.Parameter, wanted: bool) -> None
     default="members",
     show_default=True,
     type=click.Choice(list(TIERS)),
-    help="What is simulated: bare members of one group, or whole hosts with several groups.",
+    help="What is simulated: bare members of a group, members that run the broker, or whole hosts.",
 )
 @click.option("--seeds", default=300, show_default=True, type=click.IntRange(1), help="How many.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="The first one.")

@@ -11,6 +11,9 @@ from jepsen_like.simulation.invariants import InvariantViolated
 from jepsen_like.simulation.session_history import SessionHistory
 
 _NUMBER_BYTES = 8
+# No run has so many appends that these bytes of a number are not zero. Entries of an application
+# begin with others.
+_MARK = bytes(4)
 
 
 class Told(Enum):
@@ -96,6 +99,8 @@ class History:
         found: dict[int, int] = {}
         for entry in entries:
             if entry.magic != Magic.NORMAL or is_envelope(entry.body):
+                continue
+            if not entry.body.startswith(_MARK):
                 continue
             number = int.from_bytes(entry.body[:_NUMBER_BYTES], "big")
             if found.setdefault(number, entry.index) != entry.index:

@@ -25,6 +25,7 @@ from dledger.snapshots.restoring import Opened
 from dledger.store.push_check import PushCheck
 from dledger.waits.pending_appends import Done, Outcome
 from dledger.waits.pending_reads import ReadOutcome
+from jepsen_like.simulation.application import Application, MemberMachine
 from jepsen_like.simulation.candidacies import Candidacies
 from jepsen_like.simulation.clients import History
 from jepsen_like.simulation.coverage import Coverage
@@ -38,7 +39,6 @@ from jepsen_like.simulation.trace import Trace
 from jepsen_like.simulation.virtual_network import VirtualNetwork
 from jepsen_like.simulation.virtual_syncs import VirtualSyncs
 from jepsen_like.simulation.watched_log import WatchedLog
-from jepsen_like.simulation.watched_machine import WatchedMachine
 from jepsen_like.simulation.witness import check_reads_end
 
 
@@ -55,6 +55,7 @@ class Surroundings:
     trace: Trace | None
     signs: EndSigns
     candidacies: Candidacies
+    application: Application
 
 
 class SessionCall(NamedTuple):
@@ -83,6 +84,7 @@ class Arrivals:
     transfers: list[str | None] = field(default_factory=list)
     changes: list[ChangeCall] = field(default_factory=list)
     forgets: int = 0
+    calls: list[Callable[[], None]] = field(default_factory=list)
 
 
 class Machinery(Protocol):
@@ -121,7 +123,7 @@ class NodeProcess:
         name: str,
         settings: MemberSettings,
         opened: Opened,
-        machine: WatchedMachine,
+        machine: MemberMachine,
         make_replica: MakeReplica,
         machinery: Machinery,
         around: Surroundings,
@@ -206,6 +208,8 @@ class NodeProcess:
             self._forget_leader()
         for change in arrivals.changes:
             self._change(change)
+        for call_in in arrivals.calls:
+            call_in()
         for call in arrivals.session_calls:
             asked: list[Body] = [*call.bodies(self._session_now_ms(now))]
             turn.submit(asked, 0, call.done)

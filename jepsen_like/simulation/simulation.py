@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from dledger.core.membership.configuration import Configuration
 from dledger.core.snapshot.snapshot_sender import REFUSED_RETRY_S
 from dledger.entry import Entry, decode_entries
 from dledger.errors import DLedgerError
+from jepsen_like.simulation.application import Application, BareLog
 from jepsen_like.simulation.candidacies import Candidacies
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.churn import Churn
@@ -48,25 +50,43 @@ class Failure(Exception):
         super().__init__(f"seed {seed}, {at_s:.6f} s: {promise}: {how}")
 
 
-class Simulation:
-    """A group of virtual nodes. `run` returns what was reached, or raises Failure."""
+# Makes what the members run besides the log, of what it shares with the rest of the run.
+MakeApplication = Callable[[History, Invariants, Coverage, EventLoop], Application]
 
-    def __init__(self, swarm: Swarm, trace: Trace | None = None) -> None:
+
+class Simulation:
+    """A group of virtual nodes. `run` returns what was reached, or raises Failure.
+
+    Args:
+        swarm: the choices of the seed.
+        trace: told what happens.
+        application: makes what the members run besides the log.
+    """
+
+    def __init__(
+        self,
+        swarm: Swarm,
+        trace: Trace | None = None,
+        application: MakeApplication = lambda history, invariants, *_: BareLog(history, invariants),
+    ) -> None:
         loop = EventLoop()
         names = [f"n{number}" for number in range(swarm.nodes + swarm.churn.spares)]
         began_with = founding(names[: swarm.nodes])
         network = VirtualNetwork(loop, swarm.network, Chance(swarm.seed, "network"))
         self.coverage = Coverage()
+        invariants, history = Invariants(names, began_with), History()
+        self._application = application(history, invariants, self.coverage, loop)
         self._around = Surroundings(
             swarm,
             loop,
             network,
-            Invariants(names, began_with),
-            History(),
+            invariants,
+            history,
             self.coverage,
             trace,
             EndSigns(swarm, loop, network, self.coverage),
             Candidacies(),
+            self._application,
         )
         self._around.invariants.in_doubt.update(names)  # all begin with an empty folder
         # A spare knows no member until it is added.
@@ -94,6 +114,7 @@ class Simulation:
     def run(self) -> None:
         """Run to the end. Raises Failure with the first promise that was broken."""
         try:
+            self._application.begin(self._nodes)
             for node in self._nodes:
                 node.start()
             self._workload.start()
@@ -106,6 +127,7 @@ class Simulation:
             self._heal()
             self._converge()
             self._compare()
+            self._application.check(self._members())
         except InvariantViolated as violation:
             raise self._failure(violation.promise, violation.how) from violation
         except DLedgerError as error:
@@ -113,6 +135,8 @@ class Simulation:
             if isinstance(cause, InvariantViolated):  # seen by a state machine
                 raise self._failure(cause.promise, cause.how) from cause
             raise self._failure(f"no {type(error).__name__}", str(error)) from error
+        finally:
+            self._application.end()
         network = self._around.network
         self.coverage.count("messages", network.sent)
         self.coverage.count("lost messages", network.lost)
@@ -131,6 +155,7 @@ class Simulation:
         self._workload.stop()
         self._session_workload.stop()
         self._churn.stop()
+        self._application.stop()
         style = self._around.network.style
         self._around.network.style = replace(
             style,
@@ -186,6 +211,7 @@ class Simulation:
             and len(processes) == len(members)
             and applied == ends == {max(ends)}
             and all(process.replica.state.proven for process in processes)
+            and self._application.is_settled(members)
         )
 
     def _compare(self) -> None:

@@ -1,10 +1,12 @@
-"""The two tiers of the simulation: groups of bare members, and whole hosts."""
+"""The tiers of the simulation: groups of bare members, groups of brokers, and whole hosts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from jepsen_like.simulation.broker.broker_bugs import BROKER_BUGS
+from jepsen_like.simulation.broker.broker_simulation import EXPECTED_OF_BROKERS, broker_simulation
 from jepsen_like.simulation.coverage import EXPECTED, Coverage
 from jepsen_like.simulation.hosts.host_bugs import HOST_BUGS
 from jepsen_like.simulation.hosts.host_simulation import EXPECTED_OF_HOSTS, HostSimulation
@@ -66,5 +68,6 @@ def _hosts(
 
 TIERS = {
     "members": Tier(_members, seeded_bugs(), EXPECTED),
+    "brokers": Tier(broker_simulation, BROKER_BUGS, EXPECTED_OF_BROKERS),
     "hosts": Tier(_hosts, HOST_BUGS, EXPECTED_OF_HOSTS),
 }

@@ -269,6 +269,10 @@ class VirtualDisk:
         self.chance.shuffle(found)
         return found
 
+    def exists(self, path: str) -> bool:
+        """Whether there is such a file."""
+        return path in self._names
+
     def open(self, path: str, *, writable: bool = True) -> VirtualFile:
         """Open a file that exists (else FileNotFoundError)."""
         file = self._names.get(path)

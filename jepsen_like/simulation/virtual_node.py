@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dledger.config import NodeConfig
 from dledger.core.entry_dispatcher import BatchSizer
 from dledger.core.membership.configuration import Configuration
 from dledger.core.messages import Message
@@ -28,7 +29,6 @@ from jepsen_like.simulation.node_settings import member_settings, node_config, r
 from jepsen_like.simulation.node_trace import arrival_lines, state_line
 from jepsen_like.simulation.virtual_clock import VirtualClock
 from jepsen_like.simulation.virtual_disk import PowerCut, VirtualDisk
-from jepsen_like.simulation.watched_machine import WatchedMachine
 from jepsen_like.simulation.written_log import log_chains, log_changes
 
 # A slow sync takes up to so many election timeouts: meanwhile others are elected and truncate.
@@ -72,6 +72,16 @@ class VirtualNode:
         self._continuations: list[Continuation] = []  # of a paused process
 
     @property
+    def life(self) -> int:
+        """A number that is another one after each start and each end of the process."""
+        return self._life
+
+    @property
+    def config(self) -> NodeConfig:
+        """The settings that open the folder of the member."""
+        return self._node_config
+
+    @property
     def is_up(self) -> bool:
         """Whether there is a process; it may be paused."""
         return self.process is not None
@@ -81,9 +91,9 @@ class VirtualNode:
     def start(self) -> None:
         """Start the process: open the store, which recovers it, and join the group."""
         around = self._around
-        machine = WatchedMachine(self.name, around.history, around.invariants)
         self._life += 1
         try:
+            machine = around.application.machine(self.name, self.disk)
             opened = open_and_restore(self.disk, self._node_config, machine)
         except PowerCut:
             around.coverage.count("power cuts during recovery", self.disk.takes_power)
@@ -115,6 +125,7 @@ class VirtualNode:
         around.network.examine_all()
         self.wake()
         self.wake_look()
+        around.application.started(self)
 
     def _replica(self, opened: Opened, batches: BatchSizer, source: SnapshotSource) -> Replica:
         store = opened.store
@@ -251,6 +262,11 @@ class VirtualNode:
     def ask(self, call: SessionCall) -> None:
         """A client with a session sends a request; the node must be up."""
         self._arrivals.session_calls.append(call)
+        self.wake()
+
+    def call(self, do: Callable[[], None]) -> None:
+        """Have the application do something at the beginning of a turn; the node must be up."""
+        self._arrivals.calls.append(do)
         self.wake()
 
     def read(self, ticket: int) -> None:

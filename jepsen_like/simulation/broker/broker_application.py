@@ -1,0 +1,137 @@
+"""The broker as what the members of a simulated group run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from jepsen_like.simulation.broker.broker_clients import BrokerClients
+from jepsen_like.simulation.broker.broker_member import ROOT, BrokerMember
+from jepsen_like.simulation.broker.broker_swarm import BrokerStyle
+from jepsen_like.simulation.broker.client_history import ClientHistory
+from jepsen_like.simulation.broker.lost_queues import LostQueues
+from jepsen_like.simulation.broker.queue_disk import VirtualQueueDisk
+from jepsen_like.simulation.broker.reference import Reference
+from jepsen_like.simulation.broker.served_broker import Failures, ServedBroker
+from jepsen_like.simulation.chance import Chance
+from jepsen_like.simulation.clients import History
+from jepsen_like.simulation.coverage import Coverage
+from jepsen_like.simulation.event_loop import EventLoop
+from jepsen_like.simulation.invariants import Invariants
+from jepsen_like.simulation.virtual_disk import VirtualDisk
+from jepsen_like.simulation.virtual_node import VirtualNode
+from jepsen_like.simulation.watched_machine import WatchedMachine
+
+# The loggers on which the broker reports its own defects.
+LOGGERS = ("broker", "remoting")
+
+
+class BrokerApplication:
+    """Implements Application.
+
+    Args:
+        seed: of the run.
+        style: its load.
+        history, invariants, coverage, loop: of the run.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        style: BrokerStyle,
+        history: History,
+        invariants: Invariants,
+        coverage: Coverage,
+        loop: EventLoop,
+    ) -> None:
+        self._seed = seed
+        self._style = style
+        self._history = history
+        self._invariants = invariants
+        self._coverage = coverage
+        self._loop = loop
+        self._told = ClientHistory()
+        self._furthest: dict[str, int] = {}
+        self._lives: dict[str, int] = {}
+        self._members: dict[str, BrokerMember] = {}
+        self._brokers: dict[str, ServedBroker] = {}
+        self._failures = Failures()
+        self._losses: LostQueues | None = None
+        self._clients = BrokerClients(
+            seed,
+            style.request_every_s,
+            style.wrong_member,
+            style.drops_log,
+            self._brokers,
+            self._told,
+            coverage,
+            loop,
+        )
+        self._reference = Reference(
+            history.entries, self._clients.raw.malformed, self._told.offset_taken
+        )
+        self._clients.reference = self._reference
+
+    def machine(self, name: str, disk: VirtualDisk) -> BrokerMember:
+        """The machine of a process that starts now. May raise PowerCut."""
+        member = BrokerMember(
+            name,
+            WatchedMachine(name, self._history, self._invariants),
+            VirtualQueueDisk(disk, ROOT),
+            self._reference,
+            self._furthest,
+            self._coverage,
+        )
+        self._members[name] = member
+        return member
+
+    def started(self, node: VirtualNode) -> None:
+        """The process of a member runs: it has a broker."""
+        process = node.process
+        assert process is not None
+        self._lives[node.name] = life = self._lives.get(node.name, 0) + 1
+        self._brokers[node.name] = ServedBroker(
+            node,
+            process,
+            self._members[node.name],
+            self._loop,
+            Chance(self._seed, f"broker of {node.name}, {life}"),
+            self._coverage,
+            self._failures,
+        )
+
+    def begin(self, nodes: Sequence[VirtualNode]) -> None:
+        """Put load on the members."""
+        for name in LOGGERS:
+            logging.getLogger(name).addHandler(self._failures)
+        self._losses = LostQueues(self._seed, self._style.lose_queues_every_s, nodes, self._loop)
+        self._losses.start(self._coverage)
+        self._clients.start()
+
+    def stop(self) -> None:
+        """No more faults and no more load."""
+        self._clients.stop()
+        if self._losses is not None:
+            self._losses.stop()
+
+    def is_settled(self, members: Sequence[VirtualNode]) -> bool:
+        """Whether the queues of these members are whole."""
+        return all(
+            self._brokers[node.name].is_serving
+            and not self._members[node.name].broker.queues.damaged
+            for node in members
+        )
+
+    def end(self) -> None:
+        """The run is over, in whichever way."""
+        for name in LOGGERS:
+            logging.getLogger(name).removeHandler(self._failures)
+
+    def check(self, members: Sequence[VirtualNode]) -> None:
+        """The members agree: check state, queues, and the answers to clients."""
+        for node in members:
+            member = self._members[node.name]
+            member.look_at_all()
+            member.check_saved()
+        self._told.check(self._reference.model)
+        self._coverage.count("acknowledged messages", self._told.acknowledged)

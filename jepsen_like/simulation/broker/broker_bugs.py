@@ -1,0 +1,202 @@
+"""Bugs planted on purpose in the broker's fold, its snapshots, its queues, and their rebuild."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import msgpack
+
+import broker.machine
+from broker.log.state import BrokerState, Deletion
+from broker.log.state_snapshot import captured
+from broker.serving.requests import Requests
+from broker.store.consume_queue import ConsumeQueue
+from broker.store.consume_queues import ConsumeQueues
+from broker.store.damaged_queues import DamagedQueues
+from broker.store.queue_rebuild import QueueRebuild, _Runs
+from broker.store.queue_sync import QueueSync
+from broker.store.synced_mark import SyncedMark
+from broker.topics.state import Topics
+from jepsen_like.simulation.seeded_bug import Replacement, SeededBug
+
+
+def _nothing(*_: Any) -> None:
+    """Replaces what a bug leaves out."""
+
+
+def _outlives_its_topic(part_name: str) -> list[Replacement]:
+    def topic_deleted(self: BrokerState, deletion: Deletion) -> None:
+        for part in self.registry.parts:
+            if part.name != part_name:
+                part.topic_deleted(self[part], deletion)
+
+    return [Replacement(BrokerState, "topic_deleted", topic_deleted)]
+
+
+def _offsets_of_an_earlier_topic() -> list[Replacement]:
+    def existed(self: Topics, topic: str, _: int) -> bool:
+        return topic in self.configs
+
+    return [Replacement(Topics, "existed", existed)]
+
+
+def _not_in_snapshots(what: str) -> list[Replacement]:
+    def without(state: BrokerState) -> Iterator[bytes]:
+        chunks = captured(state)
+        return (chunk for chunk in chunks if msgpack.unpackb(chunk)[0] != what)
+
+    return [Replacement(broker.machine, "captured", without)]
+
+
+def _queues_not_synced() -> list[Replacement]:
+    def run(self: QueueSync) -> None:
+        if self._mark is not None:
+            self._mark()
+        self.is_done = True
+
+    return [Replacement(QueueSync, "run", run)]
+
+
+def _queue_folders_not_synced() -> list[Replacement]:
+    def run(self: QueueSync) -> None:
+        self.folders = frozenset()
+        ran(self)
+
+    ran = QueueSync.run
+    return [Replacement(QueueSync, "run", run)]
+
+
+def _files_of_another_state_believed() -> list[Replacement]:
+    return [Replacement(SyncedMark, "read", lambda _: 1 << 62)]
+
+
+def _mended_files_believed() -> list[Replacement]:
+    return [Replacement(SyncedMark, "withdraw", _nothing)]
+
+
+def _damaged_files_marked() -> list[Replacement]:
+    def sync_due(self: ConsumeQueues, log_end: int) -> QueueSync:
+        to_mend, self.to_mend = self.to_mend, DamagedQueues({}, 0)
+        try:
+            return due(self, log_end)
+        finally:
+            self.to_mend = to_mend
+
+    due = ConsumeQueues.sync_due
+    return [Replacement(ConsumeQueues, "sync_due", sync_due)]
+
+
+def _damaged_queues_served() -> list[Replacement]:
+    def follow_role(self: Requests) -> None:
+        self._queues_are_whole = lambda: True
+        follow(self)
+
+    follow = Requests.follow_role
+    return [Replacement(Requests, "follow_role", follow_role)]
+
+
+def _queues_outlive_their_topic() -> list[Replacement]:
+    return [Replacement(ConsumeQueues, "delete_topic", _nothing)]
+
+
+def _rebuild_ignores_deletions() -> list[Replacement]:
+    return [Replacement(QueueRebuild, "_forget", _nothing)]
+
+
+def _rebuild_believes_the_first_record() -> list[Replacement]:
+    def may_begin(self: _Runs, offset: int) -> bool:
+        return not self._began and may(self, offset)
+
+    may = _Runs._may_begin
+    return [Replacement(_Runs, "_may_begin", may_begin)]
+
+
+def _file_before_the_first_unit_missing() -> list[Replacement]:
+    def begins_with(self: ConsumeQueue, first: int) -> None:
+        self.floor = self._begin = first
+        self._suspect = False
+
+    return [Replacement(ConsumeQueue, "begins_with", begins_with)]
+
+
+_BUGS: list[tuple[str, str, Callable[[], list[Replacement]]]] = [
+    (
+        "offsets-outlive-their-topic",
+        "the fold keeps the offsets of a topic that is deleted",
+        partial(_outlives_its_topic, "offsets"),
+    ),
+    (
+        "locks-outlive-their-topic",
+        "the fold keeps the locks of a topic that is deleted",
+        partial(_outlives_its_topic, "locks"),
+    ),
+    (
+        "queues-outlive-their-topic",
+        "the queues of a topic that is deleted stay",
+        _queues_outlive_their_topic,
+    ),
+    (
+        "offsets-of-an-earlier-topic",
+        "an offset counts for a topic that was created again since its request",
+        _offsets_of_an_earlier_topic,
+    ),
+    (
+        "births-not-in-snapshots",
+        "a snapshot lacks where topics were created",
+        partial(_not_in_snapshots, "created"),
+    ),
+    (
+        "lock-clock-not-in-snapshots",
+        "a snapshot lacks the time of locks",
+        partial(_not_in_snapshots, "lock clock"),
+    ),
+    (
+        "queues-not-synced",
+        "a snapshot is written before the queues' files are synced",
+        _queues_not_synced,
+    ),
+    (
+        "queue-folders-not-synced",
+        "a snapshot is written before the names of the queues' files are synced",
+        _queue_folders_not_synced,
+    ),
+    (
+        "files-of-another-state-believed",
+        "a member goes on with its queues after another member's snapshot",
+        _files_of_another_state_believed,
+    ),
+    (
+        "mended-files-believed",
+        "queues made again and not synced are believed after a power cut",
+        _mended_files_believed,
+    ),
+    (
+        "damaged-files-marked",
+        "a snapshot that is written before damaged queues are mended vouches for them",
+        _damaged_files_marked,
+    ),
+    (
+        "damaged-queues-served",
+        "a member serves as the leader before its damaged queues are mended",
+        _damaged_queues_served,
+    ),
+    (
+        "rebuild-ignores-deletions",
+        "queues are made again with messages of a topic that was deleted before",
+        _rebuild_ignores_deletions,
+    ),
+    (
+        "rebuild-believes-the-first-record",
+        "the first record of a queue in a log without its beginning is taken for a message",
+        _rebuild_believes_the_first_record,
+    ),
+    (
+        "file-before-the-first-unit-missing",
+        "a queue made again at the beginning of a file looks damaged after a restart",
+        _file_before_the_first_unit_missing,
+    ),
+]
+
+BROKER_BUGS = {name: SeededBug(name, what, make) for name, what, make in _BUGS}

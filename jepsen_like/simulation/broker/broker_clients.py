@@ -1,0 +1,262 @@
+"""Clients of a broker: producers, consumers and administrators, mostly at the leader."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from broker.messages.state import MESSAGES
+from broker.topics.state import TOPICS
+from jepsen_like.simulation.broker.client_history import ClientHistory
+from jepsen_like.simulation.broker.raw_entries import MOST_QUEUES, NUMBER_BYTES, RawEntries
+from jepsen_like.simulation.broker.reference import Reference
+from jepsen_like.simulation.broker.served_broker import Client, ServedBroker
+from jepsen_like.simulation.chance import Chance
+from jepsen_like.simulation.coverage import Coverage
+from jepsen_like.simulation.event_loop import EventLoop
+from jepsen_like.simulation.node_settings import GROUP
+from remoting.bodies.consumer_group import QueueLock, encode_queue_lock
+from remoting.bodies.message_queue import MessageQueue
+from remoting.message.batch import BatchMessage, encode_batch_body
+from remoting.wire.codes import RequestCode, ResponseCode
+from remoting.wire.command import Command
+
+TOPICS_OF_CLIENTS = [f"T{number}" for number in range(6)]
+GROUPS_OF_CLIENTS = [f"G{number}" for number in range(4)]
+CLIENTS = ["C0", "C1", "C2"]
+TAGS = ("", "A", "B", "\u00e4")
+MOST_MESSAGES_A_BATCH = 4
+LONGEST_PADDING = 60
+
+
+class BrokerClients:
+    """Requests at random times.
+
+    Args:
+        seed: of the run.
+        every_s: the mean time between two requests.
+        wrong_member: share of the requests that go to any member, not to a leader.
+        drops_log: whether the log's beginning is ever given up.
+        brokers: those that run, by member.
+        history, coverage, loop: of the run.
+
+    Attributes:
+        reference: of the run; given before the start.
+        raw: makes entries that no request makes.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        every_s: float,
+        wrong_member: float,
+        drops_log: bool,
+        brokers: Mapping[str, ServedBroker],
+        history: ClientHistory,
+        coverage: Coverage,
+        loop: EventLoop,
+    ) -> None:
+        self._chance = chance = Chance(seed, "broker clients")
+        self._every_s = every_s
+        self._wrong_member = wrong_member
+        self._brokers = brokers
+        self._history = history
+        self._coverage = coverage
+        self._loop = loop
+        self._over = False
+        self.reference: Reference | None = None
+        self.raw = RawEntries(
+            Chance(seed, "raw entries"),
+            TOPICS_OF_CLIENTS,
+            GROUPS_OF_CLIENTS,
+            CLIENTS,
+            self._next_offset,
+        )
+        kinds: list[tuple[Callable[[ServedBroker], None], int]] = [
+            (self._send, 40),
+            (self._send_batch, 10),
+            (self._put_topic, 6),
+            (self._delete_topic, chance.choice((2, 6))),
+            (self._put_group, 3),
+            (self._delete_group, 2),
+            (self._commit, 12),
+            (self._lock, 6),
+            (self._ask, 4),
+            (self._append_raw, chance.choice((0, 6))),
+            (self._drop_log, 4 if drops_log else 0),
+        ]
+        self._kinds = [kind for kind, _ in kinds]
+        self._weights = [weight for _, weight in kinds]
+
+    def start(self) -> None:
+        """Begin; requests go on until `stop`."""
+        self._again()
+
+    def stop(self) -> None:
+        """No more requests."""
+        self._over = True
+
+    def _again(self) -> None:
+        self._loop.after(self._chance.wait_s(self._every_s), self._next)
+
+    def _next(self) -> None:
+        if self._over:
+            return
+        broker = self._target()
+        if broker is not None:
+            self._chance.choices(self._kinds, self._weights)[0](broker)
+        self._again()
+
+    def _target(self) -> ServedBroker | None:
+        brokers = list(self._brokers.values())
+        leaders = [broker for broker in brokers if broker.leads]
+        if not leaders or self._chance.happens(self._wrong_member):
+            leaders = brokers
+        return self._chance.choice(leaders) if leaders else None
+
+    def _request(
+        self,
+        broker: ServedBroker,
+        code: RequestCode,
+        fields: Mapping[str, object],
+        body: bytes = b"",
+        then: Callable[[Command], None] = lambda _reply: None,
+    ) -> None:
+        def answered(reply: Command) -> None:
+            code = ResponseCode(reply.code).name.lower().replace("_", " ")
+            self._coverage.count(f"answers: {code}")
+            then(reply)
+
+        texts = {name: str(value) for name, value in fields.items()}
+        broker.ask(Client(answered), [Command(code, texts, body)])
+
+    def _topic(self) -> str:
+        return self._chance.choice(TOPICS_OF_CLIENTS)
+
+    def _group(self) -> str:
+        return self._chance.choice(GROUPS_OF_CLIENTS)
+
+    # --- producers ------------------------------------------------------------------------------
+
+    def _message(self) -> tuple[int, bytes]:
+        number = self._history.new_message()
+        padding = self._chance.randrange(LONGEST_PADDING)
+        return number, number.to_bytes(NUMBER_BYTES, "big") + bytes(padding)
+
+    def _properties(self) -> str:
+        tags = self._chance.choice(TAGS)
+        return f"TAGS\x01{tags}\x02" if tags else ""
+
+    def _send_fields(self, topic: str) -> dict[str, object]:
+        return {
+            "producerGroup": "P",
+            "topic": topic,
+            "defaultTopic": "TBW102",
+            "defaultTopicQueueNums": 2,
+            "queueId": self._chance.randrange(-1, MOST_QUEUES),
+            "sysFlag": 0,
+            "bornTimestamp": 1,
+            "flag": 0,
+            "properties": self._properties(),
+        }
+
+    def _send(self, broker: ServedBroker) -> None:
+        topic = self._topic()
+        number, body = self._message()
+        fields, then = self._send_fields(topic), partial(self._history.answered, topic, [number])
+        self._request(broker, RequestCode.SEND_MESSAGE, fields, body, then)
+
+    def _send_batch(self, broker: ServedBroker) -> None:
+        topic = self._topic()
+        count = 1 + self._chance.randrange(MOST_MESSAGES_A_BATCH)
+        messages = [self._message() for _ in range(count)]
+        body = encode_batch_body(
+            BatchMessage(body, self._properties().encode()) for _, body in messages
+        )
+        fields = {**self._send_fields(topic), "batch": "true", "properties": ""}
+        then = partial(self._history.answered, topic, [number for number, _ in messages])
+        self._request(broker, RequestCode.SEND_MESSAGE, fields, body, then)
+
+    # --- consumers ------------------------------------------------------------------------------
+
+    def _commit(self, broker: ServedBroker) -> None:
+        topic, offset = self._topic(), self._history.new_offset()
+        # The broker looks at its topics when the request arrives, in a turn that comes later.
+        broker.before_requests(partial(self._note_topic, broker, topic, offset))
+        fields = {
+            "consumerGroup": self._group(),
+            "topic": topic,
+            "queueId": self._chance.randrange(MOST_QUEUES),
+            "commitOffset": offset,
+        }
+        self._request(broker, RequestCode.UPDATE_CONSUMER_OFFSET, fields)
+
+    def _note_topic(self, broker: ServedBroker, topic: str, offset: int) -> None:
+        assert self.reference is not None
+        if topic in broker.member.broker.state[TOPICS].configs:
+            self.reference.advance(broker.applied)
+            self._history.meant(offset, self.reference.model.born(topic, broker.applied))
+
+    def _lock(self, broker: ServedBroker) -> None:
+        chance, topic = self._chance, self._topic()
+        queues = [MessageQueue(topic, GROUP, queue_id) for queue_id in range(MOST_QUEUES)]
+        asked = chance.sample(queues, 1 + chance.randrange(MOST_QUEUES))
+        body = encode_queue_lock(QueueLock(self._group(), chance.choice(CLIENTS), asked))
+        lock, unlock = RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ
+        self._request(broker, chance.choice((lock, lock, unlock)), {}, body)
+
+    def _ask(self, broker: ServedBroker) -> None:
+        """What consumers ask when they begin; the answer reads consume queues and the log."""
+        code = self._chance.choice(
+            (
+                RequestCode.GET_MIN_OFFSET,
+                RequestCode.GET_MAX_OFFSET,
+                RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
+                RequestCode.GET_EARLIEST_MSG_STORETIME,
+                RequestCode.QUERY_CONSUMER_OFFSET,
+            )
+        )
+        fields = {
+            "consumerGroup": self._group(),
+            "topic": self._topic(),
+            "queueId": self._chance.randrange(MOST_QUEUES),
+            "timestamp": broker.wall_clock_ms() - self._chance.randrange(5_000),
+        }
+        self._request(broker, code, fields)
+
+    # --- administrators -------------------------------------------------------------------------
+
+    def _put_topic(self, broker: ServedBroker) -> None:
+        queues = 1 + self._chance.randrange(MOST_QUEUES)
+        fields = {"topic": self._topic(), "readQueueNums": queues, "writeQueueNums": queues}
+        self._request(broker, RequestCode.UPDATE_AND_CREATE_TOPIC, {**fields, "perm": 6})
+
+    def _delete_topic(self, broker: ServedBroker) -> None:
+        fields = {"topic": self._topic()}
+        self._request(broker, RequestCode.DELETE_TOPIC_IN_BROKER, fields)
+
+    def _put_group(self, broker: ServedBroker) -> None:
+        group = {"groupName": self._group(), "retryMaxTimes": self._chance.randrange(20)}
+        body = json.dumps(group).encode()
+        self._request(broker, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body)
+
+    def _delete_group(self, broker: ServedBroker) -> None:
+        clean = str(self._chance.happens(0.5)).lower()
+        fields = {"groupName": self._group(), "cleanOffset": clean}
+        self._request(broker, RequestCode.DELETE_SUBSCRIPTIONGROUP, fields)
+
+    # --- entries that no request makes ----------------------------------------------------------
+
+    def _append_raw(self, broker: ServedBroker) -> None:
+        count = 1 + self._chance.randrange(3)
+        broker.append([self.raw.make(broker.wall_clock_ms()) for _ in range(count)])
+
+    def _drop_log(self, broker: ServedBroker) -> None:
+        broker.drop_log(self._chance.randint(0, max(0, broker.applied)))
+
+    def _next_offset(self, topic: str, queue_id: int) -> int:
+        leaders = [broker for broker in self._brokers.values() if broker.leads]
+        if not leaders:
+            return 0
+        return leaders[0].member.broker.state[MESSAGES].queue_end(topic, queue_id)

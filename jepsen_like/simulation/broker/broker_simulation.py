@@ -1,0 +1,53 @@
+"""One run of a group whose members run the broker."""
+
+from __future__ import annotations
+
+from jepsen_like.simulation.broker.broker_application import BrokerApplication
+from jepsen_like.simulation.broker.broker_swarm import broker_style, broker_swarm
+from jepsen_like.simulation.clients import History
+from jepsen_like.simulation.coverage import Coverage
+from jepsen_like.simulation.event_loop import EventLoop
+from jepsen_like.simulation.invariants import Invariants
+from jepsen_like.simulation.simulation import Simulation
+from jepsen_like.simulation.trace import Trace
+
+# What a few hundred seeds together must reach, each at least once.
+EXPECTED_OF_BROKERS = (
+    "acknowledged messages",
+    "answers: success",
+    "answers: system busy",
+    "answers: system error",
+    "answers: topic not exist",
+    "beginnings of the log given up",
+    "foreign entries",
+    "kills inside disk calls",
+    "logs begun anew",
+    "logs cut at the beginning",
+    "looks at all queues",
+    "members proven after a loss",
+    "nodes closed in order",
+    "power cuts inside disk calls",
+    "queue files lost",
+    "queue files removed by retention",
+    "queues made again from the log",
+    "requests",
+    "snapshots awaited after a crash",
+    "snapshots installed",
+    "snapshots restored at the start",
+    "truncations",
+    "wiped disks",
+)
+
+
+def broker_simulation(
+    seed: int, nodes: int | None, seconds: float | None, trace: Trace | None
+) -> Simulation:
+    """The run of a seed; `nodes` and `seconds` with faults replace what the seed would choose."""
+
+    def application(
+        history: History, invariants: Invariants, coverage: Coverage, loop: EventLoop
+    ) -> BrokerApplication:
+        style = broker_style(seed)
+        return BrokerApplication(seed, style, history, invariants, coverage, loop)
+
+    return Simulation(broker_swarm(seed, nodes, seconds), trace, application)

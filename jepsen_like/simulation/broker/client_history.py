@@ -1,0 +1,92 @@
+"""What clients of a broker were told, compared with what the log holds in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from jepsen_like.simulation.broker.log_model import LogModel
+from jepsen_like.simulation.invariants import InvariantViolated
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+
+# Offsets that clients commit are unique and not below; other entries have lower ones.
+FIRST_OFFSET = 1_000_000
+# The digits of a message id that say where the message lies in the log.
+POSITION_DIGITS = 16
+
+
+class Place(NamedTuple):
+    """The place of a message as its sender was told."""
+
+    topic: str
+    queue_id: int
+    offset: int
+    position: int
+
+
+class ClientHistory:
+    """All sends and all commits of a run."""
+
+    def __init__(self) -> None:
+        self._messages = 0
+        self._offset = FIRST_OFFSET
+        self._stored: dict[int, Place] = {}
+        self._never: set[int] = set()
+        self._meant: dict[int, int] = {}  # by committed offset: the entry that made its topic
+
+    def new_message(self) -> int:
+        """The number of a message that a client will send."""
+        self._messages += 1
+        return self._messages
+
+    def new_offset(self) -> int:
+        """An offset that a client will commit."""
+        self._offset += 1
+        return self._offset
+
+    def meant(self, offset: int, born: int) -> None:
+        """A leader took a commit of an offset while the topic was that which entry `born` made."""
+        self._meant[offset] = born
+
+    def offset_taken(self, offset: int, topic: str, born: int) -> None:
+        """The log commits an offset for the topic that entry `born` made."""
+        meant = self._meant.get(offset, born)
+        if meant != born:
+            raise InvariantViolated(
+                "no offset outlives its topic",
+                f"offset {offset} was of the topic {topic} of entry {meant}, which is deleted; it "
+                f"is committed for that of entry {born}",
+            )
+
+    def answered(self, topic: str, numbers: Sequence[int], reply: Command) -> None:
+        """The reply to a send of these messages."""
+        if reply.code == ResponseCode.SUCCESS:
+            queue_id, offset = int(reply.fields["queueId"]), int(reply.fields["queueOffset"])
+            ids = reply.fields["msgId"].split(",")
+            for at, (number, one) in enumerate(zip(numbers, ids, strict=True)):
+                position = int(one[-POSITION_DIGITS:], 16)
+                self._stored[number] = Place(topic, queue_id, offset + at, position)
+        elif reply.code != ResponseCode.SYSTEM_ERROR:  # which says that it is not known
+            self._never.update(numbers)
+
+    @property
+    def acknowledged(self) -> int:
+        """How many messages were acknowledged."""
+        return len(self._stored)
+
+    def check(self, model: LogModel) -> None:
+        """Compare with the whole log. Raises InvariantViolated."""
+        for number, told in self._stored.items():
+            found = model.stored.get(number)
+            if found is None or found[:4] != told:
+                raise InvariantViolated(
+                    "acknowledged messages are in their queues",
+                    f"message {number} was acknowledged as {told}, the log has {found}",
+                )
+        for number in sorted(self._never):
+            if number in model.stored:
+                raise InvariantViolated(
+                    "refused messages are in no queue",
+                    f"message {number} was refused, and is {model.stored[number]}",
+                )

@@ -1,0 +1,245 @@
+"""What a broker's log means, by its documented format and by no code of the broker.
+
+The model folds one entry at a time, and remembers the messages of every queue that ever was. So it
+tells what any member should have at any entry.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple
+
+import msgpack
+
+from dledger.entry import Entry, Magic
+from jepsen_like.simulation.invariants import InvariantViolated
+
+UNIT = struct.Struct(">qiq")
+UNIT_BYTES = UNIT.size
+
+RECORD_MAGIC = 0xDAA320A7
+COMMAND_MARK = b"DLB"
+WITH_TIME = 2  # the first version of offsets with their time
+GUARDED = 3  # the first version with limits, positions of offsets, and deletions of locks
+LOCK_MS = 60_000
+TAGS = b"TAGS\x01"
+
+PUT_TOPIC, DELETE_TOPIC, PUT_GROUP, DELETE_GROUP = 1, 2, 3, 4
+COMMIT_OFFSETS, KEEP_LOG_FROM, LOCK_QUEUES, LEAD_FROM = 5, 6, 7, 8
+
+QueueKey = tuple[str, int]  # topic, queue id
+# A topic, the entry that created it, and a queue id: a queue that is not mixed with another one.
+IncarnationKey = tuple[str, int, int]
+
+
+class Stored(NamedTuple):
+    """A message that is in a queue."""
+
+    topic: str
+    queue_id: int
+    offset: int
+    position: int
+    entry: int
+
+
+class LogModel:
+    """The meaning of the entries so far.
+
+    Args:
+        first_topics: what exists in an empty log: configurations as the log has them, by name.
+        malformed: bodies that look like commands and are none; they change nothing.
+        offset_taken: told each committed offset that counts, its topic, and the entry that made the
+            topic.
+
+    Attributes:
+        topics: configurations by name.
+        created_at: where the entry begins that created a topic; of version 3 and later.
+        ends: by queue: the offset of its next message.
+        offsets: by group, topic and queue id.
+        groups: configurations by name.
+        locks: by group, topic and queue id: the client, and since when.
+        kept: the first entry of the log to keep, and its position.
+        leader: member and address of the last one that said that it leads.
+        messages: how many there were.
+        stored: by the number in its body: the message that is in a queue, or was.
+        touched: by entry: the queue that it brought a message to, or None.
+    """
+
+    def __init__(
+        self,
+        first_topics: dict[str, list[object]],
+        malformed: Collection[bytes],
+        offset_taken: Callable[[int, str, int], None],
+    ) -> None:
+        self._malformed = malformed
+        self._offset_taken = offset_taken
+        self.topics = dict(first_topics)
+        self.created_at: dict[str, int] = {}
+        self.ends: dict[QueueKey, int] = {}
+        self.offsets: dict[tuple[str, str, int], int] = {}
+        self.groups: dict[str, dict[str, object]] = {}
+        self.locks: dict[tuple[str, str, int], tuple[str, int]] = {}
+        self._lock_time_ms = self._swept_ms = 0
+        self.kept = (0, 0)
+        self.leader = ("", "")
+        self.messages = 0
+        self.stored: dict[int, Stored] = {}
+        self.touched: list[QueueKey | None] = []
+        self._births: dict[str, list[int]] = {topic: [-1] for topic in first_topics}
+        self._units: dict[IncarnationKey, bytearray] = {}
+
+    def units(self, topic: str, queue_id: int, index: int) -> bytes:
+        """The units of a queue of a topic as it exists at an entry; later messages included."""
+        born = self.born(topic, index)
+        return bytes(self._units.get((topic, born, queue_id), b""))
+
+    def born(self, topic: str, index: int) -> int:
+        """The entry that made a topic as it exists at an entry."""
+        births = self._births[topic]
+        return births[bisect_right(births, index) - 1]
+
+    def fold(self, entry: Entry) -> None:
+        """Take the next entry of the log."""
+        self.touched.append(None)
+        body = entry.body
+        if entry.magic != Magic.NORMAL or body in self._malformed:
+            return
+        if body[4:8] == RECORD_MAGIC.to_bytes(4, "big"):
+            self._record(entry)
+        elif body[4:7] == COMMAND_MARK:
+            kind, *members = msgpack.unpackb(body[8:])
+            self._command(entry, body[7], kind, members)
+
+    # --- messages -------------------------------------------------------------------------------
+
+    def _record(self, entry: Entry) -> None:
+        body = entry.body
+        (queue_id,) = struct.unpack_from(">i", body, 12)
+        offset, position = struct.unpack_from(">qq", body, 20)
+        (length,) = struct.unpack_from(">i", body, 84)
+        at = 88 + length
+        topic = body[at + 1 : at + 1 + body[at]].decode()
+        key = (topic, queue_id)
+        if topic not in self.topics or self.ends.get(key, 0) != offset:
+            return
+        if position != entry.body_pos:
+            return
+        self.ends[key] = offset + 1
+        self.messages += 1
+        self.touched[-1] = key
+        properties = body[at + 3 + body[at] :]
+        unit = UNIT.pack(position, len(body), _tags_code(properties))
+        born = self._births[topic][-1]
+        self._units.setdefault((topic, born, queue_id), bytearray()).extend(unit)
+        number = int.from_bytes(body[88:96], "big")
+        if number in self.stored:
+            raise InvariantViolated(
+                "messages are stored once",
+                f"{number} is {self.stored[number]} and entry {entry.index}",
+            )
+        self.stored[number] = Stored(topic, queue_id, offset, position, entry.index)
+
+    # --- commands -------------------------------------------------------------------------------
+
+    def _command(self, entry: Entry, version: int, kind: int, members: list[Any]) -> None:
+        match kind, members:
+            case (1, [config, _, only_if_absent, *limit]):
+                self._put_topic(entry, config, only_if_absent, limit)
+            case (2, [topic, _]):
+                self._delete_topic(topic, with_locks=version >= GUARDED)
+            case (3, [config, only_if_absent, *limit]):
+                self._put_group(config, only_if_absent, limit)
+            case (4, [group, with_offsets]):
+                self._delete_group(group, with_offsets, with_locks=version >= GUARDED)
+            case (5, [rows, *numbers]):
+                as_of = numbers[1] if version >= GUARDED else None
+                self._commit(rows, as_of)
+            case (6, [first_index, position, _]):
+                before = self.kept
+                if before[0] < first_index <= entry.index and before[1] < position <= entry.pos:
+                    self.kept = (first_index, position)
+            case (7, [group, client, is_lock, time_ms, queues]):
+                self._lock(group, client, is_lock, time_ms, queues)
+            case (8, [node, address]):
+                self.leader = (node, address)
+            case _:
+                raise ValueError(f"an entry that the model does not know: {kind} {members}")
+
+    def _put_topic(
+        self, entry: Entry, config: list[Any], only_if_absent: bool, limit: list[int]
+    ) -> None:
+        topic = config[0]
+        if topic in self.topics:
+            if not only_if_absent:
+                self.topics[topic] = config
+            return
+        if limit and len(self.topics) >= limit[0]:
+            return
+        self.topics[topic] = config
+        self._births.setdefault(topic, []).append(entry.index)
+        if limit:
+            self.created_at[topic] = entry.pos
+
+    def _delete_topic(self, topic: str, *, with_locks: bool) -> None:
+        if self.topics.pop(topic, None) is None:
+            return
+        self.created_at.pop(topic, None)
+        self.ends = {key: end for key, end in self.ends.items() if key[0] != topic}
+        self.offsets = {key: at for key, at in self.offsets.items() if key[1] != topic}
+        if with_locks:
+            self.locks = {key: lock for key, lock in self.locks.items() if key[1] != topic}
+
+    def _put_group(self, config: dict[str, object], only_if_absent: bool, limit: list[int]) -> None:
+        name = str(config["group"])
+        if name in self.groups:
+            if not only_if_absent:
+                self.groups[name] = config
+        elif not limit or len(self.groups) < limit[0]:
+            self.groups[name] = config
+
+    def _delete_group(self, group: str, with_offsets: bool, *, with_locks: bool) -> None:
+        self.groups.pop(group, None)
+        if with_offsets:
+            self.offsets = {key: at for key, at in self.offsets.items() if key[0] != group}
+        if with_locks:
+            self.locks = {key: lock for key, lock in self.locks.items() if key[0] != group}
+
+    def _commit(self, rows: list[Any], as_of: int | None) -> None:
+        for group, topic, queue_id, offset in rows:
+            if as_of is not None and (
+                topic not in self.topics or self.created_at.get(topic, -1) >= as_of
+            ):
+                continue
+            self.offsets[group, topic, queue_id] = offset
+            if topic in self.created_at:  # else an older broker made it, and did not say when
+                self._offset_taken(offset, topic, self._births[topic][-1])
+
+    def _lock(
+        self, group: str, client: str, is_lock: bool, time_ms: int, queues: list[Any]
+    ) -> None:
+        self._lock_time_ms = now_ms = max(self._lock_time_ms, time_ms)
+        if now_ms - self._swept_ms > LOCK_MS:
+            self._swept_ms = now_ms
+            self.locks = {
+                key: lock for key, lock in self.locks.items() if now_ms - lock[1] <= LOCK_MS
+            }
+        for topic, queue_id in queues:
+            key = (group, topic, queue_id)
+            owner = self.locks.get(key)
+            if not is_lock:
+                if owner is not None and owner[0] == client:
+                    del self.locks[key]
+            elif owner is None or owner[0] == client or now_ms - owner[1] > LOCK_MS:
+                self.locks[key] = (client, now_ms)
+
+
+def _tags_code(properties: bytes) -> int:
+    """Java's hash of the tags, as consumers compare it."""
+    if not properties.startswith(TAGS):
+        return 0
+    code = 0
+    for character in properties[len(TAGS) :].partition(b"\x02")[0].decode():
+        code = (31 * code + ord(character)) & 0xFFFFFFFF
+    return code - (1 << 32) if code >= 1 << 31 else code

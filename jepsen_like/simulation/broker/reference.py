@@ -1,0 +1,135 @@
+"""The plain fold of the committed log, from its beginning and one entry at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import fields, is_dataclass
+from hashlib import blake2b
+
+from broker.features import REGISTRY
+from broker.groups.state import GROUPS
+from broker.locks.state import LOCKS
+from broker.log.fold import fold
+from broker.log.state import BrokerState
+from broker.messages.state import MESSAGES
+from broker.offsets.state import OFFSETS
+from broker.relays.state import LEADER_PLACE
+from broker.topics.names import FIRST_TOPICS
+from broker.topics.settings import topic_members
+from broker.topics.state import TOPICS
+from dledger.entry import Entry, Magic
+from jepsen_like.simulation.broker.log_model import LogModel, QueueKey
+from jepsen_like.simulation.invariants import InvariantViolated
+
+DIGEST_BYTES = 16
+
+
+def digest(state: BrokerState) -> bytes:
+    """A sum over all of a state. Equal states have equal sums, however they came about."""
+    parts = [state[part] for part in state.registry.parts]
+    told = repr((state.log_end, state.refused_entries, [_canonical(part) for part in parts]))
+    return blake2b(told.encode(), digest_size=DIGEST_BYTES).digest()
+
+
+def _canonical(value: object) -> object:
+    """The same value, with the order of tables taken out."""
+    if isinstance(value, dict):
+        return sorted((repr(key), _canonical(each)) for key, each in value.items())
+    if isinstance(value, list | tuple):
+        return [_canonical(each) for each in value]
+    if is_dataclass(value):
+        return [_canonical(getattr(value, one.name)) for one in fields(value)]
+    return value
+
+
+class Reference:
+    """What each entry of the committed log makes of the broker's state.
+
+    Every entry is folded twice: by the broker's own code into a state of its own, and by the model.
+    Wherever they differ the run fails, so the sum of an entry stands for both.
+
+    Args:
+        committed: the entries that any member applied, by index; it grows.
+        malformed, offset_taken: see LogModel.
+    """
+
+    def __init__(
+        self,
+        committed: Sequence[Entry],
+        malformed: Collection[bytes],
+        offset_taken: Callable[[int, str, int], None],
+    ) -> None:
+        self._committed = committed
+        self._digests: list[bytes] = []
+        self.state = BrokerState(REGISTRY)
+        first = {name: topic_members(config) for name, config in FIRST_TOPICS.items()}
+        self.model = LogModel(first, malformed, offset_taken)
+
+    def digest_at(self, index: int) -> bytes:
+        """The sum of the state after an entry that some member has applied."""
+        self.advance(index)
+        return self._digests[index]
+
+    def touched(self, first: int, last: int) -> set[QueueKey]:
+        """The queues that entries first..last brought messages to."""
+        self.advance(last)
+        return {key for key in self.model.touched[first : last + 1] if key is not None}
+
+    def units(self, topic: str, queue_id: int, index: int) -> bytes:
+        """The units of a queue as it exists at an entry; later messages included."""
+        self.advance(index)
+        return self.model.units(topic, queue_id, index)
+
+    def advance(self, index: int) -> None:
+        """Fold the log up to an entry."""
+        while len(self._digests) <= index:
+            at = len(self._digests)
+            entry = self._committed[at]
+            if entry.magic == Magic.NORMAL:
+                fold(self.state, [entry])
+            self.model.fold(entry)
+            self._compare(at)
+            self._digests.append(digest(self.state))
+
+    def _compare(self, index: int) -> None:
+        """Check that the broker's fold means what the model says."""
+        state, model = self.state, self.model
+        messages, locks, place = state[MESSAGES], state[LOCKS], state[LEADER_PLACE]
+        topics, offsets = state[TOPICS], state[OFFSETS]
+        views: list[tuple[str, object, object]] = [
+            (
+                "topics",
+                {name: topic_members(config) for name, config in topics.configs.items()},
+                model.topics,
+            ),
+            ("births of topics", topics.created_at, model.created_at),
+            (
+                "ends of queues",
+                {
+                    (t, q): end
+                    for t, table in messages.queue_ends.items()
+                    for q, end in table.items()
+                },
+                model.ends,
+            ),
+            (
+                "offsets",
+                {(*key, q): at for key, table in offsets.tables.items() for q, at in table.items()},
+                model.offsets,
+            ),
+            (
+                "groups",
+                {name: group.as_dict() for name, group in state[GROUPS].configs.items()},
+                model.groups,
+            ),
+            ("locks", {key: tuple(owner) for key, owner in locks.owners.items()}, model.locks),
+            ("retention", (messages.kept_from, messages.kept_position), model.kept),
+            ("the leader's place", (place.node_id, place.address), model.leader),
+            ("messages", messages.messages, model.messages),
+        ]
+        for what, folded, meant in views:
+            if folded != meant:
+                raise InvariantViolated(
+                    "the fold means what the log says",
+                    f"{what} after entry {index}: {folded!r:.300}, should be {meant!r:.300}",
+                )

@@ -1,0 +1,343 @@
+"""What a broker serves on one simulated member: the services that ship, without connections."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+from broker.config import BrokerConfig
+from broker.groups.feature import FEATURE as GROUPS
+from broker.limits import BrokerLimits
+from broker.locks.feature import FEATURE as LOCKS
+from broker.log.append_outcome import not_leader
+from broker.log.entry import encode_log_command
+from broker.log.guarded_log import GuardedLog
+from broker.log.submissions import Then
+from broker.messages.state import MESSAGES
+from broker.offsets.feature import FEATURE as OFFSETS
+from broker.retention.commands import KeepLogFrom
+from broker.sends.feature import FEATURE as SENDS
+from broker.serving.parts import Parts
+from broker.serving.requests import Requests
+from broker.store.rebuild_steps import RebuildSteps
+from broker.topics.feature import FEATURE as TOPICS
+from dledger.entry import Body
+from dledger.errors import DLedgerError
+from dledger.node.append_gate import AppendGate
+from dledger.waits.leadership_watch import LeadershipWatch
+from dledger.waits.pending_appends import Appended, Done
+from dledger.waits.pending_reads import ReadOutcome
+from jepsen_like.simulation.broker.broker_member import BrokerMember
+from jepsen_like.simulation.chance import Chance
+from jepsen_like.simulation.coverage import Coverage
+from jepsen_like.simulation.event_loop import EventLoop
+from jepsen_like.simulation.invariants import InvariantViolated
+from jepsen_like.simulation.node_process import NodeProcess
+from jepsen_like.simulation.node_settings import GROUP
+from jepsen_like.simulation.virtual_node import VirtualNode
+from remoting.net.address import Address
+from remoting.net.connection import Connection
+from remoting.wire.command import Command
+
+SERVED = (TOPICS, GROUPS, OFFSETS, LOCKS, SENDS)
+# So few that they are reached.
+LIMITS = BrokerLimits(
+    max_topics=8,
+    max_groups=3,
+    max_offset_tables=12,
+    max_waiting_sends=40,
+    max_locks=6,
+    append_entries=6,
+)
+MOST_WAITING_APPENDS = 20
+# Milliseconds since 1970 when a run begins, and how far the clocks of members are apart at most.
+BEGIN_MS = 1_700_000_000_000
+CLOCKS_APART_MS = 3_000
+# How long it takes to tell the name servers, on the average.
+ANNOUNCE_MEAN_S = 0.02
+# How often a member looks at its role and its damaged queues, and removes files of dropped messages
+# (the product does it every ten seconds).
+LOOK_EVERY_S = 0.3
+_PROCESS_ID = 7
+
+
+class Failures(logging.Handler):
+    """Keeps what the broker logs as its own defect: an exception that no request may cause."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self._found: list[str] = []
+        self.addFilter(lambda record: record.exc_info is not None)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep one record."""
+        error = record.exc_info[1] if record.exc_info else None
+        self._found.append(f"{record.getMessage()}: {error!r}")
+
+    def check(self, name: str) -> None:
+        """Raises InvariantViolated if there was any."""
+        if self._found:
+            found, self._found = self._found, []
+            raise InvariantViolated("no request fails inside the broker", f"{name}: {found[0]}")
+
+
+class _ProcessLog:
+    """Implements `broker.log.replicated_log.Log` for one process."""
+
+    def __init__(self, node: VirtualNode, process: NodeProcess, member: BrokerMember) -> None:
+        self._process = process
+        self._member = member
+        turn = process.member.turn
+
+        def submit(bodies: Sequence[Body], size: int, done: Done, _at_once: bool) -> None:
+            turn.submit(bodies, size, done)
+            node.wake()
+
+        config = replace(node.config, max_pending_entries=MOST_WAITING_APPENDS)
+        self._gate = AppendGate(config, process.replica, process.member.pending, turn, submit)
+        self._watch = LeadershipWatch(GROUP, process.replica)
+
+    @property
+    def is_ready_leader(self) -> bool:
+        return self._watch.is_ready_leader
+
+    @property
+    def term(self) -> int:
+        return self._process.replica.state.term
+
+    @property
+    def begin_position(self) -> int:
+        return self._process.store.begin_pos
+
+    def submit(
+        self, bodies: Sequence[Body], done: Callable[[list[Appended] | DLedgerError], None]
+    ) -> None:
+        self._gate.submit(bodies, done)
+
+    def read_bytes(self, pos: int, size: int) -> bytes:
+        return self._process.store.read_bytes(pos, size)
+
+
+class Client:
+    """A client's connection. Implements `broker.serving.origin.Origin`.
+
+    Args:
+        answered: told each reply.
+    """
+
+    is_closed = False
+
+    def __init__(self, answered: Callable[[Command], None]) -> None:
+        self.peer = Address("10.0.0.9", 40_000)
+        self._answered = answered
+
+    def send(self, command: Command) -> None:
+        """A reply."""
+        self._answered(command)
+
+    def send_oneway(self, command: Command) -> None:
+        """A request without a reply; this client ignores it."""
+
+    def when_taken(self, then: Callable[[], None]) -> None:
+        """The client has taken everything."""
+        then()
+
+
+class ServedBroker:
+    """One process of a broker. It serves when its queues are whole, like the product.
+
+    Args:
+        node: the member.
+        process: its process.
+        member: its machine.
+        loop, chance, coverage: of the run.
+        failures: what the broker logged as its own defects.
+    """
+
+    def __init__(
+        self,
+        node: VirtualNode,
+        process: NodeProcess,
+        member: BrokerMember,
+        loop: EventLoop,
+        chance: Chance,
+        coverage: Coverage,
+        failures: Failures,
+    ) -> None:
+        self.member = member
+        self.process = process
+        self._node = node
+        self._life = node.life
+        self._loop = loop
+        self._chance = chance
+        self._coverage = coverage
+        self._failures = failures
+        self._skew_ms = chance.randint(-CLOCKS_APART_MS, CLOCKS_APART_MS)
+        self._log = GuardedLog(_ProcessLog(node, process, member))
+        parts = Parts(
+            config=BrokerConfig(
+                group=GROUP,
+                node_id=node.name,
+                peers={},
+                listen=Address("10.0.0.1", 10911),
+                directory=Path("/data"),
+                limits=LIMITS,
+            ),
+            log=self._log,
+            state=member.broker.state,
+            queues=member.broker.queues,
+            announce=self._announce,
+            confirm=self._confirm,
+            led_term=lambda: self.requests.led_term,
+            wall_clock_ms=self.wall_clock_ms,
+            clock=node.clock_reads,
+            process_id=_PROCESS_ID,
+            figures=dict,
+        )
+        services = [feature.service(parts) for feature in SERVED]
+        self.requests = Requests(
+            GROUP,
+            self._log,
+            services,
+            self._confirm,
+            self._announce,
+            lambda: not member.broker.queues.damaged,
+        )
+        self._steps: RebuildSteps | None = member.mending()
+        self.is_serving = False
+        self._queues_kept_from = 0
+        self._call(self._mend)
+        self._look_later()
+
+    @property
+    def leads(self) -> bool:
+        """Whether it serves as the leader."""
+        is_up = self._node.is_up and self._node.life == self._life
+        return is_up and self.is_serving and self.requests.led_term is not None
+
+    def wall_clock_ms(self) -> int:
+        """The machine's wall clock, milliseconds since 1970."""
+        return BEGIN_MS + self._skew_ms + int(self._loop.now * 1000)
+
+    def ask(self, client: Client, commands: Sequence[Command]) -> None:
+        """Requests of a client arrive; they are lost while the broker does not serve."""
+        self._call(lambda: self._ask(client, commands))
+
+    def before_requests(self, look: Callable[[], None]) -> None:
+        """Call `look` just before the requests that are asked after it, if those arrive."""
+        self._call(look)
+
+    def append(self, bodies: Sequence[Body]) -> None:
+        """Append entries that no service makes, if this member leads."""
+        self._call(lambda: self._append(bodies))
+
+    def drop_log(self, index: int) -> None:
+        """Decide as a leader that nothing is kept before the segment that an entry lies in."""
+
+        def decide() -> None:
+            store, messages = self.process.store, self.member.broker.state[MESSAGES]
+            if not self.leads or not store.first_index <= index <= self.applied:
+                return
+            begin = store.segment_begin(index)
+            if begin.first_index > messages.kept_from:
+                self._coverage.count("beginnings of the log given up")
+                now_ms = self.wall_clock_ms()
+                command = KeepLogFrom(begin.first_index, begin.pos, now_ms)
+                self._append([encode_log_command(command)])
+
+        self._call(decide)
+
+    @property
+    def applied(self) -> int:
+        """The last entry that is applied."""
+        return self.process.replica.state.applied
+
+    # --- in a turn ------------------------------------------------------------------------------
+
+    def _call(self, do: Callable[[], None]) -> None:
+        if self._node.life != self._life or not self._node.is_up:
+            return
+
+        def checked() -> None:
+            do()
+            self._failures.check(self._node.name)
+
+        self._node.call(checked)
+
+    def _ask(self, client: Client, commands: Sequence[Command]) -> None:
+        if self.is_serving:
+            self._coverage.count("requests", len(commands))
+            self.requests.on_commands(cast(Connection, client), commands)
+            self._check_whole()
+
+    def _check_whole(self) -> None:
+        damaged = self.member.broker.queues.damaged
+        if damaged and self.requests.led_term is not None:
+            raise InvariantViolated(
+                "a leader serves only whole queues",
+                f"{self._node.name} serves while these are damaged: {sorted(damaged)}",
+            )
+
+    def _append(self, bodies: Sequence[Body]) -> None:
+        if not self.leads:
+            return
+        try:
+            self._log.submit(bodies, lambda _outcome: None)
+        except DLedgerError:
+            self._coverage.count("foreign entries refused")
+        else:
+            self._coverage.count("foreign entries", len(bodies))
+
+    def _announce(self, then: Callable[[], None] | None = None) -> None:
+        if then is not None:
+            self._loop.after(self._chance.wait_s(ANNOUNCE_MEAN_S), self._call, then)
+
+    def _confirm(self, then: Then) -> None:
+        def done(outcome: ReadOutcome) -> None:
+            then(None if isinstance(outcome, int) else not_leader(GROUP))
+
+        self.process.member.reads.begin(done)
+
+    # --- housekeeping ---------------------------------------------------------------------------
+
+    def _look_later(self) -> None:
+        self._loop.after(self._chance.wait_s(LOOK_EVERY_S), self._look)
+
+    def _look(self) -> None:
+        if self._node.life == self._life and self._node.is_up:
+            self._call(self._look_now)
+            self._look_later()
+
+    def _look_now(self) -> None:
+        """What the tasks of a broker do from time to time."""
+        if not self.is_serving:
+            return
+        self.requests.follow_role()
+        self._check_whole()
+        self.requests.tick()
+        if self._steps is None and self.member.broker.queues.damaged:
+            self._steps = self.member.mending()
+            self._mend()
+        if self._steps is not None:
+            return
+        position = self.member.broker.state[MESSAGES].kept_position
+        if position != self._queues_kept_from:
+            self._queues_kept_from = position
+            for topic, queue_id in sorted(self.member.broker.queues.keys()):
+                self.member.broker.queues.remove_files(topic, queue_id, position)
+            self._coverage.count("queue files removed by retention")
+
+    def _mend(self) -> None:
+        """Make damaged queues again, a step at a time; the member goes on in between."""
+        steps = self._steps
+        if steps is not None and self.member.mend_some(steps):
+            self._loop.after(self._chance.wait_s(ANNOUNCE_MEAN_S), self._call, self._mend)
+            return
+        self._steps = None
+        if not self.is_serving:
+            self.is_serving = True
+            self.member.broker.on_applied = self.requests.applied
+        self.requests.follow_role()
