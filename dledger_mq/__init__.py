@@ -33,16 +33,12 @@ from dledger_mq.errors import (
     WindowFull,
 )
 from dledger_mq.listener import Listener
-from dledger_mq.message import (
-    ConsumeFrom,
-    ConsumeResult,
-    Message,
-    ReceivedMessage,
-)
+from dledger_mq.message import ConsumeFrom, ConsumeResult, Message
 from dledger_mq.producer import Producer
 from dledger_mq.pull_consumer import PullConsumer
 from dledger_mq.pulling import PullResult, PullStatus
 from dledger_mq.push_consumer import PushConsumer, PushOptions
+from dledger_mq.received_message import ReceivedMessage
 from dledger_mq.selectors import QueueSelector, by_key, by_sharding_key, to_queue
 from dledger_mq.send_result import SendResult, SendStatus
 from dledger_mq.sending import SendCallback, SendOutcome

@@ -29,12 +29,13 @@ from dledger.loop_thread import LoopThread
 from dledger_mq.errors import InvalidListener, NotIterable, WindowFull
 from dledger_mq.iteration import Iteration
 from dledger_mq.listener import Listener
-from dledger_mq.message import ConsumeResult, Message, ReceivedMessage
+from dledger_mq.message import ConsumeResult, Message
 from dledger_mq.mq_loop import loop_for
 from dledger_mq.producer import Producer
 from dledger_mq.pull_consumer import PullConsumer
 from dledger_mq.pulling import PULL_BATCH, PullResult
 from dledger_mq.push_consumer import PushConsumer
+from dledger_mq.received_message import ReceivedMessage
 from dledger_mq.selectors import QueueSelector
 from dledger_mq.send_result import SendResult
 from dledger_mq.subscription import ALL

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from dledger_mq.cached_bytes import CachedBytes
-from dledger_mq.message import ReceivedMessage
+from dledger_mq.received_message import ReceivedMessage
 
 # RocketMQ's flow control of one queue: pullThresholdForQueue and pullThresholdSizeForQueue.
 MAX_CACHED_MESSAGES: Final = 1000
@@ -86,15 +86,16 @@ class CachedQueue:
             next_offset: where pulling goes on.
             held: no listener may take them before `give_back`.
         """
-        for message in messages:
-            offset = message.queue_offset
-            if offset < self.next_offset:
-                continue
-            self._not_done[offset] = message
-            self._order.append(offset)
-            if not held:
-                self._waiting.append(message)
-            self._change_bytes(len(message.body))
+        first, size = self.next_offset, 0
+        new = [message for message in messages if message.queue_offset >= first]
+        for message in new:
+            self._not_done[message.queue_offset] = message
+            size += len(message.body)
+        self._order += [message.queue_offset for message in new]
+        if not held:
+            self._waiting += new
+        if size:
+            self._change_bytes(size)
         self.next_offset = max(next_offset, self.next_offset)
 
     def take(self, most: int) -> list[ReceivedMessage]:
@@ -103,11 +104,16 @@ class CachedQueue:
 
     def done(self, messages: Sequence[ReceivedMessage]) -> None:
         """These need not come again. What `reset` forgot is passed over."""
+        size = 0
         for message in messages:
-            if self._not_done.get(message.queue_offset) is message:
-                del self._not_done[message.queue_offset]
-                self._failures.pop(message.queue_offset, None)
-                self._change_bytes(-len(message.body))
+            offset = message.queue_offset
+            if self._not_done.get(offset) is message:
+                del self._not_done[offset]
+                size += len(message.body)
+                if self._failures:
+                    self._failures.pop(offset, None)
+        if size:
+            self._change_bytes(-size)
 
     def count_failure(self, message: ReceivedMessage) -> int:
         """The listener failed with this message; how often that has happened here."""

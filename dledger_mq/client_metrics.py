@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from dledger_mq.errors import SendFailed
-from dledger_mq.message import ReceivedMessage
+from dledger_mq.received_message import ReceivedMessage
 from remoting.bodies.message_queue import MessageQueue
 
 

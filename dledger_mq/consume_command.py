@@ -9,8 +9,9 @@ import click
 import trio
 
 from dledger_mq.command_line import nameserver_option, run, say
-from dledger_mq.message import ConsumeFrom, ConsumeResult, ReceivedMessage
+from dledger_mq.message import ConsumeFrom, ConsumeResult
 from dledger_mq.push_consumer import PushConsumer, PushOptions
+from dledger_mq.received_message import ReceivedMessage
 from remoting.bodies.heartbeat import MessageModel
 
 # The group of consumers that only look: they share nothing and leave no offsets.

@@ -24,11 +24,12 @@ from dledger.asyncio_block import entered_in_thread
 from dledger_mq import blocking
 from dledger_mq.errors import NotIterable
 from dledger_mq.listener import Listener, check_listener
-from dledger_mq.message import ConsumeResult, Message, ReceivedMessage
+from dledger_mq.message import ConsumeResult, Message
 from dledger_mq.producer import Producer
 from dledger_mq.pull_consumer import PullConsumer
 from dledger_mq.pulling import PULL_BATCH, PullResult
 from dledger_mq.push_consumer import PushConsumer
+from dledger_mq.received_message import ReceivedMessage
 from dledger_mq.selectors import QueueSelector
 from dledger_mq.send_result import SendResult
 from dledger_mq.subscription import ALL

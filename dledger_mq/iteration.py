@@ -4,7 +4,7 @@ import trio
 
 from dledger_mq.errors import NotIterable
 from dledger_mq.listening import Delivery, Listening
-from dledger_mq.message import ReceivedMessage
+from dledger_mq.received_message import ReceivedMessage
 
 
 class Iteration:

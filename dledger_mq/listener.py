@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
 from dledger_mq.errors import InvalidListener
-from dledger_mq.message import ConsumeResult, ReceivedMessage
+from dledger_mq.message import ConsumeResult
+from dledger_mq.received_message import ReceivedMessage
 
 # Gets at least one message, of one queue. None is SUCCESS; what it raises is RETRY.
 Listener: TypeAlias = Callable[[Sequence[ReceivedMessage]], Awaitable[ConsumeResult | None]]

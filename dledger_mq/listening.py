@@ -13,9 +13,9 @@ from dledger_mq.calls import NOT_NOW_CODES, call_master
 from dledger_mq.client import Client
 from dledger_mq.errors import MessagingError, RequestRefused
 from dledger_mq.listener import Listener, call
-from dledger_mq.message import ReceivedMessage
 from dledger_mq.pauses import pause_seconds
 from dledger_mq.queue_reader import QueueReader
+from dledger_mq.received_message import ReceivedMessage
 from dledger_mq.redelivery import delay_seconds, redelivery_delay_seconds
 from dledger_mq.reported_metrics import ReportedMetrics
 from remoting.wire.errors import RemotingError

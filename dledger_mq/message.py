@@ -1,4 +1,4 @@
-"""What a user of the client sends and receives."""
+"""What a user of the client sends, and what a listener answers."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -7,9 +7,7 @@ from enum import Enum
 from typing import Final
 
 from dledger_mq.errors import InvalidMessage
-from remoting.bodies.message_queue import MessageQueue
 from remoting.message.errors import MessageMalformed
-from remoting.message.message_id import message_id
 from remoting.message.properties import (
     BORN_HOST,
     BORN_TIMESTAMP,
@@ -48,7 +46,6 @@ from remoting.message.properties import (
     WAIT_STORE_MESSAGE_OK,
     encode_properties,
 )
-from remoting.message.record import MessageRecord, body_of
 
 # What brokers take by default (RocketMQ's maxMessageSize), counted on the body as it is sent.
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
@@ -145,41 +142,6 @@ class ConsumeFrom(Enum):
     TIMESTAMP = "timestamp"
 
 
-@dataclass(slots=True)
-class ReceivedMessage:
-    """A message as a consumer gets it.
-
-    Attributes:
-        topic: the topic it was sent to, also when it comes again from a retry topic.
-        body: as the producer gave it, inflated.
-        tags: its tag, or an empty text.
-        keys: its keys, separated by spaces.
-        properties: all properties, the system's ones included.
-        message_id: the producer's id, or the broker's when the producer gave none.
-        queue: the queue it was read from (a retry topic's for a repeated message).
-        queue_offset: its index in that queue.
-        physical_offset: its byte position in the broker's log.
-        reconsume_times: how often its consumption failed before.
-        born_timestamp: when it was made, milliseconds since 1970 by the producer's clock.
-        store_timestamp: when it was stored, milliseconds since 1970 by the broker's clock.
-        flag: the producer's number.
-    """
-
-    topic: str
-    body: bytes
-    tags: str
-    keys: str
-    properties: dict[str, str]
-    message_id: str
-    queue: MessageQueue
-    queue_offset: int
-    physical_offset: int
-    reconsume_times: int
-    born_timestamp: int
-    store_timestamp: int
-    flag: int
-
-
 def check_topic(topic: str) -> None:
     """Check the name of a topic.
 
@@ -267,32 +229,3 @@ def _not_text(pairs: Mapping[str, str]) -> str:
 def _kind(value: object) -> str:
     """How an error names a value of the wrong type."""
     return "None" if value is None else type(value).__name__
-
-
-def received(record: MessageRecord, broker_name: str) -> ReceivedMessage:
-    """A stored record as a consumer sees it.
-
-    Raises:
-        remoting.message.errors.MessageMalformed: its body is marked compressed and cannot be
-            inflated.
-    """
-    properties = record.property_map()
-    unique_key = properties.get(UNIQUE_KEY)
-    return ReceivedMessage(
-        topic=properties.get(RETRY_TOPIC, record.topic)
-        if record.topic.startswith(RETRY_TOPIC_PREFIX)
-        else record.topic,
-        body=body_of(record),
-        tags=properties.get(TAGS, ""),
-        keys=properties.get(KEYS, ""),
-        properties=properties,
-        message_id=unique_key
-        or message_id(record.store_host, record.store_port, record.physical_offset),
-        queue=MessageQueue(record.topic, broker_name, record.queue_id),
-        queue_offset=record.queue_offset,
-        physical_offset=record.physical_offset,
-        reconsume_times=record.reconsume_times,
-        born_timestamp=record.born_timestamp,
-        store_timestamp=record.store_timestamp,
-        flag=record.flag,
-    )

@@ -7,7 +7,7 @@ from typing import Final
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
 from dledger_mq.errors import SendFailed
-from dledger_mq.message import ReceivedMessage
+from dledger_mq.received_message import ReceivedMessage
 from remoting.bodies.message_queue import MessageQueue
 
 # An acknowledgement takes a millisecond, an election about one second, all attempts of a message

@@ -4,12 +4,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from dledger_mq.message import ReceivedMessage, received
+from dledger_mq.received_message import ReceivedMessage, cut_messages
 from dledger_mq.subscription import matches
 from remoting.bodies.heartbeat import SubscriptionData
 from remoting.bodies.message_queue import MessageQueue
-from remoting.message.errors import MessageMalformed
-from remoting.message.record import MessageRecord, decode_records
+from remoting.message.record import MessageRecord
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
@@ -71,12 +70,8 @@ def read_pull_reply(reply: Command, queue: MessageQueue, wanted: SubscriptionDat
         [],
     )
     if result.status is PullStatus.FOUND:
-        for record in decode_records(reply.body):
-            try:
-                message = received(record, queue.broker_name)
-            except MessageMalformed:
-                result.unreadable.append(record)
-                continue
-            if matches(wanted, message):
-                result.messages.append(message)
+        messages, result.unreadable = cut_messages(reply.body, queue)
+        result.messages = (
+            [one for one in messages if matches(wanted, one)] if wanted.tags else messages
+        )
     return result

@@ -12,10 +12,11 @@ from dledger_mq.cached_queue import CachedQueue
 from dledger_mq.calls import NOT_NOW_CODES, call_master, master_of
 from dledger_mq.client import Client
 from dledger_mq.errors import MessagingError, RequestRefused
-from dledger_mq.message import RETRY_TOPIC_PREFIX, ConsumeFrom, ReceivedMessage
+from dledger_mq.message import RETRY_TOPIC_PREFIX, ConsumeFrom
 from dledger_mq.offsets import Offsets, starting_offset
 from dledger_mq.pauses import pause_seconds
 from dledger_mq.pulling import PULL_CODES, PullResult, PullStatus, read_pull_reply
+from dledger_mq.received_message import ReceivedMessage
 from dledger_mq.reported_metrics import ReportedMetrics
 from dledger_mq.topic_route import ClientRoute
 from remoting.bodies.heartbeat import SubscriptionData

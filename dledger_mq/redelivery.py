@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from dledger_mq.message import ReceivedMessage
+from dledger_mq.received_message import ReceivedMessage
 from remoting.message.properties import REAL_TOPIC
 
 # Brokers of this project deliver a message at once after it was sent back, so the consumer waits

@@ -6,7 +6,7 @@ from typing import ParamSpec
 
 from dledger_mq.client_metrics import ClientMetrics
 from dledger_mq.errors import SendFailed
-from dledger_mq.message import ReceivedMessage
+from dledger_mq.received_message import ReceivedMessage
 from remoting.bodies.message_queue import MessageQueue
 
 _log = logging.getLogger(__name__)

@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 
 from dledger_mq.errors import InvalidMessage
-from dledger_mq.message import RETRY_TOPIC_PREFIX, ReceivedMessage, check_topic
+from dledger_mq.message import RETRY_TOPIC_PREFIX, check_topic
+from dledger_mq.received_message import ReceivedMessage
 from remoting.bodies.heartbeat import SubscriptionData
 from remoting.message.tags import tags_code
 

@@ -6,14 +6,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from dledger_mq.cached_bytes import CachedBytes
 from dledger_mq.cached_queue import MAX_SPAN, CachedQueue
-from dledger_mq.message import ReceivedMessage
+from dledger_mq.received_message import ReceivedMessage
 from remoting.bodies.message_queue import MessageQueue
 
 QUEUE = MessageQueue("T", "a", 0)
 
 
 def message(offset: int, size: int = 1) -> ReceivedMessage:
-    return ReceivedMessage("T", b"x" * size, "", "", {}, "", QUEUE, offset, 0, 0, 0, 0, 0)
+    return ReceivedMessage(QUEUE, offset, b"x" * size)
 
 
 def test_the_offset_to_commit_is_that_of_the_oldest_message_that_is_not_done() -> None:

@@ -9,7 +9,7 @@ from dledger_mq.redelivery import LONGEST_DELAY_SECONDS, redelivery_delay_second
 from remoting.bodies.message_queue import MessageQueue
 
 Messages = Sequence[ReceivedMessage]
-MESSAGE = ReceivedMessage("T", b"x", "", "", {}, "", MessageQueue("T", "a", 0), 0, 0, 0, 0, 0, 0)
+MESSAGE = ReceivedMessage(MessageQueue("T", "a", 0), 0, b"x")
 
 
 async def consume(messages: Messages) -> None:
@@ -115,7 +115,7 @@ async def test_a_lambda_that_does_not_return_an_awaitable_fails_when_it_is_calle
 
 def returned(times: int, properties: dict[str, str] | None = None) -> ReceivedMessage:
     queue = MessageQueue("%RETRY%g", "a", 0)
-    return ReceivedMessage("T", b"", "", "", properties or {}, "", queue, 0, 0, times, 0, 0, 0)
+    return ReceivedMessage(queue, 0, b"", properties or {}, reconsume_times=times)
 
 
 def test_a_message_that_was_sent_back_waits_longer_each_time() -> None:

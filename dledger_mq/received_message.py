@@ -1,0 +1,264 @@
+"""What a consumer receives: messages cut from the answer to a pull, decoded as far as needed.
+
+Most listeners look at the body and little else. So the body is copied out of the answer, whose
+memory is free then, while the properties stay one run of bytes until they are asked for. A
+compressed body is inflated at once: a listener must not be the one who finds that it cannot be.
+"""
+
+import struct
+from collections.abc import Mapping
+from typing import Final
+
+from dledger_mq.message import RETRY_TOPIC_PREFIX
+from remoting.bodies.message_queue import MessageQueue
+from remoting.message.errors import MessageMalformed
+from remoting.message.host import packed_host, unpacked_host
+from remoting.message.message_id import message_id
+from remoting.message.properties import (
+    KEYS,
+    MAX_PROPERTIES_BYTES,
+    RETRY_TOPIC,
+    TAGS,
+    UNIQUE_KEY,
+    decode_properties,
+)
+from remoting.message.record import (
+    BORN_HOST_V6_FLAG,
+    COMPRESSED_FLAG,
+    MESSAGE_MAGIC,
+    STORE_HOST_V6_FLAG,
+    MessageRecord,
+    body_of,
+    decode_record,
+)
+
+# A record's fixed part up to the body, with IPv4 hosts, as all brokers write it by default.
+_FIXED: Final = struct.Struct(">iI4xiiqqiq8xq4siiqi")
+_FIXED_BYTES: Final = _FIXED.size  # 88
+_UNUSUAL: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG | COMPRESSED_FLAG
+
+_PUBLIC: Final = (
+    "topic",
+    "body",
+    "tags",
+    "keys",
+    "properties",
+    "message_id",
+    "queue",
+    "queue_offset",
+    "physical_offset",
+    "reconsume_times",
+    "born_timestamp",
+    "store_timestamp",
+    "flag",
+)
+
+
+class ReceivedMessage:
+    """A message as a consumer gets it.
+
+    Attributes:
+        body: as the producer gave it, inflated.
+        queue: the queue it was read from (a retry topic's for a repeated message).
+        queue_offset: its index in that queue.
+        physical_offset: its byte position in the broker's log.
+        reconsume_times: how often its consumption failed before.
+        born_timestamp: when it was made, milliseconds since 1970 by the producer's clock.
+        store_timestamp: when it was stored, milliseconds since 1970 by the broker's clock.
+        flag: the producer's number.
+    """
+
+    __slots__ = (
+        "_properties",
+        "_run",
+        "_store_host",
+        "_store_port",
+        "body",
+        "born_timestamp",
+        "flag",
+        "physical_offset",
+        "queue",
+        "queue_offset",
+        "reconsume_times",
+        "store_timestamp",
+    )
+
+    def __init__(
+        self,
+        queue: MessageQueue,
+        queue_offset: int,
+        body: bytes,
+        properties: bytes | Mapping[str, str] = b"",
+        physical_offset: int = 0,
+        reconsume_times: int = 0,
+        born_timestamp: int = 0,
+        store_timestamp: int = 0,
+        flag: int = 0,
+        store_host: bytes = b"\0\0\0\0",
+        store_port: int = 0,
+    ) -> None:
+        self.queue = queue
+        self.queue_offset = queue_offset
+        self.body = body
+        self._run = b""
+        self._properties: dict[str, str] | None = None
+        if isinstance(properties, bytes):
+            self._run = properties
+        else:
+            self._properties = dict(properties)
+        self.physical_offset = physical_offset
+        self.reconsume_times = reconsume_times
+        self.born_timestamp = born_timestamp
+        self.store_timestamp = store_timestamp
+        self.flag = flag
+        self._store_host = store_host
+        self._store_port = store_port
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """All properties, the system's ones included. They are decoded when first asked for."""
+        found = self._properties
+        if found is None:
+            found = self._properties = decode_properties(self._run)
+            self._run = b""
+        return found
+
+    @property
+    def topic(self) -> str:
+        """The topic it was sent to, also when it comes again from a retry topic."""
+        topic = self.queue.topic
+        if topic.startswith(RETRY_TOPIC_PREFIX):
+            return self.properties.get(RETRY_TOPIC, topic)
+        return topic
+
+    @property
+    def tags(self) -> str:
+        """Its tag, or an empty text."""
+        return self.properties.get(TAGS, "")
+
+    @property
+    def keys(self) -> str:
+        """Its keys, separated by spaces."""
+        return self.properties.get(KEYS, "")
+
+    @property
+    def message_id(self) -> str:
+        """The producer's id, or the broker's when the producer gave none."""
+        return self.properties.get(UNIQUE_KEY) or message_id(
+            unpacked_host(self._store_host), self._store_port, self.physical_offset
+        )
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ReceivedMessage):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in _PUBLIC)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in _PUBLIC)
+        return f"ReceivedMessage({values})"
+
+
+def received(record: MessageRecord, queue: MessageQueue) -> ReceivedMessage:
+    """A stored record as a consumer of a queue sees it.
+
+    Raises:
+        MessageMalformed: its body is marked compressed and cannot be inflated.
+    """
+    if record.topic != queue.topic or record.queue_id != queue.queue_id:
+        queue = MessageQueue(record.topic, queue.broker_name, record.queue_id)
+    return ReceivedMessage(
+        queue,
+        record.queue_offset,
+        body_of(record),
+        record.properties,
+        physical_offset=record.physical_offset,
+        reconsume_times=record.reconsume_times,
+        born_timestamp=record.born_timestamp,
+        store_timestamp=record.store_timestamp,
+        flag=record.flag,
+        store_host=packed_host(record.store_host),
+        store_port=record.store_port,
+    )
+
+
+def cut_messages(
+    body: bytes, queue: MessageQueue
+) -> tuple[list[ReceivedMessage], list[MessageRecord]]:
+    """The messages in the answer to a pull.
+
+    Args:
+        body: records, one behind the other.
+        queue: the queue that was asked.
+
+    Returns:
+        The messages, and the records whose bodies cannot be inflated.
+
+    Raises:
+        MessageMalformed: something in it is not a whole record.
+    """
+    messages: list[ReceivedMessage] = []
+    unreadable: list[MessageRecord] = []
+    add = messages.append
+    unpack = _FIXED.unpack_from
+    topic, queue_id = queue.topic.encode(), queue.queue_id
+    # What stands between body and properties of each record of this queue.
+    middle = bytes((len(topic),)) + topic
+    middle_bytes = len(middle)
+    at, end = 0, len(body)
+    while at < end:
+        if end - at > _FIXED_BYTES:
+            (
+                size,
+                magic,
+                its_queue_id,
+                flag,
+                queue_offset,
+                physical_offset,
+                system_flag,
+                born_timestamp,
+                store_timestamp,
+                store_host,
+                store_port,
+                reconsume_times,
+                _prepared,
+                body_bytes,
+            ) = unpack(body, at)
+            body_at = at + _FIXED_BYTES
+            topic_at = body_at + body_bytes
+            run_at = topic_at + middle_bytes + 2
+            next_at = at + size
+            if (
+                magic == MESSAGE_MAGIC
+                and not system_flag & _UNUSUAL
+                and its_queue_id == queue_id
+                and body_at <= topic_at
+                and run_at <= next_at <= end
+                and next_at - run_at <= MAX_PROPERTIES_BYTES
+                and body.startswith(middle, topic_at)
+                and body[run_at - 2] << 8 | body[run_at - 1] == next_at - run_at
+            ):
+                add(
+                    ReceivedMessage(
+                        queue,
+                        queue_offset,
+                        body[body_at:topic_at],
+                        body[run_at:next_at],
+                        physical_offset,
+                        reconsume_times,
+                        born_timestamp,
+                        store_timestamp,
+                        flag,
+                        store_host,
+                        store_port,
+                    )
+                )
+                at = next_at
+                continue
+        record, at = decode_record(body, at)  # an unusual one, or none
+        try:
+            add(received(record, queue))
+        except MessageMalformed:
+            unreadable.append(record)
+    return messages, unreadable
