@@ -142,3 +142,11 @@ def test_a_body_that_cannot_be_inflated_is_told_before_a_listener_could_see_it()
     messages, unreadable = cut_messages(encode_record(bad) + encode_record(good), QUEUE)
     assert [message.body for message in messages] == [b"x"]
     assert unreadable == [bad]
+
+
+def test_properties_that_are_too_long_are_refused_as_by_every_other_reader() -> None:
+    record = bytearray(encode_record(MessageRecord("T", b"x", b"a" * 32767, queue_id=3)))
+    assert cut(bytes(record)) is not None
+    record[:4] = (len(record) + 1).to_bytes(4, "big")
+    record[-32769:-32767] = (32768).to_bytes(2, "big")
+    assert cut(bytes(record) + b"a") is None
