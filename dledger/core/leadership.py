@@ -42,6 +42,7 @@ class Leadership:
 
     __slots__ = (
         "_admission",
+        "_announces",
         "_config",
         "_configuration",
         "_elector",
@@ -90,6 +91,7 @@ class Leadership:
         self.acks: QuorumAckChecker | None = None
         self.heartbeat_at = now
         self._configuration = state.membership.index  # the one that this leader has switched to
+        self._announces = False  # whether a quorum does not know that one yet
         self._heard_at = now  # when a quorum was last heard, as of the last check
 
     # --- beginning and end --------------------------------------------------------------------
@@ -99,6 +101,7 @@ class Leadership:
         state = self._state
         state.membership.elected(self.append_noop())
         self._configuration = state.membership.index
+        self._announces = False
         self._heard_at = now  # each follower counts as heard just now
         self.acks = QuorumAckChecker(state.membership.quorum, state.term)
         self._reads.lead()
@@ -183,6 +186,7 @@ class Leadership:
         """Switch everything that counts members to the configuration in force."""
         membership = self._state.membership
         self._configuration = membership.index
+        self._announces = True
         acks.follow(membership.quorum, membership.members)
         self._reads.follow(membership)
         self._followers.follow(now)
@@ -245,6 +249,8 @@ class Leadership:
             # Nothing becomes durable here any more: tell the best of the other voters to stand.
             self._tell_successor(now)
             return RoleEvent.DISK_STALLED
+        if self._announces:
+            self._announces = not self.change_is_known
         if self._followers.changing:
             if (removed := self.removed(now)) is not None:
                 return removed
@@ -266,8 +272,12 @@ class Leadership:
 
     @property
     def unsettled(self) -> bool:
-        """Whether a change or a transfer runs, for which any message may matter."""
-        return self._followers.changing or self._handover.transfer is not None
+        """Whether a change or a transfer runs, for which any message may matter.
+
+        A change runs until a quorum knows it: callers of `Node.change` wait for that, and look only
+        when a turn has ended.
+        """
+        return self._followers.changing or self._announces or self._handover.transfer is not None
 
     @property
     def next_deadline(self) -> float:

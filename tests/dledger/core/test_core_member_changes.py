@@ -21,6 +21,7 @@ from dledger.core.membership.configuration_change import (
     Promote,
     Remove,
     Transition,
+    UpdateAddress,
 )
 from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.core.messages import (
@@ -441,6 +442,22 @@ def test_a_change_is_known_only_when_no_crash_makes_them_forget_it() -> None:
     assert record.committed == index
     leader.replica.persisted(index, leader.replica.handler.epoch, record, group.now)
     assert leader.replica.change_is_durable
+
+
+def test_a_leader_looks_at_every_answer_until_a_quorum_knows_of_a_change() -> None:
+    # Else the answer that makes it known would be taken without a turn, and nothing would wake
+    # those who wait for the change.
+    group = led_by_n0(2)
+    leader = group["n0"]
+    index = propose(group, UpdateAddress("n1", "10.0.0.9:1"))
+    group.run(dropped=lambda _, __, message: isinstance(message, Heartbeat))
+    assert leader.committed == index
+    assert leader.replica.change_is_durable
+    assert not leader.replica.change_is_known
+    assert leader.replica.has_work
+    group.pass_time(2 * HEARTBEAT_S)
+    assert leader.replica.change_is_known
+    assert not leader.replica.has_work
 
 
 def test_a_follower_that_could_forget_a_change_confirms_nothing_that_follows() -> None:
