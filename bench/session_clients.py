@@ -3,7 +3,8 @@
 Each has a session over the network, as applications on other machines have, and appends one
 numbered body at a time. Lines on standard input, answers on standard output:
 
-* `leader`: `{"leader": ID}`
+* `leader`: `{"leader": ID}`, with an empty ID until there is one and every member counts: a member
+  with an empty folder, or one that was away, does not before it holds the log
 * `fault`: `{"noted": true}`, and `{"acknowledged_anew": true}` once an append that began later is
   acknowledged
 * `stop`: `{"acknowledged": N}`; FOLDER/acknowledged then holds all the numbers, 8 bytes each
@@ -17,6 +18,7 @@ import sys
 from array import array
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import trio
 
@@ -27,6 +29,7 @@ from bench.workload import Workload
 from dledger.node.collector import collect_seldom
 
 _PAUSE_S = 0.005
+_STATUS_S = 1.0
 
 
 class Clients:
@@ -48,7 +51,7 @@ class Clients:
                 nursery.start_soon(self._append_in_sessions)
             async for line in _lines():
                 if line == "leader":
-                    _print("leader", await self._asking.ready_leader() or "")
+                    _print("leader", await self._leader_of_all())
                 elif line == "fault":
                     _print("noted", True)
                     self._fault_at = trio.current_time()
@@ -58,6 +61,14 @@ class Clients:
         numbers = [NUMBER.pack(number) for number in self._acknowledged]
         (self._folder / ACKNOWLEDGED).write_bytes(b"".join(numbers))
         _print("acknowledged", len(numbers))
+
+    async def _leader_of_all(self) -> str:
+        try:
+            status: Any = await self._asking.leader_status(_STATUS_S)
+        except dledger.DLedgerError:
+            return ""
+        peers = status["peers"].values()
+        return str(status["node_id"]) if all(p["proven"] and p["connected"] for p in peers) else ""
 
     async def _append_in_sessions(self) -> None:
         while True:

@@ -60,7 +60,7 @@ class Watch:
         deadline = time.monotonic() + PATIENCE_S
         while not (leader := self._ask("leader", "leader")):
             if time.monotonic() > deadline:
-                raise RunFailed(f"no member led for {PATIENCE_S:g} s")
+                raise RunFailed(f"no member led all the others for {PATIENCE_S:g} s")
             time.sleep(0.1)
         self._ask("fault", "noted")
         self._wait_for("acknowledged_anew")

@@ -140,8 +140,9 @@ def test_messages_sent_soon_are_bounded(cluster: Cluster) -> None:
     sends = (RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
     cluster.do(lambda: cluster.broker.answers.update(dict.fromkeys(sends, lambda *_: None)))
     with blocking.open_producer(cluster.producer()) as producer:
+        # None of them ends before the last is sent.
         futures = [
-            producer.send_soon(Message("T", b"x"), timeout_seconds=1) for _ in range(MAX_SENT_SOON)
+            producer.send_soon(Message("T", b"x"), timeout_seconds=5) for _ in range(MAX_SENT_SOON)
         ]
         with pytest.raises(WindowFull, match="wait for answers"):
             producer.send_soon(Message("T", b"one too many"))

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from dledger.commands.exit_codes import ExitCode
 from dledger.free_ports import free_ports
 from dledger.network.tls_config import TlsConfig
-from tests.dledger.commands.typed_command import dledger, tailed
+from tests.dledger.commands.typed_command import dledger, tailed, typed
 from tests.dledger.network.certificates import Authority, options
 
 NAMES = ("n0", "n1", "n2")
@@ -62,6 +63,14 @@ class Members:
         asked = (command, "--peers", self.peers, *options(self.tool), *arguments)
         ended = dledger(*asked, ok=ok)
         return ended.stdout if ok else ended.stderr
+
+    def append(self, line: str) -> None:
+        """Append a line, again if the leader was lost meanwhile: a member has just restarted."""
+        asked = ("append", "--peers", self.peers, *options(self.tool), line)
+        deadline = time.monotonic() + 40
+        while (ended := typed(*asked)).returncode:
+            assert ended.returncode == ExitCode.OUTCOME_UNKNOWN, ended.stdout + ended.stderr
+            assert time.monotonic() < deadline, ended.stderr
 
     def until_logged(self, name: str, pattern: str) -> None:
         deadline = time.monotonic() + 20
@@ -165,7 +174,7 @@ def test_certificates_are_read_again_on_sighup_member_by_member(members: Members
         members.stop(restarted)
         members.start(restarted, members.certificates[restarted])
         members.until_logged(restarted, "(follower|leader) of term")
-        members.ask("append", f"after {name}")
+        members.append(f"after {name}")
 
 
 def test_certificates_may_come_from_the_environment_and_a_part_of_them_is_not_enough(
