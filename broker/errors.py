@@ -86,3 +86,7 @@ class RequestRefused(BrokerError):
         self.code = code
         self.remark = line[:_MAX_REMARK_CHARACTERS]
         super().__init__(self.remark)
+
+
+class EntryPassedOver(RequestRefused):
+    """The log took an entry, and the state did not: nothing was changed."""

@@ -39,6 +39,8 @@ class BrokerLimits:
         max_clients: consumers registered by heartbeats, counted once a group.
         max_subscriptions: topics one consumer may subscribe to in one group.
         max_locks: queues locked by ordered consumers.
+        max_delayed_messages: messages that wait for their time; each is about 50 bytes on the disk
+            besides its record, and as much in each snapshot.
         append_entries: entries handed to the log at once; a tenth of what it lets wait.
         append_bytes: the same in bytes.
     """
@@ -54,5 +56,6 @@ class BrokerLimits:
     max_clients: int = 50_000
     max_subscriptions: int = 1_000
     max_locks: int = 100_000
+    max_delayed_messages: int = 10_000_000
     append_entries: int = 1_000
     append_bytes: int = 8 * 1024 * 1024

@@ -1,5 +1,6 @@
 """The state machine that a node drives: the fold, the consume queues, then waiting requests."""
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 
 from broker.log.fold import fold
@@ -23,6 +24,8 @@ class BrokerMachine:
     Args:
         queues: the consume queues to keep.
         registry: the features whose entries are folded.
+        folder: for what the state keeps on disk; None keeps it in memory. What an earlier run left
+            in it is removed.
 
     Attributes:
         state: the folded log. The same object for ever.
@@ -33,8 +36,12 @@ class BrokerMachine:
 
     snapshot_format = STATE_FORMAT
 
-    def __init__(self, queues: ConsumeQueues, registry: Registry) -> None:
-        self.state = BrokerState(registry)
+    def __init__(
+        self, queues: ConsumeQueues, registry: Registry, folder: str | None = None
+    ) -> None:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+        self.state = BrokerState(registry, folder=folder)
         self.queues = queues
         self.on_applied: Callable[[Folded], None] | None = None
 
@@ -59,8 +66,13 @@ class BrokerMachine:
 
     def restore(self, chunks: Iterator[bytes]) -> None:
         """Go on from a snapshot. Raises SnapshotUnreadable, DiskFailed."""
-        self.state.become(restored(chunks, self.state.registry))
+        self.state.become(restored(chunks, self.state.registry, self.state.folder))
         self.queues.resume(self.state[MESSAGES].queue_ends, self.state.log_end)
+
+    def close(self) -> None:
+        """Close all files."""
+        self.queues.close()
+        self.state.close()
 
 
 def _synced_before(sync: QueueSync, chunks: Iterator[bytes]) -> Iterator[bytes]:

@@ -1,5 +1,6 @@
 """A broker, put together: a node of the log, the server for clients, and the registrations."""
 
+import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -232,7 +233,7 @@ async def run_broker(
     # Before the log is opened: with too few files it could not go on, rather than not begin.
     serving = ServerLimits(spare_descriptors=SPARE_DESCRIPTORS).within_descriptors()
     queues = ConsumeQueues(config.directory / "consumequeue")
-    machine = BrokerMachine(queues, REGISTRY)
+    machine = BrokerMachine(queues, REGISTRY, os.fspath(config.directory / "state"))
     node_config = NodeConfig(
         group=config.group,
         node_id=config.node_id,
@@ -260,7 +261,7 @@ async def run_broker(
             )
             await broker.run(report, task_status)
     finally:
-        queues.close()
+        machine.close()
 
 
 def _role_words(change: RoleChange) -> str:

@@ -126,7 +126,7 @@ def may_join(sending: Sending) -> bool:
         sending.batch
         or sending.system_flag
         or sending.goes_alone
-        or message.delay_level
+        or message.is_delayed
         or message.topic.startswith(RETRY_TOPIC_PREFIX)
         or not -_FLAG_END <= message.flag < _FLAG_END  # its broker has to refuse it
     )

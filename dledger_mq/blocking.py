@@ -114,6 +114,10 @@ class BlockingProducer:
         """As Producer.send_oneway."""
         self._loop.submit(partial(self._producer.send_oneway, message, selector=selector)).result()
 
+    def recall(self, result: SendResult) -> bool:
+        """As Producer.recall."""
+        return self._loop.submit(partial(self._producer.recall, result)).result()
+
     def begin_send(
         self, message: Message, selector: QueueSelector | None, timeout_seconds: float | None
     ) -> Future[SendResult]:

@@ -1,4 +1,4 @@
-"""How many bytes of bodies all queues of a consumer hold."""
+"""How many bytes of bodies and properties all queues of a consumer hold."""
 
 from collections.abc import Callable
 

@@ -30,7 +30,7 @@ class CachedQueue:
     Args:
         next_offset: where pulling goes on.
         max_messages: above this, no more is pulled.
-        max_bytes: as `max_messages`, for bodies.
+        max_bytes: as `max_messages`, for bodies and properties.
         total: the bytes of all queues; only this one's when None.
     """
 
@@ -90,7 +90,7 @@ class CachedQueue:
         new = [message for message in messages if message.queue_offset >= first]
         for message in new:
             self._not_done[message.queue_offset] = message
-            size += len(message.body)
+            size += message.held_bytes
         self._order += [message.queue_offset for message in new]
         if not held:
             self._waiting += new
@@ -109,7 +109,7 @@ class CachedQueue:
             offset = message.queue_offset
             if self._not_done.get(offset) is message:
                 del self._not_done[offset]
-                size += len(message.body)
+                size += message.held_bytes
                 if self._failures:
                     self._failures.pop(offset, None)
         if size:

@@ -131,7 +131,7 @@ class Composer:
         ids: list[str] = []
         for message in messages:
             body = checked_body(message, self._max_body_bytes)
-            if message.topic != first.topic or message.delay_level:
+            if message.topic != first.topic or message.is_delayed:
                 raise InvalidMessage(
                     message.topic, "a batch has one topic and no delay level; send it apart"
                 )

@@ -82,6 +82,10 @@ class AsyncioProducer:
         """As Producer.send_oneway."""
         await asyncio.to_thread(self._producer.send_oneway, message, selector=selector)
 
+    async def recall(self, result: SendResult) -> bool:
+        """As Producer.recall."""
+        return await asyncio.to_thread(self._producer.recall, result)
+
 
 class AsyncioPullConsumer:
     """A running pull consumer. Made by `open_pull_consumer`."""

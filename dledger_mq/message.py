@@ -36,7 +36,12 @@ from remoting.message.properties import (
     REPLY_TO_CLIENT,
     RETRY_TOPIC,
     SHARDING_KEY,
+    START_DELIVER_TIME,
     TAGS,
+    TIMER_DELAY_MILLISECONDS,
+    TIMER_DELAY_SECONDS,
+    TIMER_DELIVER_MILLISECONDS,
+    TIMER_OUT_MILLISECONDS,
     TRACE_SWITCH,
     TRANSACTION_CHECK_TIMES,
     TRANSACTION_ID,
@@ -60,13 +65,18 @@ RETRY_TOPIC_PREFIX: Final = "%RETRY%"
 
 # Names that clients and brokers give a meaning of their own; a message that brings one would be
 # taken for a retried, delayed or transactional one. Source: RocketMQ's MessageConst, whose clients
-# refuse them, too. Names that only ask for a delay are left out: `Message` has no field for them.
+# refuse them, too.
 RESERVED_PROPERTIES: Final = frozenset(
     {
         KEYS,
         TAGS,
         WAIT_STORE_MESSAGE_OK,
         DELAY_TIME_LEVEL,
+        TIMER_DELAY_SECONDS,
+        TIMER_DELAY_MILLISECONDS,
+        TIMER_DELIVER_MILLISECONDS,
+        TIMER_OUT_MILLISECONDS,
+        START_DELIVER_TIME,
         UNIQUE_KEY,
         SHARDING_KEY,
         TRANSACTION_PREPARED,
@@ -113,6 +123,9 @@ class Message:
         properties: further names and values of your own; names of RocketMQ's are refused.
         flag: a number of your own, 32 bits.
         delay_level: RocketMQ's level of delay, 1 to 18; 0 delivers at once.
+        delay_milliseconds: how long after its arrival it is delivered; for RocketMQ 5 and brokers
+            of this project.
+        deliver_at_milliseconds: when it is delivered, milliseconds since 1970; for these, too.
         sharding_key: messages with the same one go to the same queue (see
             `dledger_mq.selectors.by_key`), or an empty text.
     """
@@ -125,6 +138,13 @@ class Message:
     flag: int = 0
     delay_level: int = 0
     sharding_key: str = ""
+    delay_milliseconds: int = 0
+    deliver_at_milliseconds: int = 0
+
+    @property
+    def is_delayed(self) -> bool:
+        """Whether it asks to be delivered later."""
+        return bool(self.delay_level or self.delay_milliseconds or self.deliver_at_milliseconds)
 
 
 class ConsumeResult(Enum):
@@ -199,6 +219,10 @@ def properties_of(message: Message, unique_key: str) -> bytes:
         pairs[TAGS] = message.tags
     if message.delay_level:
         pairs[DELAY_TIME_LEVEL] = str(message.delay_level)
+    if message.delay_milliseconds:
+        pairs[TIMER_DELAY_MILLISECONDS] = str(message.delay_milliseconds)
+    if message.deliver_at_milliseconds:
+        pairs[TIMER_DELIVER_MILLISECONDS] = str(message.deliver_at_milliseconds)
     if message.sharding_key:
         pairs[SHARDING_KEY] = message.sharding_key
     pairs[UNIQUE_KEY] = unique_key

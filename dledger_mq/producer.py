@@ -10,6 +10,7 @@ import trio
 from dledger_mq import requests
 from dledger_mq.background import Background
 from dledger_mq.batching import Batching
+from dledger_mq.calls import call_master
 from dledger_mq.client import Client
 from dledger_mq.client_metrics import ClientMetrics
 from dledger_mq.client_use import ClientUse
@@ -18,6 +19,7 @@ from dledger_mq.errors import (
     ClientClosed,
     InvalidMessage,
     Rejected,
+    RequestRefused,
     SendFailed,
     SomeFailed,
     WindowFull,
@@ -32,6 +34,7 @@ from dledger_mq.send_result import SendResult
 from dledger_mq.sending import SendCallback, Sending, SendOutcome
 from dledger_mq.this_process import now_milliseconds
 from remoting.message.properties import properties_text
+from remoting.wire.codes import ResponseCode
 
 # RocketMQ's sendMsgTimeout: all attempts of a message together.
 SEND_TIMEOUT_SECONDS: Final = 3.0
@@ -292,6 +295,34 @@ class Producer:
         )
         self._client.remoting.send_oneway(route.masters[queue.broker_name], command)
         await trio.lowlevel.checkpoint()
+
+    async def recall(self, result: SendResult) -> bool:
+        """Take a delayed message back.
+
+        Args:
+            result: of its send.
+
+        Returns:
+            Whether it was taken back, and never comes. Otherwise it was delivered or recalled
+            before, perhaps by an attempt of this call whose answer was lost.
+
+        Raises:
+            InvalidMessage: it was not delayed, or its broker gives no handles.
+            RequestRefused, NoMaster, NameServersUnreachable: the broker did not say.
+        """
+        self._opened()
+        topic, handle = result.queue.topic, result.recall_handle
+        if not handle:
+            raise InvalidMessage(topic, "the result of the send has no handle to recall it by")
+        try:
+            await call_master(
+                self._client, result.queue, requests.recall(topic, handle), "recall a message"
+            )
+        except RequestRefused as refused:
+            if refused.code == ResponseCode.ILLEGAL_OPERATION:
+                return False
+            raise
+        return True
 
     async def _send_one(self, sending: Sending, told: OneOutcome) -> SendResult:
         """Send what was composed, and wait for its only outcome."""

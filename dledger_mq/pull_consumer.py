@@ -103,6 +103,10 @@ class PullConsumer:
             tags: ``*``, or tags joined by ``||``.
             most: how many messages at most; brokers give 32 at a time.
             hold_seconds: how long the broker may wait for a message when there is none.
+
+        Raises:
+            remoting.message.errors.MessageMalformed: the answer holds a damaged record, or a body
+                whose CRC is wrong. Ask for fewer messages to get those before it.
         """
         wanted = subscription(queue.topic, tags)
         command = requests.pull(

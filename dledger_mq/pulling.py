@@ -58,7 +58,7 @@ def read_pull_reply(reply: Command, queue: MessageQueue, wanted: SubscriptionDat
         wanted: the subscription; messages with other tags of the same hash are left out.
 
     Raises:
-        MessageMalformed: the body is no run of records.
+        MessageMalformed: the body is no run of records, or the CRC of a message's body is wrong.
         FieldMissing: an offset is missing.
     """
     result = PullResult(

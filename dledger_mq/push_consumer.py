@@ -77,9 +77,9 @@ class PushOptions:
         batch_size: how many messages a listener gets at most.
         pull_batch: how many messages a pull asks for.
         max_cached_messages: of one queue: pulled and not done.
-        max_cached_bytes: as `max_cached_messages`, for bodies.
-        max_total_cached_bytes: of all queues together, for bodies. A queue that holds nothing may
-            pull all the same.
+        max_cached_bytes: as `max_cached_messages`, for bodies and properties.
+        max_total_cached_bytes: of all queues together, for bodies and properties. A queue that
+            holds nothing may pull all the same.
         max_reconsume_times: after so many repeats a message goes to the dead-letter topic.
         close_timeout_seconds: how long the end of the block waits for listeners that run.
     """

@@ -1,6 +1,7 @@
 """Reads one queue: finds the first offset, then sends one long pull after the other."""
 
 import logging
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -21,6 +22,7 @@ from dledger_mq.reported_metrics import ReportedMetrics
 from dledger_mq.topic_route import ClientRoute
 from remoting.bodies.heartbeat import SubscriptionData
 from remoting.bodies.message_queue import MessageQueue
+from remoting.message.errors import MessageMalformed
 from remoting.message.record import MessageRecord
 from remoting.wire.errors import RemotingError
 
@@ -31,6 +33,9 @@ HOLD_MILLISECONDS: Final = 15_000
 
 # RocketMQ gives a held pull 30 s in all.
 PULL_TIMEOUT_SECONDS: Final = 30.0
+
+# A damaged answer is asked for again each second, but an operator need not read of it each time.
+_DAMAGE_TOLD_EVERY_SECONDS: Final = 60.0
 
 
 class QueueReader:
@@ -92,6 +97,7 @@ class QueueReader:
         self._address = ""
         self._room = trio.Event()
         self._no_call = trio.Event()
+        self._tell_damage_at = -math.inf
 
     def stop_reading(self) -> None:
         """Read nothing more; what is in work may still be done and committed."""
@@ -260,5 +266,9 @@ class QueueReader:
             or not isinstance(error, RequestRefused)
             or error.code not in NOT_NOW_CODES
         ):
-            _log.info("%s not read, trying again: %s", self.queue, error)
+            level = logging.INFO
+            if isinstance(error, MessageMalformed) and trio.current_time() >= self._tell_damage_at:
+                self._tell_damage_at = trio.current_time() + _DAMAGE_TOLD_EVERY_SECONDS
+                level = logging.WARNING
+            _log.log(level, "%s not read, trying again: %s", self.queue, error)
         await trio.sleep(pause_seconds(failures))

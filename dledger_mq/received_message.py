@@ -2,10 +2,12 @@
 
 Most listeners look at the body and little else. So the body is copied out of the answer, whose
 memory is free then, while the properties stay one run of bytes until they are asked for. A
-compressed body is inflated at once: a listener must not be the one who finds that it cannot be.
+compressed body is inflated at once: a listener must not be the one who finds that it cannot be. For
+the same reason the CRC of each stored body is compared here.
 """
 
 import struct
+import zlib
 from collections.abc import Mapping
 from typing import Final
 
@@ -28,12 +30,13 @@ from remoting.message.record import (
     MESSAGE_MAGIC,
     STORE_HOST_V6_FLAG,
     MessageRecord,
+    body_crc,
     body_of,
     decode_record,
 )
 
 # A record's fixed part up to the body, with IPv4 hosts, as all brokers write it by default.
-_FIXED: Final = struct.Struct(">iI4xiiqqiq8xq4siiqi")
+_FIXED: Final = struct.Struct(">iIiiiqqiq8xq4siiqi")
 _FIXED_BYTES: Final = _FIXED.size  # 88
 _UNUSUAL: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG | COMPRESSED_FLAG
 
@@ -66,6 +69,7 @@ class ReceivedMessage:
         born_timestamp: when it was made, milliseconds since 1970 by the producer's clock.
         store_timestamp: when it was stored, milliseconds since 1970 by the broker's clock.
         flag: the producer's number.
+        held_bytes: the bytes of body and properties as they came, which a consumer's cache counts.
     """
 
     __slots__ = (
@@ -76,6 +80,7 @@ class ReceivedMessage:
         "body",
         "born_timestamp",
         "flag",
+        "held_bytes",
         "physical_offset",
         "queue",
         "queue_offset",
@@ -106,6 +111,8 @@ class ReceivedMessage:
             self._run = properties
         else:
             self._properties = dict(properties)
+        # Kept, since a listener may change the body while the message is counted.
+        self.held_bytes = len(body) + len(self._run)
         self.physical_offset = physical_offset
         self.reconsume_times = reconsume_times
         self.born_timestamp = born_timestamp
@@ -196,12 +203,14 @@ def cut_messages(
         The messages, and the records whose bodies cannot be inflated.
 
     Raises:
-        MessageMalformed: something in it is not a whole record.
+        MessageMalformed: something in it is not a whole record, or the CRC of a stored body is
+            wrong. No message of such an answer is given out, and none is passed over: another
+            answer, or another leader, may have it whole.
     """
     messages: list[ReceivedMessage] = []
     unreadable: list[MessageRecord] = []
     add = messages.append
-    unpack = _FIXED.unpack_from
+    unpack, crc32 = _FIXED.unpack_from, zlib.crc32
     topic, queue_id = queue.topic.encode(), queue.queue_id
     # What stands between body and properties of each record of this queue.
     middle = bytes((len(topic),)) + topic
@@ -212,6 +221,7 @@ def cut_messages(
             (
                 size,
                 magic,
+                crc,
                 its_queue_id,
                 flag,
                 queue_offset,
@@ -238,12 +248,13 @@ def cut_messages(
                 and next_at - run_at <= MAX_PROPERTIES_BYTES
                 and body.startswith(middle, topic_at)
                 and body[run_at - 2] << 8 | body[run_at - 1] == next_at - run_at
+                and crc32(content := body[body_at:topic_at]) & 0x7FFFFFFF == crc
             ):
                 add(
                     ReceivedMessage(
                         queue,
                         queue_offset,
-                        body[body_at:topic_at],
+                        content,
                         body[run_at:next_at],
                         physical_offset,
                         reconsume_times,
@@ -256,7 +267,12 @@ def cut_messages(
                 )
                 at = next_at
                 continue
-        record, at = decode_record(body, at)  # an unusual one, or none
+        record, at = decode_record(body, at)  # an unusual one, a damaged one, or none
+        if body_crc(record.body) != record.body_crc:
+            raise MessageMalformed(
+                f"body at offset {record.queue_offset} is damaged (its CRC is wrong): "
+                "if this goes on, verify the disk of the broker"
+            )
         try:
             add(received(record, queue))
         except MessageMalformed:

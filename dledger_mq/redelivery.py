@@ -5,8 +5,8 @@ from typing import Final
 from dledger_mq.received_message import ReceivedMessage
 from remoting.message.properties import REAL_TOPIC
 
-# Brokers of this project deliver a message at once after it was sent back, so the consumer waits
-# instead: 1 s the first time, then each time twice as long.
+# Earlier brokers of this project deliver a message at once after it was sent back, so the consumer
+# waits instead: 1 s the first time, then each time twice as long.
 FIRST_DELAY_SECONDS: Final = 1.0
 
 # While messages wait, they count as cached and the committed offset stays behind them. Waiting as

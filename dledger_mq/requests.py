@@ -186,6 +186,11 @@ def consumer_list(group: str) -> Command:
     return Command(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})
 
 
+def recall(topic: str, handle: str) -> Command:
+    """Take back a delayed message (370)."""
+    return Command(RequestCode.RECALL_MESSAGE, {"topic": topic, "recallHandle": handle})
+
+
 def send_back(
     group: str,
     physical_offset: int,

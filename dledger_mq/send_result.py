@@ -27,6 +27,7 @@ class SendResult(NamedTuple):
         queue_offset: its index there; of a batch, that of the first message.
         attempts: how many times it was sent; 1 in quiet times.
         possibly_duplicated: an earlier attempt may have been stored too.
+        recall_handle: of a delayed message, for `Producer.recall`; empty if its broker gave none.
     """
 
     status: SendStatus
@@ -36,3 +37,4 @@ class SendResult(NamedTuple):
     queue_offset: int
     attempts: int
     possibly_duplicated: bool
+    recall_handle: str = ""

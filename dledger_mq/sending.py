@@ -121,12 +121,13 @@ class Acknowledgement:
         ids: the broker's id of each.
         queue_id: their queue, or None when the reply does not say.
         first_offset: of the first message, or -1 when the reply does not say.
+        recall_handle: of a delayed message, which always goes alone; or empty.
 
     Raises:
         FieldMissing: the reply has a number that is none.
     """
 
-    __slots__ = ("first_offset", "ids", "queue_id", "status")
+    __slots__ = ("first_offset", "ids", "queue_id", "recall_handle", "status")
 
     def __init__(self, answer: Command, count: int) -> None:
         ids = answer.fields["msgId"]
@@ -135,6 +136,7 @@ class Acknowledgement:
         self.ids = separate if len(separate) == count else (ids,) * count
         self.queue_id = answer.integer("queueId") if "queueId" in answer.fields else None
         self.first_offset = answer.integer("queueOffset", -1)
+        self.recall_handle = answer.fields.get("recallHandle", "")
 
     def result(self, sending: Sending, queue: MessageQueue, at: int) -> SendResult:
         """The outcome of one message, the one at `at` of the request."""
@@ -149,6 +151,7 @@ class Acknowledgement:
             offset + at if offset >= 0 else offset,
             sending.attempts,
             sending.maybe_stored,
+            self.recall_handle,
         )
 
 

@@ -5,6 +5,9 @@ topic does not exist, or whose queue offset is not the next one of its queue; th
 that to the sender (see "What the log holds" in docs/broker.md). The usual cause is a topic that is
 deleted while messages are on their way. Such a record does not count as a message.
 
+A command behind a record may have it refused as well, when two leaders deliver the same delayed
+message. No leader proposes one whose predecessor's it has not seen, so this is not judged here.
+
 The rule needs the history: the topics that exist and where their queues end. A reader that starts
 at the log's first entry has all of it. A reader of a log without its beginning does not know a
 topic until it is deleted; the topic's records count until then.
@@ -36,7 +39,7 @@ _V6: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 # The broker's commands (docs/broker.md): length, mark and version, then a msgpack array.
 _PREFIX_BYTES: Final = 8
 _COMMAND_MARK: Final = b"DLB"
-_MAX_COMMAND_VERSION: Final = 3
+_MAX_COMMAND_VERSION: Final = 4
 _VERSION_WITH_LIMITS: Final = 3
 _PUT_TOPIC: Final = 1
 _DELETE_TOPIC: Final = 2

@@ -1,9 +1,9 @@
 """Message records as Arrow columns, from the bodies of entries. Pure.
 
 An entry is a message when its body begins like a record of RocketMQ's commit log
-(remoting.message.record has the layout): its own length, and one of the two magics. All other
-entries (a broker's commands, no-ops, configurations) are skipped, and so are records whose lengths
-contradict one another, because brokers refuse them.
+(remoting.message.record has the layout): its own length, and one of the two magics. A command of a
+broker may follow. All other entries (commands, no-ops, configurations) are skipped, and so are
+records whose lengths contradict one another, because brokers refuse them.
 
 Records have one of eight shapes: IPv4 or IPv6 for each of two hosts, and one or two bytes for the
 length of the topic. Within a shape every field up to the body has a fixed place, so a batch is
@@ -33,6 +33,7 @@ from remoting.message.record import (
 )
 
 _SMALLEST_RECORD_BYTES: Final = 91
+_COMMAND_MARK: Final = b"DLB"
 _START: Final = np.dtype([("size", ">i4"), ("magic", ">u4")])
 _SYSTEM_FLAG_AT: Final = 36
 _BODY_SIZE_BYTES: Final = 4  # the last field before the body
@@ -87,14 +88,24 @@ def _shapes(bodies: Any) -> npt.NDArray[np.int64]:
     start = fixed_part(bodies, 0, _START)
     flags = fixed_part(bodies, _SYSTEM_FLAG_AT, _SYSTEM_FLAG)["system_flag"]
     is_v2 = start["magic"] == MESSAGE_MAGIC_V2
-    is_record = (start["size"] == (ends - begins)[long]) & (
-        is_v2 | (start["magic"] == MESSAGE_MAGIC)
-    )
+    is_record = is_v2 | (start["magic"] == MESSAGE_MAGIC)
+    is_record &= (start["size"] == (ends - begins)[long]) | _have_command(bodies, start["size"])
     shape = (
         ((flags & BORN_HOST_V6_FLAG) != 0) * 1 + ((flags & STORE_HOST_V6_FLAG) != 0) * 2 + is_v2 * 4
     )
     shapes[long] = np.where(is_record, shape, -1)
     return shapes
+
+
+def _have_command(bodies: Any, sizes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Whether a broker's command (docs/broker.md) stands behind the first bytes of each body."""
+    begins, ends = bounds(bodies)
+    found = np.zeros(len(sizes), np.bool_)
+    longer = (sizes >= _SMALLEST_RECORD_BYTES) & (sizes < ends - begins)
+    for row in np.flatnonzero(longer).tolist():
+        command = bodies[row].as_py()[sizes[row] :]
+        found[row] = int.from_bytes(command[:4]) == len(command) and command[4:7] == _COMMAND_MARK
+    return found
 
 
 def _layout(shape: int) -> np.dtype[Any]:
@@ -125,10 +136,11 @@ def _layout(shape: int) -> np.dtype[Any]:
 def _are_whole(bodies: Any, shape: int) -> npt.NDArray[np.bool_]:
     """Whether the lengths in records of one shape fit together."""
     layout = _layout(shape)
-    begins, ends = bounds(bodies)
+    begins, _ends = bounds(bodies)
+    ends = begins + fixed_part(bodies, 0, _START)["size"]
     octets = np.frombuffer(bodies.buffers()[2], np.uint8)
     rest = (2 if shape & 4 else 1) + 2
-    whole = ends - begins >= layout.itemsize + rest
+    whole: npt.NDArray[np.bool_] = ends - begins >= layout.itemsize + rest
     # Records that do not fit read the record's first bytes instead, to stay within the buffer.
     at = np.where(whole, begins + layout.itemsize - _BODY_SIZE_BYTES, begins)
     body_ends = begins + layout.itemsize + _number(octets, at)
@@ -148,10 +160,11 @@ class _Records:
         self._entries = entries
         bodies = entries.column("body")
         layout = _layout(shape)
-        begins, ends = bounds(bodies)
+        begins, _ends = bounds(bodies)
         self._data = bodies.buffers()[2]
         octets = np.frombuffer(self._data, np.uint8)
         self._fixed = fixed_part(bodies, 0, layout)
+        ends = begins + self._fixed["size"]
         body_begins = begins + layout.itemsize
         body_ends = body_begins + self._fixed["body_size"]
         topic_begins = body_ends + (2 if shape & 4 else 1)

@@ -7,7 +7,7 @@ that the outcome is unknown. RocketMQ answers 1 or 2 for both.
 
 from collections.abc import Sequence
 
-from broker.errors import RequestRefused
+from broker.errors import EntryPassedOver, RequestRefused
 from broker.log.folded import EntryRefused
 from dledger import Appended, DLedgerError, EntryTooLarge, LogFull, Rejected
 from remoting.wire.codes import ResponseCode
@@ -40,7 +40,7 @@ def refusal_of(outcome: Sequence[Appended] | DLedgerError) -> RequestRefused | N
         return refused_append(outcome)
     for one in outcome:
         if isinstance(one.result, EntryRefused):
-            return RequestRefused(
+            return EntryPassedOver(
                 ResponseCode.SYSTEM_ERROR,
                 f"the log took it and the broker did not ({one.result.reason}): send it again",
             )

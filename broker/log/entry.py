@@ -12,7 +12,11 @@ command is eight bytes and a msgpack array `[kind, ...]`:
    8       msgpack
 ===== ==== =========================================================================
 
-So every reader of the log tells the two apart by the bytes 4 to 8. A malformed command changes
+So every reader of the log tells the two apart by the bytes 4 to 8. A command may also stand behind
+a record, in the same entry: the two are folded together or not at all. The record says by its own
+length where it ends. Which commands stand alone, and which behind a record, is fixed by their kind.
+
+A malformed command changes
 nothing, on every member alike; a command of a newer version, or of an unknown kind, stops a member
 that is too old for it, because passing it over would make the members differ. So each command is
 written with the first version that can hold it, and an older member can read all that it knows. How
@@ -25,6 +29,7 @@ version commands
    2    offsets with their time
    3    offsets with the position as of which they hold; topics and groups with a limit of their
         number; deletions that take the locks with them
+   4    the format of the log; all commands that stand behind a record
 ======= ==========================================================================================
 """
 
@@ -37,10 +42,11 @@ import msgpack
 from broker.errors import CommandMalformed, EntryTooNew
 from remoting.message.record import MESSAGE_MAGIC
 
-FORMAT_VERSION: Final = 3  # the newest that is read
+FORMAT_VERSION: Final = 4  # the newest that is read
 FIRST_VERSION: Final = 1
 OFFSETS_WITH_TIME_VERSION: Final = 2
 GUARDED_VERSION: Final = 3
+ATTACHED_VERSION: Final = 4
 
 _PREFIX: Final = struct.Struct(">I3sB")
 _MARK: Final = b"DLB"

@@ -6,7 +6,6 @@ alike, with a result that says so; only a command of a newer version stops the m
 
 from collections.abc import Sequence
 
-from broker.errors import CommandMalformed
 from broker.log.entry import EntryKind, kind_of
 from broker.log.folded import EntryRefused, Folded
 from broker.log.state import BrokerState
@@ -28,7 +27,7 @@ def fold(state: BrokerState, entries: Sequence[Entry]) -> Folded:
         if kind is EntryKind.RECORD:
             refused = fold_record(entry)
         elif kind is EntryKind.COMMAND:
-            refused = _fold_command(state, folded, entry)
+            refused = state.registry.fold(state, folded, entry, entry.body, is_attached=False)
         else:
             refused = EntryRefused("neither a message nor a command")
         if refused is not None:
@@ -37,13 +36,3 @@ def fold(state: BrokerState, entries: Sequence[Entry]) -> Folded:
     if entries:
         state.log_end = entries[-1].body_pos + len(entries[-1].body)
     return folded
-
-
-def _fold_command(state: BrokerState, folded: Folded, entry: Entry) -> EntryRefused | None:
-    """Carry out one command."""
-    registry = state.registry
-    try:
-        command = registry.decode(entry.body)
-    except CommandMalformed as error:
-        return EntryRefused(error.reason)
-    return registry.fold(state, folded, command, entry)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from broker.errors import CommandMalformed, EntryTooNew, FeatureClash
 from broker.log.entry import LogCommand, read_log_command
+from broker.log.folded import EntryRefused
 from dledger import Entry
 
 if TYPE_CHECKING:
-    from broker.log.folded import EntryRefused, Folded
+    from broker.log.folded import Folded
     from broker.log.state import BrokerState, StatePart
 
 C = TypeVar("C", bound=LogCommand)
@@ -28,11 +29,15 @@ class CommandType(Generic[C]):
         readers: by format version: makes a command of the members, as this version and those up to
             the next one here have them. May raise TypeError, ValueError, KeyError.
         fold: changes the state; may refuse the entry. Deterministic, and never raises.
+        is_attached: whether it stands behind a record. Then `fold` is called when the record fits
+            its queue and is not indexed yet, and refuses the record when it refuses the command.
+            Leaders propose none that would be refused.
     """
 
     command: type[C]
     readers: Mapping[int, Callable[..., C]]
     fold: Callable[["BrokerState", "Folded", C, Entry], "EntryRefused | None"]
+    is_attached: bool = False
 
     def reader(self, version: int) -> Callable[..., C] | None:
         """The reader for a format version, or None if that version does not have the kind."""
@@ -100,10 +105,35 @@ class Registry:
         return command
 
     def fold(
-        self, state: "BrokerState", folded: "Folded", command: LogCommand, entry: Entry
+        self,
+        state: "BrokerState",
+        folded: "Folded",
+        entry: Entry,
+        body: bytes,
+        *,
+        is_attached: bool,
     ) -> "EntryRefused | None":
-        """Carry out a command."""
-        return self._types[command.kind].fold(state, folded, command, entry)
+        """Carry out a command.
+
+        Args:
+            state: the state so far.
+            folded: the effects so far.
+            entry: the entry that has the command.
+            body: the command.
+            is_attached: whether it stands behind a record.
+
+        Raises:
+            EntryTooNew: see `decode`.
+        """
+        try:
+            command = self.decode(body)
+        except CommandMalformed as error:
+            return EntryRefused(error.reason)
+        found = self._types[command.kind]
+        if found.is_attached is not is_attached:
+            where = "alone" if found.is_attached else "behind a record"
+            return EntryRefused(f"a command of kind {command.kind} stands {where}")
+        return found.fold(state, folded, command, entry)
 
 
 K = TypeVar("K")

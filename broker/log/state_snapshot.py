@@ -41,10 +41,19 @@ def captured(state: BrokerState) -> Iterator[bytes]:
     return chunks()
 
 
-def restored(chunks: Iterable[bytes], registry: Registry) -> BrokerState:
-    """The state that was captured. Raises SnapshotUnreadable."""
-    state = BrokerState(registry, blank=True)
-    takers = {rows.what: (part, rows) for part in registry.parts for rows in part.rows}
+def restored(chunks: Iterable[bytes], registry: Registry, folder: str | None = None) -> BrokerState:
+    """The state that was captured. Raises SnapshotUnreadable, DiskFailed."""
+    state = BrokerState(registry, blank=True, folder=folder)
+    try:
+        _take(state, chunks)
+    except BaseException:
+        state.close()
+        raise
+    return state
+
+
+def _take(state: BrokerState, chunks: Iterable[bytes]) -> None:
+    takers = {rows.what: (part, rows) for part in state.registry.parts for rows in part.rows}
     for chunk in chunks:
         try:
             what, rows = msgpack.unpackb(chunk, strict_map_key=False)
@@ -58,7 +67,6 @@ def restored(chunks: Iterable[bytes], registry: Registry) -> BrokerState:
                 raise ValueError(f"rows of {what!r:.40}")
         except (ValueError, TypeError, KeyError, msgpack.exceptions.UnpackException) as error:
             raise SnapshotUnreadable(f"{error!r:.200}") from error
-    return state
 
 
 def _take_number(state: BrokerState, name: str, value: int) -> None:

@@ -17,16 +17,19 @@ UNIT: Final = struct.Struct(">qiq")
 class RecordFold:
     """Folds the records of one run of entries. Implements `log.registry.FoldsRecords`."""
 
-    __slots__ = ("_arrivals", "_messages", "_topics")
+    __slots__ = ("_arrivals", "_folded", "_messages", "_state", "_topics")
 
     def __init__(self, state: BrokerState, folded: Folded) -> None:
+        self._state = state
+        self._folded = folded
         self._messages = state[MESSAGES]
         self._topics = state[TOPICS]
         self._arrivals = folded.arrivals
 
     def __call__(self, entry: Entry) -> EntryRefused | None:
-        """Index one message, if it is the next one of its queue."""
-        facts = read_record_facts(entry.body)
+        """Index one message, if it is the next of its queue and the command behind it is taken."""
+        body = entry.body
+        facts = read_record_facts(body)
         if facts is None:
             return EntryRefused("a record that cannot be read")
         topic, queue_id, offset, place, size, tags_code, store_timestamp = facts
@@ -40,6 +43,11 @@ class RecordFold:
             return EntryRefused(
                 f"record {offset} of {topic}/{queue_id} where {ends.get(queue_id, 0)} is next"
             )
+        if size != len(body):
+            registry = self._state.registry
+            refused = registry.fold(self._state, self._folded, entry, body[size:], is_attached=True)
+            if refused is not None:
+                return refused
         ends[queue_id] = offset + 1
         messages.messages += 1
         newest = messages.store_timestamp_ms

@@ -32,7 +32,10 @@ class RecordFacts(NamedTuple):
 
 
 def read_record_facts(body: bytes) -> RecordFacts | None:
-    """The facts of the record that fills `body`, or None when no broker can have written it."""
+    """The facts of the record that `body` begins with, or None when no broker can have written it.
+
+    Behind `size` bytes a command may follow.
+    """
     try:
         size, magic, queue_id, queue_offset, place, system_flag = _HEAD.unpack_from(body)
         (store_timestamp,) = _TIME.unpack_from(body, STORE_TIMESTAMP_AT)
@@ -46,19 +49,19 @@ def read_record_facts(body: bytes) -> RecordFacts | None:
     except (struct.error, IndexError, UnicodeDecodeError):
         return None
     properties_at = topic_end + 2
-    if size != len(body) or properties_at + properties_length != size or queue_id < 0:
+    if size > len(body) or properties_at + properties_length != size or queue_id < 0:
         return None
-    code = _code_of(body, properties_at) if properties_length else 0
+    code = _code_of(body, properties_at, size) if properties_length else 0
     return RecordFacts(topic, queue_id, queue_offset, place, size, code, store_timestamp)
 
 
-def _code_of(body: bytes, properties_at: int) -> int:
+def _code_of(body: bytes, properties_at: int, record_end: int) -> int:
     """The hash of the TAGS property, 0 without one."""
-    at = body.find(_TAGS, properties_at)
+    at = body.find(_TAGS, properties_at, record_end)
     while at > properties_at and body[at - 1] != 2:  # the end of another property's name
-        at = body.find(_TAGS, at + 1)
+        at = body.find(_TAGS, at + 1, record_end)
     if at < 0:
         return 0
-    end = body.find(b"\x02", at)
-    tags = body[at + len(_TAGS) : end if end >= 0 else None]
+    end = body.find(b"\x02", at, record_end)
+    tags = body[at + len(_TAGS) : end if end >= 0 else record_end]
     return tags_code(tags.decode("utf-8", "replace"))

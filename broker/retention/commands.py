@@ -55,6 +55,9 @@ def _keep(
             f"retention to entry {first_index} at {position}, where entry {messages.kept_from} at "
             f"{messages.kept_position} is the first"
         )
+    needed_from = state.needed_from()
+    if needed_from is not None and needed_from < position:
+        return EntryRefused(f"the message at {needed_from} is waited for")
     messages.kept_from, messages.kept_position = first_index, position
     messages.time_marks.drop_before(first_index)
     return None

@@ -18,6 +18,7 @@ from broker.machine import BrokerMachine
 from broker.messages.state import MESSAGES
 from broker.retention.commands import KeepLogFrom
 from broker.retention.full_disk import FULL_DISK, FullDisk
+from broker.retention.kept_back import KEPT_BACK, KeptBack
 from broker.retention.policy import Drop, RetentionPolicy
 from broker.serving.member import MEMBER
 from broker.serving.parts import Parts, Shared
@@ -41,6 +42,7 @@ class LogKeeper:
         node: the log.
         machine: the folded log.
         disk: told whether it is too full for messages.
+        kept_back: moves messages that are needed longer.
         is_leading: whether this member leads and serves.
         wall_clock_ms: milliseconds since 1970.
         hour_of: the local hour of the day at such a time.
@@ -57,12 +59,14 @@ class LogKeeper:
         node: Node,
         machine: BrokerMachine,
         disk: FullDisk,
+        kept_back: KeptBack,
         is_leading: Callable[[], bool],
         wall_clock_ms: Callable[[], int],
         hour_of: Callable[[int], int],
         used_percent: Callable[[Path], float],
     ) -> None:
         self._disk = disk
+        self._kept_back = kept_back
         self._policy = policy
         self._directory = directory
         self._node = node
@@ -111,6 +115,10 @@ class LogKeeper:
         if begin is None and drop is Drop.OLDEST:
             begin = self._second_segment()
         if begin is None:
+            return
+        needed_from = self._machine.state.needed_from()
+        if needed_from is not None and needed_from < begin.pos:
+            self._kept_back.move_before(begin.pos)  # and drop it with a later look
             return
         self.is_deciding = True
         command = KeepLogFrom(begin.first_index, begin.pos, now_ms)
@@ -174,6 +182,7 @@ def _made(parts: Parts) -> LogKeeper:
         member.node,
         member.machine,
         parts[FULL_DISK],
+        parts[KEPT_BACK],
         lambda: parts.led_term() is not None,
         parts.wall_clock_ms,
         member.hour_of,

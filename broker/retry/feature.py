@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from broker.delay.delayed_sends import DELAYED_SENDS
 from broker.feature import Feature
 from broker.groups.changes import GROUP_CHANGES
 from broker.retention.full_disk import FULL_DISK
@@ -21,6 +22,7 @@ def _service(parts: Parts) -> Service:
         parts[AWAITED_TOPICS],
         parts[GROUP_CHANGES],
         parts[MESSAGE_READER],
+        parts[DELAYED_SENDS],
         parts[FULL_DISK],
         parts.config.group,
     )

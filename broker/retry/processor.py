@@ -3,6 +3,8 @@
 Source: RocketMQ's AbstractSendMessageProcessor.
 """
 
+from broker.delay.delayed_sends import DelayedSends
+from broker.delay.due import LEVEL_MS, AfterLevel
 from broker.errors import RequestRefused
 from broker.groups.changes import GroupChanges
 from broker.groups.max_times import max_times
@@ -35,7 +37,7 @@ class RetryProcessor:
     """Stores messages that failed once more, in their group's retry or dead letter topic.
 
     Args:
-        state, sends, topics, groups, reader, broker_name: what it works with.
+        state, sends, topics, groups, reader, delayed, broker_name: what it works with.
         disk: refuses messages when it is too full.
     """
 
@@ -46,6 +48,7 @@ class RetryProcessor:
         topics: AwaitedTopics,
         groups: GroupChanges,
         reader: MessageReader,
+        delayed: DelayedSends,
         disk: FullDisk,
         broker_name: str,
     ) -> None:
@@ -55,6 +58,7 @@ class RetryProcessor:
         self._awaited = topics
         self._group_changes = groups
         self._reader = reader
+        self._delayed = delayed
         self._disk = disk
         self._broker_name = broker_name
         self._turn = 0
@@ -124,8 +128,11 @@ class RetryProcessor:
             changes[DEAD_LETTER_ORIGIN_MESSAGE_ID] = (
                 pairs.get(ORIGIN_MESSAGE_ID) or changes[ORIGIN_MESSAGE_ID]
             )
+            due = None
         else:
             topic = created_for_group(retry_topic(group), config.retry_queue_count)
+            # RocketMQ's ladder: 10 s after the first failure, then 30 s, 1 min, ... 2 h.
+            due = AfterLevel(min(level or 3 + record.reconsume_times, len(LEVEL_MS)))
         record.properties = edit_properties(record.properties, changes, (DELAY_TIME_LEVEL,))
         record.reconsume_times += 1
         self._turn += 1
@@ -138,4 +145,7 @@ class RetryProcessor:
             else:
                 origin.send(command.reply(refusal.code, remark=refusal.remark))
 
-        self._awaited.send_when_created(topic, MadeMessages(topic.topic, queue_id, [record], done))
+        copy = MadeMessages(topic.topic, queue_id, [record], done)
+        if due is not None:
+            self._delayed.delay(copy, due)
+        self._awaited.send_when_created(topic, copy)

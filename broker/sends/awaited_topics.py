@@ -72,7 +72,8 @@ class AwaitedTopics:
         return config
 
     def send_when_created(self, config: TopicConfig, send: PendingMessages) -> None:
-        """Send messages as soon as their topic is there; makes it unless it is being made.
+        """Send messages as soon as a topic is there, mostly theirs; makes it unless it is being
+        made.
 
         Raises:
             RequestRefused (2): too many messages wait already.
@@ -119,7 +120,9 @@ class AwaitedTopics:
             try:
                 if refusal is not None:
                     raise refusal
-                if config is None or send.queue_id >= config.write_queue_count:
+                # A delayed message, for example, is stored in another topic first.
+                is_its_own = send.topic == topic
+                if config is None or (is_its_own and send.queue_id >= config.write_queue_count):
                     # Another request made or deleted it at the same moment.
                     raise RequestRefused(
                         ResponseCode.TOPIC_NOT_EXIST, f"topic {topic} was changed: send again"

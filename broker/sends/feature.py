@@ -8,6 +8,7 @@ from broker.retention.full_disk import FULL_DISK
 from broker.sends.awaited_topics import AWAITED_TOPICS
 from broker.sends.processor import SendProcessor
 from broker.sends.sends import SENDS
+from broker.sends.special_sends import SPECIAL_SENDS
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
 from remoting.wire.codes import RequestCode
@@ -16,7 +17,12 @@ from remoting.wire.codes import RequestCode
 def _service(parts: Parts) -> Service:
     sends, awaited = parts[SENDS], parts[AWAITED_TOPICS]
     processor = SendProcessor(
-        parts.state, awaited, parts[FULL_DISK], parts.config.group, parts.config.address
+        parts.state,
+        awaited,
+        parts[SPECIAL_SENDS],
+        parts[FULL_DISK],
+        parts.config.group,
+        parts.config.address,
     )
 
     def end_term(refusal: RequestRefused) -> None:

@@ -1,9 +1,10 @@
 """Messages on their way into the log: those of a client's request, and those the broker makes."""
 
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol, TypeAlias
 
 from broker.errors import RequestRefused
+from broker.log.entry import LogCommand
 from broker.serving.origin import Origin
 from dledger import HEADER_BYTES, Appended
 from remoting.message.host import ipv4_host
@@ -17,6 +18,9 @@ _OTHER_BYTES: Final = 512
 # What producers of RocketMQ see of the broker's region; it names no place here.
 _REGION: Final = "DefaultRegion"
 
+# Makes the command that is folded together with a record.
+Attach: TypeAlias = Callable[[MessageRecord], LogCommand]
+
 
 class PendingMessages(Protocol):
     """Messages for one queue. `Sends` gives them their places.
@@ -27,6 +31,8 @@ class PendingMessages(Protocol):
         records: the messages. `Sends` sets all that depends on their places.
         size: bytes of their bodies and properties, roughly.
         first_offset: of the first message in the queue, once it has one.
+        attach: makes the command that stands behind a record, once the record has its place but in
+            the log. None for messages with nothing behind them.
     """
 
     topic: str
@@ -34,6 +40,7 @@ class PendingMessages(Protocol):
     records: Sequence[MessageRecord]
     size: int
     first_offset: int
+    attach: Attach | None
 
     def stored(self, appended: Sequence[Appended]) -> None:
         """They are stored and applied. Must not raise."""
@@ -52,15 +59,22 @@ class PendingSend:
         command: the request.
         topic, queue_id, records: see `PendingMessages`.
         id_prefix: what the ids of messages begin with at this broker.
+
+    Attributes:
+        attach: see `PendingMessages`.
+        replied: makes further fields of the reply, when the first message is stored.
     """
 
     __slots__ = (
+        "_asked_queue_id",
         "_command",
         "_id_prefix",
         "_origin",
+        "attach",
         "first_offset",
         "queue_id",
         "records",
+        "replied",
         "size",
         "topic",
     )
@@ -77,6 +91,9 @@ class PendingSend:
         self._origin = origin
         self._command = command
         self._id_prefix = id_prefix
+        self._asked_queue_id = queue_id  # the client's, wherever the messages are stored
+        self.attach: Attach | None = None
+        self.replied: Callable[[Appended], Mapping[str, str]] | None = None
         self.topic = topic
         self.queue_id = queue_id
         self.records = records
@@ -91,18 +108,16 @@ class PendingSend:
         """Tell the client where its messages are."""
         prefix = self._id_prefix
         ids = [f"{prefix}{one.pos + HEADER_BYTES:016X}" for one in appended]
-        self._origin.send(
-            self._command.reply(
-                ResponseCode.SUCCESS,
-                {
-                    "msgId": ",".join(ids),
-                    "queueId": str(self.queue_id),
-                    "queueOffset": str(self.first_offset),
-                    "MSG_REGION": _REGION,
-                    "TRACE_ON": "true",
-                },
-            )
-        )
+        fields = {
+            "msgId": ",".join(ids),
+            "queueId": str(self._asked_queue_id),
+            "queueOffset": str(self.first_offset),
+            "MSG_REGION": _REGION,
+            "TRACE_ON": "true",
+        }
+        if self.replied is not None:
+            fields.update(self.replied(appended[0]))
+        self._origin.send(self._command.reply(ResponseCode.SUCCESS, fields))
 
     def refuse(self, refusal: RequestRefused) -> None:
         """Answer that the messages were not stored."""
@@ -118,9 +133,10 @@ class MadeMessages:
         topic, queue_id, records: see `PendingMessages`.
         done: called with None when they are stored and applied, or with why they are not. Must not
             raise.
+        attach: see `PendingMessages`.
     """
 
-    __slots__ = ("_done", "first_offset", "queue_id", "records", "size", "topic")
+    __slots__ = ("_done", "attach", "first_offset", "queue_id", "records", "size", "topic")
 
     def __init__(
         self,
@@ -128,8 +144,10 @@ class MadeMessages:
         queue_id: int,
         records: Sequence[MessageRecord],
         done: Callable[[RequestRefused | None], None],
+        attach: Attach | None = None,
     ) -> None:
         self._done = done
+        self.attach = attach
         self.topic = topic
         self.queue_id = queue_id
         self.records = records

@@ -8,12 +8,14 @@ from broker.retention.full_disk import FullDisk
 from broker.sends.awaited_topics import AwaitedTopics
 from broker.sends.pending_messages import PendingSend
 from broker.sends.request import SendRequest, read_send_request
+from broker.sends.special_sends import SpecialSends
 from broker.serving.origin import Origin
 from broker.topics.names import RETRY_PREFIX, created_for_group, dead_letter_topic
 from broker.topics.state import TOPICS
 from remoting.bodies.topic_config import PERMISSION_WRITE, TopicConfig
 from remoting.message.errors import MessageMalformed
 from remoting.message.message_id import message_id
+from remoting.message.properties import DELAY_TIME_LEVEL, edit_properties
 from remoting.net.address import Address
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
@@ -25,6 +27,7 @@ class SendProcessor:
     Args:
         state, topics, broker_name: what it works with.
         address: the broker's IPv4 address as clients know it; message ids begin with it.
+        special: changes sends that ask for it.
         disk: refuses messages when it is too full.
     """
 
@@ -32,6 +35,7 @@ class SendProcessor:
         self,
         state: BrokerState,
         topics: AwaitedTopics,
+        special: SpecialSends,
         disk: FullDisk,
         broker_name: str,
         address: Address,
@@ -39,6 +43,7 @@ class SendProcessor:
         self._topics = state[TOPICS]
         self._groups = state[GROUPS]
         self._awaited = topics
+        self._special = special
         self._disk = disk
         self._broker_name = broker_name
         self._id_prefix = message_id(address.host, address.port, 0)[:-16]
@@ -81,6 +86,7 @@ class SendProcessor:
         send = PendingSend(
             origin, command, config.topic, queue_id, request.records, self._id_prefix
         )
+        self._special.prepare(send)
         self._awaited.send_when_created(config, send)
 
     def _retry_target(self, command: Command, request: SendRequest) -> tuple[TopicConfig, int]:
@@ -95,6 +101,8 @@ class SendProcessor:
         allowed = max_times(command, request.max_reconsume_times)
         if request.reconsume_times > (group.retry_max_times if allowed is None else allowed):
             config = created_for_group(dead_letter_topic(name))
+            for record in request.records:  # it is not tried again, so there is no time for it
+                record.properties = edit_properties(record.properties, {}, (DELAY_TIME_LEVEL,))
             return self._topics.configs.get(config.topic, config), 0
         config = created_for_group(request.topic, max(1, group.retry_queue_count))
         return self._topics.configs.get(config.topic, config), request.queue_id

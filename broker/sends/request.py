@@ -11,17 +11,7 @@ from broker.limits import MAX_BATCH_MESSAGES
 from broker.topics.names import SEND_FORBIDDEN, check_topic_name
 from dledger import MAX_BODY_BYTES
 from remoting.message.batch import decode_batch_body
-from remoting.message.properties import (
-    DELAY_TIME_LEVEL,
-    MAX_PROPERTIES_BYTES,
-    START_DELIVER_TIME,
-    TIMER_DELAY_MILLISECONDS,
-    TIMER_DELAY_SECONDS,
-    TIMER_DELIVER_MILLISECONDS,
-    TRANSACTION_PREPARED,
-    decode_properties,
-    properties_bytes,
-)
+from remoting.message.properties import MAX_PROPERTIES_BYTES, properties_bytes
 from remoting.message.record import (
     BORN_HOST_V6_FLAG,
     STORE_HOST_V6_FLAG,
@@ -34,17 +24,9 @@ from remoting.wire.command import Command
 # A record with nothing in it; with the message it must fit into one entry of the log.
 _RECORD_OVERHEAD_BYTES: Final = 91
 
-_V6: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
-_DELAYS: Final = (
-    TIMER_DELAY_SECONDS,
-    TIMER_DELAY_MILLISECONDS,
-    TIMER_DELIVER_MILLISECONDS,
-    START_DELIVER_TIME,
-)
+_PREPARED: Final = b"TRAN_MSG\x01true"
 
-# Something in the properties that has to be looked at. Found by one search each, as most messages
-# have none of them.
-_SUSPECT_NAMES: Final = (DELAY_TIME_LEVEL, TRANSACTION_PREPARED, "TIMER_DEL", START_DELIVER_TIME)
+_V6: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 
 
 class _Names(NamedTuple):
@@ -177,36 +159,20 @@ def _batch_records(
 
 
 def _check_record(record: MessageRecord) -> None:
-    """Raises RequestRefused when a message cannot be stored, or asks for what is not served."""
+    """Raises RequestRefused when a message cannot be stored."""
     properties = record.properties
     if len(properties) > MAX_PROPERTIES_BYTES:
         raise RequestRefused(
             ResponseCode.MESSAGE_ILLEGAL,
             f"properties of {len(properties)} bytes: at most {MAX_PROPERTIES_BYTES}",
         )
+    if _PREPARED in properties:
+        raise _transactions_refused()
     size = _RECORD_OVERHEAD_BYTES + len(record.body) + len(record.topic) + len(properties)
     if size > MAX_BODY_BYTES:
         raise RequestRefused(
             ResponseCode.MESSAGE_ILLEGAL,
             f"a message of {size} bytes with its properties: at most {MAX_BODY_BYTES}",
-        )
-    for name in _SUSPECTS:
-        if name in properties:
-            _check_features(record)
-            return
-
-
-def _check_features(record: MessageRecord) -> None:
-    """Refuse what would be delivered at the wrong time rather than deliver it."""
-    pairs = decode_properties(record.properties)
-    if pairs.get(TRANSACTION_PREPARED, "").lower() == "true":
-        raise _transactions_refused()
-    if record.topic.startswith("%"):
-        return  # a message sent back by its consumer: it is delivered again at once
-    level = pairs.get(DELAY_TIME_LEVEL, "0").strip()
-    if level not in ("", "0") or any(name in pairs for name in _DELAYS):
-        raise RequestRefused(
-            ResponseCode.MESSAGE_ILLEGAL, "delayed messages are not supported: send it when due"
         )
 
 
@@ -215,6 +181,3 @@ def _transactions_refused() -> RequestRefused:
         ResponseCode.NO_PERMISSION,
         "the broker sending transaction message is forbidden: send it without a transaction",
     )
-
-
-_SUSPECTS: Final = tuple(name.encode() for name in _SUSPECT_NAMES)

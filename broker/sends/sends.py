@@ -12,15 +12,25 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from broker.errors import RequestRefused
+from broker.formats.commands import RaiseFormat
+from broker.formats.state import FORMATS
 from broker.limits import BrokerLimits
 from broker.log.append_outcome import refusal_of, refused_append
+from broker.log.entry import ATTACHED_VERSION, encode_log_command
 from broker.log.folded import Folded
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.messages.state import MESSAGES
 from broker.sends.pending_messages import PendingMessages
 from broker.serving.parts import Parts, Shared
-from dledger import Appended, Body, DLedgerError, LogFull, PositionedBody
+from dledger import (
+    MAX_BODY_BYTES,
+    Appended,
+    Body,
+    DLedgerError,
+    LogFull,
+    PositionedBody,
+)
 from remoting.message.errors import MessageMalformed
 from remoting.message.message_id import unique_message_key
 from remoting.message.properties import UNIQUE_KEY, edit_properties
@@ -30,12 +40,20 @@ from remoting.wire.codes import ResponseCode
 
 _UNIQUE_KEY_MARK: Final = b"UNIQ_KEY\x01"
 
+# The largest entry, without the eight bytes that the store fills in.
+_MAX_PARTS_BYTES: Final = MAX_BODY_BYTES - 8
+
 
 class _Placed(NamedTuple):
-    """Sends with the places that they get if the log takes them next, and their records."""
+    """Sends with the places that they get if the log takes them next, and their records.
+
+    Attributes:
+        raises_format: whether the first body is no record, and raises the log's format for them.
+    """
 
     sends: Sequence[PendingMessages]
     bodies: Sequence[Body]
+    raises_format: bool
     next_offsets: dict[tuple[str, int], int]
     store_timestamp_ms: int
 
@@ -76,7 +94,9 @@ class Sends:
         self._held: _Placed | None = None
         self._store_timestamp_ms = 0
         self._key_counter = 0
-        self._proposal_epoch = 0
+        self._epoch = 0
+        self._formats = state[FORMATS]
+        self._is_raising_format = False  # in this term
 
     @property
     def waiting_messages(self) -> int:
@@ -105,9 +125,7 @@ class Sends:
         while (placed := self._take_placed()) is not None:
             sends = placed.sends
             try:
-                self._log.submit(
-                    placed.bodies, partial(self._appended, sends, self._proposal_epoch)
-                )
+                self._log.submit(placed.bodies, partial(self._appended, placed, self._epoch))
             except LogFull:
                 self._held = placed
                 self._count(sends, 1)
@@ -118,6 +136,7 @@ class Sends:
                     send.refuse(refusal)
                 continue
             self._next.update(placed.next_offsets)
+            self._is_raising_format |= placed.raises_format
             self._store_timestamp_ms = placed.store_timestamp_ms
 
     def _take_placed(self) -> _Placed | None:
@@ -149,7 +168,8 @@ class Sends:
         self._place_anew()
         self._next.clear()
         self._store_timestamp_ms = self._messages.store_timestamp_ms
-        self._proposal_epoch += 1
+        self._is_raising_format = False
+        self._epoch += 1
 
     def refuse_waiting(self, refusal: RequestRefused) -> None:
         """Answer everything that the log has not been given."""
@@ -198,6 +218,7 @@ class Sends:
         next_offsets: dict[tuple[str, int], int] = {}
         placed: list[PendingMessages] = []
         bodies: list[Body] = []
+        has_attached = False
         for send in chunk:
             key = (send.topic, send.queue_id)
             offset = next_offsets.get(key)
@@ -214,7 +235,14 @@ class Sends:
             bodies += encoded
             next_offsets[key] = offset + len(encoded)
             placed.append(send)
-        return _Placed(placed, bodies, next_offsets, now_ms)
+            has_attached |= send.attach is not None
+        raises_format = has_attached and not self._has_raised_format()
+        if raises_format:
+            bodies.insert(0, encode_log_command(RaiseFormat(ATTACHED_VERSION)))
+        return _Placed(placed, bodies, raises_format, next_offsets, now_ms)
+
+    def _has_raised_format(self) -> bool:
+        return self._is_raising_format or self._formats.format_version >= ATTACHED_VERSION
 
     def _encode(self, send: PendingMessages, offset: int, now_ms: int) -> list[PositionedBody]:
         """The records of one send, the first of them at `offset` of its queue."""
@@ -227,7 +255,15 @@ class Sends:
             record.queue_offset = offset
             record.store_timestamp = now_ms
             record.store_host, record.store_port = self._host, self._port
-            encoded.append(PositionedBody._make(encode_record_parts(record)))
+            head, tail = encode_record_parts(record)
+            if send.attach is not None:
+                tail += encode_log_command(send.attach(record))
+            if len(head) + len(tail) > _MAX_PARTS_BYTES:
+                raise MessageMalformed(
+                    f"{len(head) + len(tail)} bytes with what the broker adds: at most "
+                    f"{_MAX_PARTS_BYTES}"
+                )
+            encoded.append(PositionedBody(head, tail))
             offset += 1
         return encoded
 
@@ -240,11 +276,15 @@ class Sends:
         return edit_properties(properties, {UNIQUE_KEY: key})
 
     def _appended(
-        self, chunk: Sequence[PendingMessages], epoch: int, outcome: list[Appended] | DLedgerError
+        self, placed: _Placed, epoch: int, outcome: list[Appended] | DLedgerError
     ) -> None:
         """Tell each sender of one append what became of its messages."""
         at = 0
-        for send in chunk:
+        if placed.raises_format:
+            at = 1
+            if isinstance(outcome, DLedgerError) and epoch == self._epoch:
+                self._is_raising_format = False
+        for send in placed.sends:
             count = len(send.records)
             part = outcome if isinstance(outcome, DLedgerError) else outcome[at : at + count]
             at += count
@@ -252,7 +292,7 @@ class Sends:
             if refusal is None and not isinstance(part, DLedgerError):
                 send.stored(part)
             elif refusal is not None:
-                if epoch == self._proposal_epoch:
+                if epoch == self._epoch:
                     self._place_anew()
                     self._next.pop((send.topic, send.queue_id), None)
                 send.refuse(refusal)

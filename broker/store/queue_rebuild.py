@@ -36,6 +36,7 @@ class QueueRebuild:
         to_mend: the damaged queues.
         is_whole: whether the log has its beginning, so that every queue has to be found whole.
         registry: reads and folds the commands.
+        folder: for what the state of a whole log keeps on disk.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class QueueRebuild:
         to_mend: DamagedQueues,
         is_whole: bool,
         registry: Registry,
+        folder: str | None = None,
     ) -> None:
         self._registry = registry
         self._is_whole = is_whole
@@ -50,7 +52,7 @@ class QueueRebuild:
         self._ends = to_mend.ends
         self._found: dict[tuple[str, int], _Found] = {}  # of a whole log
         self._runs: dict[tuple[str, int], _Runs] = {}  # of a cut log
-        self._state = BrokerState(registry)  # of a whole log
+        self._state = BrokerState(registry, folder=folder)  # of a whole log
         self._deleted: set[str] = set()  # topics that do not exist at this point of a cut log
         self._made_anew: set[str] = set()  # topics whose queues begin at 0
 
@@ -66,6 +68,10 @@ class QueueRebuild:
                 self._take_record(entry)
             elif kind is EntryKind.COMMAND:
                 self._take_command(entry)
+
+    def close(self) -> None:
+        """Let go of what is on disk for it."""
+        self._state.close()
 
     def finish(self) -> None:
         """All entries were taken. Raises DiskFailed for a queue that the log does not give back."""

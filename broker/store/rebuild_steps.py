@@ -57,7 +57,9 @@ class RebuildSteps:
         machine = self._machine
         self._index = self._log.status().first_index
         self._to_mend = to_mend = machine.queues.to_mend
-        self._rebuild = QueueRebuild(to_mend, self._index == 0, machine.state.registry)
+        self._rebuild = QueueRebuild(
+            to_mend, self._index == 0, machine.state.registry, machine.state.folder
+        )
         if to_mend.queues:
             _log.warning(
                 "files of %d consume queues are damaged or missing: making them again from entries "
@@ -66,14 +68,22 @@ class RebuildSteps:
                 self._index,
             )
 
+    def _begin_again(self) -> None:
+        self._rebuild.close()
+        self._begin()
+
+    def close(self) -> None:
+        """It is done, or given up."""
+        self._rebuild.close()
+
     def step(self) -> bool:
         """Read the next piece; return whether something is left to do. Raises DiskFailed."""
         if self._machine.queues.to_mend is not self._to_mend:
-            self._begin()  # another snapshot was restored
+            self._begin_again()  # another snapshot was restored
         if not self._to_mend.queues:
             return False
         if self._log.status().first_index > self._index:
-            self._begin()  # the log begins later now
+            self._begin_again()  # the log begins later now
         entries = self._log.entries(self._index, STEP_BYTES)
         # What came after the snapshot went into the queues by itself, or deleted them.
         before = [entry for entry in entries if entry.pos < self._to_mend.log_end]

@@ -10,5 +10,8 @@ from dledger import Node
 async def rebuild_queues(node: Node, machine: BrokerMachine) -> None:
     """Make the damaged queues again, before clients are served. Raises DiskFailed."""
     steps = RebuildSteps(node, machine)
-    while steps.step():
-        await trio.lowlevel.checkpoint()
+    try:
+        while steps.step():
+            await trio.lowlevel.checkpoint()
+    finally:
+        steps.close()

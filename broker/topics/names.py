@@ -15,10 +15,15 @@ DEAD_LETTER_PREFIX: Final = "%DLQ%"
 # The template of topics that are created by their first message.
 TEMPLATE_TOPIC: Final = "TBW102"
 
+# Where messages wait that are for later: queue 0 to 17 for the levels, and one for other times.
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
+
 # Topics that only RocketMQ's own features write to.
 SEND_FORBIDDEN: Final = frozenset(
     {
-        "SCHEDULE_TOPIC_XXXX",
+        SCHEDULE_TOPIC,
+        TIMER_TOPIC,
         "RMQ_SYS_TRANS_HALF_TOPIC",
         "RMQ_SYS_TRANS_OP_HALF_TOPIC",
         "TRANS_CHECK_MAX_TIME_TOPIC",

@@ -13,7 +13,7 @@ from broker.groups.config import ConsumerGroup
 from broker.groups.state import GROUPS
 from broker.locks.commands import LockQueues
 from broker.locks.state import LOCKS
-from broker.log.entry import encode_log_command
+from broker.log.entry import FORMAT_VERSION, encode_log_command
 from broker.log.fold import fold
 from broker.log.folded import EntryRefused, Folded
 from broker.messages.fold import UNIT
@@ -247,7 +247,7 @@ def test_offsets_are_folded_alike_with_their_time_and_without() -> None:
 
 def test_a_command_of_a_newer_broker_stops_the_fold() -> None:
     log, state = Log(), empty_state()
-    log.append(b"\0\0\0\x09DLB\x04\x90")
+    log.append(b"\0\0\0\x09DLB" + bytes([FORMAT_VERSION + 1]) + b"\x90")
     with pytest.raises(EntryTooNew):
         fold(state, log.entries)
 

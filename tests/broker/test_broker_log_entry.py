@@ -7,12 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.delay.commands import Delay, Deliver, DropDelayed, MoveDelayed
 from broker.errors import CommandMalformed, EntryTooNew
 from broker.features import REGISTRY
+from broker.formats.commands import RaiseFormat
 from broker.groups.commands import DeleteGroup, PutGroup
 from broker.groups.config import ConsumerGroup
 from broker.locks.commands import LockQueues
-from broker.log.entry import FORMAT_VERSION, EntryKind, LogCommand, encode_log_command, kind_of
+from broker.log.entry import (
+    ATTACHED_VERSION,
+    FORMAT_VERSION,
+    EntryKind,
+    LogCommand,
+    encode_log_command,
+    kind_of,
+)
 from broker.offsets.commands import CommitOffsets, CommittedOffset
 from broker.retention.commands import KeepLogFrom
 from broker.topics.commands import DeleteTopic, PutTopic
@@ -48,6 +57,11 @@ commands: st.SearchStrategy[LogCommand] = st.one_of(
     st.builds(CommitOffsets, st.lists(offsets, max_size=5), st.none() | numbers),
     st.builds(CommitOffsets, st.lists(offsets, max_size=5), numbers, numbers),
     st.builds(KeepLogFrom, numbers, numbers, numbers),
+    st.builds(Delay, numbers),
+    st.builds(Deliver, numbers),
+    st.builds(MoveDelayed, numbers),
+    st.builds(DropDelayed, numbers),
+    st.just(RaiseFormat(ATTACHED_VERSION)),
     st.builds(
         LockQueues,
         names,
@@ -148,6 +162,8 @@ def test_a_command_is_written_in_the_first_version_that_holds_it(command: LogCom
             version = 3
         case CommitOffsets(at_ms=int()):
             version = 2
+        case RaiseFormat() | Delay() | Deliver() | MoveDelayed() | DropDelayed():
+            version = 4
         case _:
             version = 1
     assert encode_log_command(command)[7] == version

@@ -12,6 +12,7 @@ from remoting.message.batch import BatchMessage, encode_batch_body
 from remoting.message.message_id import message_id, parse_message_id
 from remoting.message.record import MessageRecord, decode_record, decode_records
 from remoting.wire.codes import RequestCode, ResponseCode
+from tests.broker.delaying_broker import delaying
 from tests.broker.one_broker import START_MS, Client, Clock, running_broker, send_fields, served
 
 
@@ -77,8 +78,7 @@ async def test_without_automatic_creation_an_unknown_topic_is_refused(tmp_path: 
         ("T", {"e": 99}, ResponseCode.INVALID_PARAMETER),
         ("T", {"f": 4}, ResponseCode.NO_PERMISSION),
         ("T", {"i": "TRAN_MSG\x01true\x02"}, ResponseCode.NO_PERMISSION),
-        ("T", {"i": "DELAY\x013\x02"}, ResponseCode.MESSAGE_ILLEGAL),
-        ("T", {"i": "TIMER_DELAY_SEC\x013\x02"}, ResponseCode.MESSAGE_ILLEGAL),
+        ("T", {"i": "DELAY\x01soon\x02"}, ResponseCode.MESSAGE_ILLEGAL),
         ("T", {"i": "A\x01" + "x" * 32767 + "\x02"}, ResponseCode.MESSAGE_ILLEGAL),
         ("T", {"i": "A\x01" + "x" * 32750 + "\x02"}, ResponseCode.MESSAGE_ILLEGAL),
         ("T", {"h": 1 << 40}, ResponseCode.MESSAGE_ILLEGAL),
@@ -207,11 +207,16 @@ async def send_back(client: Client, message: MessageRecord, **more: Any) -> int:
     return (await client.ask(36, **{**fields, **more})).code
 
 
-async def test_a_message_sent_back_is_consumable_again_from_the_retry_topic(tmp_path: Path) -> None:
-    async with served(tmp_path) as client:
+async def test_a_message_sent_back_comes_again_after_the_time_of_its_ladder(tmp_path: Path) -> None:
+    async with delaying(tmp_path) as one:
+        client = one.client
         await client.send("T", b"again", tags="A", f=1, h=3)
         (first,) = await client.messages("T")
         assert await send_back(client, first) == 0
+        one.at(9_999)
+        assert await one.bodies("%RETRY%g") == []
+        one.at(10_000)
+        assert await one.bodies("%RETRY%g") == [b"again"]
         (again,) = await client.messages("%RETRY%g")
         assert (again.body, again.system_flag, again.flag) == (b"again", 1, 3)
         assert (again.reconsume_times, again.born_timestamp) == (1, first.born_timestamp)
@@ -221,10 +226,28 @@ async def test_a_message_sent_back_is_consumable_again_from_the_retry_topic(tmp_
         origin = parse_message_id(properties["ORIGIN_MESSAGE_ID"])
         assert origin.physical_offset == first.physical_offset
         assert await send_back(client, again) == 0
+        one.at(39_999)
+        assert len(await one.bodies("%RETRY%g")) == 1
+        one.at(40_000)
+        assert len(await one.bodies("%RETRY%g")) == 2
         third = (await client.messages("%RETRY%g"))[1]
         assert third.reconsume_times == 2
         assert third.property_map()["ORIGIN_MESSAGE_ID"] == properties["ORIGIN_MESSAGE_ID"]
         assert third.property_map()["RETRY_TOPIC"] == "T"
+
+
+@pytest.mark.parametrize(("level", "delay_ms"), [(1, 1_000), (18, 7_200_000), (99, 7_200_000)])
+async def test_a_consumer_may_say_when_a_message_comes_again(
+    tmp_path: Path, level: int, delay_ms: int
+) -> None:
+    async with delaying(tmp_path) as one:
+        await one.client.send("T", b"again")
+        (first,) = await one.client.messages("T")
+        assert await send_back(one.client, first, delayLevel=level) == 0
+        one.at(delay_ms - 1)
+        assert await one.bodies("%RETRY%g") == []
+        one.at(delay_ms)
+        assert await one.bodies("%RETRY%g") == [b"again"]
 
 
 @pytest.mark.parametrize("more", [{"delayLevel": -1}, {"maxReconsumeTimes": 0}])
@@ -260,19 +283,18 @@ async def test_a_place_where_no_message_begins_cannot_be_sent_back_or_viewed(
         assert decode_record(reply.body)[0].body == forged
 
 
-async def test_a_consumers_own_send_to_its_retry_topic_is_taken_and_its_delay_is_not_refused(
+async def test_a_consumers_own_send_to_its_retry_topic_waits_and_a_dead_letter_does_not(
     tmp_path: Path,
 ) -> None:
-    async with served(tmp_path) as client:
-        await client.heartbeat("c", "g", "T")
-        reply = await client.send(
-            "%RETRY%g", b"r", i="DELAY\x013\x02RETRY_TOPIC\x01T\x02", j=1, l=16
-        )
-        assert reply.code == 0
-        reply = await client.send("%RETRY%g", b"dead", j=17, l=16)
-        assert reply.code == 0
-        assert [message.body for message in await client.messages("%RETRY%g")] == [b"r"]
-        assert [message.body for message in await client.messages("%DLQ%g")] == [b"dead"]
+    async with delaying(tmp_path) as one:
+        await one.client.heartbeat("c", "g", "T")
+        delayed = "DELAY\x013\x02RETRY_TOPIC\x01T\x02"
+        assert (await one.client.send("%RETRY%g", b"r", i=delayed, j=1, l=16)).code == 0
+        assert (await one.client.send("%RETRY%g", b"dead", i=delayed, j=17, l=16)).code == 0
+        assert await one.bodies("%DLQ%g") == [b"dead"]
+        assert await one.bodies("%RETRY%g") == []
+        one.at(10_000)
+        assert await one.bodies("%RETRY%g") == [b"r"]
 
 
 async def test_an_oneway_send_is_stored_and_not_answered(tmp_path: Path) -> None:

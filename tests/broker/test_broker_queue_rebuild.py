@@ -16,6 +16,7 @@ from broker.messages.fold import UNIT
 from broker.retention.commands import KeepLogFrom
 from broker.retention.full_disk import FullDisk
 from broker.retention.keeper import LogKeeper
+from broker.retention.kept_back import KeptBack
 from broker.retention.policy import RetentionPolicy
 from broker.store.consume_queue import UNIT_BYTES
 from broker.store.consume_queue_disk import OS_DISK
@@ -342,6 +343,7 @@ async def test_retention_leaves_the_files_of_damaged_queues_alone(tmp_path: Path
         cast(Node, None),  # is asked by leaders only
         machine,
         FullDisk("b"),
+        KeptBack(),
         lambda: False,
         lambda: 0,
         lambda _: 0,

@@ -48,6 +48,28 @@ def test_a_queue_is_full_by_number_by_bytes_and_by_span() -> None:
     assert not by_span.full
 
 
+def test_a_queue_is_full_by_the_bytes_of_properties() -> None:
+    cached = CachedQueue(0, max_bytes=1000)
+    cached.add([ReceivedMessage(QUEUE, 0, b"x", b"own\x01" + b"x" * 1000 + b"\x02")], 1)
+    assert cached.full
+    (one,) = cached.take(1)
+    assert len(one.properties["own"]) == 1000
+    cached.done([one])
+    assert not cached.full
+
+
+def test_a_listener_that_changes_a_body_does_not_change_what_the_queue_counts() -> None:
+    total = CachedBytes(10)
+    cached, other = CachedQueue(0, total=total), CachedQueue(0, total=total)
+    other.add([message(0)], 1)
+    for offset in range(3):
+        cached.add([message(offset, size=9)], offset + 1)
+        (one,) = cached.take(1)
+        one.body = b""
+        cached.done([one])
+    assert not other.full
+
+
 def test_queues_that_hold_too_much_together_are_full_and_an_empty_one_is_not() -> None:
     total = CachedBytes(10)
     first, second, empty = (CachedQueue(0, total=total) for _ in range(3))

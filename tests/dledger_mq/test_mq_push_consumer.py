@@ -502,6 +502,43 @@ async def test_an_offset_that_is_gone_moves_to_where_the_broker_says() -> None:
         assert cluster.store.offsets[(GROUP, "T", 0)] == 1
 
 
+async def test_a_damaged_body_is_read_again_and_neither_handed_out_nor_passed_over(
+    clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    inbox = Inbox()
+    async with running() as cluster:
+        for body in (b"first", b"second", b"third"):
+            cluster.store.put("T", 0, body)
+        whole, damages, damaged = cluster.first.answers[RequestCode.PULL_MESSAGE], True, 0
+
+        def answer(connection: Connection, command: Command) -> Command | None:
+            nonlocal damaged
+            reply = whole(connection, command)
+            if reply is not None and damages and b"second" in reply.body:
+                damaged += 1
+                reply.body = reply.body.replace(b"second", b"sEcond")
+            return reply
+
+        def warnings() -> int:
+            return sum(
+                one.levelname == "WARNING" and "offset 1 is damaged" in one.getMessage()
+                for one in caplog.records
+            )
+
+        cluster.first.answers[RequestCode.PULL_MESSAGE] = answer
+        async with cluster.consumer(inbox):
+            await until(lambda: damaged >= 4)
+            assert warnings() == 1
+            clock.jump(60)
+            await until(lambda: warnings() == 2)
+            assert not inbox.messages
+            damages = False
+            await inbox.wait(3)
+        assert cluster.store.offsets[(GROUP, "T", 0)] == 3
+        assert not cluster.first.asked(RequestCode.CONSUMER_SEND_MSG_BACK)
+    assert inbox.bodies == [b"first", b"second", b"third"]
+
+
 async def test_tags_of_one_hash_are_told_apart() -> None:
     inbox = Inbox()
     async with running() as cluster:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import zlib
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,13 +59,15 @@ def records(draw: st.DrawFn) -> MessageRecord:
 
 
 def plainly(body: bytes) -> tuple[list[ReceivedMessage], list[MessageRecord]] | None:
-    """Each record decoded by itself; None when there is something else among them."""
+    """Each record decoded by itself; None when one is damaged or something else is there."""
     messages, unreadable = [], []
     try:
         found = decode_records(body)
     except MessageMalformed:
         return None
     for record in found:
+        if zlib.crc32(record.body) & 0x7FFFFFFF != record.body_crc:
+            return None
         try:
             messages.append(received(record, QUEUE))
         except MessageMalformed:
@@ -150,3 +153,21 @@ def test_properties_that_are_too_long_are_refused_as_by_every_other_reader() -> 
     record[:4] = (len(record) + 1).to_bytes(4, "big")
     record[-32769:-32767] = (32768).to_bytes(2, "big")
     assert cut(bytes(record) + b"a") is None
+
+
+@pytest.mark.parametrize("flag", [0, BORN_HOST_V6_FLAG, COMPRESSED_FLAG])
+def test_an_answer_with_a_damaged_body_is_refused_whole(flag: int) -> None:
+    whole = encode_record(MessageRecord("T", b"whole", queue_id=3))
+    host = "::1" if flag & BORN_HOST_V6_FLAG else "1.2.3.4"
+    stored = zlib.compress(b"body") if flag & COMPRESSED_FLAG else b"body"
+    record = MessageRecord(
+        "T", stored, queue_id=3, queue_offset=41, system_flag=flag, born_host=host
+    )
+    raw = encode_record(record)
+    body_at = raw.index(stored)
+    for at in range(body_at, body_at + len(stored)):
+        damaged = bytearray(raw)
+        damaged[at] ^= 1
+        with pytest.raises(MessageMalformed, match="offset 41 is damaged"):
+            cut_messages(whole + bytes(damaged), QUEUE)
+    assert len(cut_messages(whole + raw, QUEUE)[0]) == 2

@@ -166,6 +166,13 @@ def test_the_record_of_the_documentation_is_read() -> None:
     assert row["store_time"] == datetime(2023, 11, 14, 22, 13, 20, 1000, tzinfo=UTC)
 
 
+def test_a_record_with_a_command_behind_it_is_the_record() -> None:
+    command = b"\0\0\0\x0bDLB\x04abc"
+    found = rows(message_batch(as_entries([VECTOR, VECTOR + command, VECTOR + command[:-1]])))
+    assert [row.pop("index") for row in found] == [0, 1]
+    assert found[0] == found[1]
+
+
 def test_what_is_no_record_is_passed_over() -> None:
     bodies = [b"", b"command", bytes(200), VECTOR, VECTOR[:-1], VECTOR + b"\0", b"\0" * 91]
     assert [row["index"] for row in rows(message_batch(as_entries(bodies)))] == [3]

@@ -115,10 +115,11 @@ class BrokerApplication:
             self._losses.stop()
 
     def is_settled(self, members: Sequence[VirtualNode]) -> bool:
-        """Whether the queues of these members are whole."""
+        """Whether the queues of these members are whole, and what is due was delivered."""
         return all(
             self._brokers[node.name].is_serving
             and not self._members[node.name].broker.queues.damaged
+            and (self._brokers[node.name].has_delivered or not self._brokers[node.name].leads)
             for node in members
         )
 
@@ -135,3 +136,6 @@ class BrokerApplication:
             member.check_saved()
         self._told.check(self._reference.model)
         self._coverage.count("acknowledged messages", self._told.acknowledged)
+        model = self._reference.model
+        self._coverage.count("delayed messages delivered", model.delivered)
+        self._coverage.count("delayed messages dropped", len(model.dropped))

@@ -9,6 +9,7 @@ from typing import Any
 import msgpack
 
 import broker.machine
+from broker.delay.waiting_table import Waiting, WaitingTable
 from broker.log.state import BrokerState, Deletion
 from broker.log.state_snapshot import captured
 from broker.serving.requests import Requests
@@ -121,6 +122,22 @@ def _file_before_the_first_unit_missing() -> list[Replacement]:
     return [Replacement(ConsumeQueue, "begins_with", begins_with)]
 
 
+def _delivered_early() -> list[Replacement]:
+    def due(self: WaitingTable, now_ms: int, from_position: int, limit: int) -> list[Waiting]:
+        return found(self, now_ms + 1_500, from_position, limit)
+
+    found = WaitingTable.due
+    return [Replacement(WaitingTable, "due", due)]
+
+
+def _delivered_messages_wait_on() -> list[Replacement]:
+    return [Replacement(WaitingTable, "remove", WaitingTable.get)]
+
+
+def _retention_drops_what_waits() -> list[Replacement]:
+    return [Replacement(BrokerState, "needed_from", lambda _: None)]
+
+
 _BUGS: list[tuple[str, str, Callable[[], list[Replacement]]]] = [
     (
         "offsets-outlive-their-topic",
@@ -196,6 +213,26 @@ _BUGS: list[tuple[str, str, Callable[[], list[Replacement]]]] = [
         "file-before-the-first-unit-missing",
         "a queue made again at the beginning of a file looks damaged after a restart",
         _file_before_the_first_unit_missing,
+    ),
+    (
+        "delayed-not-in-snapshots",
+        "a snapshot lacks the delayed messages that wait",
+        partial(_not_in_snapshots, "delayed"),
+    ),
+    (
+        "delivered-early",
+        "delayed messages are delivered before they are due",
+        _delivered_early,
+    ),
+    (
+        "delivered-messages-wait-on",
+        "a delayed message that was delivered or recalled waits on",
+        _delivered_messages_wait_on,
+    ),
+    (
+        "retention-drops-what-waits",
+        "the log's beginning is dropped with delayed messages that wait",
+        _retention_drops_what_waits,
     ),
 ]
 

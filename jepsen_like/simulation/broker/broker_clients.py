@@ -28,6 +28,8 @@ CLIENTS = ["C0", "C1", "C2"]
 TAGS = ("", "A", "B", "\u00e4")
 MOST_MESSAGES_A_BATCH = 4
 LONGEST_PADDING = 60
+LONGEST_DELAY_MS = 3_000
+MOST_HANDLES = 20
 
 
 class BrokerClients:
@@ -58,6 +60,7 @@ class BrokerClients:
         loop: EventLoop,
     ) -> None:
         self._chance = chance = Chance(seed, "broker clients")
+        delayed = chance.choice((0, 8, 20))
         self._every_s = every_s
         self._wrong_member = wrong_member
         self._brokers = brokers
@@ -65,6 +68,7 @@ class BrokerClients:
         self._coverage = coverage
         self._loop = loop
         self._over = False
+        self._handles: list[tuple[int, str, str]] = []  # of delayed messages: number, topic, text
         self.reference: Reference | None = None
         self.raw = RawEntries(
             Chance(seed, "raw entries"),
@@ -76,6 +80,8 @@ class BrokerClients:
         kinds: list[tuple[Callable[[ServedBroker], None], int]] = [
             (self._send, 40),
             (self._send_batch, 10),
+            (self._send_delayed, delayed),
+            (self._recall, delayed // 4),
             (self._put_topic, 6),
             (self._delete_topic, chance.choice((2, 6))),
             (self._put_group, 3),
@@ -177,6 +183,29 @@ class BrokerClients:
         fields = {**self._send_fields(topic), "batch": "true", "properties": ""}
         then = partial(self._history.answered, topic, [number for number, _ in messages])
         self._request(broker, RequestCode.SEND_MESSAGE, fields, body, then)
+
+    def _send_delayed(self, broker: ServedBroker) -> None:
+        topic = self._topic()
+        number, body = self._message()
+        delay_ms = 1 + self._chance.randrange(LONGEST_DELAY_MS)
+        due = self._chance.choice(("DELAY\x011\x02", f"TIMER_DELAY_MS\x01{delay_ms}\x02"))
+        fields = self._send_fields(topic)
+        fields["properties"] = f"{fields['properties']}{due}"
+
+        def then(reply: Command) -> None:
+            self._history.delayed_answered(number, reply)
+            if "recallHandle" in reply.fields:
+                self._handles.append((number, topic, reply.fields["recallHandle"]))
+                del self._handles[:-MOST_HANDLES]
+
+        self._request(broker, RequestCode.SEND_MESSAGE, fields, body, then)
+
+    def _recall(self, broker: ServedBroker) -> None:
+        if self._handles:
+            number, topic, handle = self._chance.choice(self._handles)
+            fields = {"topic": topic, "recallHandle": handle}
+            then = partial(self._history.recall_answered, number)
+            self._request(broker, RequestCode.RECALL_MESSAGE, fields, then=then)
 
     # --- consumers ------------------------------------------------------------------------------
 

@@ -33,6 +33,8 @@ class ClientHistory:
         self._offset = FIRST_OFFSET
         self._stored: dict[int, Place] = {}
         self._never: set[int] = set()
+        self._delayed: set[int] = set()  # acknowledged
+        self._recalled: set[int] = set()  # acknowledged
         self._meant: dict[int, int] = {}  # by committed offset: the entry that made its topic
 
     def new_message(self) -> int:
@@ -70,6 +72,18 @@ class ClientHistory:
         elif reply.code != ResponseCode.SYSTEM_ERROR:  # which says that it is not known
             self._never.update(numbers)
 
+    def delayed_answered(self, number: int, reply: Command) -> None:
+        """The reply to a send of a delayed message."""
+        if reply.code == ResponseCode.SUCCESS:
+            self._delayed.add(number)
+        elif reply.code != ResponseCode.SYSTEM_ERROR:
+            self._never.add(number)
+
+    def recall_answered(self, number: int, reply: Command) -> None:
+        """The reply to a recall."""
+        if reply.code == ResponseCode.SUCCESS:
+            self._recalled.add(number)
+
     @property
     def acknowledged(self) -> int:
         """How many messages were acknowledged."""
@@ -84,9 +98,21 @@ class ClientHistory:
                     "acknowledged messages are in their queues",
                     f"message {number} was acknowledged as {told}, the log has {found}",
                 )
+        for number in sorted(self._delayed):
+            if number not in model.delayed:
+                raise InvariantViolated(
+                    "acknowledged messages are in their queues",
+                    f"delayed message {number} was acknowledged, the log does not have it",
+                )
+        for number in sorted(self._recalled):
+            if number not in model.dropped or number in model.stored:
+                raise InvariantViolated(
+                    "recalled messages never come",
+                    f"message {number} was recalled, and is {model.stored.get(number)}",
+                )
         for number in sorted(self._never):
-            if number in model.stored:
+            if number in model.stored or number in model.delayed:
                 raise InvariantViolated(
                     "refused messages are in no queue",
-                    f"message {number} was refused, and is {model.stored[number]}",
+                    f"message {number} was refused, and is {model.stored.get(number)}",
                 )

@@ -28,6 +28,7 @@ TAGS = b"TAGS\x01"
 
 PUT_TOPIC, DELETE_TOPIC, PUT_GROUP, DELETE_GROUP = 1, 2, 3, 4
 COMMIT_OFFSETS, KEEP_LOG_FROM, LOCK_QUEUES, LEAD_FROM = 5, 6, 7, 8
+RAISE_FORMAT, DELAY, DELIVER, MOVE_DELAYED, DROP_DELAYED = 9, 10, 11, 12, 13
 
 QueueKey = tuple[str, int]  # topic, queue id
 # A topic, the entry that created it, and a queue id: a queue that is not mixed with another one.
@@ -42,6 +43,18 @@ class Stored(NamedTuple):
     offset: int
     position: int
     entry: int
+
+
+class Delayed(NamedTuple):
+    """A delayed message.
+
+    Attributes:
+        number: of the message.
+        due_ms: when it may be delivered at the earliest.
+    """
+
+    number: int
+    due_ms: int
 
 
 class LogModel:
@@ -65,6 +78,10 @@ class LogModel:
         messages: how many there were.
         stored: by the number in its body: the message that is in a queue, or was.
         touched: by entry: the queue that it brought a message to, or None.
+        waiting: by position: the delayed messages that wait.
+        delayed: the numbers of all delayed messages.
+        delivered: how many of them were delivered.
+        dropped: the numbers of those that will never be delivered.
     """
 
     def __init__(
@@ -87,6 +104,10 @@ class LogModel:
         self.messages = 0
         self.stored: dict[int, Stored] = {}
         self.touched: list[QueueKey | None] = []
+        self.waiting: dict[int, Delayed] = {}
+        self.delayed: set[int] = set()
+        self.delivered = 0
+        self.dropped: set[int] = set()
         self._births: dict[str, list[int]] = {topic: [-1] for topic in first_topics}
         self._units: dict[IncarnationKey, bytearray] = {}
 
@@ -126,20 +147,60 @@ class LogModel:
             return
         if position != entry.body_pos:
             return
+        (size,) = struct.unpack_from(">i", body)
+        number = int.from_bytes(body[88:96], "big")
+        is_waiting = False
+        if size != len(body):
+            behind = body[size:]
+            if behind[4:7] != COMMAND_MARK:
+                return
+            kind, *members = msgpack.unpackb(behind[8:])
+            if not self._behind(entry, number, kind, members):
+                return
+            is_waiting = kind != DELIVER
         self.ends[key] = offset + 1
         self.messages += 1
         self.touched[-1] = key
-        properties = body[at + 3 + body[at] :]
-        unit = UNIT.pack(position, len(body), _tags_code(properties))
+        properties = body[at + 3 + body[at] : size]
+        unit = UNIT.pack(position, size, _tags_code(properties))
         born = self._births[topic][-1]
         self._units.setdefault((topic, born, queue_id), bytearray()).extend(unit)
-        number = int.from_bytes(body[88:96], "big")
+        if is_waiting:
+            return
         if number in self.stored:
             raise InvariantViolated(
                 "messages are stored once",
                 f"{number} is {self.stored[number]} and entry {entry.index}",
             )
         self.stored[number] = Stored(topic, queue_id, offset, position, entry.index)
+
+    def _behind(self, entry: Entry, number: int, kind: int, members: list[Any]) -> bool:
+        """A command behind a record; whether the record is taken with it."""
+        match kind, members:
+            case (10, [due_ms]):
+                self.waiting[entry.body_pos] = Delayed(number, due_ms)
+                self.delayed.add(number)
+                return True
+            case (11, [position]):
+                waiting = self.waiting.pop(position, None)
+                if waiting is None:
+                    return False
+                (stored_ms,) = struct.unpack_from(">q", entry.body, 56)
+                if stored_ms < waiting.due_ms or waiting.number != number:
+                    raise InvariantViolated(
+                        "delayed messages come when they are due",
+                        f"{waiting} came as message {number} at {stored_ms}",
+                    )
+                self.delivered += 1
+                return True
+            case (12, [position]):
+                waiting = self.waiting.pop(position, None)
+                if waiting is None:
+                    return False
+                self.waiting[entry.body_pos] = waiting
+                return True
+            case _:
+                raise ValueError(f"a command behind a record that the model does not know: {kind}")
 
     # --- commands -------------------------------------------------------------------------------
 
@@ -158,12 +219,19 @@ class LogModel:
                 self._commit(rows, as_of)
             case (6, [first_index, position, _]):
                 before = self.kept
-                if before[0] < first_index <= entry.index and before[1] < position <= entry.pos:
+                fits = before[0] < first_index <= entry.index and before[1] < position <= entry.pos
+                if fits and min(self.waiting, default=position) >= position:
                     self.kept = (first_index, position)
             case (7, [group, client, is_lock, time_ms, queues]):
                 self._lock(group, client, is_lock, time_ms, queues)
             case (8, [node, address]):
                 self.leader = (node, address)
+            case (9, []):
+                pass
+            case (13, [position]):
+                waiting = self.waiting.pop(position, None)
+                if waiting is not None:
+                    self.dropped.add(waiting.number)
             case _:
                 raise ValueError(f"an entry that the model does not know: {kind} {members}")
 

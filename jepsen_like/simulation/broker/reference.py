@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields, is_dataclass
 from hashlib import blake2b
 
+from broker.delay.state import DELAYS
+from broker.delay.waiting_table import WaitingTable
 from broker.features import REGISTRY
 from broker.groups.state import GROUPS
 from broker.locks.state import LOCKS
@@ -37,6 +39,8 @@ def _canonical(value: object) -> object:
         return sorted((repr(key), _canonical(each)) for key, each in value.items())
     if isinstance(value, list | tuple):
         return [_canonical(each) for each in value]
+    if isinstance(value, WaitingTable):
+        return [tuple(one) for one in value.captured()]
     if is_dataclass(value):
         return [_canonical(getattr(value, one.name)) for one in fields(value)]
     return value
@@ -126,6 +130,11 @@ class Reference:
             ("retention", (messages.kept_from, messages.kept_position), model.kept),
             ("the leader's place", (place.node_id, place.address), model.leader),
             ("messages", messages.messages, model.messages),
+            (
+                "delayed messages",
+                {one.position: one.due_ms for one in state[DELAYS].waiting.captured()},
+                {position: one.due_ms for position, one in model.waiting.items()},
+            ),
         ]
         for what, folded, meant in views:
             if folded != meant:

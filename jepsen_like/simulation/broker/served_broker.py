@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import cast
 
 from broker.config import BrokerConfig
+from broker.delay.deliveries import DELIVERIES
+from broker.delay.feature import FEATURE as DELAY
+from broker.delay.state import DELAYS
 from broker.groups.feature import FEATURE as GROUPS
 from broker.limits import BrokerLimits
 from broker.locks.feature import FEATURE as LOCKS
@@ -19,6 +22,7 @@ from broker.log.submissions import Then
 from broker.messages.state import MESSAGES
 from broker.offsets.feature import FEATURE as OFFSETS
 from broker.retention.commands import KeepLogFrom
+from broker.retention.kept_back import KEPT_BACK
 from broker.sends.feature import FEATURE as SENDS
 from broker.serving.parts import Parts
 from broker.serving.requests import Requests
@@ -42,7 +46,7 @@ from remoting.net.address import Address
 from remoting.net.connection import Connection
 from remoting.wire.command import Command
 
-SERVED = (TOPICS, GROUPS, OFFSETS, LOCKS, SENDS)
+SERVED = (TOPICS, GROUPS, OFFSETS, LOCKS, SENDS, DELAY)
 # So few that they are reached.
 LIMITS = BrokerLimits(
     max_topics=8,
@@ -50,6 +54,7 @@ LIMITS = BrokerLimits(
     max_offset_tables=12,
     max_waiting_sends=40,
     max_locks=6,
+    max_delayed_messages=12,
     append_entries=6,
 )
 MOST_WAITING_APPENDS = 20
@@ -197,6 +202,8 @@ class ServedBroker:
             process_id=_PROCESS_ID,
             figures=dict,
         )
+        self._deliveries = parts[DELIVERIES]
+        self._kept_back = parts[KEPT_BACK]
         services = [feature.service(parts) for feature in SERVED]
         self.requests = Requests(
             GROUP,
@@ -242,7 +249,11 @@ class ServedBroker:
             if not self.leads or not store.first_index <= index <= self.applied:
                 return
             begin = store.segment_begin(index)
-            if begin.first_index > messages.kept_from:
+            needed_from = self.member.broker.state.needed_from()
+            if needed_from is not None and needed_from < begin.pos:
+                self._coverage.count("delayed messages moved out of retention's way")
+                self._kept_back.move_before(begin.pos)
+            elif begin.first_index > messages.kept_from:
                 self._coverage.count("beginnings of the log given up")
                 now_ms = self.wall_clock_ms()
                 command = KeepLogFrom(begin.first_index, begin.pos, now_ms)
@@ -254,6 +265,12 @@ class ServedBroker:
     def applied(self) -> int:
         """The last entry that is applied."""
         return self.process.replica.state.applied
+
+    @property
+    def has_delivered(self) -> bool:
+        """Whether nothing waits that is due by its clock."""
+        waiting = self.member.broker.state[DELAYS].waiting
+        return not waiting.due(self.wall_clock_ms(), 0, 1)
 
     # --- in a turn ------------------------------------------------------------------------------
 
@@ -318,6 +335,7 @@ class ServedBroker:
         self.requests.follow_role()
         self._check_whole()
         self.requests.tick()
+        self._deliveries.deliver()
         if self._steps is None and self.member.broker.queues.damaged:
             self._steps = self.member.mending()
             self._mend()

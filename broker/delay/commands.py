@@ -1,0 +1,155 @@
+"""The log's commands for delayed messages.
+
+A delayed message is a record in one of RocketMQ's topics for them, with a `Delay` behind it. Its
+delivery is a copy in the topic that it was sent to, with a `Deliver` behind it: a copy of a message
+that does not wait any more is refused together with its command, so each is delivered once. No
+leader proposes such a copy: it sees what leaders before it have delivered, and keeps in mind what
+is on its way. That matters, because a log without its beginning does not show what was refused.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from broker.delay.state import DELAYS
+from broker.delay.waiting_table import Waiting
+from broker.log.entry import ATTACHED_VERSION, number
+from broker.log.folded import EntryRefused, Folded
+from broker.log.registry import CommandType
+from broker.log.state import BrokerState
+from dledger import Entry
+
+# The table of those that wait has 64 bits for each number.
+_MAX_NUMBER: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """Behind a record: it waits until a time, in milliseconds since 1970."""
+
+    kind: ClassVar[int] = 10
+    version: ClassVar[int] = ATTACHED_VERSION
+
+    due_ms: int
+
+    def members(self) -> list[object]:
+        """As in LogCommand."""
+        return [self.due_ms]
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """Behind a record: it is the copy of the message that waits at a position of the log."""
+
+    kind: ClassVar[int] = 11
+    version: ClassVar[int] = ATTACHED_VERSION
+
+    position: int
+
+    def members(self) -> list[object]:
+        """As in LogCommand."""
+        return [self.position]
+
+
+@dataclass(frozen=True, slots=True)
+class MoveDelayed:
+    """Behind a record: it waits in place of the message at a position, which retention drops."""
+
+    kind: ClassVar[int] = 12
+    version: ClassVar[int] = ATTACHED_VERSION
+
+    position: int
+
+    def members(self) -> list[object]:
+        """As in LogCommand."""
+        return [self.position]
+
+
+@dataclass(frozen=True, slots=True)
+class DropDelayed:
+    """The message at a position waits no longer: it was recalled, or its topic is gone."""
+
+    kind: ClassVar[int] = 13
+    version: ClassVar[int] = ATTACHED_VERSION
+
+    position: int
+
+    def members(self) -> list[object]:
+        """As in LogCommand."""
+        return [self.position]
+
+
+def _checked(value: int) -> int:
+    """A time or a position. Raises ValueError, TypeError."""
+    if not 0 <= number(value) <= _MAX_NUMBER:
+        raise ValueError(f"{value} is no time and no position")
+    return value
+
+
+def _delay(
+    state: BrokerState, _folded: Folded, command: Delay, entry: Entry
+) -> EntryRefused | None:
+    row = Waiting(entry.body_pos, command.due_ms, _record_bytes(entry))
+    state[DELAYS].waiting.add([row])
+    return None
+
+
+def _deliver(
+    state: BrokerState, _folded: Folded, command: Deliver, _entry: Entry
+) -> EntryRefused | None:
+    delays = state[DELAYS]
+    if delays.waiting.remove(command.position) is None:
+        return _not_waiting(command.position)
+    delays.delivered += 1
+    return None
+
+
+def _move(
+    state: BrokerState, _folded: Folded, command: MoveDelayed, entry: Entry
+) -> EntryRefused | None:
+    waiting = state[DELAYS].waiting
+    moved = waiting.remove(command.position)
+    if moved is None:
+        return _not_waiting(command.position)
+    waiting.add([Waiting(entry.body_pos, moved.due_ms, _record_bytes(entry))])
+    return None
+
+
+def _drop(
+    state: BrokerState, _folded: Folded, command: DropDelayed, _entry: Entry
+) -> EntryRefused | None:
+    delays = state[DELAYS]
+    if delays.waiting.remove(command.position) is None:
+        return _not_waiting(command.position)
+    delays.dropped += 1
+    return None
+
+
+def _not_waiting(position: int) -> EntryRefused:
+    return EntryRefused(f"no delayed message waits at {position}: it was delivered or recalled")
+
+
+def _record_bytes(entry: Entry) -> int:
+    """Bytes of the record that an entry begins with."""
+    return int.from_bytes(entry.body[:4], "big")
+
+
+DELAY: Final = CommandType(
+    Delay, {ATTACHED_VERSION: lambda due_ms: Delay(_checked(due_ms))}, _delay, is_attached=True
+)
+DELIVER: Final = CommandType(
+    Deliver,
+    {ATTACHED_VERSION: lambda position: Deliver(_checked(position))},
+    _deliver,
+    is_attached=True,
+)
+MOVE_DELAYED: Final = CommandType(
+    MoveDelayed,
+    {ATTACHED_VERSION: lambda position: MoveDelayed(_checked(position))},
+    _move,
+    is_attached=True,
+)
+DROP_DELAYED: Final = CommandType(
+    DropDelayed,
+    {ATTACHED_VERSION: lambda position: DropDelayed(_checked(position))},
+    _drop,
+)

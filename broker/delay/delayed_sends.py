@@ -1,0 +1,162 @@
+"""Sends of messages that are for later: they are stored where they wait.
+
+Source: RocketMQ's HookUtils and ScheduleMessageService: the message keeps its topic and its queue
+in two properties meanwhile.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from broker.delay.commands import Delay
+from broker.delay.due import DELAY_NAMES, LEVEL_MS, AfterLevel, Due, read_due
+from broker.delay.recall_handle import recall_handle
+from broker.delay.state import DELAYS
+from broker.errors import RequestRefused
+from broker.log.entry import LogCommand
+from broker.log.replicated_log import Log
+from broker.log.state import BrokerState
+from broker.log.submissions import submit_commands
+from broker.sends.pending_messages import PendingMessages, PendingSend
+from broker.serving.parts import Parts, Shared
+from broker.topics.commands import PutTopic
+from broker.topics.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from broker.topics.state import TOPICS
+from dledger import HEADER_BYTES, Appended
+from remoting.bodies.topic_config import PERMISSION_READ_WRITE, TopicConfig
+from remoting.message.properties import (
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    TIMER_OUT_MILLISECONDS,
+    TRANSACTION_PREPARED,
+    UNIQUE_KEY,
+    edit_properties,
+)
+from remoting.message.record import MessageRecord
+from remoting.wire.codes import ResponseCode
+
+_TOPICS: Final = {
+    SCHEDULE_TOPIC: TopicConfig(
+        SCHEDULE_TOPIC, len(LEVEL_MS), len(LEVEL_MS), PERMISSION_READ_WRITE
+    ),
+    TIMER_TOPIC: TopicConfig(TIMER_TOPIC, 1, 1, PERMISSION_READ_WRITE),
+}
+
+
+class DelayedSends:
+    """Lets messages wait. Implements `sends.special_sends.SpecialSend`.
+
+    Args:
+        state: the applied state.
+        log: the log.
+        broker_name: the group of brokers, which stands in handles for recalls.
+        max_waiting: how many messages may wait.
+        wall_clock_ms: milliseconds since 1970.
+    """
+
+    names = DELAY_NAMES
+
+    def __init__(
+        self,
+        state: BrokerState,
+        log: Log,
+        broker_name: str,
+        max_waiting: int,
+        wall_clock_ms: Callable[[], int],
+    ) -> None:
+        self._topics = state[TOPICS]
+        self._delays = state[DELAYS]
+        self._log = log
+        self._broker_name = broker_name
+        self._max_waiting = max_waiting
+        self._wall_clock_ms = wall_clock_ms
+        self._making: set[str] = set()
+
+    def is_asked_for(self, pairs: Mapping[str, str]) -> bool:
+        """Whether the message is for later. A transactional one is not, as in RocketMQ.
+
+        Raises:
+            RequestRefused (13): see `read_due`.
+        """
+        if pairs.get(TRANSACTION_PREPARED, "").lower() == "true":
+            return False
+        return read_due(pairs, self._wall_clock_ms()) is not None
+
+    def prepare(self, send: PendingSend, pairs: Mapping[str, str]) -> None:
+        """Let the message of a send wait, and tell the sender how to recall it.
+
+        Raises:
+            RequestRefused (2): so many wait that no more may. What is on its way does not count.
+        """
+        waiting = len(self._delays.waiting)
+        if waiting >= self._max_waiting:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_BUSY,
+                f"[OVERLOAD]{waiting} delayed messages wait already: send it when fewer do",
+            )
+        due = read_due(pairs, self._wall_clock_ms())
+        if due is None:
+            return  # its time came between the two looks at the clock
+        topic, record = send.topic, send.records[0]
+        self.delay(send, due)
+
+        def replied(appended: Appended) -> Mapping[str, str]:
+            handle = recall_handle(
+                topic,
+                self._broker_name,
+                _due_ms(due, record),
+                record.property_map()[UNIQUE_KEY],
+                appended.pos + HEADER_BYTES,
+            )
+            return {"recallHandle": handle}
+
+        send.replied = replied
+
+    def delay(self, messages: PendingMessages, due: Due) -> None:
+        """Let the only message of `messages` wait, and go to its topic and queue then."""
+        (record,) = messages.records
+        changes = {REAL_TOPIC: messages.topic, REAL_QUEUE_ID: str(messages.queue_id)}
+        if isinstance(due, AfterLevel):
+            messages.topic, messages.queue_id = SCHEDULE_TOPIC, due.level - 1
+        else:
+            messages.topic, messages.queue_id = TIMER_TOPIC, 0
+            changes[TIMER_OUT_MILLISECONDS] = str(due.due_ms)
+        record.properties = edit_properties(record.properties, changes)
+
+        def attach(record: MessageRecord) -> LogCommand:
+            return Delay(_due_ms(due, record))
+
+        messages.attach = attach
+        self._make_topic(messages.topic)
+
+    def begin_term(self) -> None:
+        """What was on its way into the log is in it, or gone."""
+        self._making.clear()
+
+    def _make_topic(self, topic: str) -> None:
+        """Put the topic into the log before its first message, unless it is there."""
+        if topic in self._topics.configs or topic in self._making:
+            return
+        self._making.add(topic)
+        put = PutTopic(_TOPICS[topic], self._wall_clock_ms(), only_if_absent=True)
+        submit_commands(self._log, [put], lambda _refusal: self._making.discard(topic))
+
+
+def _due_ms(due: Due, record: MessageRecord) -> int:
+    """When a record that has its place is due."""
+    if isinstance(due, AfterLevel):
+        return record.store_timestamp + due.delay_ms
+    return due.due_ms
+
+
+def _made(parts: Parts) -> DelayedSends:
+    config = parts.config
+    return DelayedSends(
+        parts.state,
+        parts.log,
+        config.group,
+        config.limits.max_delayed_messages,
+        parts.wall_clock_ms,
+    )
+
+
+DELAYED_SENDS: Final = Shared("delayed sends", _made)

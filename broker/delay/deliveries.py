@@ -1,0 +1,261 @@
+"""The leader delivers the messages whose time has come.
+
+It proposes copies of them, oldest first, each with the command that ends its waiting. What it has
+proposed and does not see in the state when its term ends, the next leader finds waiting.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from broker.delay.commands import Deliver, DropDelayed, MoveDelayed
+from broker.delay.due import DELAY_NAMES
+from broker.delay.state import DELAYS
+from broker.delay.waiting_table import Waiting
+from broker.errors import RequestRefused
+from broker.log.replicated_log import Log
+from broker.log.state import BrokerState
+from broker.log.submissions import Then, submit_commands
+from broker.retention.full_disk import FULL_DISK, FullDisk
+from broker.sends.pending_messages import Attach, MadeMessages
+from broker.sends.sends import SENDS, Sends
+from broker.serving.parts import Parts, Shared
+from broker.topics.state import TOPICS
+from remoting.message.properties import REAL_QUEUE_ID, REAL_TOPIC, edit_properties
+from remoting.message.record import MessageRecord, decode_record
+
+_log = logging.getLogger(__name__)
+
+# Read and encoded in one go: a few milliseconds of the event loop.
+_PASS_MESSAGES: Final = 64
+_PASS_BYTES: Final = 1024 * 1024
+
+# Taken from the table at once, and on their way into the log at once.
+_FETCHED_MESSAGES: Final = 256
+_UNDER_WAY_MESSAGES: Final = 512
+
+# Between two looks when nothing says earlier that something is due; a clock that is set forward
+# delays a delivery by no more.
+_MAX_PAUSE_SECONDS: Final = 1.0
+
+# After a delivery that failed: the log may be full.
+_RETRY_SECONDS: Final = 0.5
+
+
+class Deliveries:
+    """Delivers what is due, while this member leads.
+
+    Args:
+        state: the applied state.
+        log: the log.
+        sends: takes messages for the log.
+        disk: nothing is delivered while it is too full for messages.
+        is_leading: whether this member leads and serves.
+        wall_clock_ms: milliseconds since 1970.
+        clock: seconds on the monotonic clock.
+
+    Attributes:
+        on_sooner: called when `deliver` should be called sooner than it has said.
+    """
+
+    def __init__(
+        self,
+        state: BrokerState,
+        log: Log,
+        sends: Sends,
+        disk: FullDisk,
+        is_leading: Callable[[], bool],
+        wall_clock_ms: Callable[[], int],
+        clock: Callable[[], float],
+    ) -> None:
+        self._delays = state[DELAYS]
+        self._topics = state[TOPICS]
+        self._log = log
+        self._sends = sends
+        self._disk = disk
+        self._is_leading = is_leading
+        self._wall_clock_ms = wall_clock_ms
+        self._clock = clock
+        self._fetched: deque[Waiting] = deque()  # due, the oldest first
+        self._under_way: set[int] = set()  # positions; a new set for each term
+        self._move_before = 0  # what waits at smaller positions has to move
+        self._not_before = 0.0  # on the monotonic clock
+        self._asleep_until_ms = 0
+        self.on_sooner: Callable[[], None] = lambda: None
+
+    def begin_term(self) -> None:
+        """This member leads a new term: what was under way is applied or gone."""
+        self._under_way = set()
+        self._fetched.clear()
+        self._not_before = 0.0
+        self.on_sooner()
+
+    def applied(self) -> None:
+        """Entries were applied: perhaps something is due sooner than was known."""
+        waiting = self._delays.waiting
+        if waiting.earliest_added_ms < self._asleep_until_ms:
+            self.on_sooner()
+
+    def claim(self, position: int) -> Then | None:
+        """Keep a message from being delivered, for a recall.
+
+        Returns what to call with the outcome; None when it is on its way already.
+        """
+        if position in self._under_way:
+            return None
+        return self._began(position)
+
+    def move_before(self, position: int) -> None:
+        """Let what waits before a position of the log wait behind its end, so that it can go."""
+        self._move_before = position
+        self.on_sooner()
+
+    def deliver(self) -> float:
+        """Hand what is due to the log; how many seconds later to look again."""
+        self._asleep_until_ms = 0
+        if not self._is_leading():
+            return _MAX_PAUSE_SECONDS
+        pause = self._not_before - self._clock()
+        if pause > 0:
+            return pause
+        try:
+            if self._propose_moves() or self._propose_due():
+                return 0.0
+        except RequestRefused as refusal:
+            self._failed(refusal)
+            return _RETRY_SECONDS
+        finally:
+            self._sends.flush()
+        return self._pause()
+
+    def _pause(self) -> float:
+        """How long nothing is due; no shorter when too much is under way, which wakes this."""
+        now_ms = self._wall_clock_ms()
+        self._asleep_until_ms = now_ms + round(_MAX_PAUSE_SECONDS * 1000)
+        self._delays.waiting.earliest_added_ms = self._asleep_until_ms
+        next_ms = self._delays.waiting.next_due_ms(now_ms)
+        if next_ms is not None:
+            self._asleep_until_ms = min(self._asleep_until_ms, next_ms)
+        return max(0, self._asleep_until_ms - now_ms) / 1000
+
+    # --- what is due --------------------------------------------------------------------------
+
+    def _propose_due(self) -> bool:
+        """Propose some; whether there may be more to propose at once."""
+        if self._disk.is_refusing:
+            return False
+        if not self._fetched:
+            # A member that was given a snapshot may lack the messages before it.
+            self._fetched += self._delays.waiting.due(
+                self._wall_clock_ms(),
+                self._log.begin_position,
+                len(self._under_way) + _FETCHED_MESSAGES,
+            )
+        messages = size = 0
+        while self._fetched and self._has_room(messages, size):
+            due = self._fetched.popleft()
+            if due.position not in self._under_way and due.position in self._delays.waiting:
+                self._propose(due)
+                messages += 1
+                size += due.size
+        return messages > 0
+
+    def _has_room(self, messages: int, size: int) -> bool:
+        return (
+            messages < _PASS_MESSAGES
+            and size < _PASS_BYTES
+            and len(self._under_way) < _UNDER_WAY_MESSAGES
+        )
+
+    def _propose(self, due: Waiting) -> None:
+        record, _end = decode_record(self._log.read_bytes(due.position, due.size))
+        pairs = record.property_map()
+        topic = pairs[REAL_TOPIC]
+        if not self._topics.existed(topic, due.position):
+            _log.info("a delayed message of topic %s is dropped: the topic was deleted", topic)
+            submit_commands(self._log, [DropDelayed(due.position)], self._began(due.position))
+            return
+        # The queue it was sent to may have been taken away since.
+        queue_id = int(pairs[REAL_QUEUE_ID]) % self._topics.configs[topic].write_queue_count
+        record.properties = edit_properties(record.properties, {}, DELAY_NAMES)
+        self._send(topic, queue_id, record, due, lambda _record: Deliver(due.position))
+
+    # --- what is in the way of retention ------------------------------------------------------
+
+    def _propose_moves(self) -> bool:
+        """Propose to move some; whether there may be more."""
+        if not self._move_before:
+            return False
+        rows = self._delays.waiting.before(
+            self._move_before, len(self._under_way) + _FETCHED_MESSAGES
+        )
+        if not rows:
+            self._move_before = 0
+            return False
+        messages = size = 0
+        for row in rows:
+            if not self._has_room(messages, size):
+                break
+            if row.position in self._under_way or row.position < self._log.begin_position:
+                continue
+            record, _end = decode_record(self._log.read_bytes(row.position, row.size))
+            self._move(row, record)
+            messages += 1
+            size += row.size
+        return messages > 0
+
+    def _move(self, row: Waiting, record: MessageRecord) -> None:
+        self._send(
+            record.topic, record.queue_id, record, row, lambda _record: MoveDelayed(row.position)
+        )
+
+    # --- the log ------------------------------------------------------------------------------
+
+    def _send(
+        self, topic: str, queue_id: int, record: MessageRecord, row: Waiting, attach: Attach
+    ) -> None:
+        done = self._began(row.position)
+        try:
+            self._sends.add(MadeMessages(topic, queue_id, [record], done, attach))
+        except RequestRefused as refusal:
+            done(refusal)
+            raise
+
+    def _began(self, position: int) -> Then:
+        """A message is on its way to wait no longer; what to call with the outcome."""
+        under_way = self._under_way
+        under_way.add(position)
+
+        def done(refusal: RequestRefused | None) -> None:
+            under_way.discard(position)
+            if under_way is not self._under_way:
+                return  # of an earlier term
+            if refusal is not None:
+                self._failed(refusal)
+            elif len(under_way) == _UNDER_WAY_MESSAGES // 2:
+                self.on_sooner()
+
+        return done
+
+    def _failed(self, refusal: RequestRefused) -> None:
+        """Begin again with the oldest, in a while."""
+        _log.debug("a delayed message waits on: %s", refusal.remark)
+        self._fetched.clear()
+        self._not_before = self._clock() + _RETRY_SECONDS
+        self.on_sooner()
+
+
+def _made(parts: Parts) -> Deliveries:
+    return Deliveries(
+        parts.state,
+        parts.log,
+        parts[SENDS],
+        parts[FULL_DISK],
+        lambda: parts.led_term() is not None and parts.log.is_ready_leader,
+        parts.wall_clock_ms,
+        parts.clock,
+    )
+
+
+DELIVERIES: Final = Shared("deliveries", _made)

@@ -1,0 +1,99 @@
+"""When a message wants to be delivered.
+
+Source: RocketMQ's HookUtils.checkScheduleMessage: a level counts before a time.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+from broker.errors import RequestRefused
+from remoting.message.properties import (
+    DELAY_TIME_LEVEL,
+    START_DELIVER_TIME,
+    TIMER_DELAY_MILLISECONDS,
+    TIMER_DELAY_SECONDS,
+    TIMER_DELIVER_MILLISECONDS,
+)
+from remoting.wire.codes import ResponseCode
+
+_MINUTE: Final = 60_000
+
+# RocketMQ's messageDelayLevel: 1s 5s 10s 30s 1m ... 10m 20m 30m 1h 2h.
+LEVEL_MS: Final = (
+    *(1_000, 5_000, 10_000, 30_000),
+    *(minutes * _MINUTE for minutes in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30, 60, 120)),
+)
+
+# The longest that clients of RocketMQ's cloud may ask for. RocketMQ's own default is 3 days.
+MAX_DELAY_MS: Final = 40 * 24 * 60 * _MINUTE
+
+# What has one of these properties may be for later.
+DELAY_NAMES: Final = (
+    DELAY_TIME_LEVEL,
+    TIMER_DELAY_SECONDS,
+    TIMER_DELAY_MILLISECONDS,
+    TIMER_DELIVER_MILLISECONDS,
+    START_DELIVER_TIME,
+)
+
+# No wall clock shows more, and no product of it leaves 64 bits.
+_MAX_NUMBER: Final = 1 << 52
+
+
+class AfterLevel(NamedTuple):
+    """So long after it was stored. `level` is 1 to 18."""
+
+    level: int
+
+    @property
+    def delay_ms(self) -> int:
+        """How long, in milliseconds."""
+        return LEVEL_MS[self.level - 1]
+
+
+class AtTime(NamedTuple):
+    """At a time, in milliseconds since 1970."""
+
+    due_ms: int
+
+
+Due: TypeAlias = AfterLevel | AtTime
+
+
+def read_due(pairs: Mapping[str, str], now_ms: int) -> Due | None:
+    """When a message with these properties is due; None: now.
+
+    Raises:
+        RequestRefused (13): what it asks for is no number, or too far away.
+    """
+    level = _number(pairs, DELAY_TIME_LEVEL)
+    if level > 0:
+        return AfterLevel(min(level, len(LEVEL_MS)))
+    due_ms = max(_number(pairs, TIMER_DELIVER_MILLISECONDS), _number(pairs, START_DELIVER_TIME))
+    delay_ms = max(
+        _number(pairs, TIMER_DELAY_SECONDS) * 1000, _number(pairs, TIMER_DELAY_MILLISECONDS)
+    )
+    if delay_ms > 0:
+        due_ms = max(due_ms, now_ms + delay_ms)
+    if due_ms - now_ms > MAX_DELAY_MS:
+        raise RequestRefused(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"timer message illegal, the delay time should not be bigger than the max delay "
+            f"{MAX_DELAY_MS} ms: it is {due_ms - now_ms} ms",
+        )
+    return AtTime(due_ms) if due_ms > now_ms else None
+
+
+def _number(pairs: Mapping[str, str], name: str) -> int:
+    text = pairs.get(name, "").strip()
+    if not text:
+        return 0
+    try:
+        value = int(text) if len(text) < 20 else _MAX_NUMBER + 1
+    except ValueError:
+        value = _MAX_NUMBER + 1
+    if not -_MAX_NUMBER <= value <= _MAX_NUMBER:
+        raise RequestRefused(
+            ResponseCode.MESSAGE_ILLEGAL, f"property {name}={text!r:.40}: give a whole number"
+        )
+    return value

@@ -1,0 +1,48 @@
+"""Delayed messages."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from broker.delay.commands import DELAY, DELIVER, DROP_DELAYED, MOVE_DELAYED
+from broker.delay.delayed_sends import DELAYED_SENDS
+from broker.delay.deliveries import DELIVERIES
+from broker.delay.delivery_task import DeliveryTask
+from broker.delay.recall import RecallProcessor
+from broker.delay.state import DELAYS
+from broker.feature import Feature
+from broker.retention.kept_back import KEPT_BACK
+from broker.sends.special_sends import SPECIAL_SENDS
+from broker.serving.parts import Parts
+from broker.serving.service import Handler, Service
+from remoting.wire.codes import RequestCode
+
+
+def _service(parts: Parts) -> Service:
+    delays, sends, deliveries = parts.state[DELAYS], parts[DELAYED_SENDS], parts[DELIVERIES]
+    parts[SPECIAL_SENDS].add(sends)
+    parts[KEPT_BACK].add(deliveries.move_before)
+    processor = RecallProcessor(parts.state, parts.log, deliveries, parts.config.group)
+
+    def begin_term() -> None:
+        sends.begin_term()
+        deliveries.begin_term()
+
+    def figures() -> Mapping[str, str]:
+        return {
+            "dledgerDelayedDelivered": str(delays.delivered),
+            "dledgerDelayedDropped": str(delays.dropped),
+            "dledgerDelayedWaiting": str(len(delays.waiting)),
+        }
+
+    return Service(
+        handlers={RequestCode.RECALL_MESSAGE: Handler(processor.recall)},
+        begin_term=begin_term,
+        applied=lambda _folded: deliveries.applied(),
+        figures=figures,
+        tasks=(DeliveryTask(deliveries).run,),
+    )
+
+
+FEATURE: Final = Feature(
+    commands=(DELAY, DELIVER, MOVE_DELAYED, DROP_DELAYED), parts=(DELAYS,), service=_service
+)

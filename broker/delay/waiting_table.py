@@ -1,0 +1,198 @@
+"""The delayed messages that wait, in the order of their time: on disk, as there may be millions.
+
+The table is part of the folded state, and no more durable than the rest of it: it is made anew at
+each start, from the snapshot and the log behind it. So nothing is ever synced, and a file that a
+crash has left is thrown away.
+"""
+
+import contextlib
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple
+
+from dledger import DiskFailed
+
+# Changes between two commits. A commit costs some pages of the write-ahead log, and a snapshot
+# commits first.
+_CHANGES_PER_COMMIT: Final = 4096
+
+_SCHEMA: Final = (
+    # A log position never comes twice. An index holds the primary key behind its own columns, so
+    # this one is in the order of time and then of place.
+    "CREATE TABLE waiting (position INTEGER PRIMARY KEY, due_ms INTEGER NOT NULL, size INTEGER)",
+    "CREATE INDEX by_due ON waiting (due_ms)",
+)
+
+
+class Waiting(NamedTuple):
+    """A message that waits.
+
+    Attributes:
+        position: where its record begins in the log.
+        due_ms: when it is to be delivered, milliseconds since 1970.
+        size: bytes of the record.
+    """
+
+    position: int
+    due_ms: int
+    size: int
+
+
+class WaitingTable:
+    """The delayed messages that wait.
+
+    Args:
+        folder: where the table's file lies; None keeps it in memory.
+
+    Attributes:
+        earliest_added_ms: the smallest time of the messages that were added since it was set.
+
+    Raises:
+        DiskFailed: of every method, when the file cannot be read or written.
+    """
+
+    def __init__(self, folder: str | None = None) -> None:
+        self._path = ":memory:"
+        if folder is not None:
+            os.makedirs(folder, exist_ok=True)
+            descriptor, self._path = tempfile.mkstemp(".sqlite", "delayed-", folder)
+            os.close(descriptor)
+        self._database = self._connect()
+        self._changes = 0  # since the last commit
+        self._count = 0
+        self.earliest_added_ms = 0
+        self._run("PRAGMA journal_mode = WAL")
+        self._run("PRAGMA synchronous = OFF")
+        for statement in _SCHEMA:
+            self._run(statement)
+
+    def __len__(self) -> int:
+        """How many messages wait."""
+        return self._count
+
+    def __contains__(self, position: int) -> bool:
+        """Whether the message at a position waits."""
+        return bool(self._run("SELECT 1 FROM waiting WHERE position = ?", position))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, WaitingTable) and list(self.captured()) == list(other.captured())
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def add(self, rows: Iterable[Waiting]) -> None:
+        """Let messages wait."""
+        rows = list(rows)
+        self._change("INSERT INTO waiting VALUES (?, ?, ?)", rows)
+        self._count += len(rows)
+        self.earliest_added_ms = min([self.earliest_added_ms, *[row.due_ms for row in rows]])
+
+    def remove(self, position: int) -> Waiting | None:
+        """Let a message wait no longer; what it was, or None when it does not wait."""
+        found = self.get(position)
+        if found is not None:
+            self._change("DELETE FROM waiting WHERE position = ?", [(position,)])
+            self._count -= 1
+        return found
+
+    def get(self, position: int) -> Waiting | None:
+        """The message at a position, if it waits."""
+        found = self._read("SELECT * FROM waiting WHERE position = ?", position)
+        return found[0] if found else None
+
+    def due(self, now_ms: int, from_position: int, limit: int) -> list[Waiting]:
+        """What is due, the oldest first: up to `limit` messages at a position or behind it."""
+        return self._read(
+            "SELECT * FROM waiting WHERE due_ms <= ? AND position >= ?"
+            " ORDER BY due_ms, position LIMIT ?",
+            *(now_ms, from_position, limit),
+        )
+
+    def next_due_ms(self, after_ms: int) -> int | None:
+        """The first time behind `after_ms` at which a message is due; None when there is none."""
+        return self._number("SELECT min(due_ms) FROM waiting WHERE due_ms > ?", after_ms)
+
+    def due_at(self, due_ms: int, limit: int) -> list[Waiting]:
+        """Up to `limit` messages that are due at a time, in the order of their places."""
+        return self._read(
+            "SELECT * FROM waiting WHERE due_ms = ? ORDER BY position LIMIT ?", due_ms, limit
+        )
+
+    def first_position(self) -> int | None:
+        """Where the first message in the log lies; None when none waits."""
+        return self._number("SELECT min(position) FROM waiting")
+
+    def before(self, position: int, limit: int) -> list[Waiting]:
+        """Up to `limit` messages that lie before a position, in the order of their places."""
+        return self._read(
+            "SELECT * FROM waiting WHERE position < ? ORDER BY position LIMIT ?", position, limit
+        )
+
+    def captured(self) -> Iterator[Waiting]:
+        """All messages as they are now, whatever is changed while they are taken; in any thread."""
+        self._commit()
+        if self._path == ":memory:":
+            return iter(self._read("SELECT * FROM waiting ORDER BY position"))
+        rows = self._captured()
+        next(rows)  # from here on it sees the present rows
+        return rows
+
+    def close(self) -> None:
+        """Close the table and remove its file."""
+        self._database.close()
+        if self._path != ":memory:":
+            for end in ("", "-wal", "-shm"):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self._path + end)
+
+    def _captured(self) -> Iterator[Waiting]:
+        database = self._connect()
+        try:
+            database.execute("BEGIN")
+            cursor = database.execute("SELECT * FROM waiting ORDER BY position")
+            row = cursor.fetchone()
+            yield Waiting(0, 0, 0)  # taken by `captured`
+            while row is not None:
+                yield Waiting._make(row)
+                row = cursor.fetchone()
+        except sqlite3.Error as error:
+            raise self._failed(error) from error
+        finally:
+            database.close()
+
+    def _connect(self) -> sqlite3.Connection:
+        # A snapshot is written in another thread, one at a time.
+        return sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+
+    def _change(self, statement: str, rows: list[Any]) -> None:
+        if not self._changes:
+            self._run("BEGIN")
+        try:
+            self._database.executemany(statement, rows)
+        except sqlite3.Error as error:
+            raise self._failed(error) from error
+        self._changes += len(rows)
+        if self._changes >= _CHANGES_PER_COMMIT:
+            self._commit()
+
+    def _commit(self) -> None:
+        if self._changes:
+            self._run("COMMIT")
+            self._changes = 0
+
+    def _number(self, statement: str, *values: int) -> int | None:
+        found: int | None = self._run(statement, *values)[0][0]
+        return found
+
+    def _read(self, statement: str, *values: int) -> list[Waiting]:
+        return [Waiting._make(row) for row in self._run(statement, *values)]
+
+    def _run(self, statement: str, *values: int) -> list[Any]:
+        try:
+            return self._database.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: sqlite3.Error) -> DiskFailed:
+        return DiskFailed("change", self._path, OSError(str(error)))

@@ -1,0 +1,1 @@
+"""The format of the log: what its entries may hold."""

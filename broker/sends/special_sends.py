@@ -1,0 +1,71 @@
+"""Sends that a feature treats in its own way, because a property of the message asks for it.
+
+Each feature that does so says here by which properties it knows them.
+"""
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from broker.errors import RequestRefused
+from broker.sends.pending_messages import PendingSend
+from broker.serving.parts import Shared
+from remoting.message.properties import decode_properties
+from remoting.wire.codes import ResponseCode
+
+
+class SpecialSend(Protocol):
+    """One way to treat a send."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Only messages with one of these properties are looked at."""
+        ...
+
+    def is_asked_for(self, pairs: Mapping[str, str]) -> bool:
+        """Whether a message with these properties is to be treated so. May raise RequestRefused."""
+        ...
+
+    def prepare(self, send: PendingSend, pairs: Mapping[str, str]) -> None:
+        """Change a send of one message before it gets its place. May raise RequestRefused."""
+        ...
+
+
+class SpecialSends:
+    """All ways to treat a send. The first that is asked for counts."""
+
+    def __init__(self) -> None:
+        self._ways: list[SpecialSend] = []
+        self._marks: list[bytes] = []
+
+    def add(self, way: SpecialSend) -> None:
+        """Have sends treated so, unless a way that was added earlier is asked for."""
+        self._ways.append(way)
+        self._marks += [name.encode() + b"\x01" for name in way.names]
+
+    def prepare(self, send: PendingSend) -> None:
+        """Let a send be treated as it asks for.
+
+        Raises:
+            RequestRefused: (13) a message of a batch asks for it; and what the way itself raises.
+        """
+        for record in send.records:
+            properties = record.properties
+            for mark in self._marks:
+                if mark in properties:  # one search each, as most messages have none of them
+                    self._treat(send, decode_properties(properties))
+                    break
+
+    def _treat(self, send: PendingSend, pairs: Mapping[str, str]) -> None:
+        for way in self._ways:
+            if way.is_asked_for(pairs):
+                if len(send.records) > 1:
+                    raise RequestRefused(
+                        ResponseCode.MESSAGE_ILLEGAL,
+                        f"a message of a batch has one of the properties {', '.join(way.names)}: "
+                        "send it by itself",
+                    )
+                way.prepare(send, pairs)
+                return
+
+
+SPECIAL_SENDS: Final = Shared("special sends", lambda _parts: SpecialSends())

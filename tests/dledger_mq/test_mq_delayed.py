@@ -1,0 +1,73 @@
+"""Delayed messages of the client, with brokers that are killed and frozen meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from dledger_mq import InvalidMessage, Message, Producer, PullConsumer, PullStatus, SendResult
+from dledger_mq.testing import Cluster, cluster
+
+pytestmark = pytest.mark.slow
+
+ENOUGH_SECONDS = 60
+TOPIC = "Later"
+
+
+async def stored(group: Cluster, wanted: int) -> list[bytes]:
+    """The bodies in the topic's queues, once there are as many as wanted."""
+    async with PullConsumer("readers", nameservers=group.nameservers) as consumer:
+        while True:
+            bodies = []
+            for queue in await consumer.queues(TOPIC):
+                offset = 0
+                while True:
+                    result = await consumer.pull(queue, offset)
+                    if result.status is not PullStatus.FOUND:
+                        break
+                    bodies += [message.body for message in result.messages]
+                    offset = result.next_offset
+            if len(bodies) >= wanted:
+                return bodies
+            await trio.sleep(0.1)
+
+
+async def test_a_message_comes_later_unless_it_is_recalled() -> None:
+    with trio.fail_after(ENOUGH_SECONDS):
+        async with cluster(nodes=1) as group, Producer("w", nameservers=group.nameservers) as one:
+            now = await one.send(Message(TOPIC, b"now"), timeout_seconds=20)
+            later = await one.send(Message(TOPIC, b"later", delay_milliseconds=1500))
+            never = await one.send(Message(TOPIC, b"never", delay_level=1))
+            assert await one.recall(never)
+            assert not await one.recall(never)
+            assert await stored(group, 1) == [b"now"]
+            assert sorted(await stored(group, 2)) == [b"later", b"now"]
+            assert not await one.recall(later)
+            with pytest.raises(InvalidMessage, match="no handle"):
+                await one.recall(now)
+
+
+@pytest.mark.parametrize("fault", ["kill", "freeze"])
+async def test_each_delayed_message_comes_once_though_leaders_are_lost(fault: str) -> None:
+    count, recalled = 200, 20
+    results: dict[int, SendResult] = {}
+    with trio.fail_after(ENOUGH_SECONDS):
+        async with cluster() as group, Producer("w", nameservers=group.nameservers) as producer:
+            await producer.send(Message(TOPIC, b"first"), timeout_seconds=20)
+
+            async def send(number: int) -> None:
+                message = Message(TOPIC, b"%d" % number, delay_milliseconds=500 + 15 * number)
+                results[number] = await producer.send(message, timeout_seconds=20)
+
+            async with trio.open_nursery() as nursery:
+                for number in range(count):
+                    nursery.start_soon(send, number)
+            await trio.sleep(1)  # some of them are delivered
+            await (group.kill if fault == "kill" else group.freeze)()
+            late = range(count - recalled, count)
+            for number in late:
+                assert await producer.recall(results[number])
+            bodies = await stored(group, 1 + count - recalled)
+    assert sorted(bodies) == sorted(
+        [b"first", *(b"%d" % number for number in range(count) if number not in late)]
+    )
