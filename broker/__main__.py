@@ -23,6 +23,7 @@ from broker.config import (
 from broker.errors import BrokerError, SettingInvalid
 from broker.retention.policy import RetentionPolicy, read_hours
 from broker.server import Broker, run_broker
+from broker.transactions.policy import CheckPolicy
 from dledger import DLedgerError, collect_seldom, parse_peers
 from remoting.net.address import Address
 from remoting.net.bounded_log import BoundedLog
@@ -59,6 +60,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _PROGRAM: Final = "python -m broker"
 _INTERRUPTED: Final = 130  # what a shell reports for Ctrl-C
 _DEFAULT: Final = RetentionPolicy()
+_CHECKS: Final = CheckPolicy()
 
 _EPILOG: Final = """Ctrl-C or SIGTERM ends it.
 
@@ -138,6 +140,26 @@ def _number(option: str, default: int, explanation: str) -> Callable[[F], F]:
     _DEFAULT.refuse_percent,
     "No message is taken when more of the disk is used.",
 )
+@_number(
+    "--transaction-check-after-seconds",
+    _CHECKS.after_seconds,
+    "A producer that leaves a transaction open for so long is asked how it ends.",
+)
+@_number(
+    "--transaction-check-every-seconds",
+    _CHECKS.every_seconds,
+    "It is asked again after so long.",
+)
+@_number(
+    "--transaction-max-checks",
+    _CHECKS.max_checks,
+    "After so many questions the transaction is given up.",
+)
+@_number(
+    "--transaction-give-up-hours",
+    _CHECKS.give_up_hours,
+    "And after so long if no producer of its group is there to be asked.",
+)
 @click.option(
     "--exit-with-stdin",
     is_flag=True,
@@ -173,6 +195,12 @@ def read_config(options: Mapping[str, Any]) -> BrokerConfig:
             clean_percent=options["disk_clean_percent"],
             force_percent=options["disk_force_percent"],
             refuse_percent=options["disk_refuse_percent"],
+        ),
+        checks=CheckPolicy(
+            after_seconds=options["transaction_check_after_seconds"],
+            every_seconds=options["transaction_check_every_seconds"],
+            max_checks=options["transaction_max_checks"],
+            give_up_hours=options["transaction_give_up_hours"],
         ),
     )
 

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from broker.errors import SettingInvalid
 from broker.limits import BrokerLimits
 from broker.retention.policy import RetentionPolicy
+from broker.transactions.policy import CheckPolicy
 from dledger import SnapshotPolicy, StoreConfig
 from remoting.net.address import Address, parse_address
 from remoting.net.errors import AddressMalformed
@@ -48,6 +49,7 @@ class BrokerConfig:
         auto_create_topics: whether a first message makes its topic.
         limits: what is held at most.
         retention: how long messages are kept.
+        checks: when producers are asked how their transactions end.
         snapshots: when the state is saved; a start applies what lies behind.
         store: sizes of the log's files; the same for ever, and on all members.
     """
@@ -68,6 +70,7 @@ class BrokerConfig:
     auto_create_topics: bool = True
     limits: BrokerLimits = field(default_factory=BrokerLimits)
     retention: RetentionPolicy = field(default_factory=RetentionPolicy)
+    checks: CheckPolicy = field(default_factory=CheckPolicy)
     snapshots: SnapshotPolicy = DEFAULT_SNAPSHOTS
     store: StoreConfig = field(default_factory=StoreConfig)
 

@@ -36,11 +36,13 @@ class BrokerLimits:
         max_held_pulls: pulls that wait for a message; one a queue and consumer.
         max_waiting_commits: requests that wait for their offsets to be applied.
         max_waiting_reads: requests that wait for the group to confirm this leader.
-        max_clients: consumers registered by heartbeats, counted once a group.
+        max_clients: consumers registered by heartbeats, counted once a group; and as many
+            producers.
         max_subscriptions: topics one consumer may subscribe to in one group.
         max_locks: queues locked by ordered consumers.
         max_delayed_messages: messages that wait for their time; each is about 50 bytes on the disk
             besides its record, and as much in each snapshot.
+        max_open_transactions: transactions whose end is awaited; each is some 200 bytes in memory.
         append_entries: entries handed to the log at once; a tenth of what it lets wait.
         append_bytes: the same in bytes.
     """
@@ -57,5 +59,6 @@ class BrokerLimits:
     max_subscriptions: int = 1_000
     max_locks: int = 100_000
     max_delayed_messages: int = 10_000_000
+    max_open_transactions: int = 50_000
     append_entries: int = 1_000
     append_bytes: int = 8 * 1024 * 1024

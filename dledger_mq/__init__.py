@@ -21,6 +21,7 @@ from dledger_mq.errors import (
     NoBrokerLeads,
     NoMaster,
     NotIterable,
+    NoTransactionCheck,
     OffsetFileUnreadable,
     OpenedTwice,
     OtherLoop,
@@ -30,6 +31,7 @@ from dledger_mq.errors import (
     RouteNotFound,
     SendFailed,
     SomeFailed,
+    TransactionRefused,
     WindowFull,
 )
 from dledger_mq.listener import Listener
@@ -42,6 +44,7 @@ from dledger_mq.received_message import ReceivedMessage
 from dledger_mq.selectors import QueueSelector, by_key, by_sharding_key, to_queue
 from dledger_mq.send_result import SendResult, SendStatus
 from dledger_mq.sending import SendCallback, SendOutcome
+from dledger_mq.transaction import Transaction, TransactionCheck, TransactionState
 from remoting.bodies.heartbeat import MessageModel
 from remoting.bodies.message_queue import MessageQueue
 
@@ -68,6 +71,7 @@ __all__ = [
     "NameServersUnreachable",
     "NoBrokerLeads",
     "NoMaster",
+    "NoTransactionCheck",
     "NotIterable",
     "OffsetFileUnreadable",
     "OpenedTwice",
@@ -91,6 +95,10 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "SomeFailed",
+    "Transaction",
+    "TransactionCheck",
+    "TransactionRefused",
+    "TransactionState",
     "WindowFull",
     "by_key",
     "by_sharding_key",

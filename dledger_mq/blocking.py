@@ -19,14 +19,14 @@ import inspect
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
-from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any, TypeVar
 
 import trio
 
 from dledger.loop_thread import LoopThread
-from dledger_mq.errors import InvalidListener, NotIterable, WindowFull
+from dledger_mq.errors import InvalidListener, NotIterable, TransactionRefused, WindowFull
 from dledger_mq.iteration import Iteration
 from dledger_mq.listener import Listener
 from dledger_mq.message import ConsumeResult, Message
@@ -39,6 +39,7 @@ from dledger_mq.received_message import ReceivedMessage
 from dledger_mq.selectors import QueueSelector
 from dledger_mq.send_result import SendResult
 from dledger_mq.subscription import ALL
+from dledger_mq.transaction import Transaction, TransactionCheck, TransactionState
 from remoting.bodies.message_queue import MessageQueue
 
 Opened = TypeVar("Opened")
@@ -118,6 +119,44 @@ class BlockingProducer:
         """As Producer.recall."""
         return self._loop.submit(partial(self._producer.recall, result)).result()
 
+    @contextmanager
+    def transaction(
+        self,
+        message: Message,
+        *,
+        selector: QueueSelector | None = None,
+        timeout_seconds: float | None = None,
+    ) -> Iterator[BlockingTransaction]:
+        """As Producer.transaction."""
+        transaction = self.begin_transaction(
+            message, selector=selector, timeout_seconds=timeout_seconds
+        )
+        try:
+            yield transaction
+        except Exception:
+            if transaction.is_undecided:
+                with suppress(TransactionRefused):
+                    transaction.roll_back()
+            raise
+        if transaction.is_undecided:
+            transaction.commit()
+
+    def begin_transaction(
+        self,
+        message: Message,
+        *,
+        selector: QueueSelector | None = None,
+        timeout_seconds: float | None = None,
+    ) -> BlockingTransaction:
+        """As Producer.begin_transaction."""
+        call = partial(
+            self._producer.begin_transaction,
+            message,
+            selector=selector,
+            timeout_seconds=timeout_seconds,
+        )
+        return BlockingTransaction(self._loop, self._loop.submit(call).result())
+
     def begin_send(
         self, message: Message, selector: QueueSelector | None, timeout_seconds: float | None
     ) -> Future[SendResult]:
@@ -140,6 +179,46 @@ class BlockingProducer:
     def _settled(self, future: Future[SendResult]) -> None:
         with self._lock:
             self._open.discard(future)
+
+
+class BlockingTransaction:
+    """A message that waits for its transaction. Made by `BlockingProducer.transaction`."""
+
+    def __init__(self, loop: LoopThread[Any], transaction: Transaction) -> None:
+        self._loop = loop
+        self._transaction = transaction
+
+    @property
+    def id(self) -> str:
+        """As Transaction.id."""
+        return self._transaction.id
+
+    @property
+    def result(self) -> SendResult:
+        """As Transaction.result."""
+        return self._transaction.result
+
+    @property
+    def state(self) -> TransactionState:
+        """As Transaction.state."""
+        return self._transaction.state
+
+    @property
+    def is_undecided(self) -> bool:
+        """As Transaction.is_undecided."""
+        return self._transaction.is_undecided
+
+    def commit(self) -> bool:
+        """As Transaction.commit."""
+        return self._loop.submit(self._transaction.commit).result()
+
+    def roll_back(self) -> bool:
+        """As Transaction.roll_back."""
+        return self._loop.submit(self._transaction.roll_back).result()
+
+    def leave_open(self) -> None:
+        """As Transaction.leave_open."""
+        self._transaction.leave_open()
 
 
 class BlockingPullConsumer:
@@ -349,14 +428,36 @@ def listener(function: Callable[[Sequence[ReceivedMessage]], ConsumeResult | Non
     Raises:
         InvalidListener: it cannot be called, or is a coroutine function.
     """
-    given: object = function
-    if not callable(given) or inspect.iscoroutinefunction(given):
-        raise InvalidListener(f"{function!r:.80} is no plain function, which a thread could call")
+    _check_plain(function)
 
     async def call_in_thread(messages: Sequence[ReceivedMessage]) -> ConsumeResult | None:
         return await trio.to_thread.run_sync(function, messages)
 
     return call_in_thread
+
+
+def transaction_check(
+    function: Callable[[ReceivedMessage], TransactionState],
+) -> TransactionCheck:
+    """Make a producer's check of a plain function: it is called in threads, several at once.
+
+    Args:
+        function: says how the transaction of a message has ended; it may block.
+
+    Raises:
+        InvalidListener: it cannot be called, or is a coroutine function.
+    """
+    _check_plain(function)
+
+    async def call_in_thread(message: ReceivedMessage) -> TransactionState:
+        return await trio.to_thread.run_sync(function, message)
+
+    return call_in_thread
+
+
+def _check_plain(function: object) -> None:
+    if not callable(function) or inspect.iscoroutinefunction(function):
+        raise InvalidListener(f"{function!r:.80} is no plain function, which a thread could call")
 
 
 @contextmanager

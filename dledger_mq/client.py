@@ -20,6 +20,9 @@ from dledger_mq.silence_watch import SilenceWatch
 from dledger_mq.this_process import new_identity
 from dledger_mq.topic_route import ClientRoute
 from remoting.bodies.heartbeat import ConsumerData, Heartbeat
+from remoting.message.errors import MessageMalformed
+from remoting.message.properties import PRODUCER_GROUP
+from remoting.message.record import decode_record
 from remoting.net.client import RemotingClient
 from remoting.net.connection import Connection
 from remoting.net.dispatch import unsupported
@@ -39,6 +42,7 @@ HOUSEKEEPING_TIMEOUT_SECONDS: Final = 3.0
 LEAVE_TIMEOUT_SECONDS: Final = 1.0
 
 Outcome: TypeAlias = "Command | RemotingError"
+Asked: TypeAlias = Callable[[Connection, Command], None]
 _Part = TypeVar("_Part")
 
 
@@ -75,7 +79,7 @@ class Client:
         self._routes: Routes | None = None
         self._silence: SilenceWatch | None = None
         self._identity: Identity | None = None
-        self._producers: dict[str, int] = {}
+        self._producers: dict[str, list[Asked | None]] = {}
         self._consumers: dict[str, ConsumerEntry] = {}
         self._heartbeat_wanted = trio.Event()
         self._loop: trio.lowlevel.TrioToken | None = None
@@ -164,13 +168,18 @@ class Client:
         """The id by which brokers know this client."""
         return self.identity.client_id
 
-    def add_producer(self, group: str) -> None:
-        """Name a producer group in heartbeats."""
-        self._producers[group] = self._producers.get(group, 0) + 1
+    def add_producer(self, group: str, asked: Asked | None = None) -> None:
+        """Name a producer group in heartbeats.
 
-    async def remove_producer(self, group: str) -> None:
+        Args:
+            group: the group.
+            asked: called when a broker asks how a transaction of the group has ended.
+        """
+        self._producers.setdefault(group, []).append(asked)
+
+    async def remove_producer(self, group: str, asked: Asked | None = None) -> None:
         """Leave a producer group; brokers are told when no other producer here is in it."""
-        self._producers[group] -= 1
+        self._producers[group].remove(asked)
         if not self._producers[group]:
             del self._producers[group]
             await self._leave(requests.unregister(self.client_id, producer_group=group))
@@ -242,14 +251,32 @@ class Client:
             await done.wait()
         return [outcomes[number] for number in range(len(wanted))]
 
-    def _answer(self, _connection: Connection, command: Command) -> Command | None:
-        """Answer a request of a broker: 40 says that the members of a group changed."""
+    def _answer(self, connection: Connection, command: Command) -> Command | None:
+        """Answer a request of a broker.
+
+        40 says that the members of a group changed; 39 asks how a transaction has ended.
+        """
         if command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
             entry = self._consumers.get(command.fields.get("consumerGroup", ""))
             if entry is not None:
                 entry.on_members_changed()
             return command.reply()
+        if command.code == RequestCode.CHECK_TRANSACTION_STATE:
+            self._asked(connection, command)
+            return None
         return unsupported(command)
+
+    def _asked(self, connection: Connection, command: Command) -> None:
+        """Pass a question on to a producer of the group that has a check."""
+        try:
+            group = decode_record(command.body)[0].property_map().get(PRODUCER_GROUP, "")
+        except MessageMalformed as error:
+            _log.warning("a broker's question about a transaction cannot be read: %s", error)
+            return
+        for asked in self._producers.get(group, ()):
+            if asked is not None:
+                asked(connection, command)
+                return
 
     def _route_changed(self, _route: ClientRoute) -> None:
         """There may be a broker that does not know this client yet."""

@@ -18,8 +18,15 @@ from dledger_mq.selectors import QueueSelector
 from dledger_mq.sending import SendCallback, Sending
 from remoting.message.batch import BatchMessage, encode_batch_body
 from remoting.message.message_id import unique_message_key
-from remoting.message.properties import WAIT_STORE_MESSAGE_OK, encode_properties
+from remoting.message.properties import (
+    PRODUCER_GROUP,
+    TRANSACTION_PREPARED,
+    WAIT_STORE_MESSAGE_OK,
+    edit_properties,
+    encode_properties,
+)
 from remoting.message.record import COMPRESSED_FLAG
+from remoting.message.record import TRANSACTION_PREPARED as PREPARED_FLAG
 
 # RocketMQ's compressMsgBodyOverHowmuch: bodies this long or longer are compressed.
 COMPRESS_FROM_BYTES: Final = 4096
@@ -101,6 +108,25 @@ class Composer:
             timeout_seconds,
             len(body) + len(properties) + OVERHEAD_BYTES,
         )
+
+    def half(
+        self,
+        message: Message,
+        selector: QueueSelector | None,
+        timeout_seconds: float,
+        callback: SendCallback,
+        group: str,
+    ) -> Sending:
+        """One message that waits for the end of a transaction of a producer group.
+
+        Args and errors are those of `message`.
+        """
+        sending = self.message(message, selector, timeout_seconds, callback)
+        sending.properties = edit_properties(
+            sending.properties, {TRANSACTION_PREPARED: "true", PRODUCER_GROUP: group}
+        )
+        sending.system_flag |= PREPARED_FLAG
+        return sending
 
     def batch(
         self,

@@ -81,6 +81,40 @@ class SomeFailed(MessagingError):
         super().__init__(f"{self.failed} of {len(outcomes)} messages not acknowledged{first}")
 
 
+class NoTransactionCheck(MessagingError):
+    """A producer without a check was to begin a transaction.
+
+    Attributes:
+        group: the producer group.
+    """
+
+    def __init__(self, group: str) -> None:
+        self.group = group
+        super().__init__(
+            f"producer group {group!r:.140} has no check, so that no broker could find out how a "
+            "transaction has ended whose commit was lost: give one, Producer(..., check=...)"
+        )
+
+
+class TransactionRefused(MessagingError):
+    """A broker refused to end a transaction so: it ended otherwise before.
+
+    Attributes:
+        topic: the message's topic.
+        message_id: the message's id.
+        reason: what the broker said.
+    """
+
+    def __init__(self, topic: str, message_id: str, reason: str) -> None:
+        self.topic = topic
+        self.message_id = message_id
+        self.reason = reason
+        super().__init__(
+            f"transaction {message_id} of topic {topic!r:.140} cannot end so ({reason}): see "
+            "whether the check has answered for it, or too late"
+        )
+
+
 class RouteNotFound(MessagingError):
     """No name server knows the topic.
 

@@ -15,16 +15,17 @@ call gives up the wait only. Errors are those of the same calls in `dledger_mq`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
+from typing import TypeVar
 
 import trio
 
 from dledger.asyncio_block import entered_in_thread
 from dledger_mq import blocking
-from dledger_mq.errors import NotIterable
+from dledger_mq.errors import NotIterable, TransactionRefused
 from dledger_mq.listener import Listener, check_listener
-from dledger_mq.message import ConsumeResult, Message
+from dledger_mq.message import Message
 from dledger_mq.producer import Producer
 from dledger_mq.pull_consumer import PullConsumer
 from dledger_mq.pulling import PULL_BATCH, PullResult
@@ -33,7 +34,11 @@ from dledger_mq.received_message import ReceivedMessage
 from dledger_mq.selectors import QueueSelector
 from dledger_mq.send_result import SendResult
 from dledger_mq.subscription import ALL
+from dledger_mq.transaction import TransactionCheck, TransactionState
 from remoting.bodies.message_queue import MessageQueue
+
+Given = TypeVar("Given")
+Told = TypeVar("Told")
 
 
 class AsyncioProducer:
@@ -85,6 +90,83 @@ class AsyncioProducer:
     async def recall(self, result: SendResult) -> bool:
         """As Producer.recall."""
         return await asyncio.to_thread(self._producer.recall, result)
+
+    @asynccontextmanager
+    async def transaction(
+        self,
+        message: Message,
+        *,
+        selector: QueueSelector | None = None,
+        timeout_seconds: float | None = None,
+    ) -> AsyncIterator[AsyncioTransaction]:
+        """As Producer.transaction."""
+        transaction = await self.begin_transaction(
+            message, selector=selector, timeout_seconds=timeout_seconds
+        )
+        try:
+            yield transaction
+        except Exception:
+            if transaction.is_undecided:
+                with suppress(TransactionRefused):
+                    await transaction.roll_back()
+            raise
+        if transaction.is_undecided:
+            await transaction.commit()
+
+    async def begin_transaction(
+        self,
+        message: Message,
+        *,
+        selector: QueueSelector | None = None,
+        timeout_seconds: float | None = None,
+    ) -> AsyncioTransaction:
+        """As Producer.begin_transaction."""
+        transaction = await asyncio.to_thread(
+            self._producer.begin_transaction,
+            message,
+            selector=selector,
+            timeout_seconds=timeout_seconds,
+        )
+        return AsyncioTransaction(transaction)
+
+
+class AsyncioTransaction:
+    """A message that waits for its transaction. Made by `AsyncioProducer.transaction`."""
+
+    def __init__(self, transaction: blocking.BlockingTransaction) -> None:
+        self._transaction = transaction
+
+    @property
+    def id(self) -> str:
+        """As Transaction.id."""
+        return self._transaction.id
+
+    @property
+    def result(self) -> SendResult:
+        """As Transaction.result."""
+        return self._transaction.result
+
+    @property
+    def state(self) -> TransactionState:
+        """As Transaction.state."""
+        return self._transaction.state
+
+    @property
+    def is_undecided(self) -> bool:
+        """As Transaction.is_undecided."""
+        return self._transaction.is_undecided
+
+    async def commit(self) -> bool:
+        """As Transaction.commit."""
+        return await asyncio.to_thread(self._transaction.commit)
+
+    async def roll_back(self) -> bool:
+        """As Transaction.roll_back."""
+        return await asyncio.to_thread(self._transaction.roll_back)
+
+    def leave_open(self) -> None:
+        """As Transaction.leave_open."""
+        self._transaction.leave_open()
 
 
 class AsyncioPullConsumer:
@@ -229,13 +311,30 @@ def listener(function: Listener) -> Listener:
     Raises:
         InvalidListener: it is no coroutine function.
     """
+    return _in_asyncio(function)
+
+
+def transaction_check(function: TransactionCheck) -> TransactionCheck:
+    """Make a check of a coroutine function of asyncio: it runs in the loop that runs now.
+
+    Args:
+        function: says how the transaction of a message has ended.
+
+    Raises:
+        InvalidListener: it is no coroutine function.
+    """
+    return _in_asyncio(function)
+
+
+def _in_asyncio(function: Callable[[Given], Awaitable[Told]]) -> Callable[[Given], Awaitable[Told]]:
+    """What trio awaits and asyncio runs."""
     check_listener(function)
     loop = asyncio.get_running_loop()
 
-    async def run(messages: Sequence[ReceivedMessage]) -> ConsumeResult | None:
-        return await function(messages)
+    async def run(given: Given) -> Told:
+        return await function(given)
 
-    async def call_in_asyncio(messages: Sequence[ReceivedMessage]) -> ConsumeResult | None:
+    async def call_in_asyncio(given: Given) -> Told:
         token = trio.lowlevel.current_trio_token()
         done = trio.Event()
 
@@ -243,7 +342,7 @@ def listener(function: Listener) -> Listener:
             with suppress(trio.RunFinishedError):  # the consumer has ended meanwhile
                 token.run_sync_soon(done.set)
 
-        future = asyncio.run_coroutine_threadsafe(run(messages), loop)
+        future = asyncio.run_coroutine_threadsafe(run(given), loop)
         future.add_done_callback(tell)
         try:
             await done.wait()

@@ -1,7 +1,7 @@
 """The producer: sends messages, each until it is acknowledged or failed for certain or in doubt."""
 
-from collections.abc import Iterable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from types import TracebackType
 from typing import Final
 
@@ -11,20 +11,23 @@ from dledger_mq import requests
 from dledger_mq.background import Background
 from dledger_mq.batching import Batching
 from dledger_mq.calls import call_master
-from dledger_mq.client import Client
+from dledger_mq.client import Asked, Client
 from dledger_mq.client_metrics import ClientMetrics
 from dledger_mq.client_use import ClientUse
 from dledger_mq.composer import COMPRESS_FROM_BYTES, Composer
 from dledger_mq.errors import (
     ClientClosed,
     InvalidMessage,
+    NoTransactionCheck,
     Rejected,
     RequestRefused,
     SendFailed,
     SomeFailed,
+    TransactionRefused,
     WindowFull,
 )
 from dledger_mq.lifetime import Lifetime
+from dledger_mq.listener import check_listener
 from dledger_mq.message import MAX_BODY_BYTES, Message, check_topic
 from dledger_mq.outcomes import OneOutcome, Outcomes
 from dledger_mq.reported_metrics import reported
@@ -33,6 +36,8 @@ from dledger_mq.send_pipeline import MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES, SendPip
 from dledger_mq.send_result import SendResult
 from dledger_mq.sending import SendCallback, Sending, SendOutcome
 from dledger_mq.this_process import now_milliseconds
+from dledger_mq.transaction import Transaction, TransactionCheck
+from dledger_mq.transaction_checks import TransactionChecks
 from remoting.message.properties import properties_text
 from remoting.wire.codes import ResponseCode
 
@@ -65,6 +70,8 @@ class Producer:
         max_in_flight_bytes: the bytes of these messages.
         batching: how single messages are joined to batches; None: each is a request of its own.
         metrics: told the outcome of each message, except those of `send_oneway`.
+        check: says how a transaction of this group has ended, when a broker asks: also one of
+            another producer, which has died. A coroutine function.
     """
 
     def __init__(
@@ -80,8 +87,11 @@ class Producer:
         max_in_flight_bytes: int = MAX_IN_FLIGHT_BYTES,
         batching: Batching | None = _JOIN_WHAT_IS_READY,
         metrics: ClientMetrics | None = None,
+        check: TransactionCheck | None = None,
     ) -> None:
         check_topic(group)
+        if check is not None:
+            check_listener(check)
         self.group = group
         self._use = ClientUse(nameservers, client)
         self._client = self._use.client
@@ -91,6 +101,8 @@ class Producer:
         self._window = (max_in_flight, max_in_flight_bytes)
         self._batching = batching
         self._metrics = reported(metrics)
+        self._check = check
+        self._asked: Asked | None = None
         self._stack = AsyncExitStack()
         self._pipeline: SendPipeline | None = None
         self._composer: Composer | None = None
@@ -116,7 +128,9 @@ class Producer:
             nursery.start_soon(self._pipeline.give_up_waiting)
             nursery.start_soon(self._pipeline.send_gathered)
             self._client.routes.watch(self._pipeline.route_changed)
-            self._client.add_producer(self.group)
+            if self._check is not None:
+                self._asked = TransactionChecks(self.group, self._check, nursery).asked
+            self._client.add_producer(self.group, self._asked)
             self._stack = stack.pop_all()
         return self
 
@@ -135,7 +149,7 @@ class Producer:
                 finally:
                     self._client.routes.unwatch(self._pipeline.route_changed)
                     self._pipeline.close()
-                    await self._client.remove_producer(self.group)
+                    await self._client.remove_producer(self.group, self._asked)
         finally:
             self._pipeline = self._composer = None
             await self._stack.aclose()
@@ -323,6 +337,61 @@ class Producer:
                 return False
             raise
         return True
+
+    @asynccontextmanager
+    async def transaction(
+        self,
+        message: Message,
+        *,
+        selector: QueueSelector | None = None,
+        timeout_seconds: float | None = None,
+    ) -> AsyncIterator[Transaction]:
+        """Send a message that is delivered only if the block ends without an error.
+
+        The end of the block commits it, and an error rolls it back, unless the block has done
+        either. A block that is cancelled leaves it open: then the broker asks the producer's check,
+        as it does when a commit is lost.
+
+        Args:
+            message: the message. A delay counts from the commit on.
+            selector: chooses the queue; without it queues take turns.
+            timeout_seconds: how long all attempts of the send may take; the producer's when None.
+
+        Raises:
+            NoTransactionCheck: this producer was given no check.
+            Rejected: nothing is stored, and the block is not run.
+            OutcomeUnknown: it may be stored, and the block is not run: the broker asks the check.
+            TransactionRefused: the message cannot be delivered any more, though the block is done.
+        """
+        transaction = await self.begin_transaction(
+            message, selector=selector, timeout_seconds=timeout_seconds
+        )
+        try:
+            yield transaction
+        except Exception:
+            if transaction.is_undecided:
+                with suppress(TransactionRefused):
+                    await transaction.roll_back()
+            raise
+        if transaction.is_undecided:
+            await transaction.commit()
+
+    async def begin_transaction(
+        self,
+        message: Message,
+        *,
+        selector: QueueSelector | None = None,
+        timeout_seconds: float | None = None,
+    ) -> Transaction:
+        """Send a message that waits for `Transaction.commit`. As `transaction`, without a block."""
+        if self._asked is None:
+            self._opened()
+            raise NoTransactionCheck(self.group)
+        outcome = OneOutcome()
+        timeout = self._timeout(timeout_seconds)
+        sending = self._compose().half(message, selector, timeout, outcome, self.group)
+        result = await self._send_one(sending, outcome)
+        return Transaction(self._client, self.group, result)
 
     async def _send_one(self, sending: Sending, told: OneOutcome) -> SendResult:
         """Send what was composed, and wait for its only outcome."""

@@ -191,6 +191,40 @@ def recall(topic: str, handle: str) -> Command:
     return Command(RequestCode.RECALL_MESSAGE, {"topic": topic, "recallHandle": handle})
 
 
+def end_transaction(
+    group: str,
+    *,
+    half_offset: int,
+    physical_offset: int,
+    message_id: str,
+    how: int,
+    is_answer: bool = False,
+) -> Command:
+    """Say how a transaction ends (37).
+
+    Args:
+        group: the producer group.
+        half_offset: the offset that the broker gave the half message.
+        physical_offset: the half message's place in the broker's log.
+        message_id: its id.
+        how: one of the transaction flags of `remoting.message.record`.
+        is_answer: whether the broker has asked; it wants no reply then.
+    """
+    return Command(
+        RequestCode.END_TRANSACTION,
+        {
+            "producerGroup": group,
+            "tranStateTableOffset": str(half_offset),
+            "commitLogOffset": str(physical_offset),
+            "commitOrRollback": str(int(how)),
+            "fromTransactionCheck": "true" if is_answer else "false",
+            "msgId": message_id,
+            "transactionId": message_id,
+        },
+        flag=ONEWAY_FLAG if is_answer else 0,
+    )
+
+
 def send_back(
     group: str,
     physical_offset: int,

@@ -6,6 +6,7 @@ from broker.consumers.members import CONSUMERS
 from broker.consumers.processor import ClientProcessor
 from broker.feature import Feature
 from broker.groups.changes import GROUP_CHANGES
+from broker.producers.members import PRODUCERS
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
 from remoting.wire.codes import RequestCode
@@ -13,7 +14,12 @@ from remoting.wire.codes import RequestCode
 
 def _service(parts: Parts) -> Service:
     processor = ClientProcessor(
-        parts.state, parts[CONSUMERS], parts[GROUP_CHANGES], parts.config.limits, parts.clock
+        parts.state,
+        parts[CONSUMERS],
+        parts[PRODUCERS],
+        parts[GROUP_CHANGES],
+        parts.config.limits,
+        parts.clock,
     )
     return Service(
         handlers={

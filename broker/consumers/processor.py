@@ -1,5 +1,7 @@
 """Answers what clients say about themselves (34, 35, 38, 46); tells groups of changes (40).
 
+A heartbeat names the groups that a client sends for, too.
+
 Source: RocketMQ's ClientManageProcessor and ConsumerManageProcessor.
 """
 
@@ -12,21 +14,23 @@ from broker.groups.changes import GroupChanges
 from broker.groups.state import GROUPS
 from broker.limits import BrokerLimits
 from broker.log.state import BrokerState
+from broker.producers.members import Producer, Producers
 from broker.serving.origin import Origin
-from broker.topics.names import check_group_name
+from broker.topics.names import check_group_name, is_legal_name
 from remoting.bodies.consumer_group import encode_consumer_list
-from remoting.bodies.heartbeat import ConsumerData, decode_heartbeat
+from remoting.bodies.heartbeat import ConsumerData, Heartbeat, decode_heartbeat
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import compact_json
 
 
 class ClientProcessor:
-    """Keeps the consumers of each group.
+    """Keeps the consumers and the producers of each group.
 
     Args:
         state: the applied state.
-        consumers: the groups' members.
+        consumers: the members of consumer groups.
+        producers: the members of producer groups.
         changes: makes a group that is heard of for the first time, with its retry topic.
         limits: how many members and subscriptions there may be.
         clock: seconds on the monotonic clock.
@@ -36,30 +40,34 @@ class ClientProcessor:
         self,
         state: BrokerState,
         consumers: Consumers,
+        producers: Producers,
         changes: GroupChanges,
         limits: BrokerLimits,
         clock: Callable[[], float],
     ) -> None:
         self._groups = state[GROUPS]
         self._consumers = consumers
+        self._producers = producers
         self._notices = Notices(consumers)
         self._changes = changes
         self._limits = limits
         self._clock = clock
 
     def heartbeat(self, origin: Origin, command: Command) -> Command | None:
-        """Register a client's consumers. The reply comes when their groups are in the log.
+        """Register a client. The reply comes when the groups of its consumers are in the log.
 
         Raises:
             BodyMalformed: it cannot be read.
-            RequestRefused: (2) too many consumers, groups or subscriptions, (29) a bad name.
+            RequestRefused: (2) too many consumers, producers, groups or subscriptions, (29) a bad
+                name.
         """
         heartbeat = decode_heartbeat(command.body)
+        self._register_producers(origin, command, heartbeat)
         for data in heartbeat.consumers:
             self._check(origin, data)
         waiting = len(heartbeat.consumers)
         if not waiting:
-            return command.reply()  # a producer: nothing of it is needed
+            return command.reply()
         refusals: list[RequestRefused] = []
 
         def registered(data: ConsumerData, refusal: RequestRefused | None) -> None:
@@ -87,7 +95,8 @@ class ClientProcessor:
         return None
 
     def unregister(self, origin: Origin, command: Command) -> Command:
-        """A client leaves a group. A producer's group needs no record here."""
+        """A client leaves a consumer group, or a producer group, or both."""
+        self._producers.unregister(origin, command.fields.get("producerGroup", ""))
         group = command.fields.get("consumerGroup", "")
         if group and self._consumers.unregister(origin, group):
             self._notify([group])
@@ -167,6 +176,19 @@ class ClientProcessor:
     def tick(self) -> None:
         """Send the notices that are due."""
         self._notices.tick()
+
+    def _register_producers(self, origin: Origin, command: Command, heartbeat: Heartbeat) -> None:
+        for group in heartbeat.producer_groups:
+            if not is_legal_name(group):
+                continue  # nothing is ever asked of it: it cannot begin a transaction
+            is_new = not self._producers.is_member(origin, group)
+            if is_new and len(self._producers) >= self._limits.max_clients:
+                raise RequestRefused(
+                    ResponseCode.SYSTEM_BUSY,
+                    f"{len(self._producers)} producers are registered: stop some",
+                )
+            member = Producer(heartbeat.client_id, self._clock(), command.language, command.version)
+            self._producers.register(origin, group, member)
 
     def _check(self, origin: Origin, data: ConsumerData) -> None:
         check_group_name(data.group)

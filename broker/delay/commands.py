@@ -12,14 +12,12 @@ from typing import ClassVar, Final
 
 from broker.delay.state import DELAYS
 from broker.delay.waiting_table import Waiting
-from broker.log.entry import ATTACHED_VERSION, number
+from broker.log.entry import ATTACHED_VERSION, natural
 from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import CommandType
 from broker.log.state import BrokerState
+from broker.messages.record_facts import record_size
 from dledger import Entry
-
-# The table of those that wait has 64 bits for each number.
-_MAX_NUMBER: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +76,10 @@ class DropDelayed:
         return [self.position]
 
 
-def _checked(value: int) -> int:
-    """A time or a position. Raises ValueError, TypeError."""
-    if not 0 <= number(value) <= _MAX_NUMBER:
-        raise ValueError(f"{value} is no time and no position")
-    return value
-
-
 def _delay(
     state: BrokerState, _folded: Folded, command: Delay, entry: Entry
 ) -> EntryRefused | None:
-    row = Waiting(entry.body_pos, command.due_ms, _record_bytes(entry))
+    row = Waiting(entry.body_pos, command.due_ms, record_size(entry.body))
     state[DELAYS].waiting.add([row])
     return None
 
@@ -110,7 +101,7 @@ def _move(
     moved = waiting.remove(command.position)
     if moved is None:
         return _not_waiting(command.position)
-    waiting.add([Waiting(entry.body_pos, moved.due_ms, _record_bytes(entry))])
+    waiting.add([Waiting(entry.body_pos, moved.due_ms, record_size(entry.body))])
     return None
 
 
@@ -128,28 +119,23 @@ def _not_waiting(position: int) -> EntryRefused:
     return EntryRefused(f"no delayed message waits at {position}: it was delivered or recalled")
 
 
-def _record_bytes(entry: Entry) -> int:
-    """Bytes of the record that an entry begins with."""
-    return int.from_bytes(entry.body[:4], "big")
-
-
 DELAY: Final = CommandType(
-    Delay, {ATTACHED_VERSION: lambda due_ms: Delay(_checked(due_ms))}, _delay, is_attached=True
+    Delay, {ATTACHED_VERSION: lambda due_ms: Delay(natural(due_ms))}, _delay, is_attached=True
 )
 DELIVER: Final = CommandType(
     Deliver,
-    {ATTACHED_VERSION: lambda position: Deliver(_checked(position))},
+    {ATTACHED_VERSION: lambda position: Deliver(natural(position))},
     _deliver,
     is_attached=True,
 )
 MOVE_DELAYED: Final = CommandType(
     MoveDelayed,
-    {ATTACHED_VERSION: lambda position: MoveDelayed(_checked(position))},
+    {ATTACHED_VERSION: lambda position: MoveDelayed(natural(position))},
     _move,
     is_attached=True,
 )
 DROP_DELAYED: Final = CommandType(
     DropDelayed,
-    {ATTACHED_VERSION: lambda position: DropDelayed(_checked(position))},
+    {ATTACHED_VERSION: lambda position: DropDelayed(natural(position))},
     _drop,
 )

@@ -13,16 +13,12 @@ from broker.delay.recall_handle import recall_handle
 from broker.delay.state import DELAYS
 from broker.errors import RequestRefused
 from broker.log.entry import LogCommand
-from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
-from broker.log.submissions import submit_commands
 from broker.sends.pending_messages import PendingMessages, PendingSend
 from broker.serving.parts import Parts, Shared
-from broker.topics.commands import PutTopic
 from broker.topics.names import SCHEDULE_TOPIC, TIMER_TOPIC
-from broker.topics.state import TOPICS
+from broker.topics.own_topics import OWN_TOPICS, OwnTopics
 from dledger import HEADER_BYTES, Appended
-from remoting.bodies.topic_config import PERMISSION_READ_WRITE, TopicConfig
 from remoting.message.properties import (
     REAL_QUEUE_ID,
     REAL_TOPIC,
@@ -34,20 +30,13 @@ from remoting.message.properties import (
 from remoting.message.record import MessageRecord
 from remoting.wire.codes import ResponseCode
 
-_TOPICS: Final = {
-    SCHEDULE_TOPIC: TopicConfig(
-        SCHEDULE_TOPIC, len(LEVEL_MS), len(LEVEL_MS), PERMISSION_READ_WRITE
-    ),
-    TIMER_TOPIC: TopicConfig(TIMER_TOPIC, 1, 1, PERMISSION_READ_WRITE),
-}
-
 
 class DelayedSends:
     """Lets messages wait. Implements `sends.special_sends.SpecialSend`.
 
     Args:
         state: the applied state.
-        log: the log.
+        own_topics: makes the topics in which they wait.
         broker_name: the group of brokers, which stands in handles for recalls.
         max_waiting: how many messages may wait.
         wall_clock_ms: milliseconds since 1970.
@@ -58,18 +47,16 @@ class DelayedSends:
     def __init__(
         self,
         state: BrokerState,
-        log: Log,
+        own_topics: OwnTopics,
         broker_name: str,
         max_waiting: int,
         wall_clock_ms: Callable[[], int],
     ) -> None:
-        self._topics = state[TOPICS]
         self._delays = state[DELAYS]
-        self._log = log
+        self._own_topics = own_topics
         self._broker_name = broker_name
         self._max_waiting = max_waiting
         self._wall_clock_ms = wall_clock_ms
-        self._making: set[str] = set()
 
     def is_asked_for(self, pairs: Mapping[str, str]) -> bool:
         """Whether the message is for later. A transactional one is not, as in RocketMQ.
@@ -111,34 +98,34 @@ class DelayedSends:
 
         send.replied = replied
 
-    def delay(self, messages: PendingMessages, due: Due) -> None:
-        """Let the only message of `messages` wait, and go to its topic and queue then."""
+    def delay(
+        self,
+        messages: PendingMessages,
+        due: Due,
+        command: Callable[[int], LogCommand] = Delay,
+    ) -> None:
+        """Let the only message of `messages` wait, and go to its topic and queue then.
+
+        Args:
+            messages: the message.
+            due: when it is delivered.
+            command: makes what stands behind it, given the time in milliseconds since 1970.
+        """
         (record,) = messages.records
         changes = {REAL_TOPIC: messages.topic, REAL_QUEUE_ID: str(messages.queue_id)}
         if isinstance(due, AfterLevel):
             messages.topic, messages.queue_id = SCHEDULE_TOPIC, due.level - 1
+            self._own_topics.make(SCHEDULE_TOPIC, len(LEVEL_MS))
         else:
             messages.topic, messages.queue_id = TIMER_TOPIC, 0
+            self._own_topics.make(TIMER_TOPIC)
             changes[TIMER_OUT_MILLISECONDS] = str(due.due_ms)
         record.properties = edit_properties(record.properties, changes)
 
         def attach(record: MessageRecord) -> LogCommand:
-            return Delay(_due_ms(due, record))
+            return command(_due_ms(due, record))
 
         messages.attach = attach
-        self._make_topic(messages.topic)
-
-    def begin_term(self) -> None:
-        """What was on its way into the log is in it, or gone."""
-        self._making.clear()
-
-    def _make_topic(self, topic: str) -> None:
-        """Put the topic into the log before its first message, unless it is there."""
-        if topic in self._topics.configs or topic in self._making:
-            return
-        self._making.add(topic)
-        put = PutTopic(_TOPICS[topic], self._wall_clock_ms(), only_if_absent=True)
-        submit_commands(self._log, [put], lambda _refusal: self._making.discard(topic))
 
 
 def _due_ms(due: Due, record: MessageRecord) -> int:
@@ -152,7 +139,7 @@ def _made(parts: Parts) -> DelayedSends:
     config = parts.config
     return DelayedSends(
         parts.state,
-        parts.log,
+        parts[OWN_TOPICS],
         config.group,
         config.limits.max_delayed_messages,
         parts.wall_clock_ms,

@@ -23,10 +23,6 @@ def _service(parts: Parts) -> Service:
     parts[KEPT_BACK].add(deliveries.move_before)
     processor = RecallProcessor(parts.state, parts.log, deliveries, parts.config.group)
 
-    def begin_term() -> None:
-        sends.begin_term()
-        deliveries.begin_term()
-
     def figures() -> Mapping[str, str]:
         return {
             "dledgerDelayedDelivered": str(delays.delivered),
@@ -36,7 +32,7 @@ def _service(parts: Parts) -> Service:
 
     return Service(
         handlers={RequestCode.RECALL_MESSAGE: Handler(processor.recall)},
-        begin_term=begin_term,
+        begin_term=deliveries.begin_term,
         applied=lambda _folded: deliveries.applied(),
         figures=figures,
         tasks=(DeliveryTask(deliveries).run,),

@@ -48,6 +48,9 @@ OFFSETS_WITH_TIME_VERSION: Final = 2
 GUARDED_VERSION: Final = 3
 ATTACHED_VERSION: Final = 4
 
+# What SQLite's tables and the fields of a record hold.
+_MAX_NATURAL: Final = (1 << 63) - 1
+
 _PREFIX: Final = struct.Struct(">I3sB")
 _MARK: Final = b"DLB"
 _RECORD_MARK: Final = MESSAGE_MAGIC.to_bytes(4, "big")
@@ -135,3 +138,10 @@ def number(value: object) -> int:
     if not isinstance(value, int):
         raise TypeError(f"{value!r:.40} is not a number")
     return value
+
+
+def natural(value: object) -> int:
+    """A member that is a time or a position: what fits 63 bits. Raises TypeError, ValueError."""
+    if not 0 <= number(value) <= _MAX_NATURAL:
+        raise ValueError(f"{value} is no time and no position")
+    return number(value)

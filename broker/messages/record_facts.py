@@ -55,6 +55,11 @@ def read_record_facts(body: bytes) -> RecordFacts | None:
     return RecordFacts(topic, queue_id, queue_offset, place, size, code, store_timestamp)
 
 
+def record_size(body: bytes) -> int:
+    """Bytes of the record that `body` begins with."""
+    return int.from_bytes(body[:4], "big")
+
+
 def _code_of(body: bytes, properties_at: int, record_end: int) -> int:
     """The hash of the TAGS property, 0 without one."""
     at = body.find(_TAGS, properties_at, record_end)

@@ -24,8 +24,6 @@ from remoting.wire.command import Command
 # A record with nothing in it; with the message it must fit into one entry of the log.
 _RECORD_OVERHEAD_BYTES: Final = 91
 
-_PREPARED: Final = b"TRAN_MSG\x01true"
-
 _V6: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 
 
@@ -99,9 +97,9 @@ def read_send_request(command: Command) -> SendRequest:
         raise RequestRefused(
             ResponseCode.NO_PERMISSION, f"sending to topic {topic} is forbidden: use your own"
         )
-    system_flag = integer(names.system_flag) & ~_V6
-    if system_flag & TRANSACTION_MASK:
-        raise _transactions_refused()
+    # That a message waits for a transaction, its properties say; with the flag it is invisible to
+    # RocketMQ's tools.
+    system_flag = integer(names.system_flag) & ~(_V6 | TRANSACTION_MASK)
     properties = properties_bytes(command.fields.get(names.properties, ""))
     reconsume_times = integer(names.reconsume_times, 0)
     flag, born = integer(names.flag), integer(names.born)
@@ -166,18 +164,9 @@ def _check_record(record: MessageRecord) -> None:
             ResponseCode.MESSAGE_ILLEGAL,
             f"properties of {len(properties)} bytes: at most {MAX_PROPERTIES_BYTES}",
         )
-    if _PREPARED in properties:
-        raise _transactions_refused()
     size = _RECORD_OVERHEAD_BYTES + len(record.body) + len(record.topic) + len(properties)
     if size > MAX_BODY_BYTES:
         raise RequestRefused(
             ResponseCode.MESSAGE_ILLEGAL,
             f"a message of {size} bytes with its properties: at most {MAX_BODY_BYTES}",
         )
-
-
-def _transactions_refused() -> RequestRefused:
-    return RequestRefused(
-        ResponseCode.NO_PERMISSION,
-        "the broker sending transaction message is forbidden: send it without a transaction",
-    )

@@ -7,6 +7,7 @@ from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
 from broker.topics.changes import TOPIC_CHANGES
 from broker.topics.commands import DELETE_TOPIC, PUT_TOPIC
+from broker.topics.own_topics import OWN_TOPICS
 from broker.topics.processor import TopicProcessor
 from broker.topics.state import TOPICS
 from remoting.wire.codes import RequestCode
@@ -22,6 +23,7 @@ def _service(parts: Parts) -> Service:
             RequestCode.GET_TOPIC_CONFIG: Handler(processor.topic_config),
             RequestCode.GET_ALL_TOPIC_CONFIG: Handler(processor.all_topics),
         },
+        begin_term=parts[OWN_TOPICS].begin_term,
         figures=lambda: {"topics": str(len(topics.configs))},
     )
 

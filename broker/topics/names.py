@@ -19,14 +19,19 @@ TEMPLATE_TOPIC: Final = "TBW102"
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 
+# Where messages wait for the end of their transactions, and those whose end never came. Java's
+# brokers have one more, for the ends; here they stand in the log behind the messages.
+HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+GIVEN_UP_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
+
 # Topics that only RocketMQ's own features write to.
 SEND_FORBIDDEN: Final = frozenset(
     {
         SCHEDULE_TOPIC,
         TIMER_TOPIC,
-        "RMQ_SYS_TRANS_HALF_TOPIC",
+        HALF_TOPIC,
         "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
+        GIVEN_UP_TOPIC,
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
     }

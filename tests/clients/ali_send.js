@@ -1,5 +1,6 @@
 // Send keyed messages with npm `ali-ons`; exit 0 if every send succeeded.
 // Arguments: names topic run sync|steady [--count N] [--size N] [--tags a,b] [--inflight N] [--pause SECONDS]
+// [--delay-seconds N]
 // "steady" sends one message after the other until the process is killed, each until it is acknowledged, and
 // prints "acked KEY MILLISECONDS" or "failed KEY MILLISECONDS REASON" for each attempt.
 'use strict';
@@ -16,6 +17,7 @@ const { positionals, values } = parseArgs({
     tags: { type: 'string', default: 'red' },
     pause: { type: 'string', default: '0' },
     inflight: { type: 'string', default: '1' },
+    'delay-seconds': { type: 'string', default: '0' },
   },
 });
 const [names, topic, run, mode] = positionals;
@@ -40,6 +42,10 @@ async function main() {
     const key = `${run}-${number}`;
     const message = new Message(topic, tags[number % tags.length], key.padEnd(Number(values.size), '.'));
     message.keys = [ key ];
+    const delay = Number(values['delay-seconds']);
+    if (delay) {
+      message.setStartDeliverTime(Date.now() + delay * 1000);
+    }
     return message;
   }
 

@@ -45,6 +45,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--size", type=int, default=0, help="pad bodies to so many bytes")
     parser.add_argument("--tags", default="red", help="in turn, separated by commas")
     parser.add_argument("--pause", type=float, default=0.0, help="seconds between messages")
+    parser.add_argument("--delay-level", type=int, default=0)
     parser.add_argument("--tries", type=int, default=1, help="of the application, a second apart")
     return parser.parse_args()
 
@@ -56,6 +57,8 @@ def make(options: argparse.Namespace, number: int) -> Any:
     message.set_keys(key)
     message.set_tags(tags[number % len(tags)])
     message.set_body(key.ljust(options.size, "."))
+    if options.delay_level:
+        message.set_delay_time_level(options.delay_level)
     return message
 
 

@@ -16,6 +16,9 @@ CONSUME_SECONDS = 90
 # leader's address only then: each 30 seconds.
 FAILOVER_SECONDS = 150
 
+# A Go producer says only every 30 seconds that it is there to be asked.
+TRANSACT_SECONDS = 120
+
 
 @dataclass(frozen=True)
 class Place:
@@ -110,6 +113,51 @@ def sent_and_pushed(
             none_twice(script)
             if "--orderly" in reading:
                 in_order(script)
+
+    return run
+
+
+def delayed(client: Client, seconds: float, *sending: str) -> Callable[[Place], None]:
+    """A client sends messages for later; none comes before."""
+
+    def run(place: Place) -> None:
+        with place.consuming(client) as script:
+            script.wait_until_ready()
+            began = time.monotonic()
+            place.send(client, *sending)
+            script.succeed(CONSUME_SECONDS)
+            none_twice(script)
+            if time.monotonic() - began < seconds:
+                raise Failed(f"the messages came before {seconds} s")
+
+    return run
+
+
+def transacted(client: Client) -> Callable[[Place], None]:
+    """Of four messages, the first is committed and the third when the broker asks."""
+
+    def run(place: Place) -> None:
+        with place.consuming(client, "--expect", "10", "--seconds", "120") as script:
+            script.wait_until_ready()
+            with place.sending(client, "transaction") as sender:
+                sender.succeed(TRANSACT_SECONDS)
+            script.succeed(CONSUME_SECONDS)
+            none_twice(script)
+            odd = [line for line in script.words() if line[-1:] in "13579" and "-" in line]
+            if odd:
+                raise Failed(f"a message came that was rolled back: {odd[0]}")
+
+    return run
+
+
+def recalled(client: Client) -> Callable[[Place], None]:
+    """A client takes every second message back."""
+
+    def run(place: Place) -> None:
+        with place.consuming(client, "--expect", "10") as script:
+            script.wait_until_ready()
+            place.send(client, "recall", "--delay-level", "2")
+            script.succeed(CONSUME_SECONDS)
 
     return run
 
@@ -226,6 +274,22 @@ SCENARIOS = (
     Scenario("ali-ons broadcasts", ("ali",), broadcast("ali")),
     *(scenario for client in JAVA_VERSIONS for scenario in with_every_mode(client)),
     *with_every_mode("go", pulls=False),
+    *(
+        Scenario(
+            f"{TITLES[client]} sends for later",
+            (client,),
+            delayed(client, 5, "sync", "--delay-level", "2"),
+        )
+        for client in ("cpp", *JAVA_VERSIONS, "go")
+    ),
+    Scenario(
+        "ali-ons sends for later", ("ali",), delayed("ali", 3, "sync", "--delay-seconds", "3")
+    ),
+    Scenario("Java 5.3.3 recalls", ("java5",), recalled("java5")),
+    *(
+        Scenario(f"{TITLES[client]} transacts", (client,), transacted(client))
+        for client in (*JAVA_VERSIONS, "go")
+    ),
     compressed("cpp", "ali"),
     compressed("ali", "cpp"),
     compressed("java4", "java5"),

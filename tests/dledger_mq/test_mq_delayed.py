@@ -11,6 +11,7 @@ from dledger_mq.testing import Cluster, cluster
 pytestmark = pytest.mark.slow
 
 ENOUGH_SECONDS = 60
+LATE_MILLISECONDS = 10_000
 TOPIC = "Later"
 
 
@@ -56,7 +57,9 @@ async def test_each_delayed_message_comes_once_though_leaders_are_lost(fault: st
             await producer.send(Message(TOPIC, b"first"), timeout_seconds=20)
 
             async def send(number: int) -> None:
-                message = Message(TOPIC, b"%d" % number, delay_milliseconds=500 + 15 * number)
+                # Those to be recalled come later than any election takes.
+                delay = 500 + 15 * number if number < count - recalled else LATE_MILLISECONDS
+                message = Message(TOPIC, b"%d" % number, delay_milliseconds=delay)
                 results[number] = await producer.send(message, timeout_seconds=20)
 
             async with trio.open_nursery() as nursery:
@@ -67,6 +70,7 @@ async def test_each_delayed_message_comes_once_though_leaders_are_lost(fault: st
             late = range(count - recalled, count)
             for number in late:
                 assert await producer.recall(results[number])
+            await trio.sleep(LATE_MILLISECONDS / 1000)
             bodies = await stored(group, 1 + count - recalled)
     assert sorted(bodies) == sorted(
         [b"first", *(b"%d" % number for number in range(count) if number not in late)]

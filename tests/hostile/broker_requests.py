@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -9,8 +10,10 @@ from remoting.message.batch import BatchMessage, encode_batch_body
 from remoting.wire.codes import RequestCode
 from tests.broker.one_broker import send_fields
 
-# These texts stand for the place of a message in the log, and for another name in each request.
+# These texts stand for the place of a message in the log, for that of a half message whose
+# transaction is open, and for another name in each request.
 PLACE = "{place}"
+HALF_PLACE = "{half}"
 NEW_NAME = "{new name}"
 
 SEND = {**send_fields("T", 0), "l": 16, "m": "false"}
@@ -151,4 +154,22 @@ REQUESTS: dict[int, tuple[dict[str, Any], bytes]] = {
     CODE.GET_BROKER_CONFIG: ({}, b""),
     CODE.UPDATE_BROKER_CONFIG: ({}, b"a=b"),
     CODE.VIEW_MESSAGE_BY_ID: ({"offset": PLACE}, b""),
+    CODE.RECALL_MESSAGE: (
+        {"topic": "T", "recallHandle": base64.urlsafe_b64encode(b"v1 T broker-a 5 key 5").decode()},
+        b"",
+    ),
+    CODE.END_TRANSACTION: (
+        {
+            "producerGroup": "P",
+            "tranStateTableOffset": 0,
+            "commitLogOffset": HALF_PLACE,
+            "commitOrRollback": 8,
+            "fromTransactionCheck": "false",
+            "msgId": "m",
+            "transactionId": "m",
+        },
+        b"",
+    ),
+    CODE.GET_PRODUCER_CONNECTION_LIST: ({"producerGroup": "p"}, b""),
+    CODE.GET_ALL_PRODUCER_INFO: ({}, b""),
 }

@@ -12,11 +12,12 @@ import pytest
 
 from broker.limits import BrokerLimits
 from broker.log.guarded_log import GuardedLog
+from remoting.message.message_id import parse_message_id
 from remoting.wire.codes import RequestCode
 from remoting.wire.frame import MAX_HEADER_BYTES
 from tests.broker.one_broker import Client, running_broker
 from tests.hostile.attack import Request, Wire, attacks, frame_of, wire_to
-from tests.hostile.broker_requests import NEW_NAME, PLACE, REQUESTS
+from tests.hostile.broker_requests import HALF_PLACE, NEW_NAME, PLACE, REQUESTS
 from tests.hostile.hostile_values import names_in
 from tests.hostile.names_read import NamesRead
 
@@ -33,10 +34,20 @@ async def served(directory: Path) -> AsyncIterator[tuple[Client, Wire]]:
             yield client, wire
 
 
-def filled_in(request: Request, number: int, place: int) -> Request:
-    """The request with its place in the log and its new name."""
+async def open_half(client: Client) -> int:
+    """Where a half message lies whose transaction is open."""
+    reply = await client.send("T", b"half", i="TRAN_MSG\x01true\x02PGROUP\x01P\x02")
+    return parse_message_id(reply.fields["msgId"]).physical_offset
+
+
+def filled_in(request: Request, number: int, place: int, half: int) -> Request:
+    """The request with its places in the log and its new name."""
     fields, body = request
-    stand_ins = {f'"{PLACE}"': f'"{place}"', f'"{NEW_NAME}"': f'"group-{number}"'}
+    stand_ins = {
+        f'"{PLACE}"': f'"{place}"',
+        f'"{HALF_PLACE}"': f'"{half}"',
+        f'"{NEW_NAME}"': f'"group-{number}"',
+    }
     return {name: stand_ins.get(value, value) for name, value in fields.items()}, body
 
 
@@ -55,9 +66,13 @@ async def test_each_hostile_request_is_answered_and_the_broker_lives(
     fields, body = REQUESTS[code]
     async with served(tmp_path) as (client, wire):
         (message,) = await client.messages("T")
+        requests = list(attacks(fields, body))
+        halves = [0] * len(requests)
+        if HALF_PLACE in fields.values():
+            halves = [await open_half(client) for _ in requests]
         read = NamesRead(monkeypatch)
-        for number, request in enumerate(attacks(fields, body)):
-            await wire.ask(code, filled_in(request, number, message.physical_offset))
+        for number, (request, half) in enumerate(zip(requests, halves, strict=True)):
+            await wire.ask(code, filled_in(request, number, message.physical_offset, half))
         # What is read is attacked.
         assert read.fields - set(fields) == set()
         assert read.members - names_in(body) == set()

@@ -38,6 +38,7 @@ IN_WORDS = {
     "dledger_mq.QueueSelector",
     "dledger_mq.SendCallback",
     "dledger_mq.SendOutcome",
+    "dledger_mq.TransactionCheck",
 }
 
 

@@ -9,10 +9,11 @@ from jepsen_like.simulation.broker.broker_clients import BrokerClients
 from jepsen_like.simulation.broker.broker_member import ROOT, BrokerMember
 from jepsen_like.simulation.broker.broker_swarm import BrokerStyle
 from jepsen_like.simulation.broker.client_history import ClientHistory
+from jepsen_like.simulation.broker.log_model import COMMIT, GIVE_UP, ROLLBACK
 from jepsen_like.simulation.broker.lost_queues import LostQueues
 from jepsen_like.simulation.broker.queue_disk import VirtualQueueDisk
 from jepsen_like.simulation.broker.reference import Reference
-from jepsen_like.simulation.broker.served_broker import Failures, ServedBroker
+from jepsen_like.simulation.broker.served_broker import CHECKS, Failures, ServedBroker
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.clients import History
 from jepsen_like.simulation.coverage import Coverage
@@ -68,7 +69,10 @@ class BrokerApplication:
             loop,
         )
         self._reference = Reference(
-            history.entries, self._clients.raw.malformed, self._told.offset_taken
+            history.entries,
+            self._clients.raw.malformed,
+            CHECKS.max_checks,
+            self._told.offset_taken,
         )
         self._clients.reference = self._reference
 
@@ -139,3 +143,7 @@ class BrokerApplication:
         model = self._reference.model
         self._coverage.count("delayed messages delivered", model.delivered)
         self._coverage.count("delayed messages dropped", len(model.dropped))
+        ends = list(model.ended.values())
+        self._coverage.count("transactions committed", ends.count(COMMIT))
+        self._coverage.count("transactions rolled back", ends.count(ROLLBACK))
+        self._coverage.count("transactions given up", ends.count(GIVE_UP))

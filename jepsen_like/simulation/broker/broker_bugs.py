@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -12,6 +12,8 @@ import broker.machine
 from broker.delay.waiting_table import Waiting, WaitingTable
 from broker.log.state import BrokerState, Deletion
 from broker.log.state_snapshot import captured
+from broker.log.submissions import Then
+from broker.sends.pending_messages import PendingSend
 from broker.serving.requests import Requests
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.consume_queues import ConsumeQueues
@@ -20,6 +22,9 @@ from broker.store.queue_rebuild import QueueRebuild, _Runs
 from broker.store.queue_sync import QueueSync
 from broker.store.synced_mark import SyncedMark
 from broker.topics.state import Topics
+from broker.transactions.ends import Ends
+from broker.transactions.half_sends import HalfSends
+from broker.transactions.state import End, Half, Transactions
 from jepsen_like.simulation.seeded_bug import Replacement, SeededBug
 
 
@@ -46,7 +51,7 @@ def _offsets_of_an_earlier_topic() -> list[Replacement]:
 def _not_in_snapshots(what: str) -> list[Replacement]:
     def without(state: BrokerState) -> Iterator[bytes]:
         chunks = captured(state)
-        return (chunk for chunk in chunks if msgpack.unpackb(chunk)[0] != what)
+        return (one for one in chunks if msgpack.unpackb(one, strict_map_key=False)[0] != what)
 
     return [Replacement(broker.machine, "captured", without)]
 
@@ -136,6 +141,37 @@ def _delivered_messages_wait_on() -> list[Replacement]:
 
 def _retention_drops_what_waits() -> list[Replacement]:
     return [Replacement(BrokerState, "needed_from", lambda _: None)]
+
+
+def _ended_transactions_stay_open() -> list[Replacement]:
+    def end(self: Transactions, position: int, end: End) -> Half | None:
+        half = self.halves.get(position)
+        ended(self, position, end)
+        if half is not None:
+            self.halves[position] = half
+        return half
+
+    ended = Transactions.end
+    return [Replacement(Transactions, "end", end)]
+
+
+def _half_messages_seen() -> list[Replacement]:
+    def prepare(self: HalfSends, send: PendingSend, pairs: Mapping[str, str]) -> None:
+        topic, queue_id = send.topic, send.queue_id
+        prepared(self, send, pairs)
+        send.topic, send.queue_id = topic, queue_id
+
+    prepared = HalfSends.prepare
+    return [Replacement(HalfSends, "prepare", prepare)]
+
+
+def _ends_acknowledged_early() -> list[Replacement]:
+    def commit(self: Ends, position: int, half: Half, then: Then) -> None:
+        committed(self, position, half, lambda _refusal: None)
+        then(None)
+
+    committed = Ends.commit
+    return [Replacement(Ends, "commit", commit)]
 
 
 _BUGS: list[tuple[str, str, Callable[[], list[Replacement]]]] = [
@@ -233,6 +269,26 @@ _BUGS: list[tuple[str, str, Callable[[], list[Replacement]]]] = [
         "retention-drops-what-waits",
         "the log's beginning is dropped with delayed messages that wait",
         _retention_drops_what_waits,
+    ),
+    (
+        "halves-not-in-snapshots",
+        "a snapshot lacks the open transactions",
+        partial(_not_in_snapshots, "halves"),
+    ),
+    (
+        "ended-transactions-stay-open",
+        "a transaction that was ended can be ended again",
+        _ended_transactions_stay_open,
+    ),
+    (
+        "half-messages-seen",
+        "a half message is stored in the topic that it was sent to",
+        _half_messages_seen,
+    ),
+    (
+        "ends-acknowledged-early",
+        "a commit is answered before the log has it",
+        _ends_acknowledged_early,
     ),
 ]
 

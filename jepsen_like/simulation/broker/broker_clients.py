@@ -8,7 +8,8 @@ from functools import partial
 
 from broker.messages.state import MESSAGES
 from broker.topics.state import TOPICS
-from jepsen_like.simulation.broker.client_history import ClientHistory
+from jepsen_like.simulation.broker.client_history import POSITION_DIGITS, ClientHistory
+from jepsen_like.simulation.broker.log_model import COMMIT, ROLLBACK
 from jepsen_like.simulation.broker.raw_entries import MOST_QUEUES, NUMBER_BYTES, RawEntries
 from jepsen_like.simulation.broker.reference import Reference
 from jepsen_like.simulation.broker.served_broker import Client, ServedBroker
@@ -17,8 +18,10 @@ from jepsen_like.simulation.coverage import Coverage
 from jepsen_like.simulation.event_loop import EventLoop
 from jepsen_like.simulation.node_settings import GROUP
 from remoting.bodies.consumer_group import QueueLock, encode_queue_lock
+from remoting.bodies.heartbeat import Heartbeat, encode_heartbeat
 from remoting.bodies.message_queue import MessageQueue
 from remoting.message.batch import BatchMessage, encode_batch_body
+from remoting.message.record import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK, decode_record
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 
@@ -30,6 +33,7 @@ MOST_MESSAGES_A_BATCH = 4
 LONGEST_PADDING = 60
 LONGEST_DELAY_MS = 3_000
 MOST_HANDLES = 20
+PRODUCERS = "P"
 
 
 class BrokerClients:
@@ -61,6 +65,7 @@ class BrokerClients:
     ) -> None:
         self._chance = chance = Chance(seed, "broker clients")
         delayed = chance.choice((0, 8, 20))
+        transactions = chance.choice((0, 8, 20))
         self._every_s = every_s
         self._wrong_member = wrong_member
         self._brokers = brokers
@@ -69,6 +74,7 @@ class BrokerClients:
         self._loop = loop
         self._over = False
         self._handles: list[tuple[int, str, str]] = []  # of delayed messages: number, topic, text
+        self._halves: list[tuple[int, dict[str, object]]] = []  # number, fields of its end
         self.reference: Reference | None = None
         self.raw = RawEntries(
             Chance(seed, "raw entries"),
@@ -82,6 +88,9 @@ class BrokerClients:
             (self._send_batch, 10),
             (self._send_delayed, delayed),
             (self._recall, delayed // 4),
+            (self._send_half, transactions),
+            (self._end, transactions),
+            (self._be_producer, transactions // 4),
             (self._put_topic, 6),
             (self._delete_topic, chance.choice((2, 6))),
             (self._put_group, 3),
@@ -156,7 +165,7 @@ class BrokerClients:
 
     def _send_fields(self, topic: str) -> dict[str, object]:
         return {
-            "producerGroup": "P",
+            "producerGroup": PRODUCERS,
             "topic": topic,
             "defaultTopic": "TBW102",
             "defaultTopicQueueNums": 2,
@@ -206,6 +215,58 @@ class BrokerClients:
             fields = {"topic": topic, "recallHandle": handle}
             then = partial(self._history.recall_answered, number)
             self._request(broker, RequestCode.RECALL_MESSAGE, fields, then=then)
+
+    def _send_half(self, broker: ServedBroker) -> None:
+        topic = self._topic()
+        number, body = self._message()
+        fields = self._send_fields(topic)
+        due = self._chance.choice(("", "", "DELAY\x011\x02"))
+        properties = f"TRAN_MSG\x01true\x02PGROUP\x01{PRODUCERS}\x02{due}"
+        fields["properties"] = f"{fields['properties']}{properties}"
+        self._history.half_sent(number)
+
+        def then(reply: Command) -> None:
+            self._history.half_answered(number, reply)
+            if reply.code == ResponseCode.SUCCESS:
+                position = int(reply.fields["msgId"][-POSITION_DIGITS:], 16)
+                half_offset = reply.fields["queueOffset"]
+                end = {"commitLogOffset": position, "tranStateTableOffset": half_offset}
+                self._halves.append((number, {**end, "producerGroup": PRODUCERS, "msgId": "x"}))
+                del self._halves[:-MOST_HANDLES]
+
+        self._request(broker, RequestCode.SEND_MESSAGE, fields, body, then)
+
+    def _end(self, broker: ServedBroker) -> None:
+        """End a transaction, or one that has ended, now and then in the other way."""
+        if self._halves:
+            number, fields = self._chance.choice(self._halves)
+            self._end_as(broker, number, fields, self._chance.happens(0.1))
+
+    def _end_as(
+        self, broker: ServedBroker, number: int, fields: Mapping[str, object], contradicts: bool
+    ) -> None:
+        commits = (number % 3 > 0) != contradicts
+        how = COMMIT if commits else ROLLBACK
+        self._history.end_asked(number, how)
+        then = partial(self._history.end_answered, number, how)
+        flag = TRANSACTION_COMMIT if commits else TRANSACTION_ROLLBACK
+        fields = {**fields, "commitOrRollback": flag}
+        self._request(broker, RequestCode.END_TRANSACTION, fields, then=then)
+
+    def _be_producer(self, broker: ServedBroker) -> None:
+        """Join the producers; their broker asks how transactions have ended."""
+
+        def asked(command: Command) -> None:
+            self._coverage.count("questions about transactions")
+            if not self._over and self._chance.happens(0.5):
+                record, _end = decode_record(command.body)
+                number = int.from_bytes(record.body[:NUMBER_BYTES], "big")
+                names = ("commitLogOffset", "tranStateTableOffset", "msgId")
+                fields = {name: command.fields[name] for name in names}
+                self._end_as(broker, number, {**fields, "producerGroup": PRODUCERS}, False)
+
+        body = encode_heartbeat(Heartbeat("P", [PRODUCERS]))
+        broker.ask(Client(lambda _reply: None, asked), [Command(RequestCode.HEART_BEAT, body=body)])
 
     # --- consumers ------------------------------------------------------------------------------
 

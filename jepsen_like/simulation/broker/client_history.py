@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from jepsen_like.simulation.broker.log_model import LogModel
+from jepsen_like.simulation.broker.log_model import COMMIT, ROLLBACK, LogModel
 from jepsen_like.simulation.invariants import InvariantViolated
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
@@ -35,6 +35,10 @@ class ClientHistory:
         self._never: set[int] = set()
         self._delayed: set[int] = set()  # acknowledged
         self._recalled: set[int] = set()  # acknowledged
+        self._halves: set[int] = set()  # of transactions that a client has begun
+        self._begun: set[int] = set()  # whose begin was acknowledged
+        self._ended: dict[int, int] = {}  # whose end was acknowledged: which
+        self._asked: dict[int, set[int]] = {}  # which ends were asked for
         self._meant: dict[int, int] = {}  # by committed offset: the entry that made its topic
 
     def new_message(self) -> int:
@@ -84,6 +88,26 @@ class ClientHistory:
         if reply.code == ResponseCode.SUCCESS:
             self._recalled.add(number)
 
+    def half_sent(self, number: int) -> None:
+        """A client begins a transaction."""
+        self._halves.add(number)
+
+    def half_answered(self, number: int, reply: Command) -> None:
+        """The reply to the begin of a transaction."""
+        if reply.code == ResponseCode.SUCCESS:
+            self._begun.add(number)
+        elif reply.code != ResponseCode.SYSTEM_ERROR:
+            self._never.add(number)
+
+    def end_asked(self, number: int, how: int) -> None:
+        """A client ends a transaction; `how` is the kind of the log's command."""
+        self._asked.setdefault(number, set()).add(how)
+
+    def end_answered(self, number: int, how: int, reply: Command) -> None:
+        """The reply to the end of a transaction."""
+        if reply.code == ResponseCode.SUCCESS:
+            self._ended[number] = how
+
     @property
     def acknowledged(self) -> int:
         """How many messages were acknowledged."""
@@ -104,6 +128,7 @@ class ClientHistory:
                     "acknowledged messages are in their queues",
                     f"delayed message {number} was acknowledged, the log does not have it",
                 )
+        self._check_transactions(model)
         for number in sorted(self._recalled):
             if number not in model.dropped or number in model.stored:
                 raise InvariantViolated(
@@ -115,4 +140,32 @@ class ClientHistory:
                 raise InvariantViolated(
                     "refused messages are in no queue",
                     f"message {number} was refused, and is {model.stored.get(number)}",
+                )
+
+    def _check_transactions(self, model: LogModel) -> None:
+        known = {half.number for half in model.halves.values()} | model.ended.keys()
+        for number in sorted(self._begun - known):
+            raise InvariantViolated(
+                "acknowledged messages are in their queues",
+                f"half message {number} was acknowledged, the log does not have it",
+            )
+        for number, how in sorted(self._ended.items()):
+            if model.ended.get(number) != how:
+                raise InvariantViolated(
+                    "a transaction ends as its producer was told",
+                    f"message {number} ended by kind {how}, the log has {model.ended.get(number)}",
+                )
+        for number in sorted(self._halves):
+            end, asked = model.ended.get(number), self._asked.get(number, set())
+            # A commit rolls back when the message's topic was deleted.
+            if (end == COMMIT and COMMIT not in asked) or (end == ROLLBACK and not asked):
+                raise InvariantViolated(
+                    "a transaction ends as its producer says",
+                    f"message {number} ended by kind {end}, which no client has asked for",
+                )
+            if end != COMMIT and (number in model.stored or number in model.delayed):
+                raise InvariantViolated(
+                    "nobody sees a message before its time",
+                    f"message {number} of a transaction that is not committed is "
+                    f"{model.stored.get(number)}",
                 )

@@ -29,6 +29,15 @@ TAGS = b"TAGS\x01"
 PUT_TOPIC, DELETE_TOPIC, PUT_GROUP, DELETE_GROUP = 1, 2, 3, 4
 COMMIT_OFFSETS, KEEP_LOG_FROM, LOCK_QUEUES, LEAD_FROM = 5, 6, 7, 8
 RAISE_FORMAT, DELAY, DELIVER, MOVE_DELAYED, DROP_DELAYED = 9, 10, 11, 12, 13
+PREPARE, COMMIT, ROLLBACK, CHECKED, GIVE_UP, MOVE_HALF = 14, 15, 16, 17, 18, 19
+# Nobody reads these topics.
+WAITING_ROOMS = {
+    DELAY: ("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"),
+    MOVE_DELAYED: ("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"),
+    PREPARE: ("RMQ_SYS_TRANS_HALF_TOPIC",),
+    MOVE_HALF: ("RMQ_SYS_TRANS_HALF_TOPIC",),
+    GIVE_UP: ("TRANS_CHECK_MAX_TIME_TOPIC",),
+}
 
 QueueKey = tuple[str, int]  # topic, queue id
 # A topic, the entry that created it, and a queue id: a queue that is not mixed with another one.
@@ -57,12 +66,29 @@ class Delayed(NamedTuple):
     due_ms: int
 
 
+class Half(NamedTuple):
+    """A message whose transaction is open.
+
+    Attributes:
+        number: of the message.
+        at: where it lies.
+        due_ms: when its producer is asked.
+        checks: how often it was asked.
+    """
+
+    number: int
+    at: int
+    due_ms: int
+    checks: int
+
+
 class LogModel:
     """The meaning of the entries so far.
 
     Args:
         first_topics: what exists in an empty log: configurations as the log has them, by name.
         malformed: bodies that look like commands and are none; they change nothing.
+        max_checks: after so many questions a transaction may be given up.
         offset_taken: told each committed offset that counts, its topic, and the entry that made the
             topic.
 
@@ -82,15 +108,19 @@ class LogModel:
         delayed: the numbers of all delayed messages.
         delivered: how many of them were delivered.
         dropped: the numbers of those that will never be delivered.
+        halves: by the first position of their messages: the transactions that are open.
+        ended: the numbers of the messages of all others: the kind of command that ended them.
     """
 
     def __init__(
         self,
         first_topics: dict[str, list[object]],
         malformed: Collection[bytes],
+        max_checks: int,
         offset_taken: Callable[[int, str, int], None],
     ) -> None:
         self._malformed = malformed
+        self._max_checks = max_checks
         self._offset_taken = offset_taken
         self.topics = dict(first_topics)
         self.created_at: dict[str, int] = {}
@@ -108,6 +138,8 @@ class LogModel:
         self.delayed: set[int] = set()
         self.delivered = 0
         self.dropped: set[int] = set()
+        self.halves: dict[int, Half] = {}
+        self.ended: dict[int, int] = {}
         self._births: dict[str, list[int]] = {topic: [-1] for topic in first_topics}
         self._units: dict[IncarnationKey, bytearray] = {}
 
@@ -157,7 +189,12 @@ class LogModel:
             kind, *members = msgpack.unpackb(behind[8:])
             if not self._behind(entry, number, kind, members):
                 return
-            is_waiting = kind != DELIVER
+            if topic not in WAITING_ROOMS.get(kind, (topic,)):
+                raise InvariantViolated(
+                    "nobody sees a message before its time",
+                    f"message {number} waits in topic {topic}, with a command of kind {kind}",
+                )
+            is_waiting = kind in WAITING_ROOMS or (kind == COMMIT and members[1] > 0)
         self.ends[key] = offset + 1
         self.messages += 1
         self.touched[-1] = key
@@ -199,8 +236,43 @@ class LogModel:
                     return False
                 self.waiting[entry.body_pos] = waiting
                 return True
+            case (14, [_group, due_ms]):
+                self.halves[entry.body_pos] = Half(number, entry.body_pos, due_ms, 0)
+                return True
+            case (15, [position, due_ms]):
+                if not self._end(position, kind, number):
+                    return False
+                if due_ms:
+                    self.waiting[entry.body_pos] = Delayed(number, due_ms)
+                    self.delayed.add(number)
+                return True
+            case (18, [position]):
+                half = self.halves.get(position)
+                if half is not None and half.checks < self._max_checks:
+                    raise InvariantViolated(
+                        "transactions are given up after all questions", f"{half} was given up"
+                    )
+                return self._end(position, kind, number)
+            case (19, [position]):
+                half = self.halves.get(position)
+                if half is None:
+                    return False
+                self.halves[position] = half._replace(at=entry.body_pos)
+                return True
             case _:
                 raise ValueError(f"a command behind a record that the model does not know: {kind}")
+
+    def _end(self, position: int, kind: int, number: int | None = None) -> bool:
+        """End a transaction; whether it was open."""
+        half = self.halves.pop(position, None)
+        if half is None:
+            return False
+        if number is not None and half.number != number:
+            raise InvariantViolated(
+                "transactions end with their own messages", f"{half} ended as message {number}"
+            )
+        self.ended[half.number] = kind
+        return True
 
     # --- commands -------------------------------------------------------------------------------
 
@@ -220,7 +292,8 @@ class LogModel:
             case (6, [first_index, position, _]):
                 before = self.kept
                 fits = before[0] < first_index <= entry.index and before[1] < position <= entry.pos
-                if fits and min(self.waiting, default=position) >= position:
+                needed = [*self.waiting, *[half.at for half in self.halves.values()], position]
+                if fits and min(needed) >= position:
                     self.kept = (first_index, position)
             case (7, [group, client, is_lock, time_ms, queues]):
                 self._lock(group, client, is_lock, time_ms, queues)
@@ -232,6 +305,14 @@ class LogModel:
                 waiting = self.waiting.pop(position, None)
                 if waiting is not None:
                     self.dropped.add(waiting.number)
+            case (16, [position]):
+                self._end(position, kind)
+            case (17, [due_ms, positions]):
+                for position in positions:
+                    half = self.halves.get(position)
+                    if half is not None:
+                        asked = half._replace(due_ms=due_ms, checks=half.checks + 1)
+                        self.halves[position] = asked
             case _:
                 raise ValueError(f"an entry that the model does not know: {kind} {members}")
 

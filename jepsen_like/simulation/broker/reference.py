@@ -19,6 +19,7 @@ from broker.relays.state import LEADER_PLACE
 from broker.topics.names import FIRST_TOPICS
 from broker.topics.settings import topic_members
 from broker.topics.state import TOPICS
+from broker.transactions.state import TRANSACTIONS
 from dledger.entry import Entry, Magic
 from jepsen_like.simulation.broker.log_model import LogModel, QueueKey
 from jepsen_like.simulation.invariants import InvariantViolated
@@ -61,13 +62,14 @@ class Reference:
         self,
         committed: Sequence[Entry],
         malformed: Collection[bytes],
+        max_checks: int,
         offset_taken: Callable[[int, str, int], None],
     ) -> None:
         self._committed = committed
         self._digests: list[bytes] = []
         self.state = BrokerState(REGISTRY)
         first = {name: topic_members(config) for name, config in FIRST_TOPICS.items()}
-        self.model = LogModel(first, malformed, offset_taken)
+        self.model = LogModel(first, malformed, max_checks, offset_taken)
 
     def digest_at(self, index: int) -> bytes:
         """The sum of the state after an entry that some member has applied."""
@@ -134,6 +136,14 @@ class Reference:
                 "delayed messages",
                 {one.position: one.due_ms for one in state[DELAYS].waiting.captured()},
                 {position: one.due_ms for position, one in model.waiting.items()},
+            ),
+            (
+                "open transactions",
+                {
+                    position: (half.at, half.due_ms, half.checks)
+                    for position, half in state[TRANSACTIONS].halves.items()
+                },
+                {position: tuple(half[1:]) for position, half in model.halves.items()},
             ),
         ]
         for what, folded, meant in views:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from broker.config import BrokerConfig
+from broker.consumers.feature import FEATURE as CONSUMERS
 from broker.delay.deliveries import DELIVERIES
 from broker.delay.feature import FEATURE as DELAY
 from broker.delay.state import DELAYS
@@ -21,6 +22,7 @@ from broker.log.guarded_log import GuardedLog
 from broker.log.submissions import Then
 from broker.messages.state import MESSAGES
 from broker.offsets.feature import FEATURE as OFFSETS
+from broker.producers.feature import FEATURE as PRODUCERS
 from broker.retention.commands import KeepLogFrom
 from broker.retention.kept_back import KEPT_BACK
 from broker.sends.feature import FEATURE as SENDS
@@ -28,6 +30,8 @@ from broker.serving.parts import Parts
 from broker.serving.requests import Requests
 from broker.store.rebuild_steps import RebuildSteps
 from broker.topics.feature import FEATURE as TOPICS
+from broker.transactions.feature import FEATURE as TRANSACTIONS
+from broker.transactions.policy import CheckPolicy
 from dledger.entry import Body
 from dledger.errors import DLedgerError
 from dledger.node.append_gate import AppendGate
@@ -46,7 +50,7 @@ from remoting.net.address import Address
 from remoting.net.connection import Connection
 from remoting.wire.command import Command
 
-SERVED = (TOPICS, GROUPS, OFFSETS, LOCKS, SENDS, DELAY)
+SERVED = (TOPICS, GROUPS, OFFSETS, LOCKS, PRODUCERS, CONSUMERS, SENDS, DELAY, TRANSACTIONS)
 # So few that they are reached.
 LIMITS = BrokerLimits(
     max_topics=8,
@@ -55,8 +59,10 @@ LIMITS = BrokerLimits(
     max_waiting_sends=40,
     max_locks=6,
     max_delayed_messages=12,
+    max_open_transactions=12,
     append_entries=6,
 )
+CHECKS = CheckPolicy(after_seconds=1, every_seconds=1, max_checks=3)
 MOST_WAITING_APPENDS = 20
 # Milliseconds since 1970 when a run begins, and how far the clocks of members are apart at most.
 BEGIN_MS = 1_700_000_000_000
@@ -131,20 +137,27 @@ class Client:
 
     Args:
         answered: told each reply.
+        asked: told each request of the broker.
     """
 
     is_closed = False
 
-    def __init__(self, answered: Callable[[Command], None]) -> None:
+    def __init__(
+        self,
+        answered: Callable[[Command], None],
+        asked: Callable[[Command], None] = lambda _command: None,
+    ) -> None:
         self.peer = Address("10.0.0.9", 40_000)
         self._answered = answered
+        self._asked = asked
 
     def send(self, command: Command) -> None:
         """A reply."""
         self._answered(command)
 
     def send_oneway(self, command: Command) -> None:
-        """A request without a reply; this client ignores it."""
+        """A request without a reply."""
+        self._asked(command)
 
     def when_taken(self, then: Callable[[], None]) -> None:
         """The client has taken everything."""
@@ -190,6 +203,7 @@ class ServedBroker:
                 listen=Address("10.0.0.1", 10911),
                 directory=Path("/data"),
                 limits=LIMITS,
+                checks=CHECKS,
             ),
             log=self._log,
             state=member.broker.state,
@@ -268,9 +282,12 @@ class ServedBroker:
 
     @property
     def has_delivered(self) -> bool:
-        """Whether nothing waits that is due by its clock."""
+        """Whether nothing waits that is due by its clock and that it holds.
+
+        A member that was given a snapshot lacks the messages before it.
+        """
         waiting = self.member.broker.state[DELAYS].waiting
-        return not waiting.due(self.wall_clock_ms(), 0, 1)
+        return not waiting.due(self.wall_clock_ms(), self._log.begin_position, 1)
 
     # --- in a turn ------------------------------------------------------------------------------
 

@@ -26,11 +26,14 @@ type sender struct {
 	tags     []string
 	pause    time.Duration
 	tries    int
+	level    int
 }
 
 // send sends keyed messages; 0 if every send succeeded.
-// Arguments: names topic run sync|async|oneway|orderly|batch|steady
-// [--count N] [--size N] [--tags a,b] [--pause SECONDS] [--tries N].
+// Arguments: names topic run sync|async|oneway|orderly|batch|transaction|steady
+// [--count N] [--size N] [--tags a,b] [--pause SECONDS] [--tries N] [--delay-level N].
+// "transaction" commits the first of four messages and rolls back the second; of the others it says
+// so when the broker asks.
 // "steady" sends one message after the other until the process is killed, each until it is
 // acknowledged, and prints "acked KEY MILLISECONDS" or "failed KEY MILLISECONDS REASON" for each
 // attempt.
@@ -41,6 +44,7 @@ func send(words []string) int {
 	tags := flags.String("tags", "red", "")
 	pause := flags.Float64("pause", 0, "")
 	tries := flags.Int("tries", 1, "")
+	level := flags.Int("delay-level", 0, "")
 	must(flags.Parse(words[4:]))
 	mode := words[3]
 	options := []producer.Option{
@@ -50,12 +54,15 @@ func send(words []string) int {
 	if mode == "orderly" {
 		options = append(options, producer.WithQueueSelector(producer.NewHashQueueSelector()))
 	}
+	if mode == "transaction" {
+		return transact(words, *count, options)
+	}
 	made, err := rocketmq.NewProducer(options...)
 	must(err)
 	must(made.Start())
 	one := sender{
 		made, words[1], words[2], *size, strings.Split(*tags, ","),
-		time.Duration(*pause * float64(time.Second)), *tries,
+		time.Duration(*pause * float64(time.Second)), *tries, *level,
 	}
 	if mode == "steady" {
 		one.sendSteadily()
@@ -87,6 +94,9 @@ func (one *sender) message(number int) *primitive.Message {
 	}
 	message := primitive.NewMessage(one.topic, []byte(body))
 	message.WithKeys([]string{key}).WithTag(one.tags[number%len(one.tags)])
+	if one.level > 0 {
+		message.WithDelayTimeLevel(one.level)
+	}
 	return message
 }
 

@@ -1,19 +1,27 @@
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
+import org.apache.rocketmq.client.producer.TransactionListener;
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageExt;
 
 /**
  * Send keyed messages with the Java client; exit 0 if every send succeeded.
- * Arguments: names topic run sync|async|oneway|orderly|batch|steady
- * [--count N] [--size N] [--tags a,b] [--pause SECONDS] [--tries N].
+ * Arguments: names topic run sync|async|oneway|orderly|batch|transaction|recall|steady
+ * [--count N] [--size N] [--tags a,b] [--pause SECONDS] [--tries N] [--delay-level N].
+ * "transaction" commits the first of four messages and rolls back the second; of the others it says so when the
+ * broker asks. "recall" takes back every second message.
  * "steady" sends one message after the other until the process is killed, each until it is acknowledged, and prints
  * "acked KEY MILLISECONDS" or "failed KEY MILLISECONDS REASON" for each attempt.
  */
@@ -23,8 +31,13 @@ public final class Send {
     /** The first send has 3 s by default to load classes, ask for the route and connect: too short for a busy machine. */
     private static final int FIRST_SEND_MILLIS = 20_000;
 
+    /** A broker asks after six seconds, and once it has heard of the producer. */
+    private static final long CHECK_SECONDS = 60;
+    private static final int HEARTBEAT_MILLIS = 2_000;
+
     private final Options options;
     private final DefaultMQProducer producer;
+    private final Asked asked = new Asked();
 
     private interface Attempt {
         void send(Message message, int number) throws Exception;
@@ -32,8 +45,13 @@ public final class Send {
 
     private Send(Options options) {
         this.options = options;
-        producer = new DefaultMQProducer(options.word(2) + "-senders");
+        String group = options.word(2) + "-senders";
+        producer = isTransactional() ? new TransactionMQProducer(group) : new DefaultMQProducer(group);
         producer.setNamesrvAddr(options.word(0));
+    }
+
+    private boolean isTransactional() {
+        return options.word(3).equals("transaction");
     }
 
     public static void main(String[] arguments) throws Exception {
@@ -48,6 +66,10 @@ public final class Send {
     private int run(String mode, int count) throws Exception {
         if (!mode.equals("steady") && options.number("tries", 1) == 1) {
             producer.setSendMsgTimeout(FIRST_SEND_MILLIS);
+        }
+        if (producer instanceof TransactionMQProducer transactional) {
+            transactional.setTransactionListener(asked);
+            transactional.setHeartbeatBrokerInterval(HEARTBEAT_MILLIS);
         }
         producer.start();
         try {
@@ -68,6 +90,8 @@ public final class Send {
                     check(producer.send(messages));
                     yield 0;
                 }
+                case "transaction" -> transact(messages);
+                case "recall" -> recall(messages);
                 default -> throw new IllegalArgumentException("no mode is called " + mode);
             };
         } finally {
@@ -79,8 +103,13 @@ public final class Send {
         String key = options.word(2) + "-" + number;
         String[] tags = options.text("tags", "red").split(",");
         String body = key + ".".repeat(Math.max(0, options.number("size", 0) - key.length()));
-        return new Message(
+        Message message = new Message(
             options.word(1), tags[number % tags.length], key, body.getBytes(StandardCharsets.UTF_8));
+        int level = options.number("delay-level", 0);
+        if (level > 0) {
+            message.setDelayTimeLevel(level);
+        }
+        return message;
     }
 
     private static void check(SendResult result) {
@@ -134,6 +163,61 @@ public final class Send {
         }
         ended.await(ASYNC_SECONDS, TimeUnit.SECONDS);
         return messages.size() - sent.get();
+    }
+
+    /** Ends two messages of four at once, and the others when the broker asks; how many it did not ask about. */
+    private int transact(List<Message> messages) throws Exception {
+        for (int number = 0; number < messages.size(); number++) {
+            check(producer.sendMessageInTransaction(messages.get(number), number));
+        }
+        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(CHECK_SECONDS);
+        int open = messages.size() / 2;
+        while (asked.keys.size() < open && System.nanoTime() < deadline) {
+            Thread.sleep(PAUSE_AFTER_FAILURE_MILLIS);
+        }
+        Thread.sleep(1000); // the last answer is on its way
+        return open - asked.keys.size();
+    }
+
+    /** How the transaction of a message ends is the rest of its number by four. */
+    private static final class Asked implements TransactionListener {
+        final Set<String> keys = ConcurrentHashMap.newKeySet();
+
+        @Override
+        public LocalTransactionState executeLocalTransaction(Message message, Object number) {
+            return switch ((Integer) number % 4) {
+                case 0 -> LocalTransactionState.COMMIT_MESSAGE;
+                case 1 -> LocalTransactionState.ROLLBACK_MESSAGE;
+                default -> LocalTransactionState.UNKNOW;
+            };
+        }
+
+        @Override
+        public LocalTransactionState checkLocalTransaction(MessageExt message) {
+            String key = message.getKeys();
+            int rest = Integer.parseInt(key.substring(key.lastIndexOf('-') + 1)) % 4;
+            if (rest < 2) {
+                throw new IllegalStateException("asked about " + key + ", which has ended");
+            }
+            keys.add(key);
+            return rest == 2 ? LocalTransactionState.COMMIT_MESSAGE : LocalTransactionState.ROLLBACK_MESSAGE;
+        }
+    }
+
+    /** Versions before 5.3 have no recall, so it is not named here. */
+    private int recall(List<Message> messages) throws Exception {
+        int failed = 0;
+        for (int number = 0; number < messages.size(); number++) {
+            SendResult result = producer.send(messages.get(number));
+            check(result);
+            if (number % 2 == 1) {
+                Object handle = SendResult.class.getMethod("getRecallHandle").invoke(result);
+                Object id = DefaultMQProducer.class.getMethod("recallMessage", String.class, String.class)
+                    .invoke(producer, options.word(1), handle);
+                failed += result.getMsgId().equals(id) ? 0 : 1;
+            }
+        }
+        return failed;
     }
 
     private void sendSteadily() throws InterruptedException {

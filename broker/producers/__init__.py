@@ -1,0 +1,1 @@
+"""The present members of producer groups, as they say themselves."""

@@ -1,0 +1,27 @@
+"""Members of producer groups. Heartbeats enter them, see `broker.consumers`."""
+
+from typing import Final
+
+from broker.feature import Feature
+from broker.producers.members import PRODUCERS
+from broker.producers.processor import ProducerProcessor
+from broker.serving.parts import Parts
+from broker.serving.service import Handler, Service
+from remoting.wire.codes import RequestCode
+
+
+def _service(parts: Parts) -> Service:
+    producers = parts[PRODUCERS]
+    processor = ProducerProcessor(producers, parts.wall_clock_ms, parts.clock)
+    return Service(
+        handlers={
+            RequestCode.GET_PRODUCER_CONNECTION_LIST: Handler(processor.connections),
+            RequestCode.GET_ALL_PRODUCER_INFO: Handler(processor.all_producers),
+        },
+        end_term=lambda _refusal: producers.clear(),
+        look_over=processor.expire,
+        dropped=processor.drop,
+    )
+
+
+FEATURE: Final = Feature(service=_service)

@@ -1,0 +1,108 @@
+"""The members of each producer group, as heartbeats told, one record a connection.
+
+Kept on the leader only and in memory, like the members of consumer groups. A producer is needed
+when it leaves a transaction open: any member of its group may be asked how it ends. Source:
+RocketMQ's ProducerManager.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from broker.serving.origin import Origin
+from broker.serving.parts import Shared
+
+# A member without a heartbeat for this long is gone; RocketMQ's value, four heartbeats.
+MEMBER_EXPIRY_SECONDS: Final = 120.0
+
+
+@dataclass(slots=True)
+class Producer:
+    """One connection that sends for a group.
+
+    Attributes:
+        client_id: its name.
+        last_heartbeat: seconds on the monotonic clock.
+        language: from its header.
+        version: from its header.
+    """
+
+    client_id: str
+    last_heartbeat: float
+    language: int | str = 0
+    version: int = 0
+
+
+class Producers:
+    """All groups' members."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[Origin, Producer]] = {}
+        self._groups_of: dict[Origin, set[str]] = {}
+        self._count = 0
+        self._turn = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def is_member(self, origin: Origin, group: str) -> bool:
+        """Whether a connection is registered for a group."""
+        return group in self._groups_of.get(origin, ())
+
+    def register(self, origin: Origin, group: str, member: Producer) -> None:
+        """Note a heartbeat for one group."""
+        self._count += not self.is_member(origin, group)
+        self._groups.setdefault(group, {})[origin] = member
+        self._groups_of.setdefault(origin, set()).add(group)
+
+    def unregister(self, origin: Origin, group: str) -> None:
+        """A connection leaves a group."""
+        if not self.is_member(origin, group):
+            return
+        self._count -= 1
+        del self._groups[group][origin]
+        if not self._groups[group]:
+            del self._groups[group]
+        self._groups_of[origin].discard(group)
+        if not self._groups_of[origin]:
+            del self._groups_of[origin]
+
+    def drop(self, origin: Origin) -> None:
+        """A connection is gone."""
+        for group in list(self._groups_of.get(origin, ())):
+            self.unregister(origin, group)
+
+    def expire(self, now: float) -> None:
+        """Drop members that have been silent too long."""
+        silent = [
+            (origin, group)
+            for group, members in self._groups.items()
+            for origin, member in members.items()
+            if now - member.last_heartbeat >= MEMBER_EXPIRY_SECONDS
+        ]
+        for origin, group in silent:
+            self.unregister(origin, group)
+
+    def members(self, group: str) -> dict[Origin, Producer]:
+        """A group's members, by connection."""
+        return self._groups.get(group, {})
+
+    def groups(self) -> list[str]:
+        """The groups that have members."""
+        return sorted(self._groups)
+
+    def any_of(self, group: str) -> Origin | None:
+        """A member of a group to ask something, another one each time; None when there is none."""
+        present = [origin for origin in self.members(group) if not origin.is_closed]
+        if not present:
+            return None
+        self._turn += 1
+        return present[self._turn % len(present)]
+
+    def clear(self) -> None:
+        """Forget all members."""
+        self._groups.clear()
+        self._groups_of.clear()
+        self._count = 0
+
+
+PRODUCERS: Final = Shared("producers", lambda _parts: Producers())

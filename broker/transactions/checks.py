@@ -1,0 +1,268 @@
+"""The leader asks producers how their transactions end (39), and gives up what never ends.
+
+RocketMQ stores the message anew for each question. Here a question is a small entry of the log, so
+that no leader asks more often than it should. A question that no producer is there to answer is
+none: a group whose producers are down for an hour finds its transactions open, until it is clear
+that they will not come back.
+"""
+
+import logging
+from collections.abc import Callable
+from operator import itemgetter
+from typing import Final
+
+from broker.errors import RequestRefused
+from broker.log.replicated_log import Log
+from broker.log.state import BrokerState
+from broker.log.submissions import submit_commands
+from broker.producers.members import PRODUCERS, Producers
+from broker.retention.full_disk import FULL_DISK, FullDisk
+from broker.sends.sends import SENDS, Sends
+from broker.serving.parts import Parts, Shared
+from broker.topics.names import GIVEN_UP_TOPIC
+from broker.transactions.commands import Checked
+from broker.transactions.ends import ENDS, Ends
+from broker.transactions.policy import CheckPolicy
+from broker.transactions.state import TRANSACTIONS, Half
+from remoting.message.message_id import message_id
+from remoting.message.properties import (
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    TRANSACTION_CHECK_TIMES,
+    UNIQUE_KEY,
+    edit_properties,
+)
+from remoting.message.record import encode_record
+from remoting.net.address import Address
+from remoting.wire.codes import RequestCode
+from remoting.wire.command import Command
+
+_log = logging.getLogger(__name__)
+
+# How often it is looked which transactions are due: 50 000 take some milliseconds.
+LOOK_SECONDS: Final = 1.0
+
+# What one look asks, gives up or moves: read and encoded in some milliseconds of the event loop.
+_PASS_MESSAGES: Final = 64
+_PASS_BYTES: Final = 1024 * 1024
+
+
+class Checks:
+    """Asks about transactions, while this member leads.
+
+    Args:
+        state: the applied state.
+        log: the log.
+        ends: gives transactions up, and moves their messages.
+        producers: whom to ask.
+        sends: takes messages for the log.
+        disk: nothing is given up while it is too full for messages.
+        policy: when to ask, and when to give up.
+        broker_name: the group of brokers.
+        address: the broker's IPv4 address as clients know it.
+        wall_clock_ms: milliseconds since 1970.
+        clock: seconds on the monotonic clock.
+    """
+
+    def __init__(
+        self,
+        state: BrokerState,
+        log: Log,
+        ends: Ends,
+        producers: Producers,
+        sends: Sends,
+        disk: FullDisk,
+        policy: CheckPolicy,
+        broker_name: str,
+        address: Address,
+        wall_clock_ms: Callable[[], int],
+        clock: Callable[[], float],
+    ) -> None:
+        self._transactions = state[TRANSACTIONS]
+        self._log = log
+        self._ends = ends
+        self._producers = producers
+        self._sends = sends
+        self._disk = disk
+        self._policy = policy
+        self._broker_name = broker_name
+        self._address = address
+        self._wall_clock_ms = wall_clock_ms
+        self._clock = clock
+        self._next_look = 0.0
+        self._move_before = 0  # messages at smaller positions have to move
+        self._asked: set[int] = set()  # whose question is on its way into the log, in this term
+
+    def begin_term(self) -> None:
+        """This member leads a new term: what was under way is applied or gone."""
+        self._asked = set()
+        self._next_look = 0.0
+
+    def move_before(self, position: int) -> None:
+        """Let what waits before a position of the log wait behind its end, so that it can go."""
+        self._move_before = position
+
+    def tick(self) -> None:
+        """Look, if it is time to."""
+        now = self._clock()
+        if now >= self._next_look:
+            self._next_look = now if self.look() else now + LOOK_SECONDS
+
+    def look(self) -> bool:
+        """Ask, give up and move what is due; whether there may be more."""
+        is_more = self._move()
+        if not self._disk.is_refusing:
+            is_more |= self._check()
+        self._sends.flush()
+        return is_more
+
+    # --- questions ----------------------------------------------------------------------------
+
+    def _check(self) -> bool:
+        """Ask about or give up what is due, the oldest first; whether there may be more."""
+        now_ms = self._wall_clock_ms()
+        policy, asked = self._policy, self._asked
+        due: list[tuple[int, int, Half]] = []
+        for position, half in self._transactions.halves.items():
+            if half.due_ms > now_ms or position in asked or self._ends.is_under_way(position):
+                continue
+            if self._is_hopeless(half, now_ms) or self._producers.members(half.group):
+                due.append((half.due_ms, position, half))
+        due.sort(key=itemgetter(0, 1))
+        questions: list[int] = []
+        size = 0
+        for _due_ms, position, half in due[:_PASS_MESSAGES]:
+            size += half.size
+            if size > _PASS_BYTES and size > half.size:
+                break
+            if self._is_hopeless(half, now_ms):
+                self._give_up(position, half)
+            else:
+                questions.append(position)
+        if questions:
+            self._ask(questions, now_ms + policy.every_seconds * 1000)
+        return len(due) > _PASS_MESSAGES
+
+    def _is_hopeless(self, half: Half, now_ms: int) -> bool:
+        policy = self._policy
+        return half.checks >= policy.max_checks or now_ms - half.stored_ms >= policy.give_up_ms
+
+    def _give_up(self, position: int, half: Half) -> None:
+        def then(refusal: RequestRefused | None) -> None:
+            if refusal is not None:
+                _tell("give up")(refusal)
+                return
+            _log.warning(
+                "a transaction of producer group %s is given up after %d questions: nobody said "
+                "how it ends; its message is in topic %s",
+                *(half.group, half.checks, GIVEN_UP_TOPIC),
+            )
+
+        try:
+            self._ends.give_up(position, half, then)
+        except RequestRefused as refusal:
+            then(refusal)
+
+    def _ask(self, positions: list[int], next_ms: int) -> None:
+        asked = self._asked
+        asked.update(positions)
+
+        def then(refusal: RequestRefused | None) -> None:
+            asked.difference_update(positions)
+            if refusal is not None:
+                _tell("ask about")(refusal)
+            elif asked is self._asked:
+                for position in positions:
+                    self._send_question(position)
+
+        submit_commands(self._log, [Checked(next_ms, tuple(positions))], then)
+
+    def _send_question(self, position: int) -> None:
+        half = self._transactions.halves.get(position)
+        if half is None:
+            return  # it has ended meanwhile
+        producer = self._producers.any_of(half.group)
+        if producer is None:
+            return  # it has left meanwhile; the next question is later
+        try:
+            record = self._ends.record(half)
+        except RequestRefused as refusal:
+            _tell("ask about")(refusal)
+            return
+        pairs = record.property_map()
+        record.topic, record.queue_id = pairs[REAL_TOPIC], int(pairs[REAL_QUEUE_ID])
+        record.properties = edit_properties(
+            record.properties,
+            {TRANSACTION_CHECK_TIMES: str(half.checks)},
+            (REAL_TOPIC, REAL_QUEUE_ID),
+        )
+        key = pairs.get(UNIQUE_KEY, "")
+        fields = {
+            "bname": self._broker_name,
+            "topic": record.topic,
+            "tranStateTableOffset": str(half.queue_offset),
+            "commitLogOffset": str(position),
+            "msgId": key,
+            "transactionId": key,
+            "offsetMsgId": message_id(self._address.host, self._address.port, position),
+        }
+        producer.send_oneway(
+            Command(RequestCode.CHECK_TRANSACTION_STATE, fields, encode_record(record))
+        )
+
+    # --- what is in the way of retention ------------------------------------------------------
+
+    def _move(self) -> bool:
+        """Move some messages; whether there may be more."""
+        before = self._move_before
+        if not before:
+            return False
+        waiting = [
+            (position, half)
+            for position, half in self._transactions.halves.items()
+            if half.at < before
+        ]
+        if not waiting:
+            self._move_before = 0
+            return False
+        size = 0
+        for position, half in waiting[:_PASS_MESSAGES]:
+            if size > _PASS_BYTES or self._ends.is_under_way(position):
+                continue
+            size += half.size
+            try:
+                self._ends.move(position, half, _tell("move"))
+            except RequestRefused as refusal:
+                _tell("move")(refusal)
+                return False
+        return len(waiting) > _PASS_MESSAGES
+
+
+def _tell(what: str) -> Callable[[RequestRefused | None], None]:
+    """Logs that something is done with a later look."""
+
+    def then(refusal: RequestRefused | None) -> None:
+        if refusal is not None:
+            _log.debug("cannot %s a transaction now: %s", what, refusal.remark)
+
+    return then
+
+
+def _made(parts: Parts) -> Checks:
+    config = parts.config
+    return Checks(
+        parts.state,
+        parts.log,
+        parts[ENDS],
+        parts[PRODUCERS],
+        parts[SENDS],
+        parts[FULL_DISK],
+        config.checks,
+        config.group,
+        config.address,
+        parts.wall_clock_ms,
+        parts.clock,
+    )
+
+
+CHECKS: Final = Shared("checks of transactions", _made)

@@ -1,0 +1,220 @@
+"""The log's commands for transactions.
+
+A half message is a record in RocketMQ's topic for them, with a `Prepare` behind it. A commit is one
+entry: the message in the topic that it was sent to, with a `Commit` behind it, so that it is there
+exactly once. A copy with a `Commit` of a transaction that has ended is refused; no leader proposes
+one, as with delayed messages.
+"""
+
+import sys
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from broker.delay.state import DELAYS
+from broker.delay.waiting_table import Waiting
+from broker.log.entry import ATTACHED_VERSION, natural, text
+from broker.log.folded import EntryRefused, Folded
+from broker.log.registry import CommandType
+from broker.log.state import BrokerState
+from broker.messages.record_facts import read_record_facts, record_size
+from broker.transactions.state import TRANSACTIONS, End, Half
+from dledger import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """Behind a record: it waits for the end of a transaction.
+
+    Attributes:
+        group: the producer group.
+        due_ms: when its producers are asked how it ends, if they do not say before.
+    """
+
+    kind: ClassVar[int] = 14
+    version: ClassVar[int] = ATTACHED_VERSION
+
+    group: str
+    due_ms: int
+
+    def members(self) -> list[object]:
+        """As in LogCommand."""
+        return [self.group, self.due_ms]
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Behind a record: it is the message of the transaction at a position.
+
+    Attributes:
+        position: of the half message.
+        due_ms: until when it is delayed; 0: not at all.
+    """
+
+    kind: ClassVar[int] = 15
+    version: ClassVar[int] = ATTACHED_VERSION
+
+    position: int
+    due_ms: int = 0
+
+    def members(self) -> list[object]:
+        """As in LogCommand."""
+        return [self.position, self.due_ms]
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    """The message of the transaction at a position is never delivered."""
+
+    kind: ClassVar[int] = 16
+    version: ClassVar[int] = ATTACHED_VERSION
+
+    position: int
+
+    def members(self) -> list[object]:
+        """As in LogCommand."""
+        return [self.position]
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The producers of some transactions are asked how they end, and again at `due_ms`."""
+
+    kind: ClassVar[int] = 17
+    version: ClassVar[int] = ATTACHED_VERSION
+
+    due_ms: int
+    positions: tuple[int, ...]
+
+    def members(self) -> list[object]:
+        """As in LogCommand."""
+        return [self.due_ms, list(self.positions)]
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Behind a record: the message of the transaction at a position, whose end never came."""
+
+    kind: ClassVar[int] = 18
+    version: ClassVar[int] = ATTACHED_VERSION
+
+    position: int
+
+    def members(self) -> list[object]:
+        """As in LogCommand."""
+        return [self.position]
+
+
+@dataclass(frozen=True, slots=True)
+class MoveHalf:
+    """Behind a record: it is the half message of a transaction, from where retention drops it."""
+
+    kind: ClassVar[int] = 19
+    version: ClassVar[int] = ATTACHED_VERSION
+
+    position: int
+
+    def members(self) -> list[object]:
+        """As in LogCommand."""
+        return [self.position]
+
+
+def _prepare(
+    state: BrokerState, _folded: Folded, command: Prepare, entry: Entry
+) -> EntryRefused | None:
+    facts = read_record_facts(entry.body)
+    if facts is None:
+        return EntryRefused("a half message that cannot be read")
+    state[TRANSACTIONS].halves[entry.body_pos] = Half(
+        sys.intern(command.group),
+        entry.body_pos,
+        facts.size,
+        facts.queue_offset,
+        facts.store_timestamp_ms,
+        command.due_ms,
+    )
+    return None
+
+
+def _commit(
+    state: BrokerState, _folded: Folded, command: Commit, entry: Entry
+) -> EntryRefused | None:
+    if state[TRANSACTIONS].end(command.position, End.COMMITTED) is None:
+        return _not_open(command.position)
+    if command.due_ms:
+        row = Waiting(entry.body_pos, command.due_ms, record_size(entry.body))
+        state[DELAYS].waiting.add([row])
+    return None
+
+
+def _rollback(
+    state: BrokerState, _folded: Folded, command: Rollback, _entry: Entry
+) -> EntryRefused | None:
+    ended = state[TRANSACTIONS].end(command.position, End.ROLLED_BACK)
+    return _not_open(command.position) if ended is None else None
+
+
+def _give_up(
+    state: BrokerState, _folded: Folded, command: GiveUp, _entry: Entry
+) -> EntryRefused | None:
+    ended = state[TRANSACTIONS].end(command.position, End.GIVEN_UP)
+    return _not_open(command.position) if ended is None else None
+
+
+def _check(
+    state: BrokerState, _folded: Folded, command: Checked, _entry: Entry
+) -> EntryRefused | None:
+    halves = state[TRANSACTIONS].halves
+    for position in command.positions:
+        half = halves.get(position)
+        if half is not None:  # else it has ended meanwhile
+            halves[position] = half._replace(due_ms=command.due_ms, checks=half.checks + 1)
+    return None
+
+
+def _move(
+    state: BrokerState, _folded: Folded, command: MoveHalf, entry: Entry
+) -> EntryRefused | None:
+    halves = state[TRANSACTIONS].halves
+    half = halves.get(command.position)
+    if half is None:
+        return _not_open(command.position)
+    halves[command.position] = half._replace(at=entry.body_pos, size=record_size(entry.body))
+    return None
+
+
+def _not_open(position: int) -> EntryRefused:
+    return EntryRefused(f"no transaction is open whose message was stored at {position}")
+
+
+def _read_checked(due_ms: int, positions: list[int]) -> Checked:
+    return Checked(natural(due_ms), tuple([natural(position) for position in positions]))
+
+
+PREPARE: Final = CommandType(
+    Prepare,
+    {ATTACHED_VERSION: lambda group, due_ms: Prepare(text(group), natural(due_ms))},
+    _prepare,
+    is_attached=True,
+)
+COMMIT: Final = CommandType(
+    Commit,
+    {ATTACHED_VERSION: lambda position, due_ms: Commit(natural(position), natural(due_ms))},
+    _commit,
+    is_attached=True,
+)
+ROLLBACK: Final = CommandType(
+    Rollback, {ATTACHED_VERSION: lambda position: Rollback(natural(position))}, _rollback
+)
+CHECKED: Final = CommandType(Checked, {ATTACHED_VERSION: _read_checked}, _check)
+GIVE_UP: Final = CommandType(
+    GiveUp,
+    {ATTACHED_VERSION: lambda position: GiveUp(natural(position))},
+    _give_up,
+    is_attached=True,
+)
+MOVE_HALF: Final = CommandType(
+    MoveHalf,
+    {ATTACHED_VERSION: lambda position: MoveHalf(natural(position))},
+    _move,
+    is_attached=True,
+)

@@ -1,0 +1,174 @@
+"""Ends of transactions on their way into the log: each transaction ends once.
+
+What this member has proposed and does not see in the state when its term ends, the next leader
+finds open, and asks the producers.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from broker.delay.delayed_sends import DELAYED_SENDS, DelayedSends
+from broker.delay.due import read_due
+from broker.errors import RequestRefused
+from broker.log.entry import LogCommand
+from broker.log.replicated_log import Log
+from broker.log.state import BrokerState
+from broker.log.submissions import Then, submit_commands
+from broker.sends.pending_messages import MadeMessages
+from broker.sends.sends import SENDS, Sends
+from broker.serving.parts import Parts, Shared
+from broker.topics.names import GIVEN_UP_TOPIC, HALF_TOPIC
+from broker.topics.own_topics import OWN_TOPICS, OwnTopics
+from broker.topics.state import TOPICS
+from broker.transactions.commands import Commit, GiveUp, MoveHalf, Rollback
+from broker.transactions.state import TRANSACTIONS, Half
+from remoting.message.properties import (
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    TRANSACTION_PREPARED,
+    edit_properties,
+)
+from remoting.message.record import (
+    TRANSACTION_COMMIT,
+    TRANSACTION_MASK,
+    MessageRecord,
+    decode_record,
+)
+from remoting.wire.codes import ResponseCode
+
+
+class Ends:
+    """Proposes how transactions end.
+
+    Args:
+        state: the applied state.
+        log: the log.
+        sends: takes messages for the log.
+        delayed: lets a message wait that is for later when it is committed.
+        own_topics: makes the topic of what is given up.
+        wall_clock_ms: milliseconds since 1970.
+    """
+
+    def __init__(
+        self,
+        state: BrokerState,
+        log: Log,
+        sends: Sends,
+        delayed: DelayedSends,
+        own_topics: OwnTopics,
+        wall_clock_ms: Callable[[], int],
+    ) -> None:
+        self._transactions = state[TRANSACTIONS]
+        self._topics = state[TOPICS]
+        self._log = log
+        self._sends = sends
+        self._delayed = delayed
+        self._own_topics = own_topics
+        self._wall_clock_ms = wall_clock_ms
+        self._under_way: set[int] = set()  # positions; a new set for each term
+
+    def begin_term(self) -> None:
+        """This member leads a new term: what was under way is applied or gone."""
+        self._under_way = set()
+
+    def is_under_way(self, position: int) -> bool:
+        """Whether a transaction is being ended, or its message moved."""
+        return position in self._under_way
+
+    def record(self, half: Half) -> MessageRecord:
+        """The message of a transaction.
+
+        Raises:
+            RequestRefused (14): this member was given a snapshot, and lacks the message.
+        """
+        if half.at < self._log.begin_position:
+            raise RequestRefused(
+                ResponseCode.SERVICE_NOT_AVAILABLE,
+                "this member lacks the message of the transaction: let another member lead",
+            )
+        record, _end = decode_record(self._log.read_bytes(half.at, half.size))
+        return record
+
+    def commit(self, position: int, half: Half, then: Then) -> None:
+        """Put the message of a transaction where it belongs.
+
+        Raises:
+            RequestRefused: (2) too much waits for the log, (17) its topic was deleted, and so it is
+                rolled back; see `record`.
+        """
+        record = self.record(half)
+        pairs = record.property_map()
+        topic = pairs[REAL_TOPIC]
+        if not self._topics.existed(topic, position):
+            self.roll_back(position, lambda _refusal: None)
+            raise RequestRefused(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"topic {topic} was deleted since the message was sent: it is rolled back",
+            )
+        # The queue it was sent to may have been taken away since.
+        queue_id = int(pairs[REAL_QUEUE_ID]) % self._topics.configs[topic].write_queue_count
+        record.properties = edit_properties(
+            record.properties, {}, (REAL_TOPIC, REAL_QUEUE_ID, TRANSACTION_PREPARED)
+        )
+        record.system_flag = record.system_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT
+        record.prepared_transaction_offset = position
+        due = read_due(pairs, self._wall_clock_ms())
+        done = self._began(position, then)
+        messages = MadeMessages(topic, queue_id, [record], done, lambda _record: Commit(position))
+        if due is not None:
+            self._delayed.delay(messages, due, lambda due_ms: Commit(position, due_ms))
+        self._add(position, messages)
+
+    def roll_back(self, position: int, then: Then) -> None:
+        """Let the message of a transaction never be delivered."""
+        submit_commands(self._log, [Rollback(position)], self._began(position, then))
+
+    def give_up(self, position: int, half: Half, then: Then) -> None:
+        """Put the message of a transaction where an operator finds it. Raises RequestRefused."""
+        record = self.record(half)
+        self._own_topics.make(GIVEN_UP_TOPIC)
+        self._add_made(GIVEN_UP_TOPIC, record, GiveUp(position), position, then)
+
+    def move(self, position: int, half: Half, then: Then) -> None:
+        """Store the message of a transaction anew, behind the end of the log, so that its old place
+        can go. Raises RequestRefused.
+        """
+        self._add_made(HALF_TOPIC, self.record(half), MoveHalf(position), position, then)
+
+    def _add_made(
+        self, topic: str, record: MessageRecord, command: LogCommand, position: int, then: Then
+    ) -> None:
+        done = self._began(position, then)
+        self._add(position, MadeMessages(topic, 0, [record], done, lambda _record: command))
+
+    def _add(self, position: int, messages: MadeMessages) -> None:
+        try:
+            self._sends.add(messages)
+        except RequestRefused:
+            self._under_way.discard(position)
+            raise
+
+    def _began(self, position: int, then: Then) -> Then:
+        """The end of a transaction is on its way; what to call with the outcome."""
+        under_way = self._under_way
+        under_way.add(position)
+
+        def done(refusal: RequestRefused | None) -> None:
+            under_way.discard(position)
+            then(refusal)
+
+        return done
+
+
+def _made(parts: Parts) -> Ends:
+    return Ends(
+        parts.state,
+        parts.log,
+        parts[SENDS],
+        parts[DELAYED_SENDS],
+        parts[OWN_TOPICS],
+        parts.wall_clock_ms,
+    )
+
+
+ENDS: Final = Shared("ends of transactions", _made)

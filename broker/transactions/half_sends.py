@@ -1,0 +1,109 @@
+"""Sends of half messages: they are stored where nobody reads them, until their transactions end.
+
+Source: RocketMQ's TransactionalMessageBridge: the message keeps its topic and its queue in two
+properties meanwhile.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from broker.delay.due import read_due
+from broker.errors import RequestRefused
+from broker.log.entry import LogCommand
+from broker.log.state import BrokerState
+from broker.sends.pending_messages import PendingSend
+from broker.serving.parts import Parts, Shared
+from broker.topics.names import HALF_TOPIC, check_group_name
+from broker.topics.own_topics import OWN_TOPICS, OwnTopics
+from broker.transactions.commands import Prepare
+from broker.transactions.policy import CheckPolicy
+from broker.transactions.state import TRANSACTIONS
+from dledger import Appended
+from remoting.message.properties import (
+    CHECK_IMMUNITY_SECONDS,
+    PRODUCER_GROUP,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    TRANSACTION_PREPARED,
+    UNIQUE_KEY,
+    edit_properties,
+)
+from remoting.message.record import MessageRecord
+from remoting.wire.codes import ResponseCode
+
+
+class HalfSends:
+    """Lets messages wait for the ends of their transactions. Implements `SpecialSend`.
+
+    Args:
+        state: the applied state.
+        own_topics: makes the topic in which they wait.
+        policy: when producers are asked.
+        max_open: how many transactions may be open.
+        wall_clock_ms: milliseconds since 1970.
+    """
+
+    names = (TRANSACTION_PREPARED,)
+
+    def __init__(
+        self,
+        state: BrokerState,
+        own_topics: OwnTopics,
+        policy: CheckPolicy,
+        max_open: int,
+        wall_clock_ms: Callable[[], int],
+    ) -> None:
+        self._transactions = state[TRANSACTIONS]
+        self._own_topics = own_topics
+        self._policy = policy
+        self._max_open = max_open
+        self._wall_clock_ms = wall_clock_ms
+
+    def is_asked_for(self, pairs: Mapping[str, str]) -> bool:
+        """Whether the message waits for a transaction."""
+        return pairs.get(TRANSACTION_PREPARED, "").lower() == "true"
+
+    def prepare(self, send: PendingSend, pairs: Mapping[str, str]) -> None:
+        """Let the message of a send wait, and tell the sender the id of the transaction.
+
+        Raises:
+            RequestRefused: (2) too many transactions are open, (13) the message wants to be delayed
+                for too long, (29) it does not name the group of its producer.
+        """
+        open_now = len(self._transactions.halves)
+        if open_now >= self._max_open:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_BUSY,
+                f"[OVERLOAD]{open_now} transactions are open: end some, or start their producers",
+            )
+        group = pairs.get(PRODUCER_GROUP, "")
+        check_group_name(group)
+        read_due(pairs, self._wall_clock_ms())  # it counts from the commit on, and is judged now
+        immunity = self._policy.immunity_ms(pairs.get(CHECK_IMMUNITY_SECONDS, ""))
+        (record,) = send.records
+        changes = {REAL_TOPIC: send.topic, REAL_QUEUE_ID: str(send.queue_id)}
+        record.properties = edit_properties(record.properties, changes)
+        send.topic, send.queue_id = HALF_TOPIC, 0
+        self._own_topics.make(HALF_TOPIC)
+
+        def attach(record: MessageRecord) -> LogCommand:
+            return Prepare(group, record.store_timestamp + immunity)
+
+        def replied(_appended: Appended) -> Mapping[str, str]:
+            return {"transactionId": record.property_map()[UNIQUE_KEY]}
+
+        send.attach, send.replied = attach, replied
+
+
+def _made(parts: Parts) -> HalfSends:
+    config = parts.config
+    return HalfSends(
+        parts.state,
+        parts[OWN_TOPICS],
+        config.checks,
+        config.limits.max_open_transactions,
+        parts.wall_clock_ms,
+    )
+
+
+HALF_SENDS: Final = Shared("half sends", _made)

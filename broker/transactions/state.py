@@ -1,0 +1,115 @@
+"""The open transactions, as the log says."""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
+
+from broker.log.state import Rows, StatePart
+
+# The ends that are remembered, so that a producer may ask for one again whose answer was lost.
+# Some seconds of the highest rate; a snapshot has them all.
+MAX_ENDS: Final = 10_000
+
+
+class Half(NamedTuple):
+    """A message that waits for the end of its transaction.
+
+    Its transaction is known by the position where the message was stored first.
+
+    Attributes:
+        group: the producer group, one of whose members knows how it ends.
+        at: position of the message. Retention moves it.
+        size: bytes of its record.
+        queue_offset: its first offset among the half messages, by which clients know it too.
+        stored_ms: when it was stored first; milliseconds since 1970.
+        due_ms: when the producers are asked (again).
+        checks: how often they were asked.
+    """
+
+    group: str
+    at: int
+    size: int
+    queue_offset: int
+    stored_ms: int
+    due_ms: int
+    checks: int = 0
+
+
+class End(IntEnum):
+    """How a transaction ended. The numbers stand in snapshots."""
+
+    COMMITTED = 1
+    ROLLED_BACK = 2
+    GIVEN_UP = 3
+
+
+@dataclass(slots=True)
+class Transactions:
+    """The transactions, each by the position of its message.
+
+    Attributes:
+        halves: the open ones.
+        ends: how the last ones ended, the oldest first.
+        committed: how many were committed.
+        rolled_back: how many were rolled back.
+        given_up: of how many nobody said in time how they end.
+    """
+
+    halves: dict[int, Half] = field(default_factory=dict)
+    ends: OrderedDict[int, End] = field(default_factory=OrderedDict)
+    committed: int = 0
+    rolled_back: int = 0
+    given_up: int = 0
+
+    def end(self, position: int, end: End) -> Half | None:
+        """End a transaction; None when it is not open."""
+        half = self.halves.pop(position, None)
+        if half is None:
+            return None
+        self.ends[position] = end
+        if len(self.ends) > MAX_ENDS:
+            self.ends.popitem(last=False)
+        if end is End.COMMITTED:
+            self.committed += 1
+        elif end is End.ROLLED_BACK:
+            self.rolled_back += 1
+        else:
+            self.given_up += 1
+        return half
+
+
+def _needed_from(transactions: Transactions) -> int | None:
+    return min([half.at for half in transactions.halves.values()], default=None)
+
+
+def _captured_halves(transactions: Transactions) -> Iterator[object]:
+    halves = list(transactions.halves.items())
+    return ([position, *half] for position, half in halves)
+
+
+def _take_halves(transactions: Transactions, rows: list[Any]) -> None:
+    for position, group, *numbers in rows:
+        transactions.halves[int(position)] = Half(str(group), *map(int, numbers))
+
+
+def _captured_ends(transactions: Transactions) -> Iterator[object]:
+    ends = list(transactions.ends.items())
+    return ([position, int(end)] for position, end in ends)
+
+
+def _take_ends(transactions: Transactions, rows: list[Any]) -> None:
+    transactions.ends.update((int(position), End(end)) for position, end in rows)
+
+
+TRANSACTIONS: Final = StatePart(
+    "transactions",
+    Transactions,
+    numbers=("committed", "rolled_back", "given_up"),
+    rows=(
+        Rows("halves", _captured_halves, _take_halves),
+        Rows("ends of transactions", _captured_ends, _take_ends),
+    ),
+    needed_from=_needed_from,
+)

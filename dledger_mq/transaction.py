@@ -1,0 +1,126 @@
+"""Messages that are delivered only if the work they belong to is done: RocketMQ's transactions.
+
+A half message is stored first and seen by nobody. Then the program does its own work, a database's
+transaction perhaps, and commits the message or rolls it back. When that word is lost, or the
+program dies before it, the broker asks a producer of the group how the work has ended.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from enum import IntEnum
+from typing import Final, TypeAlias
+
+from dledger_mq import requests
+from dledger_mq.calls import call_master
+from dledger_mq.client import Client
+from dledger_mq.errors import MessagingError, RequestRefused, TransactionRefused
+from dledger_mq.received_message import ReceivedMessage
+from dledger_mq.send_result import SendResult
+from remoting.message.message_id import parse_message_id
+from remoting.message.record import TRANSACTION_COMMIT, TRANSACTION_NONE, TRANSACTION_ROLLBACK
+from remoting.wire.codes import ResponseCode
+from remoting.wire.errors import RemotingError
+
+_log = logging.getLogger(__name__)
+
+# What a broker answers that knows that the transaction cannot end so any more: it ended otherwise,
+# its topic was deleted, or it is none of the group's.
+_REFUSALS: Final = frozenset(
+    {
+        ResponseCode.ILLEGAL_OPERATION,
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.INVALID_PARAMETER,
+    }
+)
+
+
+class TransactionState(IntEnum):
+    """How a transaction ends; the numbers are those of the wire."""
+
+    COMMIT = TRANSACTION_COMMIT
+    ROLLBACK = TRANSACTION_ROLLBACK
+    UNKNOWN = TRANSACTION_NONE  # the broker asks again later
+
+
+# Told a half message, says how its transaction has ended. What it raises is UNKNOWN.
+TransactionCheck: TypeAlias = Callable[[ReceivedMessage], Awaitable[TransactionState]]
+
+
+class Transaction:
+    """A half message that a broker has stored. Made by `Producer.transaction`.
+
+    Attributes:
+        result: of its send.
+        state: how this producer has ended it; UNKNOWN before.
+    """
+
+    def __init__(self, client: Client, group: str, result: SendResult) -> None:
+        self.result = result
+        self.state = TransactionState.UNKNOWN
+        self._is_left_open = False
+        self._client = client
+        self._group = group
+
+    @property
+    def id(self) -> str:
+        """The message's id, which its check is told as `message_id`: keep it with the work."""
+        return self.result.message_id
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether it was neither ended nor left open here."""
+        return self.state is TransactionState.UNKNOWN and not self._is_left_open
+
+    async def commit(self) -> bool:
+        """Have the message delivered.
+
+        Returns:
+            Whether the broker has confirmed it. If not, it asks a producer of the group later.
+
+        Raises:
+            TransactionRefused: it cannot be delivered any more.
+        """
+        return await self._end(TransactionState.COMMIT)
+
+    async def roll_back(self) -> bool:
+        """Have the message never delivered.
+
+        Returns:
+            Whether the broker has confirmed it. If not, it asks a producer of the group later.
+
+        Raises:
+            TransactionRefused: it was delivered before.
+        """
+        return await self._end(TransactionState.ROLLBACK)
+
+    def leave_open(self) -> None:
+        """Say nothing at the end of the block: the broker will ask."""
+        self._is_left_open = True
+
+    async def _end(self, state: TransactionState) -> bool:
+        self.state = state
+        result = self.result
+        command = requests.end_transaction(
+            self._group,
+            half_offset=result.queue_offset,
+            physical_offset=parse_message_id(result.offset_message_id).physical_offset,
+            message_id=result.message_id,
+            how=state,
+        )
+        what = state.name.lower().replace("rollback", "roll back") + " a transaction"
+        try:
+            await call_master(self._client, result.queue, command, what)
+        except RequestRefused as refused:
+            if refused.code in _REFUSALS:
+                raise TransactionRefused(result.queue.topic, self.id, refused.remark) from refused
+            return self._unconfirmed(refused)
+        except (MessagingError, RemotingError) as error:
+            return self._unconfirmed(error)
+        return True
+
+    def _unconfirmed(self, error: Exception) -> bool:
+        _log.info(
+            "how transaction %s ends was not confirmed (%s): the broker will ask", self.id, error
+        )
+        return False

@@ -1,0 +1,173 @@
+"""Transactions of the client, with brokers that are killed and frozen meanwhile."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import trio
+
+from dledger_mq import (
+    InvalidListener,
+    Message,
+    NoTransactionCheck,
+    OutcomeUnknown,
+    Producer,
+    PullConsumer,
+    PullStatus,
+    ReceivedMessage,
+    TransactionRefused,
+    TransactionState,
+)
+from dledger_mq.testing import Cluster, cluster
+
+ENOUGH_SECONDS = 60
+TOPIC = "Paid"
+
+
+async def visible(group: Cluster, topic: str = TOPIC) -> list[bytes]:
+    """The bodies that consumers see."""
+    bodies = []
+    async with PullConsumer("readers", nameservers=group.nameservers) as consumer:
+        for queue in await consumer.queues(topic):
+            offset = 0
+            while True:
+                result = await consumer.pull(queue, offset)
+                if result.status is not PullStatus.FOUND:
+                    break
+                bodies += [message.body for message in result.messages]
+                offset = result.next_offset
+    return sorted(bodies)
+
+
+async def never_asked(_message: ReceivedMessage) -> TransactionState:
+    raise AssertionError("asked")
+
+
+def test_a_check_that_cannot_be_awaited_is_refused() -> None:
+    with pytest.raises(InvalidListener, match="no coroutine function"):
+        Producer("p", nameservers=["h:1"], check=lambda_like)  # type: ignore[arg-type]
+
+
+def lambda_like(_message: ReceivedMessage) -> TransactionState:
+    return TransactionState.COMMIT
+
+
+@pytest.mark.slow
+async def test_a_block_commits_its_message_and_an_error_rolls_it_back() -> None:
+    with trio.fail_after(ENOUGH_SECONDS):
+        async with (
+            cluster(nodes=1) as group,
+            Producer("p", nameservers=group.nameservers, check=never_asked) as producer,
+        ):
+            async with producer.transaction(Message(TOPIC, b"1"), timeout_seconds=20) as one:
+                assert await visible(group) == []
+                assert one.id == one.result.message_id
+            assert await visible(group) == [b"1"]
+            with pytest.raises(ZeroDivisionError):
+                async with producer.transaction(Message(TOPIC, b"2")) as two:
+                    raise ZeroDivisionError
+            assert two.state is TransactionState.ROLLBACK
+            async with producer.transaction(Message(TOPIC, b"3" * 10_000)) as three:
+                assert await three.commit()
+                assert await three.commit()
+                with pytest.raises(TransactionRefused, match="was committed before"):
+                    await three.roll_back()
+            assert await visible(group) == [b"1", b"3" * 10_000]
+            with pytest.raises(TransactionRefused, match="rolled back before"):
+                await two.commit()
+        with pytest.raises(NoTransactionCheck, match="check=") as error:
+            async with (
+                cluster(nodes=1) as group,
+                Producer("q", nameservers=group.nameservers) as plain,
+            ):
+                await plain.begin_transaction(Message(TOPIC, b"x"))
+        assert error.value.group == "q"
+
+
+@pytest.mark.slow
+async def test_another_producer_of_the_group_is_asked_for_one_that_died(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    asked: Counter[bytes] = Counter()
+
+    async def check(message: ReceivedMessage) -> TransactionState:
+        asked[message.body] += 1
+        assert (message.topic, message.properties["PGROUP"]) == (TOPIC, "p")
+        if message.body == b"fails":
+            raise RuntimeError("the database is away")
+        if message.body == b"odd":
+            return True  # type: ignore[return-value]
+        return TransactionState[message.body.decode()]
+
+    bodies = [b"COMMIT", b"ROLLBACK", b"UNKNOWN", b"fails", b"odd"]
+    with trio.fail_after(ENOUGH_SECONDS):
+        async with cluster(nodes=1) as group:
+            names = group.nameservers
+            async with Producer("p", nameservers=names, check=never_asked) as dying:
+                with trio.CancelScope() as scope:
+                    for body in bodies[1:]:
+                        one = await dying.begin_transaction(
+                            Message(TOPIC, body), timeout_seconds=20
+                        )
+                        one.leave_open()
+                    async with dying.transaction(Message(TOPIC, bodies[0])):
+                        scope.cancel()
+                        await trio.sleep_forever()
+            async with Producer("p", nameservers=names, check=check) as other:
+                await other.send(Message(TOPIC, b"makes it known"))
+                while len(asked) < len(bodies):  # noqa: ASYNC110
+                    await trio.sleep(0.1)
+                while b"COMMIT" not in (found := await visible(group)):  # noqa: ASYNC110
+                    await trio.sleep(0.1)
+    assert found == [b"COMMIT", b"makes it known"]
+    assert "the database is away" in caplog.text
+    assert "it returned True" in caplog.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["kill", "freeze"])
+async def test_each_transaction_ends_as_its_producer_says_though_leaders_are_lost(
+    fault: str,
+) -> None:
+    count = 150
+    known_once: set[int] = set()
+
+    async def check(message: ReceivedMessage) -> TransactionState:
+        number = int(message.body)
+        return TransactionState.COMMIT if number % 3 != 1 else TransactionState.ROLLBACK
+
+    with trio.fail_after(ENOUGH_SECONDS):
+        async with (
+            cluster() as group,
+            Producer("p", nameservers=group.nameservers, check=check) as producer,
+        ):
+            await producer.send(Message(TOPIC, b"-1"), timeout_seconds=20)
+
+            async def transact(number: int) -> None:
+                await trio.sleep(number * 0.02)
+                message = Message(TOPIC, b"%d" % number)
+                try:
+                    async with producer.transaction(message, timeout_seconds=20) as one:
+                        if not one.result.possibly_duplicated:
+                            known_once.add(number)
+                        await trio.sleep(0.3)
+                        if number % 3 == 1:
+                            raise ZeroDivisionError
+                        if number % 3 == 2:
+                            one.leave_open()  # the broker asks
+                except (ZeroDivisionError, OutcomeUnknown):
+                    pass
+
+            async with trio.open_nursery() as nursery:
+                for number in range(count):
+                    nursery.start_soon(transact, number)
+                await trio.sleep(1.5)
+                await (group.kill if fault == "kill" else group.freeze)()
+            wanted = {b"%d" % number for number in range(-1, count) if number % 3 != 1} | {b"-1"}
+            while set(found := await visible(group)) != wanted:
+                assert set(found) <= wanted
+                await trio.sleep(0.2)
+    twice = {int(body) for body, times in Counter(found).items() if times > 1}
+    assert not twice & known_once
+    assert len(known_once) > count / 2
