@@ -22,10 +22,11 @@ from broker.serving.registrar import Registrar
 from broker.serving.requests import Requests
 from broker.store.consume_queues import MAX_OPEN_FILES, ConsumeQueues
 from broker.store.rebuilding import rebuild_queues
+from broker.topics.names import is_legal_name
 from broker.topics.state import TOPICS
 from dledger import Node, NodeConfig, RoleChange, open_node
 from remoting.bodies.registration import BrokerRegistration
-from remoting.bodies.topic_config import DataVersion
+from remoting.bodies.topic_config import DataVersion, TopicConfig
 from remoting.net.client import RemotingClient
 from remoting.net.server import Server, ServerLimits, listen
 
@@ -118,7 +119,11 @@ class Broker:
     def _registration(self, term: int) -> BrokerRegistration:
         topics = self.machine.state[TOPICS]
         version = DataVersion(topics.topic_changes, topics.topics_changed_ms, term)
-        return BrokerRegistration(topics.configs, version)
+        # RocketMQ's tools ask for the routes of two topics that have these names. Nobody sends
+        # anything there, so they are topics for name servers only.
+        names = [name for name in (self.config.cluster, self.config.group) if is_legal_name(name)]
+        probed = {name: TopicConfig(name, 1, 1) for name in names}
+        return BrokerRegistration({**probed, **topics.configs}, version)
 
     def _led_term(self) -> int | None:
         return self.requests.led_term

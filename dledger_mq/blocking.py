@@ -119,6 +119,23 @@ class BlockingProducer:
         """As Producer.recall."""
         return self._loop.submit(partial(self._producer.recall, result)).result()
 
+    def ask(
+        self,
+        message: Message,
+        *,
+        selector: QueueSelector | None = None,
+        timeout_seconds: float | None = None,
+    ) -> ReceivedMessage:
+        """As Producer.ask."""
+        call = partial(
+            self._producer.ask, message, selector=selector, timeout_seconds=timeout_seconds
+        )
+        return self._loop.submit(call).result()
+
+    def reply(self, asked: ReceivedMessage, body: bytes) -> None:
+        """As Producer.reply."""
+        self._loop.submit(partial(self._producer.reply, asked, body)).result()
+
     @contextmanager
     def transaction(
         self,

@@ -15,6 +15,7 @@ from dledger_mq.errors import ClientClosed, GroupInUse, OtherLoop
 from dledger_mq.identity import Identity
 from dledger_mq.lifetime import Lifetime
 from dledger_mq.nameserver_addresses import read_nameservers
+from dledger_mq.replies import AwaitedReplies
 from dledger_mq.routes import Routes
 from dledger_mq.silence_watch import SilenceWatch
 from dledger_mq.this_process import new_identity
@@ -67,6 +68,9 @@ class Client:
     Args:
         nameservers: "host:port" each, or one text with semicolons between them.
 
+    Attributes:
+        replies: the questions that wait for replies.
+
     Raises:
         InvalidNameServers: there is none, or one is no address.
     """
@@ -80,6 +84,7 @@ class Client:
         self._silence: SilenceWatch | None = None
         self._identity: Identity | None = None
         self._producers: dict[str, list[Asked | None]] = {}
+        self.replies = AwaitedReplies()
         self._consumers: dict[str, ConsumerEntry] = {}
         self._heartbeat_wanted = trio.Event()
         self._loop: trio.lowlevel.TrioToken | None = None
@@ -254,12 +259,16 @@ class Client:
     def _answer(self, connection: Connection, command: Command) -> Command | None:
         """Answer a request of a broker.
 
-        40 says that the members of a group changed; 39 asks how a transaction has ended.
+        40 says that the members of a group changed; 39 asks how a transaction has ended; 326 brings
+        a reply.
         """
         if command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
             entry = self._consumers.get(command.fields.get("consumerGroup", ""))
             if entry is not None:
                 entry.on_members_changed()
+            return command.reply()
+        if command.code == RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT:
+            self.replies.pushed(command)
             return command.reply()
         if command.code == RequestCode.CHECK_TRANSACTION_STATE:
             self._asked(connection, command)

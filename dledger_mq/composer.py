@@ -1,7 +1,7 @@
 """Bringing messages into the form in which they go over the wire."""
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from dledger_mq.errors import InvalidMessage
@@ -19,14 +19,11 @@ from dledger_mq.sending import SendCallback, Sending
 from remoting.message.batch import BatchMessage, encode_batch_body
 from remoting.message.message_id import unique_message_key
 from remoting.message.properties import (
-    PRODUCER_GROUP,
-    TRANSACTION_PREPARED,
     WAIT_STORE_MESSAGE_OK,
     edit_properties,
     encode_properties,
 )
 from remoting.message.record import COMPRESSED_FLAG
-from remoting.message.record import TRANSACTION_PREPARED as PREPARED_FLAG
 
 # RocketMQ's compressMsgBodyOverHowmuch: bodies this long or longer are compressed.
 COMPRESS_FROM_BYTES: Final = 4096
@@ -109,23 +106,32 @@ class Composer:
             len(body) + len(properties) + OVERHEAD_BYTES,
         )
 
-    def half(
+    def special(
         self,
         message: Message,
         selector: QueueSelector | None,
         timeout_seconds: float,
         callback: SendCallback,
-        group: str,
+        properties: Mapping[str, str],
+        system_flag: int = 0,
     ) -> Sending:
-        """One message that waits for the end of a transaction of a producer group.
+        """One message with properties of RocketMQ's own, which goes by itself.
 
-        Args and errors are those of `message`.
+        Args:
+            message: the message.
+            selector: chooses its queue.
+            timeout_seconds: how long all attempts may take, once its sending begins.
+            callback: called with the outcome.
+            properties: they are added to the message's.
+            system_flag: bits that are added.
+
+        Raises:
+            InvalidMessage: no broker would take it.
         """
         sending = self.message(message, selector, timeout_seconds, callback)
-        sending.properties = edit_properties(
-            sending.properties, {TRANSACTION_PREPARED: "true", PRODUCER_GROUP: group}
-        )
-        sending.system_flag |= PREPARED_FLAG
+        sending.properties = edit_properties(sending.properties, properties)
+        sending.system_flag |= system_flag
+        sending.goes_alone = True
         return sending
 
     def batch(
@@ -181,6 +187,10 @@ class Composer:
             timeout_seconds,
             len(body) + OVERHEAD_BYTES,
         )
+
+    def new_id(self) -> str:
+        """An id like no other, of the form of a message's."""
+        return self._new_message_id(self._wall_clock())
 
     def _check_topic(self, topic: str) -> None:
         if topic not in self._checked_topics:

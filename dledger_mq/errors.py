@@ -81,6 +81,25 @@ class SomeFailed(MessagingError):
         super().__init__(f"{self.failed} of {len(outcomes)} messages not acknowledged{first}")
 
 
+class NoReply(MessagingError):
+    """A question is stored, and no reply has come in time; a consumer may still deal with it.
+
+    Attributes:
+        topic: the question's topic.
+        message_id: the question's id.
+        timeout_seconds: how long was waited.
+    """
+
+    def __init__(self, topic: str, message_id: str, timeout_seconds: float) -> None:
+        self.topic = topic
+        self.message_id = message_id
+        self.timeout_seconds = timeout_seconds
+        super().__init__(
+            f"no reply to question {message_id} of topic {topic!r:.140} within "
+            f"{timeout_seconds:g} s: see whether a consumer replies to it"
+        )
+
+
 class NoTransactionCheck(MessagingError):
     """A producer without a check was to begin a transaction.
 

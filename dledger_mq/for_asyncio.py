@@ -91,6 +91,22 @@ class AsyncioProducer:
         """As Producer.recall."""
         return await asyncio.to_thread(self._producer.recall, result)
 
+    async def ask(
+        self,
+        message: Message,
+        *,
+        selector: QueueSelector | None = None,
+        timeout_seconds: float | None = None,
+    ) -> ReceivedMessage:
+        """As Producer.ask."""
+        return await asyncio.to_thread(
+            self._producer.ask, message, selector=selector, timeout_seconds=timeout_seconds
+        )
+
+    async def reply(self, asked: ReceivedMessage, body: bytes) -> None:
+        """As Producer.reply."""
+        await asyncio.to_thread(self._producer.reply, asked, body)
+
     @asynccontextmanager
     async def transaction(
         self,

@@ -18,6 +18,7 @@ from dledger_mq.composer import COMPRESS_FROM_BYTES, Composer
 from dledger_mq.errors import (
     ClientClosed,
     InvalidMessage,
+    NoReply,
     NoTransactionCheck,
     Rejected,
     RequestRefused,
@@ -30,6 +31,8 @@ from dledger_mq.lifetime import Lifetime
 from dledger_mq.listener import check_listener
 from dledger_mq.message import MAX_BODY_BYTES, Message, check_topic
 from dledger_mq.outcomes import OneOutcome, Outcomes
+from dledger_mq.received_message import ReceivedMessage
+from dledger_mq.replies import question, reply_to
 from dledger_mq.reported_metrics import reported
 from dledger_mq.selectors import QueueSelector, RoundRobin
 from dledger_mq.send_pipeline import MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES, SendPipeline
@@ -38,7 +41,12 @@ from dledger_mq.sending import SendCallback, Sending, SendOutcome
 from dledger_mq.this_process import now_milliseconds
 from dledger_mq.transaction import Transaction, TransactionCheck
 from dledger_mq.transaction_checks import TransactionChecks
-from remoting.message.properties import properties_text
+from remoting.message.properties import (
+    PRODUCER_GROUP,
+    TRANSACTION_PREPARED,
+    properties_text,
+)
+from remoting.message.record import TRANSACTION_PREPARED as PREPARED_FLAG
 from remoting.wire.codes import ResponseCode
 
 # RocketMQ's sendMsgTimeout: all attempts of a message together.
@@ -338,6 +346,67 @@ class Producer:
             raise
         return True
 
+    async def ask(
+        self,
+        message: Message,
+        *,
+        selector: QueueSelector | None = None,
+        timeout_seconds: float | None = None,
+    ) -> ReceivedMessage:
+        """Send a message to which a consumer replies, and wait for the reply.
+
+        Args:
+            message: the question.
+            selector: chooses the queue; without it queues take turns.
+            timeout_seconds: how long the send and the reply may take; the producer's when None.
+
+        Raises:
+            Rejected: the question is certainly not stored.
+            OutcomeUnknown: it may be stored; a reply is not waited for.
+            NoReply: it is stored, and no reply has come in time.
+        """
+        self._opened()
+        timeout = self._timeout(timeout_seconds)
+        deadline = trio.current_time() + timeout
+        number = self._compose().new_id()
+        properties = question(self._client.client_id, number, timeout)
+        replied = trio.Event()
+        replies: list[ReceivedMessage] = []
+
+        def then(reply: ReceivedMessage) -> None:
+            replies.append(reply)
+            replied.set()
+
+        awaited = self._client.replies
+        awaited.expect(number, then)
+        try:
+            outcome = OneOutcome()
+            sending = self._compose().special(message, selector, timeout, outcome, properties)
+            result = await self._send_one(sending, outcome)
+            with trio.move_on_at(deadline):
+                await replied.wait()
+        finally:
+            awaited.forget(number)
+        if not replies:
+            raise NoReply(message.topic, result.message_id, timeout)
+        return replies[0]
+
+    async def reply(self, asked: ReceivedMessage, body: bytes) -> None:
+        """Bring a reply to the producer that has asked, as a consumer of its question.
+
+        Args:
+            asked: the question.
+            body: of the reply.
+
+        Raises:
+            InvalidMessage: the message is no question.
+            RequestRefused: the asker is gone, or waits no longer.
+            RemotingError, NoMaster, RouteNotFound, NameServersUnreachable: no broker took it.
+        """
+        self._opened()
+        queue, command = reply_to(asked, body)
+        await call_master(self._client, queue, command, "take a reply")
+
     @asynccontextmanager
     async def transaction(
         self,
@@ -389,7 +458,8 @@ class Producer:
             raise NoTransactionCheck(self.group)
         outcome = OneOutcome()
         timeout = self._timeout(timeout_seconds)
-        sending = self._compose().half(message, selector, timeout, outcome, self.group)
+        half = {TRANSACTION_PREPARED: "true", PRODUCER_GROUP: self.group}
+        sending = self._compose().special(message, selector, timeout, outcome, half, PREPARED_FLAG)
         result = await self._send_one(sending, outcome)
         return Transaction(self._client, self.group, result)
 

@@ -1,5 +1,6 @@
 """The requests this client makes, as commands. Names of fields are the wire's."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from dledger_mq.topic_route import AUTO_CREATE_TOPIC, DEFAULT_QUEUE_COUNT
@@ -7,6 +8,7 @@ from remoting.bodies.consumer_group import QueueLock, encode_queue_lock
 from remoting.bodies.heartbeat import Heartbeat, SubscriptionData, encode_heartbeat
 from remoting.bodies.message_queue import MessageQueue
 from remoting.bodies.topic_config import TopicConfig
+from remoting.message.properties import encode_properties, properties_text
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import ONEWAY_FLAG, Command
 
@@ -223,6 +225,13 @@ def end_transaction(
         },
         flag=ONEWAY_FLAG if is_answer else 0,
     )
+
+
+def reply(queue: MessageQueue, body: bytes, properties: Mapping[str, str]) -> Command:
+    """Bring a reply to the client that has asked (325)."""
+    run = properties_text(encode_properties(properties))
+    sent = send("", queue, body, run, system_flag=0, flag=0, born_milliseconds=0)
+    return Command(RequestCode.SEND_REPLY_MESSAGE_V2, sent.fields, body)
 
 
 def send_back(

@@ -38,6 +38,7 @@ class Producers:
     def __init__(self) -> None:
         self._groups: dict[str, dict[Origin, Producer]] = {}
         self._groups_of: dict[Origin, set[str]] = {}
+        self._clients: dict[str, Origin] = {}
         self._count = 0
         self._turn = 0
 
@@ -53,18 +54,21 @@ class Producers:
         self._count += not self.is_member(origin, group)
         self._groups.setdefault(group, {})[origin] = member
         self._groups_of.setdefault(origin, set()).add(group)
+        self._clients[member.client_id] = origin
 
     def unregister(self, origin: Origin, group: str) -> None:
         """A connection leaves a group."""
         if not self.is_member(origin, group):
             return
         self._count -= 1
-        del self._groups[group][origin]
+        member = self._groups[group].pop(origin)
         if not self._groups[group]:
             del self._groups[group]
         self._groups_of[origin].discard(group)
         if not self._groups_of[origin]:
             del self._groups_of[origin]
+            if self._clients.get(member.client_id) is origin:
+                del self._clients[member.client_id]
 
     def drop(self, origin: Origin) -> None:
         """A connection is gone."""
@@ -98,8 +102,13 @@ class Producers:
         self._turn += 1
         return present[self._turn % len(present)]
 
+    def client(self, client_id: str) -> Origin | None:
+        """The connection of a client that produces for any group."""
+        return self._clients.get(client_id)
+
     def clear(self) -> None:
         """Forget all members."""
+        self._clients.clear()
         self._groups.clear()
         self._groups_of.clear()
         self._count = 0

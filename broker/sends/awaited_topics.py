@@ -100,6 +100,13 @@ class AwaitedTopics:
         self._waiting[topic] = [send]
         self._changes.create(config, lambda refusal: self._release(topic, refusal))
 
+    def make(self, config: TopicConfig) -> None:
+        """Make a topic, unless it is being made; nothing waits for it."""
+        topic = config.topic
+        if topic not in self._topics.configs and topic not in self._waiting:
+            self._waiting[topic] = []
+            self._changes.create(config, lambda refusal: self._release(topic, refusal))
+
     def end_term(self, refusal: RequestRefused) -> None:
         """Answer the waiting messages: this member no longer leads."""
         waiting, self._waiting = self._waiting, {}

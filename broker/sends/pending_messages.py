@@ -7,6 +7,7 @@ from broker.errors import RequestRefused
 from broker.log.entry import LogCommand
 from broker.serving.origin import Origin
 from dledger import HEADER_BYTES, Appended
+from remoting.bodies.topic_config import TopicConfig
 from remoting.message.host import ipv4_host
 from remoting.message.record import MessageRecord
 from remoting.wire.codes import ResponseCode
@@ -63,15 +64,18 @@ class PendingSend:
     Attributes:
         attach: see `PendingMessages`.
         replied: makes further fields of the reply, when the first message is stored.
+        needs: a further topic that has to be there before the messages are stored.
+        origin: the client.
     """
 
     __slots__ = (
         "_asked_queue_id",
         "_command",
         "_id_prefix",
-        "_origin",
         "attach",
         "first_offset",
+        "needs",
+        "origin",
         "queue_id",
         "records",
         "replied",
@@ -88,12 +92,13 @@ class PendingSend:
         records: Sequence[MessageRecord],
         id_prefix: str,
     ) -> None:
-        self._origin = origin
+        self.origin = origin
         self._command = command
         self._id_prefix = id_prefix
         self._asked_queue_id = queue_id  # the client's, wherever the messages are stored
         self.attach: Attach | None = None
         self.replied: Callable[[Appended], Mapping[str, str]] | None = None
+        self.needs: TopicConfig | None = None
         self.topic = topic
         self.queue_id = queue_id
         self.records = records
@@ -117,11 +122,11 @@ class PendingSend:
         }
         if self.replied is not None:
             fields.update(self.replied(appended[0]))
-        self._origin.send(self._command.reply(ResponseCode.SUCCESS, fields))
+        self.origin.send(self._command.reply(ResponseCode.SUCCESS, fields))
 
     def refuse(self, refusal: RequestRefused) -> None:
         """Answer that the messages were not stored."""
-        self._origin.send(self._command.reply(refusal.code, remark=refusal.remark))
+        self.origin.send(self._command.reply(refusal.code, remark=refusal.remark))
 
 
 class MadeMessages:

@@ -87,6 +87,12 @@ class SendProcessor:
             origin, command, config.topic, queue_id, request.records, self._id_prefix
         )
         self._special.prepare(send)
+        needed = send.needs
+        if needed is not None and needed.topic not in self._topics.configs:
+            if config.topic in self._topics.configs:
+                config = needed
+            else:
+                self._awaited.make(needed)  # then it is made before, and told to name servers with
         self._awaited.send_when_created(config, send)
 
     def _retry_target(self, command: Command, request: SendRequest) -> tuple[TopicConfig, int]:

@@ -56,6 +56,7 @@ _LONG: Final = _Names(
     "batch",
     "maxReconsumeTimes",
 )
+_LONG_NAMES: Final = (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)
 _SHORT: Final = _Names("b", "c", "d", "e", "f", "g", "h", "i", "j", "m", "l")
 
 
@@ -89,7 +90,7 @@ def read_send_request(command: Command) -> SendRequest:
         RequestRefused: (13) too large or of a kind that is not served, (16) a topic that is not
             writable, (29) a bad topic name.
     """
-    names = _LONG if command.code == RequestCode.SEND_MESSAGE else _SHORT
+    names = _LONG if command.code in _LONG_NAMES else _SHORT
     integer = command.integer
     topic = command.text(names.topic)
     check_topic_name(topic)

@@ -31,14 +31,14 @@ class SpecialSend(Protocol):
 
 
 class SpecialSends:
-    """All ways to treat a send. The first that is asked for counts."""
+    """All ways to treat a send."""
 
     def __init__(self) -> None:
         self._ways: list[SpecialSend] = []
         self._marks: list[bytes] = []
 
     def add(self, way: SpecialSend) -> None:
-        """Have sends treated so, unless a way that was added earlier is asked for."""
+        """Have sends treated so; of several ways that are asked for, those added earlier first."""
         self._ways.append(way)
         self._marks += [name.encode() + b"\x01" for name in way.names]
 
@@ -65,7 +65,6 @@ class SpecialSends:
                         "send it by itself",
                     )
                 way.prepare(send, pairs)
-                return
 
 
 SPECIAL_SENDS: Final = Shared("special sends", lambda _parts: SpecialSends())

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from remoting.net.address import Address
+from remoting.net.request_table import Settle
 from remoting.wire.command import Command
 
 
@@ -30,6 +31,10 @@ class Origin(Protocol):
 
     def send_oneway(self, command: Command) -> None:
         """Queue a request that wants no reply."""
+        ...
+
+    def request(self, command: Command, settle: Settle, timeout_seconds: float) -> int | None:
+        """Send a request; `settle` is called once, with the reply or with an error."""
         ...
 
     def __hash__(self) -> int: ...

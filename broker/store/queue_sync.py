@@ -39,7 +39,8 @@ class QueueSync:
         if self.has_failed:
             raise OSError(errno.EIO, "an earlier sync failed: start the broker again")
         try:
-            for path in (*self.paths, *self.folders):
+            # In the same order in each process: a simulation is a function of its seed.
+            for path in (*sorted(self.paths), *sorted(self.folders)):
                 with contextlib.suppress(FileNotFoundError):
                     self._sync(path)
             if self._mark is not None:

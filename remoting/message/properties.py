@@ -37,6 +37,7 @@ CORRELATION_ID: Final = "CORRELATION_ID"
 REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
 REPLY_TIME_TO_LIVE: Final = "TTL"
 MESSAGE_TYPE: Final = "MSG_TYPE"
+PUSH_REPLY_TIME: Final = "PUSH_REPLY_TIME"
 # Broker, or a client that sends a message back by itself:
 RETRY_TOPIC: Final = "RETRY_TOPIC"
 ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"

@@ -36,19 +36,25 @@ class Clock:
 
 
 class Client:
-    """One connection to one broker, with the requests that tests need."""
+    """One connection to one broker, with the requests that tests need.
+
+    Attributes:
+        notices: what the broker has asked.
+        answers: whether it gets a reply to that.
+    """
 
     def __init__(self, nursery: trio.Nursery, address: str) -> None:
         self.address = address
         self.notices: list[Command] = []
         self.noticed = trio.Event()
+        self.answers = False
         self._client = RemotingClient(nursery, self._on_request)
 
     def _on_request(self, _connection: Connection, command: Command) -> Command | None:
         self.notices.append(command)
         self.noticed.set()
         self.noticed = trio.Event()
-        return None
+        return command.reply() if self.answers else None
 
     async def ask(self, code: int, body: bytes = b"", **fields: Any) -> Command:
         """A request with its fields as text, and its reply."""

@@ -32,6 +32,9 @@ class Told:
     def when_taken(self, then: object) -> None:
         raise AssertionError("a notice is no reply")
 
+    def request(self, command: Command, settle: object, timeout_seconds: float) -> None:
+        raise AssertionError("a notice wants no reply")
+
     def send_oneway(self, command: Command) -> None:
         self.notices[command.fields["consumerGroup"]] += 1
 

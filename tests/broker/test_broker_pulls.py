@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 import trio
 
-from broker.limits import MAX_PULL_BYTES, BrokerLimits
+from broker.limits import MAX_PULL_BYTES, MAX_PULL_MESSAGES, BrokerLimits
 from broker.offsets.state import OFFSETS
 from broker.pulls.feature import HELD_PULLS
 from broker.server import Broker
 from remoting.bodies.heartbeat import ConsumerData, Heartbeat, SubscriptionData, encode_heartbeat
+from remoting.message.batch import BatchMessage, encode_batch_body
 from remoting.message.record import decode_records
 from remoting.net.connection import ConnectionLimits
 from remoting.wire.codes import ResponseCode
@@ -64,8 +65,17 @@ async def test_a_pull_gives_no_more_messages_than_it_asked_for(tmp_path: Path) -
             await client.send("T", b"%d" % number)
         assert len(decode_records((await client.pull("T", 0, maxMsgNums=5)).body)) == 5
         reply = await client.pull("T", 3, maxMsgNums=1000)
-        assert len(decode_records(reply.body)) == 32
-        assert reply.fields["nextBeginOffset"] == "35"
+        assert len(decode_records(reply.body)) == 37
+        assert reply.fields["nextBeginOffset"] == "40"
+
+
+async def test_a_pull_gives_as_many_messages_as_it_looks_at_and_no_more(tmp_path: Path) -> None:
+    async with served(tmp_path) as client:
+        batch = encode_batch_body(BatchMessage(b"x") for _ in range(900))
+        assert (await client.send("T", batch, m="true")).code == 0
+        reply = await client.pull("T", 0, maxMsgNums=1 << 31)
+        assert len(decode_records(reply.body)) == MAX_PULL_MESSAGES
+        assert reply.fields["nextBeginOffset"] == str(MAX_PULL_MESSAGES)
 
 
 async def test_a_pull_stops_at_256_kib_but_gives_one_message_however_large(tmp_path: Path) -> None:

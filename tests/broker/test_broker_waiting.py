@@ -40,6 +40,7 @@ from remoting.bodies.topic_config import TopicConfig
 from remoting.message.record import MessageRecord, encode_record_parts
 from remoting.message.tags import tags_code
 from remoting.net.address import Address
+from remoting.net.request_table import Settle
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
@@ -61,6 +62,9 @@ class Origin:
 
     def when_taken(self, then: Callable[[], None]) -> None:
         then()
+
+    def request(self, command: Command, settle: Settle, timeout_seconds: float) -> None:
+        raise AssertionError("asked")
 
 
 class FakeLog:

@@ -287,6 +287,14 @@ SCENARIOS = (
     ),
     Scenario("Java 5.3.3 recalls", ("java5",), recalled("java5")),
     *(
+        Scenario(
+            f"{TITLES[client]} asks and replies",
+            (client,),
+            sent_and_pushed(client, client, sending=("ask",), reading=("--reply",)),
+        )
+        for client in JAVA_VERSIONS
+    ),
+    *(
         Scenario(f"{TITLES[client]} transacts", (client,), transacted(client))
         for client in (*JAVA_VERSIONS, "go")
     ),

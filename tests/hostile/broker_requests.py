@@ -17,6 +17,21 @@ HALF_PLACE = "{half}"
 NEW_NAME = "{new name}"
 
 SEND = {**send_fields("T", 0), "l": 16, "m": "false"}
+LONG_SEND = {
+    "producerGroup": "p",
+    "topic": "T",
+    "defaultTopic": "TBW102",
+    "defaultTopicQueueNums": 4,
+    "queueId": 0,
+    "sysFlag": 0,
+    "bornTimestamp": 1,
+    "flag": 0,
+    "properties": "",
+    "reconsumeTimes": 0,
+    "unitMode": "false",
+    "batch": "false",
+    "maxReconsumeTimes": 16,
+}
 OF_A_QUEUE = {"topic": "T", "queueId": 0}
 PULL = {
     **OF_A_QUEUE,
@@ -89,25 +104,10 @@ ASKED_GROUP = {"consumerGroup": "g"}
 CODE = RequestCode
 # Every code that a broker answers: its fields, and a well-formed body.
 REQUESTS: dict[int, tuple[dict[str, Any], bytes]] = {
-    CODE.SEND_MESSAGE: (
-        {
-            "producerGroup": "p",
-            "topic": "T",
-            "defaultTopic": "TBW102",
-            "defaultTopicQueueNums": 4,
-            "queueId": 0,
-            "sysFlag": 0,
-            "bornTimestamp": 1,
-            "flag": 0,
-            "properties": "",
-            "reconsumeTimes": 0,
-            "unitMode": "false",
-            "batch": "false",
-            "maxReconsumeTimes": 16,
-        },
-        b"x",
-    ),
+    CODE.SEND_MESSAGE: (LONG_SEND, b"x"),
     CODE.SEND_MESSAGE_V2: (SEND, b"x"),
+    CODE.SEND_REPLY_MESSAGE: (LONG_SEND, b"x"),
+    CODE.SEND_REPLY_MESSAGE_V2: (SEND, b"x"),
     CODE.SEND_BATCH_MESSAGE: (SEND, encode_batch_body([BatchMessage(b"x"), BatchMessage(b"y")])),
     CODE.CONSUMER_SEND_MSG_BACK: (
         {

@@ -1,3 +1,4 @@
+import java.nio.charset.StandardCharsets;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
@@ -9,6 +10,8 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.utils.MessageUtil;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
 
@@ -16,7 +19,7 @@ import org.apache.rocketmq.common.message.MessageExt;
  * Consume with the Java client; exit 0 once so many keys of the run have come.
  * Prints "ready" when it has started, then one key a line; "again KEY" for a key that came before.
  * Arguments: names topic group run [--expect N] [--tags "a || b"] [--seconds N] [--fail-first N]
- * [--broadcast] [--orderly] [--pull] [--steady]
+ * [--broadcast] [--orderly] [--pull] [--steady] [--reply]
  * "--pull" uses the lite pull consumer. "--steady" goes on until the process is killed, and prints
  * "took KEY MILLISECONDS QUEUE/OFFSET" for each message.
  */
@@ -29,6 +32,7 @@ public final class Consume {
     private final Set<String> keys = new HashSet<>();
     private final CountDownLatch enough = new CountDownLatch(1);
     private int toFail;
+    private DefaultMQProducer replier;
 
     private Consume(Options options) {
         this.options = options;
@@ -37,7 +41,7 @@ public final class Consume {
 
     public static void main(String[] arguments) throws Exception {
         Options.useHomeOfEnvironment();
-        Options options = new Options(arguments, "broadcast", "orderly", "pull", "steady");
+        Options options = new Options(arguments, "broadcast", "orderly", "pull", "steady", "reply");
         Consume consume = new Consume(options);
         int expected = options.number("expect", 20);
         if (options.flag("pull")) {
@@ -50,6 +54,11 @@ public final class Consume {
     }
 
     private void push() throws Exception {
+        if (options.flag("reply")) {
+            replier = new DefaultMQProducer(options.word(2) + "-repliers");
+            replier.setNamesrvAddr(options.word(0));
+            replier.start();
+        }
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.word(2));
         consumer.setNamesrvAddr(options.word(0));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
@@ -102,12 +111,24 @@ public final class Consume {
         return taken;
     }
 
+    private void reply(MessageExt message) {
+        try {
+            byte[] body = ("reply to " + message.getKeys()).getBytes(StandardCharsets.UTF_8);
+            replier.send(MessageUtil.createReplyMessage(message, body));
+        } catch (Exception error) {
+            Options.say("no reply to " + message.getKeys() + ": " + error);
+        }
+    }
+
     private boolean take(MessageExt message) {
         String key = message.getKeys();
         if (options.flag("steady")) {
             Options.say("took " + key + " " + System.currentTimeMillis() + " "
                 + message.getQueueId() + "/" + message.getQueueOffset());
             return true;
+        }
+        if (replier != null) {
+            reply(message);
         }
         if (toFail > 0) {
             toFail--;

@@ -8,6 +8,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
+import org.apache.rocketmq.client.producer.RequestCallback;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.SendStatus;
@@ -18,10 +19,10 @@ import org.apache.rocketmq.common.message.MessageExt;
 
 /**
  * Send keyed messages with the Java client; exit 0 if every send succeeded.
- * Arguments: names topic run sync|async|oneway|orderly|batch|transaction|recall|steady
+ * Arguments: names topic run sync|async|oneway|orderly|batch|transaction|recall|ask|steady
  * [--count N] [--size N] [--tags a,b] [--pause SECONDS] [--tries N] [--delay-level N].
  * "transaction" commits the first of four messages and rolls back the second; of the others it says so when the
- * broker asks. "recall" takes back every second message.
+ * broker asks. "recall" takes back every second message. "ask" waits for the reply to each.
  * "steady" sends one message after the other until the process is killed, each until it is acknowledged, and prints
  * "acked KEY MILLISECONDS" or "failed KEY MILLISECONDS REASON" for each attempt.
  */
@@ -92,6 +93,7 @@ public final class Send {
                 }
                 case "transaction" -> transact(messages);
                 case "recall" -> recall(messages);
+                case "ask" -> ask(messages);
                 default -> throw new IllegalArgumentException("no mode is called " + mode);
             };
         } finally {
@@ -218,6 +220,38 @@ public final class Send {
             }
         }
         return failed;
+    }
+
+    /**
+     * How many got no reply. Both versions call back at the acknowledgement, too, without a message; and the plain
+     * request of 5.3 gives up then.
+     */
+    private int ask(List<Message> messages) throws Exception {
+        Set<String> replied = ConcurrentHashMap.newKeySet();
+        for (Message message : messages) {
+            producer.request(message, new RequestCallback() {
+                @Override
+                public void onSuccess(Message reply) {
+                    if (reply != null) {
+                        replied.add(new String(reply.getBody(), StandardCharsets.UTF_8));
+                    }
+                }
+
+                @Override
+                public void onException(Throwable error) {
+                    Options.say(reason(error));
+                }
+            }, TimeUnit.SECONDS.toMillis(ASYNC_SECONDS));
+        }
+        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(ASYNC_SECONDS);
+        while (replied.size() < messages.size() && System.nanoTime() < deadline) {
+            Thread.sleep(PAUSE_AFTER_FAILURE_MILLIS);
+        }
+        int missing = 0;
+        for (Message message : messages) {
+            missing += replied.contains("reply to " + message.getKeys()) ? 0 : 1;
+        }
+        return missing;
     }
 
     private void sendSteadily() throws InterruptedException {

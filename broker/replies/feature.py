@@ -1,0 +1,30 @@
+"""Request and reply."""
+
+from typing import Final
+
+from broker.feature import Feature
+from broker.producers.members import PRODUCERS
+from broker.replies.askers import ASKERS
+from broker.replies.processor import ReplyProcessor
+from broker.replies.question_sends import QuestionSends
+from broker.sends.special_sends import SPECIAL_SENDS
+from broker.serving.parts import Parts
+from broker.serving.service import Handler, Service
+from remoting.wire.codes import RequestCode
+
+
+def _service(parts: Parts) -> Service:
+    askers, config = parts[ASKERS], parts.config
+    parts[SPECIAL_SENDS].add(QuestionSends(askers, config.cluster))
+    processor = ReplyProcessor(askers, parts[PRODUCERS], config.address, parts.wall_clock_ms)
+    return Service(
+        handlers={
+            RequestCode.SEND_REPLY_MESSAGE: Handler(processor.reply),
+            RequestCode.SEND_REPLY_MESSAGE_V2: Handler(processor.reply),
+        },
+        end_term=lambda _refusal: askers.clear(),
+        dropped=askers.drop,
+    )
+
+
+FEATURE: Final = Feature(service=_service)

@@ -1,0 +1,127 @@
+"""Passes replies on to those that have asked (324, 325, 326).
+
+A reply is not stored: whoever asked waits for it now. RocketMQ stores replies, too, where nobody
+reads them. Source: RocketMQ's ReplyMessageProcessor.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from broker.errors import RequestRefused
+from broker.producers.members import Producers
+from broker.replies.askers import Askers
+from broker.replies.question_sends import REPLY_TOPIC_SUFFIX
+from broker.sends.request import SendRequest, read_send_request
+from broker.serving.origin import Origin
+from remoting.message.errors import MessageMalformed
+from remoting.message.message_id import message_id
+from remoting.message.properties import (
+    PUSH_REPLY_TIME,
+    REPLY_TO_CLIENT,
+    edit_properties,
+    properties_text,
+)
+from remoting.net.address import Address
+from remoting.wire.codes import RequestCode, ResponseCode
+from remoting.wire.command import Command, server_request
+from remoting.wire.errors import RemotingError
+
+# How long the asker may take to say that it has the reply; RocketMQ's value for such requests.
+PUSH_SECONDS: Final = 3.0
+
+
+class ReplyProcessor:
+    """Hands replies over.
+
+    Args:
+        askers: who has asked here.
+        producers: who has sent heartbeats; those that have asked another group are among them.
+        address: the broker's IPv4 address as clients know it.
+        wall_clock_ms: milliseconds since 1970.
+    """
+
+    def __init__(
+        self,
+        askers: Askers,
+        producers: Producers,
+        address: Address,
+        wall_clock_ms: Callable[[], int],
+    ) -> None:
+        self._askers = askers
+        self._producers = producers
+        self._address = address
+        self._wall_clock_ms = wall_clock_ms
+
+    def reply(self, origin: Origin, command: Command) -> None:
+        """Pass a reply on, and answer when the asker has it.
+
+        Raises:
+            FieldMissing: it cannot be read.
+            RequestRefused: (1) the asker is not here, (13) it is no single message, or names no
+                asker; see `read_send_request`.
+        """
+        try:
+            request = read_send_request(command)
+        except MessageMalformed as error:
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, error.reason) from None
+        if len(request.records) != 1 or not request.topic.endswith(REPLY_TOPIC_SUFFIX):
+            raise RequestRefused(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"replies go one by one to a topic that ends in {REPLY_TOPIC_SUFFIX}",
+            )
+        asker_id = request.records[0].property_map().get(REPLY_TO_CLIENT, "")
+        if not asker_id:
+            raise RequestRefused(
+                ResponseCode.MESSAGE_ILLEGAL, f"the reply has no property {REPLY_TO_CLIENT}"
+            )
+        asker = self._askers.found(asker_id) or self._producers.client(asker_id)
+        if asker is None or asker.is_closed:
+            raise _not_there(asker_id)
+
+        def pushed(outcome: Command | RemotingError) -> None:
+            if isinstance(outcome, RemotingError) or outcome.code != ResponseCode.SUCCESS:
+                refusal = _not_there(asker_id)
+                origin.send(command.reply(refusal.code, remark=refusal.remark))
+                return
+            fields = {
+                "msgId": message_id(self._address.host, self._address.port, 0),
+                "queueId": str(request.queue_id),
+                "queueOffset": "0",
+            }
+            origin.send(command.reply(ResponseCode.SUCCESS, fields))
+
+        asker.request(self._pushed(origin, request), pushed, PUSH_SECONDS)
+
+    def _pushed(self, origin: Origin, request: SendRequest) -> Command:
+        (record,) = request.records
+        now = str(self._wall_clock_ms())
+        return server_request(
+            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
+            {
+                "producerGroup": "",
+                "topic": request.topic,
+                "defaultTopic": request.default_topic,
+                "defaultTopicQueueNums": str(request.default_queues),
+                "queueId": str(request.queue_id),
+                "sysFlag": str(record.system_flag),
+                "bornTimestamp": str(record.born_timestamp),
+                "flag": str(record.flag),
+                "properties": properties_text(
+                    edit_properties(record.properties, {PUSH_REPLY_TIME: now})
+                ),
+                "reconsumeTimes": "0",
+                "unitMode": "false",
+                "bornHost": str(origin.peer),
+                "storeHost": str(self._address),
+                "storeTimestamp": now,
+            },
+            record.body,
+        )
+
+
+def _not_there(asker_id: str) -> RequestRefused:
+    return RequestRefused(
+        ResponseCode.SYSTEM_ERROR,
+        f"push reply message fail, channel of <{asker_id:.120}> not found: it waits no longer, or "
+        "asked another broker",
+    )

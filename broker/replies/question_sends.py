@@ -1,0 +1,57 @@
+"""Sends of questions: messages whose sender waits for a reply.
+
+A question is a message like others. Its property CLUSTER tells consumers where replies go.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from broker.limits import MAX_CLIENT_ID_CHARACTERS
+from broker.replies.askers import Askers
+from broker.sends.pending_messages import PendingSend
+from broker.topics.names import check_topic_name
+from remoting.bodies.topic_config import PERMISSION_READ_WRITE, TopicConfig
+from remoting.message.properties import (
+    CLUSTER,
+    MESSAGE_TYPE,
+    REPLY_TO_CLIENT,
+    edit_properties,
+)
+
+REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
+REPLY: Final = "reply"  # the MSG_TYPE of replies
+
+
+class QuestionSends:
+    """Notes who asks. Implements `sends.special_sends.SpecialSend`.
+
+    Args:
+        askers: where it is noted.
+        cluster: the cluster's name.
+    """
+
+    names = (REPLY_TO_CLIENT,)
+
+    def __init__(self, askers: Askers, cluster: str) -> None:
+        self._askers = askers
+        self._cluster = cluster
+        self._topic = TopicConfig(cluster + REPLY_TOPIC_SUFFIX, 1, 1, PERMISSION_READ_WRITE)
+
+    def is_asked_for(self, pairs: Mapping[str, str]) -> bool:
+        """Whether the message is a question."""
+        return bool(pairs.get(REPLY_TO_CLIENT)) and pairs.get(MESSAGE_TYPE) != REPLY
+
+    def prepare(self, send: PendingSend, pairs: Mapping[str, str]) -> None:
+        """Note who asks, and have the topic made that replies are addressed to.
+
+        Raises:
+            RequestRefused (29): the cluster's name cannot stand in a topic's.
+        """
+        check_topic_name(self._topic.topic)
+        client_id = pairs[REPLY_TO_CLIENT]
+        if len(client_id) <= MAX_CLIENT_ID_CHARACTERS:
+            self._askers.asked(client_id, send.origin)
+        (record,) = send.records
+        if pairs.get(CLUSTER) != self._cluster:
+            record.properties = edit_properties(record.properties, {CLUSTER: self._cluster})
+        send.needs = self._topic

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from broker.replies import askers
+from broker.replies.askers import Askers
+from remoting.bodies.heartbeat import Heartbeat, encode_heartbeat
+from remoting.message.properties import decode_properties
+from remoting.net.address import Address
+from remoting.net.request_table import Settle
+from remoting.wire.codes import RequestCode, ResponseCode
+from remoting.wire.command import Command
+from tests.broker.one_broker import Client, running_broker, send_fields
+
+QUESTION = "CORRELATION_ID\x01n\x02REPLY_TO_CLIENT\x01asker\x02TTL\x013000\x02"
+REPLY = "MSG_TYPE\x01reply\x02" + QUESTION
+TOPIC = "DefaultCluster_REPLY_TOPIC"
+
+
+async def answer(client: Client, topic: str = TOPIC, properties: str = REPLY) -> Command:
+    return await client.ask(325, b"42", **send_fields(topic, 0, i=properties))
+
+
+async def test_a_reply_is_pushed_to_the_client_that_has_asked(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as (broker, nursery):
+        asker, consumer = (Client(nursery, str(broker.config.address)) for _ in range(2))
+        asker.answers = True
+        assert (await asker.send("T", b"6 x 7?", i=QUESTION)).code == 0
+        (message,) = await consumer.messages("T")
+        properties = message.property_map()
+        assert properties["CLUSTER"] == "DefaultCluster"
+        assert properties["CORRELATION_ID"] == "n"
+        told = await answer(consumer)
+        assert (told.code, told.fields["queueId"], told.fields["queueOffset"]) == (0, "0", "0")
+        (push,) = asker.notices
+        assert (push.code, push.body) == (RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, b"42")
+        assert push.fields["topic"] == TOPIC
+        pairs = decode_properties(push.fields["properties"].encode())
+        assert (pairs["CORRELATION_ID"], pairs["MSG_TYPE"]) == ("n", "reply")
+        assert TOPIC in (await consumer.ask(21)).body.decode()
+
+
+async def test_a_client_that_asked_another_group_is_found_by_its_heartbeat(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as (broker, nursery):
+        asker, consumer = (Client(nursery, str(broker.config.address)) for _ in range(2))
+        asker.answers = True
+        assert (await answer(consumer)).code == ResponseCode.SYSTEM_ERROR
+        await asker.ask(34, encode_heartbeat(Heartbeat("asker", ["P", "Q"])))
+        assert (await answer(consumer)).code == 0
+        await asker.ask(35, clientID="asker", producerGroup="P")
+        assert (await answer(consumer)).code == 0
+        await asker.ask(35, clientID="asker", producerGroup="Q")
+        assert (await answer(consumer)).code == ResponseCode.SYSTEM_ERROR
+
+
+async def test_a_reply_to_a_client_that_is_gone_is_refused(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as (broker, nursery):
+        asker, consumer = (Client(nursery, str(broker.config.address)) for _ in range(2))
+        assert (await asker.send("T", b"?", i=QUESTION)).code == 0
+        asker.close()
+        with trio.fail_after(5):
+            while (told := await answer(consumer)).code == 0:
+                pass
+        assert told.code == ResponseCode.SYSTEM_ERROR
+        assert "channel of <asker> not found" in str(told.remark)
+
+
+async def test_a_client_that_does_not_take_a_reply_is_told_of_as_not_there(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as (broker, nursery):
+        asker, consumer = (Client(nursery, str(broker.config.address)) for _ in range(2))
+        assert (await asker.send("T", b"?", i=QUESTION)).code == 0
+        assert (await answer(consumer)).code == ResponseCode.SYSTEM_ERROR  # it says nothing for 3 s
+
+
+@pytest.mark.parametrize(
+    ("topic", "properties"),
+    [("T", REPLY), (TOPIC, "MSG_TYPE\x01reply\x02"), (TOPIC, "REPLY_TO_CLIENT\x01\x02")],
+)
+async def test_a_reply_that_goes_nowhere_is_refused(
+    tmp_path: Path, topic: str, properties: str
+) -> None:
+    async with running_broker(tmp_path) as (broker, nursery):
+        client = Client(nursery, str(broker.config.address))
+        told = await answer(client, topic, properties)
+        assert told.code == ResponseCode.MESSAGE_ILLEGAL
+
+
+async def test_a_question_in_a_cluster_whose_name_makes_no_topic_is_refused(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, cluster="my.cluster") as (broker, nursery):
+        client = Client(nursery, str(broker.config.address))
+        asked = await client.send("T", b"?", i=QUESTION)
+        assert asked.code == ResponseCode.INVALID_PARAMETER
+        assert (await client.send("T", b"x")).code == 0
+
+
+class Origin:
+    """A connection."""
+
+    is_closed = False
+    peer = Address("10.0.0.1", 1)
+
+    def send(self, command: Command) -> None: ...
+
+    def send_oneway(self, command: Command) -> None: ...
+
+    def when_taken(self, then: object) -> None: ...
+
+    def request(self, command: Command, settle: Settle, timeout_seconds: float) -> None: ...
+
+
+def test_the_client_that_has_asked_nothing_for_longest_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(askers, "MAX_ASKERS", 3)
+    known, one, two = Askers(), Origin(), Origin()
+    for name in "abc":
+        known.asked(name, one)
+    known.asked("a", two)
+    known.asked("d", one)
+    assert [known.found(name) for name in "abcd"] == [two, None, one, one]
+    known.drop(one)
+    assert [known.found(name) for name in "acd"] == [two, None, None]
+    known.drop(two)
+    known.drop(two)
+    assert len(known) == 0
+    assert not known._names

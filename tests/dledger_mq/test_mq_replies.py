@@ -1,0 +1,116 @@
+"""Questions of one client and replies of another, through real brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import trio
+
+from dledger_mq import (
+    InvalidMessage,
+    Message,
+    NoReply,
+    Producer,
+    PushConsumer,
+    ReceivedMessage,
+    RequestRefused,
+)
+from dledger_mq.replies import AwaitedReplies, reply_to
+from dledger_mq.testing import cluster
+from remoting.bodies.message_queue import MessageQueue
+from remoting.wire.codes import RequestCode, ResponseCode
+from remoting.wire.command import Command
+
+ENOUGH_SECONDS = 60
+
+
+def question(**properties: str) -> ReceivedMessage:
+    return ReceivedMessage(MessageQueue("T", "b", 3), 0, b"?", properties)
+
+
+def test_a_reply_goes_to_the_broker_that_stored_the_question_with_its_number() -> None:
+    pairs = {
+        "CLUSTER": "c",
+        "CORRELATION_ID": "n",
+        "REPLY_TO_CLIENT": "asker",
+        "TTL": "9",
+        "X": "y",
+    }
+    queue, command = reply_to(question(**pairs), b"!")
+    assert queue == MessageQueue("c_REPLY_TOPIC", "b", 0)
+    assert (command.code, command.body) == (RequestCode.SEND_REPLY_MESSAGE_V2, b"!")
+    run = command.fields["i"]
+    assert "CORRELATION_ID\x01n\x02" in run
+    assert "MSG_TYPE\x01reply\x02" in run
+    assert "X\x01" not in run
+
+
+@pytest.mark.parametrize("missing", ["CLUSTER", "CORRELATION_ID", "REPLY_TO_CLIENT"])
+def test_a_message_that_is_no_question_has_no_reply(missing: str) -> None:
+    pairs = {"CLUSTER": "c", "CORRELATION_ID": "n", "REPLY_TO_CLIENT": "asker"}
+    del pairs[missing]
+    with pytest.raises(InvalidMessage, match=missing):
+        reply_to(question(**pairs), b"!")
+
+
+def test_a_reply_is_told_once_and_only_to_its_question() -> None:
+    replies = AwaitedReplies()
+    told: list[ReceivedMessage] = []
+    replies.expect("n", told.append)
+    for number in ("m", "n", "n"):
+        fields = {"topic": "t", "properties": f"CORRELATION_ID\x01{number}\x02"}
+        replies.pushed(Command(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, fields, b"!"))
+    (reply,) = told
+    assert (reply.body, reply.topic) == (b"!", "t")
+    replies.expect("k", told.append)
+    replies.forget("k")
+    replies.forget("k")
+    fields = {"topic": "t", "properties": "CORRELATION_ID\x01k\x02"}
+    replies.pushed(Command(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, fields, b"!"))
+    assert len(told) == 1
+
+
+@pytest.mark.slow
+async def test_questions_are_answered_also_after_a_leader_is_killed() -> None:
+    late: list[ReceivedMessage] = []
+    with trio.fail_after(ENOUGH_SECONDS):
+        async with cluster() as group:
+            names = group.nameservers
+            async with (
+                Producer("p", nameservers=names) as asker,
+                Producer("q", nameservers=names) as replier,
+            ):
+
+                async def listener(messages: Sequence[ReceivedMessage]) -> None:
+                    for message in messages:
+                        if message.body == b"nobody":
+                            late.append(message)
+                        elif message.body != b"first":
+                            await replier.reply(message, b"re: " + message.body)
+
+                await asker.send(Message("T", b"first"), timeout_seconds=20)
+                async with PushConsumer("g", "T", listener, nameservers=names) as consumer:
+                    await consumer.ready()
+                    answers: dict[int, bytes] = {}
+
+                    async def ask(number: int) -> None:
+                        body = b"%d" % number
+                        reply = await asker.ask(Message("T", body), timeout_seconds=20)
+                        answers[number] = reply.body
+
+                    async with trio.open_nursery() as nursery:
+                        for number in range(50):
+                            nursery.start_soon(ask, number)
+                    assert answers == {number: b"re: %d" % number for number in range(50)}
+                    with pytest.raises(NoReply, match="within 1 s"):
+                        await asker.ask(Message("T", b"nobody"), timeout_seconds=1)
+                    await replier.reply(late[0], b"too late")  # the client still takes it
+                    await group.kill()
+                    await ask(51)
+                    assert answers[51] == b"re: 51"
+            gone = late[0]
+            async with Producer("q", nameservers=names) as replier:
+                with pytest.raises(RequestRefused) as refused:
+                    await replier.reply(gone, b"the asker has left")
+                assert refused.value.code == ResponseCode.SYSTEM_ERROR
