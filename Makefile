@@ -8,8 +8,9 @@ LOCK_ARGUMENTS ?=
 LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --custom-compile-command "make lock" $(LOCK_ARGUMENTS)
 PYTEST_ARGUMENTS ?=
-# Tests run in as many processes; those that use Spark share one of them.
-TEST_PROCESSES ?= 2
+# Tests run in as many processes; those that use Spark share one of them. Many tests wait for timers and
+# for other processes, so that three keep two cores busy.
+TEST_PROCESSES ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup
 BENCH_ARGUMENTS ?=
 

@@ -41,6 +41,7 @@ class BrokerLimits:
             producers.
         max_subscriptions: topics one consumer may subscribe to in one group.
         max_locks: queues locked by ordered consumers.
+        max_filters: SQL92 conditions of groups that are kept; each is 2 KiB at most.
         max_delayed_messages: messages that wait for their time; each is about 50 bytes on the disk
             besides its record, and as much in each snapshot.
         max_open_transactions: transactions whose end is awaited; each is some 200 bytes in memory.
@@ -59,6 +60,7 @@ class BrokerLimits:
     max_clients: int = 50_000
     max_subscriptions: int = 1_000
     max_locks: int = 100_000
+    max_filters: int = 5_000
     max_delayed_messages: int = 10_000_000
     max_open_transactions: int = 50_000
     append_entries: int = 1_000

@@ -13,6 +13,7 @@ from dledger_mq.errors import (
     ClosedDuringCall,
     GroupInUse,
     InvalidBatching,
+    InvalidCondition,
     InvalidListener,
     InvalidMessage,
     InvalidNameServers,
@@ -45,6 +46,7 @@ from dledger_mq.received_message import ReceivedMessage
 from dledger_mq.selectors import QueueSelector, by_key, by_sharding_key, to_queue
 from dledger_mq.send_result import SendResult, SendStatus
 from dledger_mq.sending import SendCallback, SendOutcome
+from dledger_mq.subscription import Sql
 from dledger_mq.transaction import Transaction, TransactionCheck, TransactionState
 from remoting.bodies.heartbeat import MessageModel
 from remoting.bodies.message_queue import MessageQueue
@@ -61,6 +63,7 @@ __all__ = [
     "ConsumeResult",
     "GroupInUse",
     "InvalidBatching",
+    "InvalidCondition",
     "InvalidListener",
     "InvalidMessage",
     "InvalidNameServers",
@@ -97,6 +100,7 @@ __all__ = [
     "SendResult",
     "SendStatus",
     "SomeFailed",
+    "Sql",
     "Transaction",
     "TransactionCheck",
     "TransactionRefused",

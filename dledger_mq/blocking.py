@@ -38,7 +38,7 @@ from dledger_mq.push_consumer import PushConsumer
 from dledger_mq.received_message import ReceivedMessage
 from dledger_mq.selectors import QueueSelector
 from dledger_mq.send_result import SendResult
-from dledger_mq.subscription import ALL
+from dledger_mq.subscription import ALL, Sql
 from dledger_mq.transaction import Transaction, TransactionCheck, TransactionState
 from remoting.bodies.message_queue import MessageQueue
 
@@ -254,7 +254,7 @@ class BlockingPullConsumer:
         queue: MessageQueue,
         offset: int,
         *,
-        tags: str = ALL,
+        tags: str | Sql = ALL,
         most: int = PULL_BATCH,
         hold_seconds: float = 0.0,
     ) -> PullResult:

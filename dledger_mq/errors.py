@@ -81,6 +81,20 @@ class SomeFailed(MessagingError):
         super().__init__(f"{self.failed} of {len(outcomes)} messages not acknowledged{first}")
 
 
+class InvalidCondition(MessagingError):
+    """A broker cannot filter by a condition.
+
+    Attributes:
+        topic: whose messages were to be filtered.
+        reason: what the broker said.
+    """
+
+    def __init__(self, topic: str, reason: str) -> None:
+        self.topic = topic
+        self.reason = reason
+        super().__init__(f"the condition for topic {topic!r:.140} cannot be served: {reason}")
+
+
 class NoReply(MessagingError):
     """A question is stored, and no reply has come in time; a consumer may still deal with it.
 

@@ -15,7 +15,7 @@ from dledger_mq.message import check_topic
 from dledger_mq.offsets import BrokerOffsets
 from dledger_mq.pulling import PULL_BATCH, PULL_CODES, PullResult, read_pull_reply
 from dledger_mq.reported_metrics import reported
-from dledger_mq.subscription import ALL, subscription
+from dledger_mq.subscription import ALL, Sql, subscription
 from remoting.bodies.message_queue import MessageQueue
 from remoting.wire.command import Command
 
@@ -91,7 +91,7 @@ class PullConsumer:
         queue: MessageQueue,
         offset: int,
         *,
-        tags: str = ALL,
+        tags: str | Sql = ALL,
         most: int = PULL_BATCH,
         hold_seconds: float = 0.0,
     ) -> PullResult:
@@ -100,8 +100,8 @@ class PullConsumer:
         Args:
             queue: the queue.
             offset: the first index wanted; go on with the result's `next_offset`.
-            tags: ``*``, or tags joined by ``||``.
-            most: how many messages at most; brokers give 32 at a time.
+            tags: ``*``, tags joined by ``||``, or a condition.
+            most: how many messages at most; RocketMQ's brokers give 32 at a time.
             hold_seconds: how long the broker may wait for a message when there is none.
 
         Raises:

@@ -12,7 +12,7 @@ from remoting.message.record import MessageRecord
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
-# RocketMQ's pullBatchSize, and what its brokers give at most.
+# RocketMQ's pullBatchSize, and what its brokers give at most by default.
 PULL_BATCH: Final = 32
 
 

@@ -22,6 +22,7 @@ from dledger_mq.cached_queue import (
 from dledger_mq.client import Client, ConsumerEntry
 from dledger_mq.client_metrics import ClientMetrics
 from dledger_mq.client_use import ClientUse
+from dledger_mq.conditions import check_conditions
 from dledger_mq.errors import ClientClosed, MessagingError, NotIterable
 from dledger_mq.iteration import Iteration
 from dledger_mq.lifetime import Lifetime
@@ -34,7 +35,7 @@ from dledger_mq.pulling import PULL_BATCH
 from dledger_mq.queue_reader import QueueReader
 from dledger_mq.rebalance import readers_of
 from dledger_mq.reported_metrics import reported
-from dledger_mq.subscription import group_subscriptions
+from dledger_mq.subscription import Sql, group_subscriptions
 from dledger_mq.this_process import now_milliseconds
 from dledger_mq.topic_route import ClientRoute
 from remoting.bodies.heartbeat import ConsumeFromWhere, ConsumerData, MessageModel, SubscriptionData
@@ -107,7 +108,8 @@ class PushConsumer:
 
     Args:
         group: the consumer group; all members must subscribe to the same topics and tags.
-        topics: a topic, several, or tag expressions ("TagA || TagB") by topic.
+        topics: a topic, several, or what is wanted by topic: tags ("TagA || TagB"), or a condition
+            (`Sql`).
         listener: gets messages of one queue; its answer RETRY, or an error, has them come again.
             None for a consumer that is iterated over.
         nameservers: "host:port" each, for a client of its own; or one text with semicolons between.
@@ -123,7 +125,7 @@ class PushConsumer:
     def __init__(
         self,
         group: str,
-        topics: str | Sequence[str] | Mapping[str, str],
+        topics: str | Sequence[str] | Mapping[str, str | Sql],
         listener: Listener | None = None,
         *,
         nameservers: str | Sequence[str] = (),
@@ -171,6 +173,7 @@ class PushConsumer:
             ClientClosed: the shared client is not open.
             GroupInUse: the shared client has a consumer of this group.
             InvalidMessage: a topic's name is not legal, or there is none.
+            InvalidCondition: a broker cannot filter by a condition (`Sql`).
             OffsetFileUnreadable: there is such a file, and it holds no offsets.
         """
         self._lifetime.open()
@@ -178,6 +181,7 @@ class PushConsumer:
             stack.callback(self._lifetime.close)
             self._prepare()
             await self._use.enter(stack)
+            await check_conditions(self._client, self.group, self._wanted.values())
             self._client.add_consumer(ConsumerEntry(self._data(), self._members_changed))
             nursery = await stack.enter_async_context(Background())
             self._nursery = nursery

@@ -11,6 +11,7 @@ from remoting.bodies.topic_config import TopicConfig
 from remoting.message.properties import encode_properties, properties_text
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import ONEWAY_FLAG, Command
+from remoting.wire.loose_json import compact_json
 
 # Bits of a pull's system flag.
 PULL_COMMITS_OFFSET: Final = 1
@@ -225,6 +226,12 @@ def end_transaction(
         },
         flag=ONEWAY_FLAG if is_answer else 0,
     )
+
+
+def check_condition(client_id: str, group: str, wanted: SubscriptionData) -> Command:
+    """Ask a broker whether it can filter by a condition (46)."""
+    body = {"clientId": client_id, "group": group, "subscriptionData": wanted.to_json()}
+    return Command(RequestCode.CHECK_CLIENT_CONFIG, body=compact_json(body).encode())
 
 
 def reply(queue: MessageQueue, body: bytes, properties: Mapping[str, str]) -> Command:

@@ -1,6 +1,8 @@
 """What a consumer wants of a topic."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from dledger_mq.errors import InvalidMessage
 from dledger_mq.message import RETRY_TOPIC_PREFIX, check_topic
@@ -10,19 +12,35 @@ from remoting.message.tags import tags_code
 
 ALL: str = "*"
 
+# RocketMQ's name of this kind of expression.
+SQL92: Final = "SQL92"
 
-def subscription(topic: str, expression: str = ALL, version: int = 0) -> SubscriptionData:
-    """A subscription by tags.
+
+@dataclass(frozen=True, slots=True)
+class Sql:
+    """A condition on the properties of messages, which brokers evaluate: ``Sql("amount > 3")``.
+
+    Attributes:
+        condition: in RocketMQ's SQL92.
+    """
+
+    condition: str
+
+
+def subscription(topic: str, expression: str | Sql = ALL, version: int = 0) -> SubscriptionData:
+    """A subscription by tags, or by a condition.
 
     Args:
         topic: the topic.
-        expression: ``*`` for all messages, or tags joined by ``||``.
+        expression: ``*`` for all messages, tags joined by ``||``, or a condition.
         version: grows with each change of the group's subscriptions; milliseconds since 1970.
 
     Raises:
         InvalidMessage: the topic's name is not legal.
     """
     check_topic(topic)
+    if isinstance(expression, Sql):
+        return SubscriptionData(topic, expression.condition, SQL92, version=version)
     tags = [tag for tag in (part.strip() for part in expression.split("||")) if tag]
     if not tags or ALL in tags:
         return SubscriptionData(topic, ALL, version=version)
@@ -36,19 +54,19 @@ def subscription(topic: str, expression: str = ALL, version: int = 0) -> Subscri
 
 
 def group_subscriptions(
-    group: str, topics: str | Sequence[str] | Mapping[str, str], version: int
+    group: str, topics: str | Sequence[str] | Mapping[str, str | Sql], version: int
 ) -> dict[str, SubscriptionData]:
     """The subscriptions of a group by topic, its retry topic included.
 
     Args:
         group: the consumer group.
-        topics: one topic, several, or tag expressions by topic.
+        topics: one topic, several, or tag expressions and conditions by topic.
         version: see `subscription`.
 
     Raises:
         InvalidMessage: a name is not legal, or there is no topic.
     """
-    wanted: Mapping[str, str]
+    wanted: Mapping[str, str | Sql]
     if isinstance(topics, str):
         wanted = {topics: ALL}
     elif isinstance(topics, Mapping):

@@ -5,6 +5,7 @@ from typing import Final
 from broker.consumers.members import CONSUMERS
 from broker.consumers.processor import ClientProcessor
 from broker.feature import Feature
+from broker.filters.changes import FILTER_CHANGES
 from broker.groups.changes import GROUP_CHANGES
 from broker.producers.members import PRODUCERS
 from broker.serving.parts import Parts
@@ -18,6 +19,7 @@ def _service(parts: Parts) -> Service:
         parts[CONSUMERS],
         parts[PRODUCERS],
         parts[GROUP_CHANGES],
+        parts[FILTER_CHANGES],
         parts.config.limits,
         parts.clock,
     )
@@ -27,7 +29,6 @@ def _service(parts: Parts) -> Service:
             RequestCode.UNREGISTER_CLIENT: Handler(processor.unregister),
             RequestCode.GET_CONSUMER_LIST_BY_GROUP: Handler(processor.consumer_list),
             RequestCode.GET_CONSUMER_CONNECTION_LIST: Handler(processor.consumer_connections),
-            RequestCode.CHECK_CLIENT_CONFIG: Handler(processor.check_config),
         },
         end_term=lambda _refusal: processor.end_term(),
         tick=processor.tick,

@@ -1,4 +1,4 @@
-"""Answers what clients say about themselves (34, 35, 38, 46); tells groups of changes (40).
+"""Answers what clients say about themselves (34, 35, 38); tells groups of changes (40).
 
 A heartbeat names the groups that a client sends for, too.
 
@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from broker.consumers.members import Consumers, Member
 from broker.consumers.notices import Notices
 from broker.errors import RequestRefused
+from broker.filters.changes import FilterChanges
 from broker.groups.changes import GroupChanges
 from broker.groups.state import GROUPS
 from broker.limits import BrokerLimits
@@ -32,6 +33,7 @@ class ClientProcessor:
         consumers: the members of consumer groups.
         producers: the members of producer groups.
         changes: makes a group that is heard of for the first time, with its retry topic.
+        filters: keeps the conditions of consumers that filter by SQL92.
         limits: how many members and subscriptions there may be.
         clock: seconds on the monotonic clock.
     """
@@ -42,6 +44,7 @@ class ClientProcessor:
         consumers: Consumers,
         producers: Producers,
         changes: GroupChanges,
+        filters: FilterChanges,
         limits: BrokerLimits,
         clock: Callable[[], float],
     ) -> None:
@@ -50,6 +53,7 @@ class ClientProcessor:
         self._producers = producers
         self._notices = Notices(consumers)
         self._changes = changes
+        self._filters = filters
         self._limits = limits
         self._clock = clock
 
@@ -58,8 +62,8 @@ class ClientProcessor:
 
         Raises:
             BodyMalformed: it cannot be read.
-            RequestRefused: (2) too many consumers, producers, groups or subscriptions, (29) a bad
-                name.
+            RequestRefused: (2) too many consumers, producers, groups or subscriptions, (23) a wrong
+                SQL92 condition, (29) a bad name.
         """
         heartbeat = decode_heartbeat(command.body)
         self._register_producers(origin, command, heartbeat)
@@ -149,17 +153,6 @@ class ClientProcessor:
         }
         return command.reply(body=compact_json(body).encode())
 
-    def check_config(self, _origin: Origin, command: Command) -> Command:
-        """A consumer asks whether its expression can be served; it only asks for SQL92.
-
-        Raises:
-            RequestRefused (1): it cannot.
-        """
-        raise RequestRefused(
-            ResponseCode.SYSTEM_ERROR,
-            "The broker does not support consumer to filter message by SQL92: subscribe by tags",
-        )
-
     def drop(self, origin: Origin) -> None:
         """A connection is gone."""
         self._notify(self._consumers.drop(origin))
@@ -198,6 +191,7 @@ class ClientProcessor:
                 f"{len(data.subscriptions)} subscriptions of group {data.group}: "
                 f"at most {self._limits.max_subscriptions}",
             )
+        self._filters.check(data)
         is_new = not self._consumers.is_member(origin, data.group)
         if is_new and len(self._consumers) >= self._limits.max_clients:
             raise RequestRefused(
@@ -209,6 +203,7 @@ class ClientProcessor:
         self, origin: Origin, command: Command, client_id: str, data: ConsumerData
     ) -> None:
         member = Member(client_id, self._clock(), data, command.language, command.version)
+        self._filters.registered(data)
         if self._consumers.register(origin, member):
             self._notify([data.group])
 

@@ -60,6 +60,13 @@ def record_size(body: bytes) -> int:
     return int.from_bytes(body[:4], "big")
 
 
+def properties_run(record: bytes) -> bytes:
+    """The run of properties of a stored record."""
+    (body_length,) = _BODY_LENGTH.unpack_from(record, _BODY_LENGTH_AT)
+    at = _BODY_LENGTH_AT + 4 + body_length
+    return record[at + 3 + record[at] : record_size(record)]
+
+
 def _code_of(body: bytes, properties_at: int, record_end: int) -> int:
     """The hash of the TAGS property, 0 without one."""
     at = body.find(_TAGS, properties_at, record_end)

@@ -83,10 +83,13 @@ def _committed_offsets(offsets: list[list[Any]]) -> list[CommittedOffset]:
 def _commit(
     state: BrokerState, _folded: Folded, command: CommitOffsets, _entry: Entry
 ) -> EntryRefused | None:
-    topics, tables = state[TOPICS], state[OFFSETS].tables
+    topics, offsets = state[TOPICS], state[OFFSETS]
+    tables = offsets.tables
     for name, topic, queue_id, offset in command.offsets:
         if command.as_of is not None and not topics.existed(topic, command.as_of):
             continue  # the topic was deleted meanwhile, and perhaps created again
+        if offsets.resets and offsets.reset(name, topic, queue_id) not in (None, offset):
+            continue  # from before the group was moved
         tables.setdefault((name, topic), {})[queue_id] = offset
     return None
 

@@ -9,28 +9,50 @@ from broker.log.state import Deletion, Rows, StatePart
 
 @dataclass(slots=True)
 class Offsets:
-    """What was committed; `tables` by (group, topic): queue id -> offset of the next message."""
+    """What was committed, and what was reset.
+
+    Attributes:
+        tables: by (group, topic): queue id -> offset of the next message.
+        resets: the same, of offsets to which an operator has moved a group, and at which it has not
+            read yet. What a consumer commits meanwhile is from before, and does not count.
+        resets_made: how often groups were moved.
+    """
 
     tables: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
+    resets: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
+    resets_made: int = 0
 
     def committed(self, group: str, topic: str, queue_id: int) -> int | None:
         """The next message the group wants to consume, or None if it never committed an offset."""
         table = self.tables.get((group, topic))
         return None if table is None else table.get(queue_id)
 
+    def reset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Where an operator has moved the group, if it has not read there yet."""
+        table = self.resets.get((group, topic))
+        return None if table is None else table.get(queue_id)
+
+    def end_reset(self, group: str, topic: str, queue_id: int) -> None:
+        """The group reads where it was moved."""
+        table = self.resets.get((group, topic), {})
+        table.pop(queue_id, None)
+        if not table:
+            self.resets.pop((group, topic), None)
+
 
 def _topic_deleted(offsets: Offsets, deletion: Deletion) -> None:
-    _drop(offsets, [key for key in offsets.tables if key[1] == deletion.name])
+    _drop(offsets, 1, deletion.name)
 
 
 def _group_deleted(offsets: Offsets, deletion: Deletion) -> None:
     if deletion.with_offsets:
-        _drop(offsets, [key for key in offsets.tables if key[0] == deletion.name])
+        _drop(offsets, 0, deletion.name)
 
 
-def _drop(offsets: Offsets, keys: list[tuple[str, str]]) -> None:
-    for key in keys:
-        del offsets.tables[key]
+def _drop(offsets: Offsets, at: int, name: str) -> None:
+    for tables in (offsets.tables, offsets.resets):
+        for key in [key for key in tables if key[at] == name]:
+            del tables[key]
 
 
 def _captured(offsets: Offsets) -> Iterator[object]:
@@ -42,10 +64,20 @@ def _take(offsets: Offsets, rows: list[Any]) -> None:
     offsets.tables.update(((group, topic), table) for group, topic, table in rows)
 
 
+def _captured_resets(offsets: Offsets) -> Iterator[object]:
+    rows: list[list[object]] = [[*key, table.copy()] for key, table in offsets.resets.items()]
+    return iter(rows)
+
+
+def _take_resets(offsets: Offsets, rows: list[Any]) -> None:
+    offsets.resets.update(((group, topic), table) for group, topic, table in rows)
+
+
 OFFSETS: Final = StatePart(
     "offsets",
     Offsets,
-    rows=(Rows("offsets", _captured, _take),),
+    numbers=("resets_made",),
+    rows=(Rows("offsets", _captured, _take), Rows("resets", _captured_resets, _take_resets)),
     topic_deleted=_topic_deleted,
     group_deleted=_group_deleted,
 )

@@ -23,6 +23,7 @@ def _service(parts: Parts) -> Service:
     held = parts[HELD_PULLS]
     processor = PullProcessor(
         parts.state,
+        parts.log,
         parts[MESSAGE_READER],
         parts[CONSUMERS],
         parts[OFFSET_COMMITS],

@@ -8,17 +8,24 @@ from typing import Final
 
 from broker.consumers.members import Consumers
 from broker.errors import RequestRefused
+from broker.filters.changes import SQL92
+from broker.filters.state import FILTERS
 from broker.groups.state import GROUPS
 from broker.log.folded import Folded
+from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
+from broker.log.submissions import submit_commands
 from broker.offsets.commands import CommittedOffset
 from broker.offsets.commits import OffsetCommits
 from broker.offsets.state import OFFSETS
 from broker.pulls.held_pulls import HeldPull, HeldPulls
+from broker.pulls.message_filter import MessageFilter, sql_filter
 from broker.pulls.request import PullRequest, filter_of, read_pull_request
+from broker.resets.commands import EndReset
 from broker.serving.origin import Origin
 from broker.store.message_reader import Found, MessageReader, ReadResult
 from broker.topics.state import TOPICS
+from remoting.bodies.heartbeat import SubscriptionData
 from remoting.bodies.topic_config import PERMISSION_READ
 from remoting.net.answering import answer_each
 from remoting.wire.codes import ResponseCode
@@ -41,6 +48,7 @@ class PullProcessor:
 
     Args:
         state: the applied state.
+        log: the log.
         reader: reads messages.
         consumers: the groups' subscriptions, for pulls that bring none.
         commits: where offsets go that a pull brings along.
@@ -53,6 +61,7 @@ class PullProcessor:
     def __init__(
         self,
         state: BrokerState,
+        log: Log,
         reader: MessageReader,
         consumers: Consumers,
         commits: OffsetCommits,
@@ -64,6 +73,8 @@ class PullProcessor:
         self._topics = state[TOPICS]
         self._groups = state[GROUPS]
         self._offsets = state[OFFSETS]
+        self._filters = state[FILTERS]
+        self._log = log
         self._reader = reader
         self._consumers = consumers
         self._commits = commits
@@ -72,17 +83,23 @@ class PullProcessor:
         self._max_hold_seconds = max_hold_seconds
         self._max_offset_tables = max_offset_tables
         self._commits_offsets = True
+        self._resets_seen = 0
+        self._ending: set[tuple[str, str, int]] = set()  # resets whose end is on its way
 
     def pull(self, origin: Origin, command: Command) -> None:
         """Answer a pull, or let it wait for a message.
 
         Raises:
             FieldMissing: a field it must have is missing.
-            RequestRefused: (1) SQL92, (2) too many wait, (16) not readable, (17) no such topic,
-                (23) tags cannot be read, (29) no such queue.
+            RequestRefused: (1) a filter of an unknown kind, (2) too many wait, (16) not readable,
+                (17) no such topic, (23) tags or a condition cannot be read, (25) a condition that
+                is not known yet, (29) no such queue.
         """
         request = read_pull_request(command, self._max_hold_seconds)
         self._check(request)
+        if (moved_to := self._moved_to(request)) is not None:
+            origin.send(_moved(command, moved_to))
+            return
         if not request.has_subscription:
             request = self._with_subscription(request)
         self._commit(request)
@@ -100,12 +117,19 @@ class PullProcessor:
         self._held.add(held)
 
     def wake(self, folded: Folded) -> None:
-        """Messages came: answer the pulls that wait for one of them."""
+        """Messages came: answer the pulls that wait for one of them, or whose group was moved."""
         if not len(self._held):
             return
+        if self._resets_seen != self._offsets.resets_made:
+            self._resets_seen = self._offsets.resets_made
+            resets = self._offsets.resets
+            for held in self._held.take_matching(
+                lambda held: (held.request.group, held.request.topic) in resets
+            ):
+                self._answer_held(held)
         for (topic, queue_id), arrived in folded.arrivals.items():
             for held in self._held.take_arrived(topic, queue_id, arrived.tags_codes):
-                self._answer_held(held)
+                self._answer_or_hold(held)
         for topic in folded.deleted_topics:
             gone = self._held.take_matching(lambda held, topic=topic: held.request.topic == topic)  # type: ignore[misc]
             for held in gone:
@@ -139,17 +163,44 @@ class PullProcessor:
         """Read again; whatever comes is the answer."""
         self._answer_when_taken(held.origin, held.command, held.request)
 
+    def _answer_or_hold(self, held: HeldPull) -> None:
+        """Messages came. A pull with a condition waits on if it wants none of them."""
+        request = held.request
+        if request.wanted.condition is not None:
+            found = self._read(request)
+            if found.found is Found.FILTERED and found.next_offset == found.end:
+                request = request._replace(offset=found.next_offset)
+                self._held.add(HeldPull(held.origin, held.command, request, held.deadline))
+                return
+        self._answer_held(held)
+
     def _answer_when_taken(self, origin: Origin, command: Command, request: PullRequest) -> None:
         """Answer as fast as the client reads: an answer has 256 KiB, a client may ask for many."""
 
         def answer(_origin: Origin, command: Command) -> Command:
             try:
                 self._check(request)  # again, if it has waited
+                if (moved_to := self._moved_to(request)) is not None:
+                    return _moved(command, moved_to)
                 return _reply(command, self._read(request))
             except RequestRefused as error:
                 return command.reply(error.code, remark=error.remark)
 
         origin.when_taken(lambda: answer_each(origin, [command], answer))
+
+    def _moved_to(self, request: PullRequest) -> int | None:
+        """Where an operator has moved the group, if the pull does not know of it yet."""
+        if not self._offsets.resets:
+            return None
+        key = (request.group, request.topic, request.queue_id)
+        moved_to = self._offsets.reset(*key)
+        if moved_to != request.offset:
+            return moved_to
+        if key not in self._ending:
+            self._ending.add(key)
+            end = EndReset(*key, moved_to)
+            submit_commands(self._log, [end], lambda _refusal: self._ending.discard(key))
+        return None
 
     def _read(self, request: PullRequest) -> ReadResult:
         return self._reader.read(
@@ -158,6 +209,7 @@ class PullProcessor:
             request.offset,
             request.max_messages,
             request.wanted.codes,
+            request.wanted.condition,
         )
 
     def _commit(self, request: PullRequest) -> None:
@@ -211,11 +263,35 @@ class PullProcessor:
         A leader that has not heard of it yet, or not of the newest one, sends all messages: the
         client looks at their tags anyway. RocketMQ answers 24 or 25 then, and after a change of
         leader Java clients would wait for their next heartbeat, up to 30 seconds.
+
+        Raises:
+            RequestRefused (25): the group filters by a condition that is not known yet.
         """
         subscription = self._consumers.subscription(request.group, request.topic)
+        if request.is_sql:
+            return request._replace(wanted=self._condition_of(request, subscription))
         if subscription is None or subscription.version < request.subscription_version:
             return request
         return request._replace(wanted=filter_of(subscription))
+
+    def _condition_of(
+        self, request: PullRequest, subscription: SubscriptionData | None
+    ) -> MessageFilter:
+        """The group's condition, from heartbeats or from the log."""
+        kept = self._filters.found(request.group, request.topic)
+        version = request.subscription_version
+        if (
+            subscription is not None
+            and subscription.expression_type == SQL92
+            and subscription.version >= version
+        ):
+            return sql_filter(subscription.expression)
+        if kept is not None and kept.version >= version:
+            return sql_filter(kept.condition)
+        raise RequestRefused(
+            ResponseCode.SUBSCRIPTION_NOT_LATEST,
+            "the consumer's subscription not latest: the broker waits for its heartbeat",
+        )
 
 
 def _fields(offset: str, begin: str, end: str) -> dict[str, str]:
@@ -226,6 +302,13 @@ def _fields(offset: str, begin: str, end: str) -> dict[str, str]:
         "minOffset": begin,
         "maxOffset": end,
     }
+
+
+def _moved(command: Command, offset: int) -> Command:
+    """The reply to a pull of a group that was moved: go on there."""
+    text = str(offset)
+    code = ResponseCode.PULL_OFFSET_MOVED
+    return command.reply(code, _fields(text, "0", text), remark="the offset was reset")
 
 
 def _reply(command: Command, result: ReadResult) -> Command:

@@ -3,8 +3,9 @@
 from typing import Final, NamedTuple
 
 from broker.errors import RequestRefused
+from broker.filters.changes import SQL92
 from broker.limits import MAX_PULL_MESSAGES
-from broker.pulls.tag_filter import TagFilter, tag_filter
+from broker.pulls.message_filter import MessageFilter, sql_filter, tag_filter
 from broker.topics.names import check_group_name
 from remoting.bodies.heartbeat import SubscriptionData
 from remoting.wire.codes import ResponseCode
@@ -30,7 +31,9 @@ class PullRequest(NamedTuple):
         max_messages: how many at most.
         commit_offset: what the group has consumed up to, or None when it does not say.
         hold_seconds: how long to wait for a message; 0 for not at all.
-        wanted: the tag filter; None when the one of the group's heartbeat counts.
+        wanted: which messages; all, when the group's heartbeats say which.
+        has_subscription: whether the pull itself says which.
+        is_sql: whether they say it by an SQL92 condition.
         subscription_version: of the subscription the client has.
     """
 
@@ -41,8 +44,9 @@ class PullRequest(NamedTuple):
     max_messages: int
     commit_offset: int | None
     hold_seconds: float
-    wanted: TagFilter
+    wanted: MessageFilter
     has_subscription: bool
+    is_sql: bool
     subscription_version: int
 
 
@@ -51,21 +55,23 @@ def read_pull_request(command: Command, max_hold_seconds: float) -> PullRequest:
 
     Raises:
         FieldMissing: a field it must have is missing or no number.
-        RequestRefused: (1) it wants SQL92, (23) its tags cannot be read, (29) a bad group name.
+        RequestRefused: (1) it wants a filter of another kind, (23) its tags or its condition cannot
+            be read, (29) a bad group name.
     """
     flag = command.integer("sysFlag")
     has_subscription = bool(flag & SUBSCRIPTION_FLAG)
     commit_offset = command.integer("commitOffset", -1) if flag & COMMIT_OFFSET_FLAG else -1
     hold_ms = command.integer("suspendTimeoutMillis", 0) if flag & SUSPEND_FLAG else 0
-    check_expression_type(command.fields.get("expressionType", ""))
+    is_sql = _is_sql(command.fields.get("expressionType", ""))
     if has_subscription:
         if flag & CLASS_FILTER_FLAG:
             raise RequestRefused(
                 ResponseCode.REQUEST_CODE_NOT_SUPPORTED, "class filters are gone: filter by tag"
             )
-        wanted = tag_filter(command.fields.get("subscription", ""))
+        expression = command.fields.get("subscription", "")
+        wanted = sql_filter(expression) if is_sql else tag_filter(expression)
     else:
-        wanted = TagFilter()
+        wanted = MessageFilter()
     group, topic = command.text("consumerGroup"), command.text("topic")
     check_group_name(group)  # it is kept while the pull waits
     return PullRequest(
@@ -78,21 +84,26 @@ def read_pull_request(command: Command, max_hold_seconds: float) -> PullRequest:
         min(max(hold_ms, 0) / 1000, max_hold_seconds),
         wanted,
         has_subscription,
+        is_sql,
         command.integer("subVersion", 0),
     )
 
 
-def check_expression_type(expression_type: str) -> None:
-    """Raises RequestRefused (1) for anything but tags, in RocketMQ's words."""
+def filter_of(subscription: SubscriptionData) -> MessageFilter:
+    """The filter of a heartbeat's subscription, from its expression alone."""
+    if _is_sql(subscription.expression_type):
+        return sql_filter(subscription.expression)
+    return tag_filter(subscription.expression)
+
+
+def _is_sql(expression_type: str) -> bool:
+    """Raises RequestRefused (1) for anything but tags and SQL92, in RocketMQ's words."""
+    if expression_type == SQL92:
+        return True
     if expression_type not in _TAG_EXPRESSIONS:
         raise RequestRefused(
             ResponseCode.SYSTEM_ERROR,
             f"The broker does not support consumer to filter message by {expression_type:.20}: "
-            "subscribe by tags",
+            "use TAG or SQL92",
         )
-
-
-def filter_of(subscription: SubscriptionData) -> TagFilter:
-    """The filter of a heartbeat's subscription, from its expression alone."""
-    check_expression_type(subscription.expression_type)
-    return tag_filter(subscription.expression)
+    return False

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from enum import Enum
 from typing import Final, NamedTuple
 
+from broker.filters.condition import Condition
 from broker.limits import MAX_PULL_BYTES, MAX_PULL_SCANNED_UNITS
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
@@ -15,13 +16,18 @@ from broker.messages.fold import UNIT
 from broker.messages.record_facts import (
     SMALLEST_RECORD_BYTES,
     STORE_TIMESTAMP_AT,
+    properties_run,
     read_record_facts,
 )
 from broker.messages.state import MESSAGES
 from broker.serving.parts import Shared
 from broker.serving.queues import Queues
 from dledger import HEADER_BYTES, OutsideLog
+from remoting.message.properties import decode_some
 from remoting.message.record import MESSAGE_MAGIC
+
+# Messages that are read to judge them by a condition, in one pull: about a millisecond.
+MAX_CONDITION_BYTES: Final = 1024 * 1024
 
 _SIZE_MAGIC: Final = struct.Struct(">iI")
 _TIME: Final = struct.Struct(">q")
@@ -87,13 +93,21 @@ class MessageReader:
         queue_id: int,
         offset: int,
         max_messages: int,
-        codes: Collection[int] | None,
+        codes: Collection[int] | None = None,
+        condition: Condition | None = None,
     ) -> ReadResult:
         """Wanted messages from `offset` on: at least one if there is one within the scan limit.
 
-        `codes`: the hashes of wanted tags; None wants every message.
         Limits of RocketMQ: `max_messages`, 256 KiB but for a single larger message, and 800 index
-        units looked at.
+        units looked at. With a condition, no more than 1 MiB of messages is looked at.
+
+        Args:
+            topic: of the queue.
+            queue_id: the queue.
+            offset: of the first message.
+            max_messages: how many are wanted at most.
+            codes: the hashes of wanted tags; None wants every message.
+            condition: what the properties of a message must meet; None wants every message.
         """
         begin, end = self.begin(topic, queue_id), self._queues.end(topic, queue_id)
         if offset == end:
@@ -102,18 +116,26 @@ class MessageReader:
             return ReadResult(Found.TOO_SMALL, b"", begin, begin, end)
         if offset > end:
             return ReadResult(Found.TOO_LARGE, b"", end, begin, end)
-        scanned = max_messages if codes is None else MAX_PULL_SCANNED_UNITS
+        wants_all = codes is None and condition is None
+        scanned = max_messages if wants_all else MAX_PULL_SCANNED_UNITS
         units = self._queues.read(topic, queue_id, offset, scanned)
         parts: list[bytes] = []
-        size_sum = 0
+        size_sum = looked_at = 0
         next_offset = offset
         for place, size, tags_code in UNIT.iter_unpack(units):
             if codes is None or tags_code in codes:
                 if parts and (size_sum + size > MAX_PULL_BYTES or len(parts) >= max_messages):
                     break
-                parts.append(self._log.read_bytes(place, size))
-                size_sum += size
+                record = self._log.read_bytes(place, size)
+                if condition is None or condition.is_met(
+                    decode_some(properties_run(record), condition.names)
+                ):
+                    parts.append(record)
+                    size_sum += size
+                looked_at += size
             next_offset += 1
+            if condition is not None and looked_at > MAX_CONDITION_BYTES:
+                break
         if not parts:
             return ReadResult(Found.FILTERED, b"", next_offset, begin, end)
         return ReadResult(Found.MESSAGES, b"".join(parts), next_offset, begin, end)

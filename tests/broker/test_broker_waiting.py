@@ -19,8 +19,13 @@ from broker.messages.state import MESSAGES
 from broker.offsets.commands import CommitOffsets, CommittedOffset
 from broker.offsets.commits import OffsetCommits
 from broker.pulls.held_pulls import HeldPull, HeldPulls
+from broker.pulls.message_filter import (
+    MAX_EXPRESSION_CHARACTERS,
+    MAX_TAGS,
+    MessageFilter,
+    tag_filter,
+)
 from broker.pulls.request import PullRequest
-from broker.pulls.tag_filter import MAX_EXPRESSION_CHARACTERS, MAX_TAGS, TagFilter, tag_filter
 from broker.sends.awaited_topics import AwaitedTopics
 from broker.sends.pending_messages import MadeMessages, PendingSend
 from broker.sends.sends import Sends
@@ -95,7 +100,7 @@ class FakeLog:
 
 
 def hold(pulls: HeldPulls, origin: Origin, queue_id: int, deadline: float, tag: str = "*") -> None:
-    request = PullRequest("g", "T", queue_id, 0, 32, None, 1.0, tag_filter(tag), True, 0)
+    request = PullRequest("g", "T", queue_id, 0, 32, None, 1.0, tag_filter(tag), True, False, 0)
     pulls.add(HeldPull(origin, Command(11), request, deadline))
 
 
@@ -158,7 +163,7 @@ def test_a_pull_with_many_tags_counts_as_several() -> None:
     pulls = HeldPulls(20)
     origin = Origin()
     hold(pulls, origin, 0, 1, "||".join(map(str, range(MAX_TAGS))))
-    many = PullRequest("g", "T", 0, 0, 32, None, 1.0, tag_filter("A||B"), True, 0)
+    many = PullRequest("g", "T", 0, 0, 32, None, 1.0, tag_filter("A||B"), True, False, 0)
     room = [HeldPull(origin, Command(11), many, 1) for _ in range(4)]
     for held in room[:3]:
         assert pulls.has_room(held)
@@ -173,7 +178,7 @@ def test_a_pull_with_many_tags_counts_as_several() -> None:
 
 @pytest.mark.parametrize("expression", ["", "*"])
 def test_an_empty_expression_or_a_star_wants_everything(expression: str) -> None:
-    assert tag_filter(expression) == TagFilter(None)
+    assert tag_filter(expression) == MessageFilter(None)
     assert tag_filter(expression).wants(0)
 
 

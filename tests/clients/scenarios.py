@@ -199,6 +199,7 @@ def leader_killed(sender: Client, reader: Client) -> Callable[[Place], None]:
 
 MIXED = ("--count", "21", "--tags", "red,green,blue")
 TWO_OF_THREE = ("--expect", "14", "--tags", "red || blue")
+THIRD = ("--expect", "7", "--sql", "n BETWEEN 7 AND 13 AND TAGS IS NOT NULL")
 LONG = ("--size", "5000")
 
 
@@ -293,6 +294,14 @@ SCENARIOS = (
             sent_and_pushed(client, client, sending=("ask",), reading=("--reply",)),
         )
         for client in JAVA_VERSIONS
+    ),
+    *(
+        Scenario(
+            f"{TITLES[client]} consumes by a condition",
+            (client,),
+            sent_and_pushed(client, client, sending=MIXED, reading=THIRD),
+        )
+        for client in (*JAVA_VERSIONS, "go")
     ),
     *(
         Scenario(f"{TITLES[client]} transacts", (client,), transacted(client))

@@ -71,6 +71,19 @@ HEARTBEAT = {
     "heartbeatFingerprint": 0,
     "withoutSub": False,
 }
+CONFIGURATION = {
+    "clientId": "c",
+    "group": "g",
+    "subscriptionData": {
+        "topic": "T",
+        "subString": "n > 1 AND c = 'even'",
+        "subVersion": 1,
+        "expressionType": "SQL92",
+        "tagsSet": ["A"],
+        "codeSet": [65],
+        "classFilterMode": False,
+    },
+}
 LOCK = {
     "consumerGroup": "g",
     "clientId": "c",
@@ -128,7 +141,7 @@ REQUESTS: dict[int, tuple[dict[str, Any], bytes]] = {
     CODE.GET_CONSUMER_LIST_BY_GROUP: (ASKED_GROUP, b""),
     CODE.LOCK_BATCH_MQ: ({}, json.dumps(LOCK).encode()),
     CODE.UNLOCK_BATCH_MQ: ({}, json.dumps(LOCK).encode()),
-    CODE.CHECK_CLIENT_CONFIG: ({}, b'{"clientId":"c","group":"g","subscriptionData":{}}'),
+    CODE.CHECK_CLIENT_CONFIG: ({}, json.dumps(CONFIGURATION).encode()),
     CODE.QUERY_CONSUMER_OFFSET: ({**OF_A_QUEUE, **ASKED_GROUP, "setZeroIfNotFound": "true"}, b""),
     CODE.UPDATE_CONSUMER_OFFSET: ({**OF_A_QUEUE, **ASKED_GROUP, "commitOffset": 1}, b""),
     CODE.SEARCH_OFFSET_BY_TIMESTAMP: (
@@ -154,6 +167,17 @@ REQUESTS: dict[int, tuple[dict[str, Any], bytes]] = {
     CODE.GET_BROKER_CONFIG: ({}, b""),
     CODE.UPDATE_BROKER_CONFIG: ({}, b"a=b"),
     CODE.VIEW_MESSAGE_BY_ID: ({"offset": PLACE}, b""),
+    CODE.INVOKE_BROKER_TO_RESET_OFFSET: (
+        {
+            "group": "g",
+            "topic": "T",
+            "timestamp": 0,
+            "isForce": "true",
+            "queueId": 0,
+            "offset": 0,
+        },
+        b"",
+    ),
     CODE.RECALL_MESSAGE: (
         {"topic": "T", "recallHandle": base64.urlsafe_b64encode(b"v1 T broker-a 5 key 5").decode()},
         b"",

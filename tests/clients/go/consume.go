@@ -28,7 +28,7 @@ type taker struct {
 // consume returns 0 once so many keys of the run have come.
 // It prints "ready" when it has started, then one key a line; "again KEY" for a key that came before.
 // Arguments: names topic group run [--expect N] [--tags "a || b"] [--seconds N] [--fail-first N]
-// [--broadcast] [--orderly] [--steady]
+// [--broadcast] [--orderly] [--steady] [--sql "n > 3"]
 // "--steady" goes on until the process is killed, and prints "took KEY MILLISECONDS QUEUE/OFFSET"
 // for each message.
 func consume(words []string) int {
@@ -40,6 +40,7 @@ func consume(words []string) int {
 	broadcast := flags.Bool("broadcast", false, "")
 	orderly := flags.Bool("orderly", false, "")
 	steady := flags.Bool("steady", false, "")
+	condition := flags.String("sql", "", "")
 	must(flags.Parse(words[4:]))
 	options := []consumer.Option{
 		consumer.WithNsResolver(primitive.NewPassthroughResolver([]string{words[0]})),
@@ -57,6 +58,9 @@ func consume(words []string) int {
 		keys: map[string]bool{}, enough: make(chan struct{}),
 	}
 	selector := consumer.MessageSelector{Type: consumer.TAG, Expression: *tags}
+	if *condition != "" {
+		selector = consumer.MessageSelector{Type: consumer.SQL92, Expression: *condition}
+	}
 	must(made.Subscribe(words[1], selector, func(
 		_ context.Context, messages ...*primitive.MessageExt,
 	) (consumer.ConsumeResult, error) {

@@ -94,6 +94,7 @@ func (one *sender) message(number int) *primitive.Message {
 	}
 	message := primitive.NewMessage(one.topic, []byte(body))
 	message.WithKeys([]string{key}).WithTag(one.tags[number%len(one.tags)])
+	message.WithProperty("n", fmt.Sprint(number))
 	if one.level > 0 {
 		message.WithDelayTimeLevel(one.level)
 	}

@@ -6,6 +6,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
@@ -19,7 +20,7 @@ import org.apache.rocketmq.common.message.MessageExt;
  * Consume with the Java client; exit 0 once so many keys of the run have come.
  * Prints "ready" when it has started, then one key a line; "again KEY" for a key that came before.
  * Arguments: names topic group run [--expect N] [--tags "a || b"] [--seconds N] [--fail-first N]
- * [--broadcast] [--orderly] [--pull] [--steady] [--reply]
+ * [--broadcast] [--orderly] [--pull] [--steady] [--reply] [--sql "n > 3"]
  * "--pull" uses the lite pull consumer. "--steady" goes on until the process is killed, and prints
  * "took KEY MILLISECONDS QUEUE/OFFSET" for each message.
  */
@@ -67,7 +68,12 @@ public final class Consume {
             var model = consumer.getMessageModel();
             consumer.setMessageModel(model.valueOf("BROADCASTING"));
         }
-        consumer.subscribe(options.word(1), options.text("tags", "*"));
+        String condition = options.text("sql", "");
+        if (condition.isEmpty()) {
+            consumer.subscribe(options.word(1), options.text("tags", "*"));
+        } else {
+            consumer.subscribe(options.word(1), MessageSelector.bySql(condition));
+        }
         if (options.flag("orderly")) {
             consumer.registerMessageListener((MessageListenerOrderly) (messages, context) ->
                 takeAll(messages)

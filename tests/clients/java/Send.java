@@ -107,6 +107,7 @@ public final class Send {
         String body = key + ".".repeat(Math.max(0, options.number("size", 0) - key.length()));
         Message message = new Message(
             options.word(1), tags[number % tags.length], key, body.getBytes(StandardCharsets.UTF_8));
+        message.putUserProperty("n", Integer.toString(number));
         int level = options.number("delay-level", 0);
         if (level > 0) {
             message.setDelayTimeLevel(level);

@@ -1,4 +1,6 @@
-"""The tag filter of a pull: "*", or tags separated by "||". Compares hashes; clients compare tags.
+"""What a pull wants of its queue: messages with certain tags, or those that meet a condition.
+
+Tags are "*", or tags separated by "||". The broker compares hashes, and clients compare tags.
 
 The hashes are computed here from the expression, because the ones C++ clients send are wrong.
 Source: RocketMQ's FilterAPI and ExpressionMessageFilter.
@@ -10,6 +12,7 @@ from functools import lru_cache
 from typing import Final
 
 from broker.errors import RequestRefused
+from broker.filters.condition import Condition, condition
 from remoting.message.tags import tags_code
 from remoting.wire.codes import ResponseCode
 
@@ -28,10 +31,16 @@ _REMEMBERED_CHARACTERS: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class TagFilter:
-    """Which messages a consumer wants: `codes` are the wanted hashes, None wants every message."""
+class MessageFilter:
+    """Which messages a consumer wants.
+
+    Attributes:
+        codes: the wanted hashes of tags; None wants every message.
+        condition: what a message's properties must meet as well, or None.
+    """
 
     codes: frozenset[int] | None = None
+    condition: Condition | None = None
 
     def wants(self, tags_code: int) -> bool:
         """Whether a message with this hash is wanted."""
@@ -42,7 +51,7 @@ class TagFilter:
         return self.codes is None or not self.codes.isdisjoint(tags_codes)
 
 
-def tag_filter(expression: str) -> TagFilter:
+def tag_filter(expression: str) -> MessageFilter:
     """The filter of an expression.
 
     Raises:
@@ -58,18 +67,23 @@ def tag_filter(expression: str) -> TagFilter:
     return _read(expression)
 
 
+def sql_filter(expression: str) -> MessageFilter:
+    """The filter of an SQL92 condition. Raises RequestRefused (23): it cannot be read."""
+    return MessageFilter(condition=condition(expression))
+
+
 @lru_cache(maxsize=_REMEMBERED_FILTERS)
-def _remembered(expression: str) -> TagFilter:
+def _remembered(expression: str) -> MessageFilter:
     return _read(expression)
 
 
-def _read(expression: str) -> TagFilter:
+def _read(expression: str) -> MessageFilter:
     if expression in ("", ALL_TAGS):
-        return TagFilter()
+        return MessageFilter()
     tags = [tag for part in expression.split("||") if (tag := part.strip())]
     if not tags or len(tags) > MAX_TAGS:
         raise RequestRefused(
             ResponseCode.SUBSCRIPTION_PARSE_FAILED,
             f"{len(tags)} tags in the subscription: give 1 to {MAX_TAGS}, or '*'",
         )
-    return TagFilter(frozenset(map(tags_code, tags)))
+    return MessageFilter(frozenset(map(tags_code, tags)))

@@ -1,0 +1,84 @@
+"""Puts the conditions of groups into the log as heartbeats tell them."""
+
+from typing import Final
+
+from broker.errors import RequestRefused
+from broker.filters.commands import PutFilter
+from broker.filters.condition import condition
+from broker.filters.state import FILTERS
+from broker.limits import BrokerLimits
+from broker.log.replicated_log import Log
+from broker.log.state import BrokerState
+from broker.log.submissions import submit_commands
+from broker.serving.parts import Shared
+from broker.topics.state import TOPICS
+from remoting.bodies.heartbeat import ConsumerData, SubscriptionData
+from remoting.wire.codes import ResponseCode
+
+SQL92: Final = "SQL92"
+
+# Of all conditions in one heartbeat: reading so many takes some ten milliseconds.
+MAX_HEARTBEAT_CHARACTERS: Final = 8 * 1024
+
+_MAX_VERSION: Final = (1 << 63) - 1
+
+
+class FilterChanges:
+    """Follows the conditions of groups.
+
+    Args:
+        state: the applied state.
+        log: the log.
+        limits: how many conditions are kept.
+    """
+
+    def __init__(self, state: BrokerState, log: Log, limits: BrokerLimits) -> None:
+        self._filters = state[FILTERS]
+        self._topics = state[TOPICS]
+        self._log = log
+        self._max_filters = limits.max_filters
+        self._making: set[tuple[str, str, int]] = set()
+
+    def check(self, data: ConsumerData) -> None:
+        """Judge the conditions of a heartbeat.
+
+        Raises:
+            RequestRefused (23): one is wrong, or all together are too long.
+        """
+        wanted = [one for one in data.subscriptions if one.expression_type == SQL92]
+        characters = sum(len(one.expression) for one in wanted)
+        if characters > MAX_HEARTBEAT_CHARACTERS:
+            raise RequestRefused(
+                ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+                f"SQL92 conditions of {characters} characters in one heartbeat: at most "
+                f"{MAX_HEARTBEAT_CHARACTERS}",
+            )
+        for one in wanted:
+            condition(one.expression)
+
+    def registered(self, data: ConsumerData) -> None:
+        """A consumer is registered: keep its conditions, those that are new."""
+        for one in data.subscriptions:
+            if one.expression_type == SQL92 and one.topic in self._topics.configs:
+                self._keep(data.group, one)
+
+    def begin_term(self) -> None:
+        """What was on its way into the log is in it, or gone."""
+        self._making.clear()
+
+    def _keep(self, group: str, one: SubscriptionData) -> None:
+        old, making = self._filters.found(group, one.topic), (group, one.topic, one.version)
+        if making in self._making or (old is not None and old.version >= one.version):
+            return
+        if not 0 <= one.version <= _MAX_VERSION:
+            return  # no clock shows it
+        if old is None and len(self._filters.tables) >= self._max_filters:
+            return  # it counts as long as this member leads
+        self._making.add(making)
+        put = PutFilter(group, one.topic, one.expression, one.version, self._max_filters)
+        submit_commands(self._log, [put], lambda _refusal: self._making.discard(making))
+
+
+FILTER_CHANGES: Final = Shared(
+    "filter changes", lambda parts: FilterChanges(parts.state, parts.log, parts.config.limits)
+)

@@ -1,0 +1,63 @@
+"""The log's command for filters."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from broker.filters.state import FILTERS, GroupFilter
+from broker.log.entry import ATTACHED_VERSION, natural, text
+from broker.log.folded import EntryRefused, Folded
+from broker.log.registry import CommandType
+from broker.log.state import BrokerState
+from broker.topics.state import TOPICS
+from dledger import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class PutFilter:
+    """A group filters a topic by a condition.
+
+    Attributes:
+        group: the consumer group.
+        topic: the topic.
+        condition: in SQL92.
+        filter_version: a condition of a smaller one is older.
+        max_filters: with so many conditions no other is kept.
+    """
+
+    kind: ClassVar[int] = 20
+    version: ClassVar[int] = ATTACHED_VERSION
+
+    group: str
+    topic: str
+    condition: str
+    filter_version: int
+    max_filters: int
+
+    def members(self) -> list[object]:
+        """As in LogCommand."""
+        return [self.group, self.topic, self.condition, self.filter_version, self.max_filters]
+
+
+def _put(
+    state: BrokerState, _folded: Folded, command: PutFilter, _entry: Entry
+) -> EntryRefused | None:
+    tables, key = state[FILTERS].tables, (command.group, command.topic)
+    old = tables.get(key)
+    if command.topic not in state[TOPICS].configs:
+        return EntryRefused(f"a filter of topic {command.topic}, which does not exist")
+    if old is None and len(tables) >= command.max_filters:
+        return EntryRefused(f"there are {len(tables)} filters: delete a group first")
+    if old is None or command.filter_version >= old.version:
+        tables[key] = GroupFilter(command.condition, command.filter_version)
+    return None
+
+
+PUT_FILTER: Final = CommandType(
+    PutFilter,
+    {
+        ATTACHED_VERSION: lambda group, topic, condition, version, max_filters: PutFilter(
+            text(group), text(topic), text(condition), natural(version), natural(max_filters)
+        )
+    },
+    _put,
+)

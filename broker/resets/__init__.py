@@ -1,0 +1,1 @@
+"""Moving a consumer group back, or forward, in its topics."""

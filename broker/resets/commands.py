@@ -1,0 +1,94 @@
+"""The log's commands that move consumer groups."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+from broker.log.entry import ATTACHED_VERSION, natural, text
+from broker.log.folded import EntryRefused, Folded
+from broker.log.registry import CommandType
+from broker.log.state import BrokerState
+from broker.offsets.state import OFFSETS
+from broker.topics.state import TOPICS
+from dledger import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class ResetOffsets:
+    """A group is moved in a topic.
+
+    Attributes:
+        group: the consumer group.
+        topic: the topic.
+        offsets: by queue: the next message to consume.
+        at_ms: when; the leader's wall clock, milliseconds since 1970.
+    """
+
+    kind: ClassVar[int] = 21
+    version: ClassVar[int] = ATTACHED_VERSION
+
+    group: str
+    topic: str
+    offsets: Mapping[int, int]
+    at_ms: int
+
+    def members(self) -> list[object]:
+        """As in LogCommand."""
+        return [self.group, self.topic, [list(pair) for pair in self.offsets.items()], self.at_ms]
+
+
+@dataclass(frozen=True, slots=True)
+class EndReset:
+    """A group reads a queue where it was moved: its commits count again."""
+
+    kind: ClassVar[int] = 22
+    version: ClassVar[int] = ATTACHED_VERSION
+
+    group: str
+    topic: str
+    queue_id: int
+    offset: int
+
+    def members(self) -> list[object]:
+        """As in LogCommand."""
+        return [self.group, self.topic, self.queue_id, self.offset]
+
+
+def _reset(
+    state: BrokerState, _folded: Folded, command: ResetOffsets, _entry: Entry
+) -> EntryRefused | None:
+    if command.topic not in state[TOPICS].configs:
+        return EntryRefused(f"offsets of topic {command.topic}, which does not exist")
+    offsets, key = state[OFFSETS], (command.group, command.topic)
+    offsets.tables.setdefault(key, {}).update(command.offsets)
+    offsets.resets.setdefault(key, {}).update(command.offsets)
+    offsets.resets_made += 1
+    return None
+
+
+def _end_reset(
+    state: BrokerState, _folded: Folded, command: EndReset, _entry: Entry
+) -> EntryRefused | None:
+    offsets, key = state[OFFSETS], (command.group, command.topic, command.queue_id)
+    if offsets.reset(*key) == command.offset:
+        offsets.end_reset(*key)
+    return None
+
+
+def _read_reset(group: str, topic: str, offsets: list[list[Any]], at_ms: int) -> ResetOffsets:
+    table = {natural(queue_id): natural(offset) for queue_id, offset in offsets}
+    if not table:
+        raise ValueError("no queue")
+    return ResetOffsets(text(group), text(topic), table, natural(at_ms))
+
+
+RESET_OFFSETS: Final = CommandType(ResetOffsets, {ATTACHED_VERSION: _read_reset}, _reset)
+END_RESET: Final = CommandType(
+    EndReset,
+    {
+        ATTACHED_VERSION: lambda group, topic, queue_id, offset: EndReset(
+            text(group), text(topic), natural(queue_id), natural(offset)
+        )
+    },
+    _end_reset,
+)

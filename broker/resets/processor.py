@@ -1,0 +1,119 @@
+"""Moves consumer groups (222).
+
+As RocketMQ 5 does it: the broker keeps the new offsets, and tells a consumer at its next pull. So
+it works for every client, and for groups that have no member now. RocketMQ 4 asks the members to do
+it. Source: RocketMQ's AdminBrokerProcessor.
+"""
+
+from collections.abc import Callable
+
+from broker.errors import RequestRefused
+from broker.groups.state import GROUPS
+from broker.limits import BrokerLimits
+from broker.log.replicated_log import Log
+from broker.log.state import BrokerState
+from broker.log.submissions import submit_commands
+from broker.offsets.state import OFFSETS
+from broker.resets.commands import ResetOffsets
+from broker.serving.origin import Origin
+from broker.store.message_reader import MessageReader
+from broker.topics.state import TOPICS
+from remoting.bodies.message_queue import MessageQueue, encode_queue_keyed
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+
+
+class ResetProcessor:
+    """Moves groups by time, to an offset, or to the end.
+
+    Args:
+        state, log, reader: what it works with.
+        limits: how many groups may have offsets.
+        broker_name: the group of brokers.
+        wall_clock_ms: milliseconds since 1970.
+    """
+
+    def __init__(
+        self,
+        state: BrokerState,
+        log: Log,
+        reader: MessageReader,
+        limits: BrokerLimits,
+        broker_name: str,
+        wall_clock_ms: Callable[[], int],
+    ) -> None:
+        self._topics = state[TOPICS]
+        self._groups = state[GROUPS]
+        self._offsets = state[OFFSETS]
+        self._log = log
+        self._reader = reader
+        self._limits = limits
+        self._broker_name = broker_name
+        self._wall_clock_ms = wall_clock_ms
+
+    def reset(self, origin: Origin, command: Command) -> None:
+        """Move a group in a topic: all queues, or one.
+
+        A negative time is the end. Without `isForce` a queue moves back only.
+
+        Raises:
+            FieldMissing: a field it must have is missing.
+            RequestRefused: (1) an offset that the queue does not have, (2) too many groups have
+                offsets, (17) no such topic, (26) no such group, (29) no such queue.
+        """
+        group, topic = command.text("group"), command.text("topic")
+        time_ms, is_forced = command.integer("timestamp"), command.boolean("isForce")
+        queue_id, offset = command.integer("queueId", -1), command.integer("offset", -1)
+        config = self._topics.found(topic)
+        if group not in self._groups.configs and (group, topic) not in self._offsets.tables:
+            raise RequestRefused(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"there is no consumer group {group:.120}",
+            )
+        tables = self._offsets.tables
+        if (group, topic) not in tables and len(tables) >= self._limits.max_offset_tables:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_BUSY, "offsets of too many groups: delete a group first"
+            )
+        if queue_id >= config.read_queue_count:
+            raise RequestRefused(
+                ResponseCode.INVALID_PARAMETER,
+                f"topic {topic} has no queue {queue_id}: refresh its route",
+            )
+        queue_ids = range(config.read_queue_count) if queue_id < 0 else [queue_id]
+        wanted: dict[int, int] = {}
+        for one in queue_ids:
+            if queue_id >= 0 and offset >= 0:
+                wanted[one] = self._checked(topic, one, offset)
+                continue
+            target = (
+                self._reader.end(topic, one)
+                if time_ms < 0
+                else self._reader.offset_at(topic, one, time_ms)
+            )
+            committed = self._offsets.committed(group, topic, one)
+            if not is_forced and committed is not None:
+                target = min(target, committed)
+            wanted[one] = target
+
+        def then(refusal: RequestRefused | None) -> None:
+            if refusal is not None:
+                origin.send(command.reply(refusal.code, remark=refusal.remark))
+                return
+            pairs: list[tuple[MessageQueue, object]] = [
+                (MessageQueue(topic, self._broker_name, one), target)
+                for one, target in wanted.items()
+            ]
+            origin.send(command.reply(body=encode_queue_keyed("offsetTable", pairs)))
+
+        reset = ResetOffsets(group, topic, wanted, self._wall_clock_ms())
+        submit_commands(self._log, [reset], then)
+
+    def _checked(self, topic: str, queue_id: int, offset: int) -> int:
+        begin, end = self._reader.begin(topic, queue_id), self._reader.end(topic, queue_id)
+        if not begin <= offset <= end:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR,
+                f"offset {offset} of {topic}/{queue_id}: give {begin} to {end}",
+            )
+        return offset

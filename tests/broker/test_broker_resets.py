@@ -1,0 +1,214 @@
+"""Consumer groups that an operator moves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from broker.features import REGISTRY, empty_state
+from broker.limits import BrokerLimits
+from broker.log.entry import encode_log_command
+from broker.log.fold import fold
+from broker.log.state_snapshot import captured, restored
+from broker.offsets.commands import CommitOffsets, CommittedOffset
+from broker.offsets.state import OFFSETS
+from broker.resets.commands import EndReset, ResetOffsets
+from broker.topics.commands import DeleteTopic
+from remoting.message.record import decode_records
+from remoting.wire.codes import RequestCode, ResponseCode
+from remoting.wire.command import Command
+from tests.broker.one_broker import START_MS, Client, Clock, running_broker, served, until
+from tests.broker.test_broker_delay import folded
+from tests.broker.test_broker_filters import holds_one
+from tests.broker.test_broker_fold import Log, with_topic
+
+
+async def reset(client: Client, timestamp: int = 0, **more: Any) -> Command:
+    fields = {"group": "g", "topic": "T", "timestamp": timestamp, "isForce": "true", **more}
+    return await client.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, **fields)
+
+
+async def commit(client: Client, offset: int, queue_id: int = 0) -> int:
+    fields: dict[str, Any] = {
+        "consumerGroup": "g",
+        "topic": "T",
+        "queueId": queue_id,
+        "commitOffset": offset,
+    }
+    return (await client.ask(15, **fields)).code
+
+
+async def committed(client: Client, queue_id: int = 0) -> int:
+    fields: dict[str, Any] = {"consumerGroup": "g", "topic": "T", "queueId": queue_id}
+    return int((await client.ask(14, **fields)).fields["offset"])
+
+
+async def test_a_group_goes_back_to_a_time_and_reads_on_from_there(tmp_path: Path) -> None:
+    clock = Clock()
+    async with served(tmp_path, clock=clock) as client:
+        for number in range(10):
+            clock.now_ms = START_MS + number
+            await client.send("T", b"%d" % number)
+        await commit(client, 10)
+        told = await reset(client, START_MS + 4)
+        assert told.code == 0
+        assert b'"queueId":0,"topic":"T"}:4' in told.body
+        assert await committed(client) == 4
+        # What the consumer commits before it knows does not count, nor what its pulls bring along.
+        assert await commit(client, 9) == 0
+        reply = await client.pull("T", 10, commitOffset=10, sysFlag=5)
+        assert reply.code == ResponseCode.PULL_OFFSET_MOVED
+        assert reply.fields["nextBeginOffset"] == "4"
+        await client.ask(28)
+        assert await committed(client) == 4
+        reply = await client.pull("T", 4)
+        assert [one.body for one in decode_records(reply.body)][:2] == [b"4", b"5"]
+        await client.send("T", b"behind it")
+        assert await commit(client, 6) == 0
+        assert await committed(client) == 6
+        assert (await client.pull("T", 11)).code == ResponseCode.PULL_NOT_FOUND
+
+
+async def test_a_pull_that_waits_is_told_at_once(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as (broker, nursery):
+        client, other = (Client(nursery, str(broker.config.address)) for _ in range(2))
+        for _ in range(3):
+            await client.send("T", b"x")
+        await commit(client, 3)
+        found: list[Command] = []
+
+        async def wait() -> None:
+            found.append(await client.pull("T", 3, sysFlag=6, suspendTimeoutMillis=15_000))
+
+        with trio.fail_after(5):
+            async with trio.open_nursery() as waiting:
+                waiting.start_soon(wait)
+                await until(lambda: holds_one(other))
+                assert (await reset(other)).code == 0
+        assert found[0].code == ResponseCode.PULL_OFFSET_MOVED
+        assert found[0].fields["nextBeginOffset"] == "0"
+
+
+async def test_a_group_without_members_is_moved_and_so_is_one_queue_of_it(tmp_path: Path) -> None:
+    async with served(tmp_path) as client:
+        for queue_id in (0, 1, 1, 1):
+            await client.send("T", b"x", queue_id)
+        for queue_id in (0, 1):
+            await commit(client, 1, queue_id)
+        told = await reset(client, queueId=1, offset=3)
+        assert told.body.count(b"brokerName") == 1
+        assert [await committed(client, queue_id) for queue_id in (0, 1)] == [1, 3]
+        assert (await reset(client, -1)).code == 0  # to the end
+        assert [await committed(client, queue_id) for queue_id in (0, 1)] == [1, 3]
+        assert (await reset(client, 0)).code == 0
+        assert [await committed(client, queue_id) for queue_id in (0, 1)] == [0, 0]
+
+
+async def test_without_force_a_group_goes_back_only(tmp_path: Path) -> None:
+    async with served(tmp_path) as client:
+        for _ in range(5):
+            await client.send("T", b"x")
+        await commit(client, 2)
+        await reset(client, -1, isForce="false")
+        assert await committed(client) == 2
+        await reset(client, 0, isForce="false")
+        assert await committed(client) == 0
+
+
+async def test_a_new_leader_tells_the_group_that_it_was_moved(tmp_path: Path) -> None:
+    async with served(tmp_path) as client:
+        for _ in range(5):
+            await client.send("T", b"x")
+        await commit(client, 5)
+        assert (await reset(client)).code == 0
+    async with served(tmp_path) as client:
+        assert (await client.pull("T", 5)).fields["nextBeginOffset"] == "0"
+        assert (await client.pull("T", 0)).code == 0
+        await client.send("T", b"behind it")
+        assert (await client.pull("T", 5)).code == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ({"topic": "absent"}, ResponseCode.TOPIC_NOT_EXIST),
+        ({"group": "absent"}, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
+        ({"queueId": 99}, ResponseCode.INVALID_PARAMETER),
+        ({"queueId": 0, "offset": 6}, ResponseCode.SYSTEM_ERROR),
+        ({"queueId": 0, "offset": 1 << 62}, ResponseCode.SYSTEM_ERROR),
+        ({"timestamp": "soon"}, ResponseCode.SYSTEM_ERROR),
+    ],
+)
+async def test_a_move_that_cannot_be_is_refused(
+    tmp_path: Path, more: dict[str, Any], code: int
+) -> None:
+    async with served(tmp_path) as client:
+        for _ in range(5):
+            await client.send("T", b"x")
+        await commit(client, 5)
+        fields = {"group": "g", "topic": "T", "timestamp": 0, "isForce": "true", **more}
+        told = await client.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, **fields)
+        assert told.code == code
+        assert await committed(client) == 5
+
+
+async def test_groups_with_offsets_are_bounded(tmp_path: Path) -> None:
+    async with served(tmp_path, limits=BrokerLimits(max_offset_tables=1)) as client:
+        await client.send("T", b"x")
+        await client.send("U", b"x")
+        await client.heartbeat("c", "g", "T")
+        assert (await reset(client)).code == 0
+        assert (await reset(client, topic="U")).code == ResponseCode.SYSTEM_BUSY
+
+
+# --- the fold -------------------------------------------------------------------------------------
+
+
+def test_commits_count_again_once_the_group_reads_where_it_was_moved() -> None:
+    log, state = Log(), empty_state()
+    with_topic(log)
+
+    def commit_at(offset: int) -> None:
+        one = CommittedOffset("g", "A", 0, offset)
+        log.append(encode_log_command(CommitOffsets([one], 1, 1 << 40)))
+
+    def now() -> int | None:
+        fold(state, log.entries)
+        log.entries.clear()
+        return state[OFFSETS].committed("g", "A", 0)
+
+    commit_at(50)
+    log.append(encode_log_command(ResetOffsets("g", "A", {0: 7, 1: 8}, 1)))
+    commit_at(51)
+    assert now() == 7
+    log.append(encode_log_command(EndReset("g", "A", 0, 6)))  # of an earlier move
+    commit_at(52)
+    assert now() == 7
+    assert restored(captured(state), REGISTRY) == state
+    log.append(encode_log_command(EndReset("g", "A", 0, 7)))
+    commit_at(9)
+    assert now() == 9
+    assert state[OFFSETS].resets == {("g", "A"): {1: 8}}
+    log.append(encode_log_command(DeleteTopic("A", 1, with_locks=True)))
+    assert now() is None
+    assert not state[OFFSETS].resets
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ResetOffsets("g", "absent", {0: 1}, 1),
+        ResetOffsets("g", "A", {}, 1),
+        ResetOffsets("g", "A", {0: -1}, 1),
+        ResetOffsets("g", "A", {-1: 1}, 1),
+    ],
+)
+def test_a_malformed_move_is_passed_over(command: ResetOffsets) -> None:
+    log, state = Log(), empty_state()
+    with_topic(log)
+    log.append(encode_log_command(command))
+    assert folded(log, state)[1:] == [False]
+    assert state[OFFSETS].tables == {}
