@@ -8,6 +8,7 @@ from broker.admin.settings import settings_of
 from broker.admin.statistics import Statistics
 from broker.consumers.members import CONSUMERS
 from broker.feature import Feature
+from broker.pulls.pulled_offsets import PULLED_OFFSETS
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
 from broker.store.message_reader import MESSAGE_READER
@@ -17,7 +18,9 @@ from remoting.wire.codes import RequestCode
 def _service(parts: Parts) -> Service:
     reader = parts[MESSAGE_READER]
     processor = AdminProcessor(reader, settings_of(parts.config), parts.figures)
-    statistics = Statistics(parts.state, reader, parts[CONSUMERS], parts.config.group)
+    statistics = Statistics(
+        parts.state, reader, parts[CONSUMERS], parts[PULLED_OFFSETS], parts.config.group
+    )
     any_role = partial(Handler, any_role=True)
     return Service(
         handlers={

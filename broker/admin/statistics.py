@@ -6,6 +6,7 @@ Source: RocketMQ's AdminBrokerProcessor.
 from broker.consumers.members import Consumers
 from broker.log.state import BrokerState
 from broker.offsets.state import OFFSETS
+from broker.pulls.pulled_offsets import PulledOffsets
 from broker.serving.origin import Origin
 from broker.store.message_reader import MessageReader
 from broker.topics.state import TOPICS
@@ -20,16 +21,23 @@ class Statistics:
         state: the applied state.
         reader: reads messages.
         consumers: the members of consumer groups.
+        pulled: how far groups have pulled.
         broker_name: the group of brokers this one belongs to.
     """
 
     def __init__(
-        self, state: BrokerState, reader: MessageReader, consumers: Consumers, broker_name: str
+        self,
+        state: BrokerState,
+        reader: MessageReader,
+        consumers: Consumers,
+        pulled: PulledOffsets,
+        broker_name: str,
     ) -> None:
         self._topics = state[TOPICS]
         self._offsets = state[OFFSETS]
         self._reader = reader
         self._consumers = consumers
+        self._pulled = pulled
         self._broker_name = broker_name
 
     def topic_stats(self, _origin: Origin, command: Command) -> Command:
@@ -70,9 +78,10 @@ class Statistics:
     ) -> tuple[MessageQueue, dict[str, int]]:
         committed = self._offsets.committed(group, topic, queue_id) or 0
         last = self._reader.store_timestamp_ms(topic, queue_id, committed - 1) if committed else 0
+        pulled = self._pulled.of(group, topic, queue_id)
         return MessageQueue(topic, self._broker_name, queue_id), {
             "brokerOffset": self._reader.end(topic, queue_id),
             "consumerOffset": committed,
             "lastTimestamp": last or 0,
-            "pullOffset": committed,
+            "pullOffset": committed if pulled is None else pulled,
         }

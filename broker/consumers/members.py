@@ -9,7 +9,7 @@ from typing import Final
 
 from broker.serving.origin import Origin
 from broker.serving.parts import Shared
-from remoting.bodies.heartbeat import ConsumerData, SubscriptionData
+from remoting.bodies.heartbeat import ConsumerData, MessageModel, SubscriptionData
 
 # A member without a heartbeat for this long is gone; RocketMQ's value, four heartbeats.
 MEMBER_EXPIRY_SECONDS: Final = 120.0
@@ -108,6 +108,25 @@ class Consumers:
         """The members' connections."""
         found = self._groups.get(group)
         return list(found.members) if found else []
+
+    def member(self, group: str, client_id: str) -> Origin | None:
+        """The connection of a member of a group, by the client's name."""
+        found = self._groups.get(group)
+        if found is None:
+            return None
+        named = [origin for origin, one in found.members.items() if one.client_id == client_id]
+        return named[0] if named else None
+
+    def groups_of_topic(self, topic: str) -> list[str]:
+        """The groups that have members and subscribe to a topic."""
+        return [name for name, group in self._groups.items() if topic in group.subscriptions]
+
+    def is_broadcasting(self, group: str) -> bool:
+        """Whether a member of a group wants every message for itself."""
+        found = self._groups.get(group)
+        return found is not None and any(
+            one.data.message_model is MessageModel.BROADCASTING for one in found.members.values()
+        )
 
     def group(self, group: str) -> GroupMembers | None:
         """A group's members and subscriptions, or None when it has no member now."""

@@ -3,11 +3,13 @@
 from typing import Final
 
 from broker.consumers.members import CONSUMERS
+from broker.errors import RequestRefused
 from broker.feature import Feature
 from broker.limits import MAX_HOLD_SECONDS
 from broker.offsets.commits import OFFSET_COMMITS
 from broker.pulls.held_pulls import HeldPulls
 from broker.pulls.processor import PullProcessor
+from broker.pulls.pulled_offsets import PULLED_OFFSETS
 from broker.serving.parts import Parts, Shared
 from broker.serving.service import Handler, Service
 from broker.store.message_reader import MESSAGE_READER
@@ -20,7 +22,12 @@ HELD_PULLS: Final = Shared(
 
 def _service(parts: Parts) -> Service:
     limits = parts.config.limits
-    held = parts[HELD_PULLS]
+    held, pulled = parts[HELD_PULLS], parts[PULLED_OFFSETS]
+
+    def end_term(refusal: RequestRefused) -> None:
+        processor.end_term(refusal)
+        pulled.clear()
+
     processor = PullProcessor(
         parts.state,
         parts.log,
@@ -28,6 +35,7 @@ def _service(parts: Parts) -> Service:
         parts[CONSUMERS],
         parts[OFFSET_COMMITS],
         held,
+        pulled,
         parts.clock,
         MAX_HOLD_SECONDS,
         limits.max_offset_tables,
@@ -41,7 +49,7 @@ def _service(parts: Parts) -> Service:
             RequestCode.PULL_MESSAGE: Handler(processor.pull, while_ending=True),
             RequestCode.LITE_PULL_MESSAGE: Handler(processor.pull, while_ending=True),
         },
-        end_term=processor.end_term,
+        end_term=end_term,
         ending=processor.commit_no_more,
         applied=processor.wake,
         tick=processor.expire,

@@ -20,6 +20,7 @@ from broker.offsets.commits import OffsetCommits
 from broker.offsets.state import OFFSETS
 from broker.pulls.held_pulls import HeldPull, HeldPulls
 from broker.pulls.message_filter import MessageFilter, sql_filter
+from broker.pulls.pulled_offsets import PulledOffsets
 from broker.pulls.request import PullRequest, filter_of, read_pull_request
 from broker.resets.commands import EndReset
 from broker.serving.origin import Origin
@@ -53,6 +54,7 @@ class PullProcessor:
         consumers: the groups' subscriptions, for pulls that bring none.
         commits: where offsets go that a pull brings along.
         held: the pulls that wait.
+        pulled: told how far each group has pulled.
         clock: seconds on the monotonic clock.
         max_hold_seconds: the longest wait.
         max_offset_tables: pairs of group and topic that may have offsets.
@@ -66,6 +68,7 @@ class PullProcessor:
         consumers: Consumers,
         commits: OffsetCommits,
         held: HeldPulls,
+        pulled: PulledOffsets,
         clock: Callable[[], float],
         max_hold_seconds: float,
         max_offset_tables: int,
@@ -79,6 +82,7 @@ class PullProcessor:
         self._consumers = consumers
         self._commits = commits
         self._held = held
+        self._pulled = pulled
         self._clock = clock
         self._max_hold_seconds = max_hold_seconds
         self._max_offset_tables = max_offset_tables
@@ -102,6 +106,7 @@ class PullProcessor:
             return
         if not request.has_subscription:
             request = self._with_subscription(request)
+        self._pulled.note(request)
         self._commit(request)
         end = self._reader.end(request.topic, request.queue_id)
         if request.offset != end or not request.hold_seconds:
@@ -255,6 +260,15 @@ class PullProcessor:
             raise RequestRefused(
                 ResponseCode.NO_PERMISSION,
                 f"subscription group no permission, {request.group}: it is switched off",
+            )
+        if (
+            group is not None
+            and not group.consume_broadcast_enable
+            and self._consumers.is_broadcasting(request.group)
+        ):
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION,
+                f"the consumer group[{request.group}] can not consume by broadcast way: it shares",
             )
 
     def _with_subscription(self, request: PullRequest) -> PullRequest:

@@ -52,6 +52,10 @@ _LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+", re.ASCII)
 # RocketMQ's TopicFilterType. It goes into the log, and into each registration with a name server.
 FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
 
+# RocketMQ knows a handful. They stand in each registration with a name server.
+MAX_ATTRIBUTES: Final = 16
+MAX_ATTRIBUTE_CHARACTERS: Final = 64
+
 # With its prefix, a group's name is the name of its retry topic.
 MAX_GROUP_CHARACTERS: Final = MAX_TOPIC_BYTES - len(RETRY_PREFIX)
 
@@ -114,6 +118,16 @@ def check_topic_config(config: TopicConfig) -> None:
         raise RequestRefused(
             ResponseCode.INVALID_PARAMETER,
             f"topic {config.topic} with system flag {config.topic_system_flag}: give 32 bits",
+        )
+    if len(config.attributes) > MAX_ATTRIBUTES or any(
+        len(text) > MAX_ATTRIBUTE_CHARACTERS or not text.isprintable()
+        for pair in config.attributes.items()
+        for text in pair
+    ):
+        raise RequestRefused(
+            ResponseCode.INVALID_PARAMETER,
+            f"attributes of topic {config.topic}: at most {MAX_ATTRIBUTES}, each name and value "
+            f"{MAX_ATTRIBUTE_CHARACTERS} printable characters",
         )
     if not 0 <= config.permission <= 15:
         raise RequestRefused(

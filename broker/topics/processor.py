@@ -42,8 +42,28 @@ class TopicProcessor:
             command.fields.get("topicFilterType") or "SINGLE_TAG",
             command.integer("topicSysFlag", 0),
             command.boolean("order"),
+            self._attributes(command),
         )
         self._changes.put_topic(config, replying(origin, command))
+
+    def _attributes(self, command: Command) -> dict[str, str]:
+        """The topic's attributes, changed as it is asked for: "+name=value,-name"."""
+        config = self._topics.configs.get(command.text("topic"))
+        attributes = dict(config.attributes) if config is not None else {}
+        for change in command.fields.get("attributes", "").split(","):
+            name, separator, value = change[1:].partition("=")
+            if not change.strip():
+                continue
+            if change[0] == "+" and name and separator:
+                attributes[name] = value
+            elif change[0] == "-" and name and not separator:
+                attributes.pop(name, None)
+            else:
+                raise RequestRefused(
+                    ResponseCode.INVALID_PARAMETER,
+                    f"attributes={change!r:.60}: give +name=value or -name, with commas between",
+                )
+        return attributes
 
     def delete_topic(self, origin: Origin, command: Command) -> Command | None:
         """Delete a topic (215). One that does not exist is deleted already.

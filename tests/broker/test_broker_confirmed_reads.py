@@ -26,6 +26,11 @@ CONFIRMED = (
     RequestCode.GET_ALL_CONSUMER_OFFSET,
     RequestCode.GET_TOPIC_STATS_INFO,
     RequestCode.GET_CONSUME_STATS,
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+    RequestCode.QUERY_TOPIC_CONSUME_BY_WHO,
+    RequestCode.QUERY_TOPICS_BY_CONSUMER,
+    RequestCode.QUERY_CONSUME_TIME_SPAN,
+    RequestCode.CLONE_GROUP_OFFSET,
 )
 
 Answers = list[RequestRefused | None]
@@ -100,6 +105,8 @@ async def test_a_leader_without_its_quorum_answers_no_offset(tmp_path: Path, cod
         await client.send("T", b"x")
         await client.heartbeat("c", "g", "T")
         fields: dict[str, Any] = {"consumerGroup": "g", "topic": "T", "queueId": 0, "timestamp": 0}
+        assert (await client.ask(15, commitOffset=1, **fields)).code == 0
+        fields |= {"group": "g", "isForce": "true", "srcGroup": "g", "destGroup": "h"}
         assert (await client.ask(code, **fields)).code == 0
         for node_id in list(group.brokers):
             if node_id != leader:

@@ -118,9 +118,13 @@ async def test_a_scan_for_a_rare_tag_ends_after_800_messages(tmp_path: Path) -> 
         ({"topic": "nowhere"}, ResponseCode.TOPIC_NOT_EXIST),
         ({"queueId": 4}, ResponseCode.INVALID_PARAMETER),
         ({"queueId": -1}, ResponseCode.INVALID_PARAMETER),
-        ({"expressionType": "SQL92", "subscription": "a > 1"}, ResponseCode.SYSTEM_ERROR),
+        ({"expressionType": "XPATH", "subscription": "a"}, ResponseCode.SYSTEM_ERROR),
+        (
+            {"expressionType": "SQL92", "subscription": "a >"},
+            ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+        ),
         ({"subscription": "||"}, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
-        ({"sysFlag": 0, "expressionType": "SQL92"}, ResponseCode.SYSTEM_ERROR),
+        ({"sysFlag": 0, "expressionType": "SQL92"}, ResponseCode.SUBSCRIPTION_NOT_LATEST),
         ({"queueOffset": "x"}, ResponseCode.SYSTEM_ERROR),
     ],
 )

@@ -11,13 +11,14 @@ import trio
 
 from broker.server import Broker
 from broker.transactions.checks import CHECKS
+from broker.transactions.ends import ENDS
 from broker.transactions.state import TRANSACTIONS, Transactions
 from remoting.bodies.heartbeat import Heartbeat, encode_heartbeat
 from remoting.message.message_id import parse_message_id
 from remoting.message.record import decode_records
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command
-from tests.broker.one_broker import START_MS, Client, Clock, running_broker
+from tests.broker.one_broker import START_MS, Client, Clock, running_broker, until
 
 HALF = "TRAN_MSG\x01true\x02PGROUP\x01P\x02UNIQ_KEY\x01key\x02"
 COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0
@@ -71,7 +72,13 @@ class Transacting:
     async def look(self, milliseconds: int) -> None:
         """Let it be so late, and what is due be asked or given up."""
         self.clock.now_ms = START_MS + milliseconds
-        self.broker.parts[CHECKS].look()
+        checks, ends = self.broker.parts[CHECKS], self.broker.parts[ENDS]
+        checks.look()
+
+        async def is_quiet() -> bool:
+            return not checks._asked and not ends._under_way
+
+        await until(is_quiet)
         await self.client.ask(28)  # an answer behind all that
 
     async def question(self, client: Client) -> Command:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tests.clients.client_script import ClientScript, Failed
 from tests.clients.local_cluster import LocalCluster
+from tests.clients.mqadmin import administered
 from tests.clients.toolchains import JAVA_VERSIONS, TITLES, Client, Toolchains
 
 SEND_SECONDS = 60
@@ -307,6 +308,8 @@ SCENARIOS = (
         Scenario(f"{TITLES[client]} transacts", (client,), transacted(client))
         for client in (*JAVA_VERSIONS, "go")
     ),
+    Scenario("mqadmin 4.9.8 operates", ("admin4", "java4"), administered("admin4", "java4")),
+    Scenario("mqadmin 5.3.3 operates", ("admin5", "java5"), administered("admin5", "java5")),
     compressed("cpp", "ali"),
     compressed("ali", "cpp"),
     compressed("java4", "java5"),

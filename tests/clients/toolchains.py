@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-Client = Literal["cpp", "ali", "java4", "java5", "go"]
+Client = Literal["cpp", "ali", "java4", "java5", "go", "admin4", "admin5"]
 
 CPP_PACKAGE = "rocketmq==0.4.4"
 ALI_PACKAGE = "ali-ons@3.12.0"
@@ -22,6 +22,8 @@ TITLES: dict[Client, str] = {
     "java4": f"Java {JAVA_VERSIONS['java4']}",
     "java5": f"Java {JAVA_VERSIONS['java5']}",
     "go": "Go",
+    "admin4": f"mqadmin {JAVA_VERSIONS['java4']}",
+    "admin5": f"mqadmin {JAVA_VERSIONS['java5']}",
 }
 
 HERE = Path(__file__).parent
@@ -70,6 +72,8 @@ def install(folder: Path) -> Toolchains:
         "java4": lambda folder: _install_java(folder, JAVA_VERSIONS["java4"]),
         "java5": lambda folder: _install_java(folder, JAVA_VERSIONS["java5"]),
         "go": _install_go,
+        "admin4": lambda folder: _install_mqadmin(folder, JAVA_VERSIONS["java4"]),
+        "admin5": lambda folder: _install_mqadmin(folder, JAVA_VERSIONS["java5"]),
     }
     found: Toolchains = {}
     for client, one in installers.items():
@@ -110,19 +114,37 @@ def _install_ali(folder: Path) -> Installed:
     )
 
 
-def _install_java(folder: Path, version: str) -> Installed:
-    """A version of the Java client, from Maven's cache if it is there, and our programs for it."""
-    _need("mvn", "javac", "java")
-    home = folder / f"java-{version}"
-    libraries, classes = home / "lib", home / "classes"
-    if not (libraries / f"rocketmq-client-{version}.jar").is_file():
+def _libraries(home: Path, artifact: str, version: str) -> Path:
+    """A library of RocketMQ with all that it needs, from Maven's cache if it is there."""
+    libraries = home / "lib"
+    if not (libraries / f"{artifact}-{version}.jar").is_file():
         copy = [
             *("mvn", "--quiet", "--batch-mode", "--file", str(JAVA / "pom.xml")),
             *("dependency:copy-dependencies", f"-DoutputDirectory={libraries}"),
-            f"-Drocketmq.version={version}",
+            *(f"-Drocketmq.version={version}", f"-Drocketmq.artifact={artifact}"),
         ]
         if not _works([*copy, "--offline"]):
             _do(copy)
+    return libraries
+
+
+def _install_mqadmin(folder: Path, version: str) -> Installed:
+    """A version of the command of RocketMQ's operators."""
+    _need("mvn", "java")
+    home = folder / f"mqadmin-{version}"
+    libraries = _libraries(home, "rocketmq-tools", version)
+    (home / "conf").mkdir(exist_ok=True)
+    (home / "conf" / "logback_tools.xml").write_text("<configuration/>\n")  # it asks for one
+    main = "org.apache.rocketmq.tools.command.MQAdminStartup"
+    java = (*("java", *JAVA_OPTIONS, f"-Drocketmq.home.dir={home}"), "-cp", f"{libraries}/*", main)
+    return Installed(java, java)
+
+
+def _install_java(folder: Path, version: str) -> Installed:
+    """A version of the Java client, and our programs for it."""
+    _need("mvn", "javac", "java")
+    home = folder / f"java-{version}"
+    libraries, classes = _libraries(home, "rocketmq-client", version), home / "classes"
     classes.mkdir(parents=True, exist_ok=True)
     sources = [str(source) for source in sorted(JAVA.glob("*.java"))]
     _do(["javac", "--release", "17", "-cp", f"{libraries}/*", "-d", str(classes), *sources])

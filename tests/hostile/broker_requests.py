@@ -99,7 +99,7 @@ TOPIC = {
     "topicFilterType": "SINGLE_TAG",
     "topicSysFlag": 0,
     "order": "false",
-    "attributes": "",
+    "attributes": "+message.type=NORMAL",
 }
 GROUP = {
     "groupName": "g",
@@ -167,6 +167,21 @@ REQUESTS: dict[int, tuple[dict[str, Any], bytes]] = {
     CODE.GET_BROKER_CONFIG: ({}, b""),
     CODE.UPDATE_BROKER_CONFIG: ({}, b"a=b"),
     CODE.VIEW_MESSAGE_BY_ID: ({"offset": PLACE}, b""),
+    CODE.GET_CONSUMER_RUNNING_INFO: (
+        {"consumerGroup": "g", "clientId": "c", "jstackEnable": "true"},
+        b"",
+    ),
+    CODE.CONSUME_MESSAGE_DIRECTLY: (
+        {"consumerGroup": "g", "clientId": "c", "msgId": "7F00000100002A9F0000000000000000"},
+        b"",
+    ),
+    CODE.QUERY_TOPIC_CONSUME_BY_WHO: ({"topic": "T"}, b""),
+    CODE.QUERY_TOPICS_BY_CONSUMER: ({"group": "g"}, b""),
+    CODE.QUERY_CONSUME_TIME_SPAN: ({"topic": "T", "group": "g"}, b""),
+    CODE.CLONE_GROUP_OFFSET: (
+        {"srcGroup": "g", "destGroup": "h", "topic": "T", "offline": "true"},
+        b"",
+    ),
     CODE.INVOKE_BROKER_TO_RESET_OFFSET: (
         {
             "group": "g",

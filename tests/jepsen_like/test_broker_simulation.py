@@ -29,7 +29,7 @@ SHOWS_AT = {
     "mended-files-believed": 38,
     "offsets-of-an-earlier-topic": 170,
     "queue-folders-not-synced": 24,
-    "rebuild-believes-the-first-record": 188,
+    "rebuild-believes-the-first-record": 272,
     "rebuild-ignores-deletions": 19,
 }
 SEEDS_NEARBY = 4
@@ -55,7 +55,7 @@ FOUND_WITHIN = {
     "queue-folders-not-synced": 75,
     "queues-not-synced": 10,
     "queues-outlive-their-topic": 10,
-    "rebuild-believes-the-first-record": 570,
+    "rebuild-believes-the-first-record": 820,
     "rebuild-ignores-deletions": 60,
     "retention-drops-what-waits": 10,
 }

@@ -1,0 +1,1 @@
+"""What operators ask about consumer groups: who reads what, how far, and what members say."""

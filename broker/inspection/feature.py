@@ -1,0 +1,38 @@
+"""Inspection of consumer groups."""
+
+from typing import Final
+
+from broker.consumers.members import CONSUMERS
+from broker.feature import Feature
+from broker.inspection.forwarding import Forwarding
+from broker.inspection.processor import InspectionProcessor
+from broker.offsets.commits import OFFSET_COMMITS
+from broker.serving.parts import Parts
+from broker.serving.service import Handler, Service
+from broker.store.message_reader import MESSAGE_READER
+from remoting.wire.codes import RequestCode
+
+
+def _service(parts: Parts) -> Service:
+    consumers, reader, config = parts[CONSUMERS], parts[MESSAGE_READER], parts.config
+    forwarding = Forwarding(consumers, reader, config.group)
+    processor = InspectionProcessor(
+        parts.state, consumers, reader, parts[OFFSET_COMMITS], config.limits, config.group
+    )
+    return Service(
+        handlers={
+            RequestCode.GET_CONSUMER_RUNNING_INFO: Handler(forwarding.running_info),
+            RequestCode.CONSUME_MESSAGE_DIRECTLY: Handler(forwarding.consume_directly),
+            RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: Handler(
+                processor.groups_of_topic, confirmed=True
+            ),
+            RequestCode.QUERY_TOPICS_BY_CONSUMER: Handler(
+                processor.topics_of_group, confirmed=True
+            ),
+            RequestCode.QUERY_CONSUME_TIME_SPAN: Handler(processor.time_spans, confirmed=True),
+            RequestCode.CLONE_GROUP_OFFSET: Handler(processor.clone_offsets, confirmed=True),
+        }
+    )
+
+
+FEATURE: Final = Feature(service=_service)

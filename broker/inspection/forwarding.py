@@ -1,0 +1,87 @@
+"""Questions that a consumer's process answers (307, 309): asked of it, its answer passed on.
+
+Clients of some languages write JSON that is none, with objects for keys. So answers are not read.
+Source: RocketMQ's AdminBrokerProcessor.callConsumer.
+"""
+
+from typing import Final
+
+from broker.consumers.members import Consumers
+from broker.errors import RequestRefused
+from broker.serving.origin import Origin
+from broker.store.message_reader import MessageReader
+from remoting.message.message_id import parse_message_id
+from remoting.wire.codes import RequestCode, ResponseCode
+from remoting.wire.command import Command, server_request
+from remoting.wire.errors import RemotingError
+
+# RocketMQ's value. A consumer that is asked to consume a message runs its listener.
+FORWARD_SECONDS: Final = 10.0
+
+
+class Forwarding:
+    """Asks members of consumer groups.
+
+    Args:
+        consumers: the members.
+        reader: reads messages.
+        broker_name: the group of brokers.
+    """
+
+    def __init__(self, consumers: Consumers, reader: MessageReader, broker_name: str) -> None:
+        self._consumers = consumers
+        self._reader = reader
+        self._broker_name = broker_name
+
+    def running_info(self, origin: Origin, command: Command) -> None:
+        """What a consumer is doing (307).
+
+        Raises:
+            FieldMissing: a field it must have is missing.
+            RequestRefused (1): the consumer is not here.
+        """
+        self._forward(origin, command, command.body)
+
+    def consume_directly(self, origin: Origin, command: Command) -> None:
+        """Let a consumer consume a message that is stored (309), and say how that went.
+
+        Raises:
+            FieldMissing: a field it must have is missing.
+            RequestRefused (1): the consumer or the message is not here.
+        """
+        message_id = command.text("msgId")
+        try:
+            position = parse_message_id(message_id).physical_offset
+        except RemotingError:
+            position = -1
+        record = self._reader.record_at(position)
+        if record is None:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR,
+                f"no message of this broker has the id {message_id:.80}: give its offset id",
+            )
+        self._forward(origin, command, record)
+
+    def _forward(self, origin: Origin, command: Command, body: bytes) -> None:
+        group, client_id = command.text("consumerGroup"), command.text("clientId")
+        member = self._consumers.member(group, client_id)
+        if member is None or member.is_closed:
+            raise _not_online(group, client_id)
+
+        def answered(outcome: Command | RemotingError) -> None:
+            if isinstance(outcome, RemotingError):
+                remark = f"consumer <{group:.80}> <{client_id:.80}> does not answer: {outcome}"
+                origin.send(command.reply(ResponseCode.CONSUME_MSG_TIMEOUT, remark=remark[:300]))
+            else:
+                origin.send(command.reply(outcome.code, remark=outcome.remark, body=outcome.body))
+
+        fields = {**command.fields, "brokerName": self._broker_name}
+        member.request(
+            server_request(RequestCode(command.code), fields, body), answered, FORWARD_SECONDS
+        )
+
+
+def _not_online(group: str, client_id: str) -> RequestRefused:
+    return RequestRefused(
+        ResponseCode.SYSTEM_ERROR, f"The Consumer <{group:.120}> <{client_id:.120}> not online"
+    )

@@ -1,0 +1,138 @@
+"""Answers what operators ask about the progress of groups (300, 303, 314, 343).
+
+Source: RocketMQ's AdminBrokerProcessor.
+"""
+
+from typing import Final
+
+from broker.consumers.members import Consumers
+from broker.errors import RequestRefused
+from broker.limits import BrokerLimits
+from broker.log.state import BrokerState
+from broker.offsets.commands import CommittedOffset
+from broker.offsets.commits import OffsetCommits
+from broker.offsets.state import OFFSETS
+from broker.serving.origin import Origin
+from broker.serving.replying import replying
+from broker.store.message_reader import MessageReader
+from broker.topics.names import check_group_name
+from broker.topics.state import TOPICS
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+from remoting.wire.loose_json import JsonValue, compact_json
+
+# In one request: some ten milliseconds.
+MAX_CLONED_OFFSETS: Final = 20_000
+
+
+class InspectionProcessor:
+    """Looks at offsets and subscriptions.
+
+    Args:
+        state, consumers, reader, commits, limits, broker_name: what it works with.
+    """
+
+    def __init__(
+        self,
+        state: BrokerState,
+        consumers: Consumers,
+        reader: MessageReader,
+        commits: OffsetCommits,
+        limits: BrokerLimits,
+        broker_name: str,
+    ) -> None:
+        self._topics = state[TOPICS]
+        self._offsets = state[OFFSETS]
+        self._consumers = consumers
+        self._reader = reader
+        self._commits = commits
+        self._limits = limits
+        self._broker_name = broker_name
+
+    def groups_of_topic(self, _origin: Origin, command: Command) -> Command:
+        """The groups that subscribe to a topic now, or have consumed it (300)."""
+        topic = command.text("topic")
+        groups = {group for group, consumed in self._offsets.tables if consumed == topic}
+        groups.update(self._consumers.groups_of_topic(topic))
+        return command.reply(body=compact_json({"groupList": sorted(groups)}).encode())
+
+    def topics_of_group(self, _origin: Origin, command: Command) -> Command:
+        """The topics that a group subscribes to now, or has consumed (343)."""
+        group = command.text("group")
+        topics = {topic for name, topic in self._offsets.tables if name == group}
+        members = self._consumers.group(group)
+        if members is not None:
+            topics.update(members.subscriptions)
+        return command.reply(body=compact_json({"topicList": sorted(topics)}).encode())
+
+    def time_spans(self, _origin: Origin, command: Command) -> Command:
+        """From when to when the messages of each queue are, and how old what is next (303).
+
+        Raises:
+            FieldMissing: a field it must have is missing.
+            RequestRefused (17): no such topic.
+        """
+        config, group = self._topics.found(command.text("topic")), command.text("group")
+        spans = [
+            self._time_span(group, config.topic, queue_id)
+            for queue_id in range(config.read_queue_count)
+        ]
+        return command.reply(body=compact_json({"consumeTimeSpanSet": spans}).encode())
+
+    def _time_span(self, group: str, topic: str, queue_id: int) -> JsonValue:
+        begin, end = self._reader.begin(topic, queue_id), self._reader.end(topic, queue_id)
+        committed = self._offsets.committed(group, topic, queue_id) or 0
+        oldest, newest = (
+            self._reader.store_timestamp_ms(topic, queue_id, at) or 0 for at in (begin, end - 1)
+        )
+        done = self._reader.store_timestamp_ms(topic, queue_id, max(begin, committed - 1)) or 0
+        return {
+            "consumeTimeStamp": done,
+            "delayTime": max(0, newest - done) if committed < end else 0,
+            "maxTimeStamp": newest,
+            "messageQueue": {
+                "brokerName": self._broker_name,
+                "queueId": queue_id,
+                "topic": topic,
+            },
+            "minTimeStamp": oldest,
+        }
+
+    def clone_offsets(self, origin: Origin, command: Command) -> None:
+        """Let a group go on where another one is (314): in one topic, or in all.
+
+        Raises:
+            FieldMissing: a field it must have is missing.
+            RequestRefused: (2) too much waits or is stored, (26) the group has no offsets, (29) a
+                bad name.
+        """
+        source, target = command.text("srcGroup"), command.text("destGroup")
+        topic = command.fields.get("topic", "")
+        check_group_name(target)
+        tables = self._offsets.tables
+        wanted = [key for key in tables if key[0] == source and topic in ("", key[1])]
+        if not wanted:
+            raise RequestRefused(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"group {source:.80} has no offsets{f' in {topic:.80}' if topic else ''}",
+            )
+        offsets = [
+            CommittedOffset(target, key[1], queue_id, offset)
+            for key in wanted
+            for queue_id, offset in tables[key].items()
+        ]
+        if len(offsets) > MAX_CLONED_OFFSETS:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_BUSY,
+                f"group {source:.80} has {len(offsets)} offsets: clone one topic after the other",
+            )
+        new = sum((target, key[1]) not in tables for key in wanted)
+        if len(tables) + new > self._limits.max_offset_tables or self._commits.is_full:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_BUSY, "offsets of too many groups: delete a group first"
+            )
+        done = replying(origin, command)
+        for one in offsets[:-1]:
+            self._commits.add(one, None)
+        self._commits.add(offsets[-1], done)  # they are one entry, or adjacent ones
+        self._commits.flush()

@@ -1,0 +1,34 @@
+"""How far each group has pulled, which is ahead of what it has committed; for operators."""
+
+from typing import Final
+
+from broker.pulls.request import PullRequest
+from broker.serving.parts import Shared
+
+# Queues of groups that pull at this leader; beyond it all are forgotten, and known again with the
+# next pulls.
+MAX_QUEUES: Final = 200_000
+
+
+class PulledOffsets:
+    """The offsets of the last pulls."""
+
+    def __init__(self) -> None:
+        self._offsets: dict[tuple[str, str, int], int] = {}
+
+    def note(self, request: PullRequest) -> None:
+        """A group pulls."""
+        if len(self._offsets) >= MAX_QUEUES:
+            self._offsets.clear()
+        self._offsets[request.group, request.topic, request.queue_id] = request.offset
+
+    def of(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Where a group has pulled last; None if it has not since this member leads."""
+        return self._offsets.get((group, topic, queue_id))
+
+    def clear(self) -> None:
+        """Forget all: this member leads no more."""
+        self._offsets.clear()
+
+
+PULLED_OFFSETS: Final = Shared("pulled offsets", lambda _parts: PulledOffsets())
