@@ -83,9 +83,14 @@ def _remembered(text: str) -> Condition:
     return Condition(text, reader.names, evaluate)
 
 
+def load_parser() -> None:
+    """Read the grammar now, rather than for the first condition."""
+    _parser()
+
+
 @functools.cache
 def _parser() -> "Lark":
-    # A broker whose consumers filter by tags starts faster without it.
+    # Programs that only look at a broker's log start faster without it.
     from lark import Lark  # noqa: PLC0415
 
     grammar = files("broker.filters").joinpath("grammar.lark").read_text("utf-8")

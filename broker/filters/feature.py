@@ -5,6 +5,7 @@ from typing import Final
 from broker.feature import Feature
 from broker.filters.changes import FILTER_CHANGES
 from broker.filters.commands import PUT_FILTER
+from broker.filters.loading import load_parser_early
 from broker.filters.processor import FilterProcessor
 from broker.filters.state import FILTERS
 from broker.serving.parts import Parts
@@ -16,6 +17,7 @@ def _service(parts: Parts) -> Service:
     return Service(
         handlers={RequestCode.CHECK_CLIENT_CONFIG: Handler(FilterProcessor().check, any_role=True)},
         begin_term=parts[FILTER_CHANGES].begin_term,
+        tasks=(load_parser_early,),
     )
 
 
