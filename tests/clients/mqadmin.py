@@ -43,6 +43,7 @@ class Operator:
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
+            cwd=self.place.folder,  # some commands leave files where they run
             timeout=COMMAND_SECONDS,
             env={"HOME": str(self.place.folder), "PATH": "/usr/bin:/bin", **installed.environment},
         )
