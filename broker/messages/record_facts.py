@@ -14,6 +14,7 @@ _HEAD: Final = struct.Struct(">iI4xi4xqqi")  # size, magic, queue, queue offset,
 _TIME: Final = struct.Struct(">q")
 _BODY_LENGTH: Final = struct.Struct(">i")
 _BODY_LENGTH_AT: Final = 84
+BODY_AT: Final = _BODY_LENGTH_AT + _BODY_LENGTH.size
 _PROPERTIES_LENGTH: Final = struct.Struct(">h")
 _TAGS: Final = b"TAGS\x01"
 _V6: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
@@ -60,10 +61,20 @@ def record_size(body: bytes) -> int:
     return int.from_bytes(body[:4], "big")
 
 
+def body_length(record: bytes) -> int:
+    """Bytes of the body of a stored record."""
+    (length,) = _BODY_LENGTH.unpack_from(record, _BODY_LENGTH_AT)
+    return int(length)
+
+
+def without_body(record: bytes) -> bytes:
+    """What is before the body, with a length of 0, and without a size that would be believed."""
+    return record[:_BODY_LENGTH_AT] + bytes(_BODY_LENGTH.size)
+
+
 def properties_run(record: bytes) -> bytes:
     """The run of properties of a stored record."""
-    (body_length,) = _BODY_LENGTH.unpack_from(record, _BODY_LENGTH_AT)
-    at = _BODY_LENGTH_AT + 4 + body_length
+    at = BODY_AT + body_length(record)
     return record[at + 3 + record[at] : record_size(record)]
 
 

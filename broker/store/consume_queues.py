@@ -51,6 +51,7 @@ class ConsumeQueues:
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         self._files: OrderedDict[str, int] = OrderedDict()
         self._written: set[str] = set()  # since the last sync
+        self._grown: set[tuple[str, int]] = set()
         self._sync: QueueSync | None = None
         self._mark = SyncedMark(self._folder, disk)
         self.to_mend = DamagedQueues({}, 0)
@@ -88,6 +89,7 @@ class ConsumeQueues:
         # A running member restores in a thread: what is to be mended changes before what is there.
         self.to_mend = DamagedQueues(damaged, log_end)
         self._queues = queues
+        self.all_grown()
 
     def sync_due(self, log_end: int) -> QueueSync:
         """What has to be durable before the state of now may be saved; to be run in any thread.
@@ -118,6 +120,7 @@ class ConsumeQueues:
         Raises:
             DiskFailed: a file could not be written.
         """
+        self._grown.update(arrivals)
         for key, arrived in arrivals.items():
             queue = self._queues.get(key)
             if queue is None:
@@ -146,6 +149,17 @@ class ConsumeQueues:
         """
         queue = self._queues.get((topic, queue_id))
         return b"" if queue is None else queue.read(first, count)
+
+    def take_grown(self) -> set[tuple[str, int]]:
+        """The queues that messages came to since the last call.
+
+        A running member restores in a thread, which may add some meanwhile.
+        """
+        return {self._grown.pop() for _ in range(len(self._grown))}
+
+    def all_grown(self) -> None:
+        """Have `take_grown` tell all queues."""
+        self._grown.update(self._queues)
 
     def keys(self) -> list[tuple[str, int]]:
         """All queues that have or had messages."""

@@ -31,6 +31,7 @@ CONFIRMED = (
     RequestCode.QUERY_TOPICS_BY_CONSUMER,
     RequestCode.QUERY_CONSUME_TIME_SPAN,
     RequestCode.CLONE_GROUP_OFFSET,
+    RequestCode.QUERY_MESSAGE,
 )
 
 Answers = list[RequestRefused | None]
@@ -107,6 +108,8 @@ async def test_a_leader_without_its_quorum_answers_no_offset(tmp_path: Path, cod
         fields: dict[str, Any] = {"consumerGroup": "g", "topic": "T", "queueId": 0, "timestamp": 0}
         assert (await client.ask(15, commitOffset=1, **fields)).code == 0
         fields |= {"group": "g", "isForce": "true", "srcGroup": "g", "destGroup": "h"}
+        fields |= {"key": "7F0000010001000000000000000001", "maxNum": 1}
+        fields |= {"beginTimestamp": 0, "endTimestamp": 1 << 62}
         assert (await client.ask(code, **fields)).code == 0
         for node_id in list(group.brokers):
             if node_id != leader:

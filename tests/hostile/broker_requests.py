@@ -176,6 +176,17 @@ REQUESTS: dict[int, tuple[dict[str, Any], bytes]] = {
         b"",
     ),
     CODE.QUERY_TOPIC_CONSUME_BY_WHO: ({"topic": "T"}, b""),
+    CODE.QUERY_MESSAGE: (
+        {
+            "topic": "T",
+            "key": "k",
+            "maxNum": 32,
+            "beginTimestamp": 0,
+            "endTimestamp": 1 << 62,
+            "_UNIQUE_KEY_QUERY": "false",
+        },
+        b"",
+    ),
     CODE.QUERY_TOPICS_BY_CONSUMER: ({"group": "g"}, b""),
     CODE.QUERY_CONSUME_TIME_SPAN: ({"topic": "T", "group": "g"}, b""),
     CODE.CLONE_GROUP_OFFSET: (

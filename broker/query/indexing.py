@@ -1,0 +1,176 @@
+"""Puts the keys of applied messages into the index, in the order in which they lie in the log.
+
+What is applied is not slowed down by it: the index follows some way behind, and is told by the
+consume queues which of them have grown. So a missing index is made in the same way as the next
+entry of a whole one.
+"""
+
+import heapq
+from collections.abc import Iterator
+from typing import Final, NamedTuple, Protocol
+
+from broker.log.replicated_log import Log
+from broker.log.state import BrokerState
+from broker.messages.fold import UNIT
+from broker.messages.record_facts import BODY_AT, STORE_TIMESTAMP_AT, body_length, without_body
+from broker.messages.state import MESSAGES
+from broker.query.keys import keys_of
+from broker.store.key_index import KeyIndex
+from dledger import OutsideLog
+
+_TIME_END: Final = STORE_TIMESTAMP_AT + 8
+
+# Units of a consume queue that are read at once.
+_UNITS_AT_ONCE: Final = 64
+
+# Records up to this size are read whole; of longer ones the body is left out.
+_SHORT_RECORD_BYTES: Final = 4096
+
+
+class GrowingQueues(Protocol):
+    """The consume queues. `broker.store.consume_queues.ConsumeQueues` is them."""
+
+    def end(self, topic: str, queue_id: int) -> int:
+        """The offset of the queue's next message."""
+        ...
+
+    def read(self, topic: str, queue_id: int, first: int, count: int) -> bytes:
+        """Up to `count` units from offset `first`."""
+        ...
+
+    def take_grown(self) -> set[tuple[str, int]]:
+        """The queues that messages came to since the last call."""
+        ...
+
+    def all_grown(self) -> None:
+        """Have `take_grown` tell all queues."""
+        ...
+
+
+class _Unit(NamedTuple):
+    """A message to index; they are sorted by their places."""
+
+    place: int
+    size: int
+    topic: str
+
+
+class KeyIndexing:
+    """Makes the index of one member.
+
+    Args:
+        state: the applied state.
+        queues: the consume queues.
+        log: the log.
+        index: the index.
+    """
+
+    def __init__(
+        self, state: BrokerState, queues: GrowingQueues, log: Log, index: KeyIndex
+    ) -> None:
+        self._state = state
+        self._messages = state[MESSAGES]
+        self._queues = queues
+        self._log = log
+        self._index = index
+        self._sweep: Iterator[_Unit | None] | None = None
+
+    @property
+    def behind_bytes(self) -> int:
+        """How much of the applied log is not known to be indexed."""
+        return max(0, self._state.log_end - self._index.covered)
+
+    def begin(self) -> None:
+        """The index was opened: go on from where it is, with all queues."""
+        self._sweep = None
+        self._queues.all_grown()
+
+    def step(self, units: int) -> bool:
+        """Index up to so many messages; return whether there is more to do. Raises DiskFailed."""
+        if self._sweep is None:
+            if self._index.covered >= self._state.log_end:
+                return False
+            self._sweep = self._grown_units()
+        for _ in range(units):
+            try:
+                unit = next(self._sweep)
+            except StopIteration:
+                self._sweep = None
+                break
+            if unit is not None:
+                self._put(unit)
+                self._index.covered = unit.place + unit.size
+        self._index.flush()
+        return True
+
+    def _grown_units(self) -> Iterator[_Unit | None]:
+        """The messages up to now that are not indexed; None between them where it may pause."""
+        end = self._state.log_end  # all messages before it lie in the queues that have grown
+        begin = max(self._index.covered, self._messages.kept_position)
+        sources = []
+        for topic, queue_id in self._queues.take_grown():
+            source = self._units(topic, queue_id, begin, end)
+            first = next(source, None)
+            if first is not None:
+                sources.append(_followed(first, source))
+            yield None
+        yield from heapq.merge(*sources)
+        self._index.covered = max(self._index.covered, end)
+
+    def _units(self, topic: str, queue_id: int, begin: int, end: int) -> Iterator[_Unit]:
+        """The messages of a queue between two positions of the log."""
+        at = self._first(topic, queue_id, begin)
+        last = begin - 1
+        while units := self._queues.read(topic, queue_id, at, _UNITS_AT_ONCE):
+            for place, size, _tag in UNIT.iter_unpack(units):
+                if not last < place < end:
+                    return  # the topic was deleted, and made again
+                yield _Unit(place, size, topic)
+                last = place
+            at += len(units) // UNIT.size
+
+    def _first(self, topic: str, queue_id: int, begin: int) -> int:
+        """The offset of a queue's first message at or behind a position of the log.
+
+        Looked for from the end on, where it mostly is.
+        """
+        high = self._queues.end(topic, queue_id)
+        step = 1
+        low = high - 1
+        while low >= 0 and self._place(topic, queue_id, low) >= begin:
+            high, step = low, step * 2
+            low -= step
+        low = max(low, -1)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._place(topic, queue_id, middle) >= begin:
+                high = middle
+            else:
+                low = middle
+        return high
+
+    def _place(self, topic: str, queue_id: int, offset: int) -> int:
+        unit = self._queues.read(topic, queue_id, offset, 1)
+        return UNIT.unpack(unit)[0] if unit else -1
+
+    def _put(self, unit: _Unit) -> None:
+        try:
+            record = self._head_and_properties(unit)
+        except OutsideLog:
+            return  # retention was faster
+        time_ms = int.from_bytes(record[STORE_TIMESTAMP_AT:_TIME_END], "big")
+        for key in keys_of(record):
+            self._index.put(unit.topic, key, unit.place, time_ms)
+
+    def _head_and_properties(self, unit: _Unit) -> bytes:
+        """A record, or one with an empty body that is the same but for that."""
+        if unit.size <= _SHORT_RECORD_BYTES:
+            return self._log.read_bytes(unit.place, unit.size)
+        head = self._log.read_bytes(unit.place, BODY_AT)
+        tail_at = BODY_AT + body_length(head)
+        return without_body(head) + self._log.read_bytes(unit.place + tail_at, unit.size - tail_at)
+
+
+def _followed(first: _Unit, rest: Iterator[_Unit]) -> Iterator[_Unit]:
+    yield first
+    yield from rest

@@ -1,0 +1,62 @@
+"""Takes searches for messages by a key (12).
+
+Source: RocketMQ's QueryMessageProcessor.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from broker.errors import RequestRefused
+from broker.log.state import BrokerState
+from broker.query.searches import WAIT_SECONDS, Search, Searches
+from broker.serving.origin import Origin
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+
+# RocketMQ's values: the most messages of one answer, and those of a search for a unique key.
+MAX_MESSAGES: Final = 64
+UNIQUE_MESSAGES: Final = 32
+
+
+class QueryProcessor:
+    """Reads the requests.
+
+    Args:
+        state: the applied state.
+        searches: answers them.
+        clock: seconds on the monotonic clock.
+    """
+
+    def __init__(self, state: BrokerState, searches: Searches, clock: Callable[[], float]) -> None:
+        self._state = state
+        self._searches = searches
+        self._clock = clock
+
+    def query(self, origin: Origin, command: Command) -> None:
+        """Find the newest messages with a key that were stored within some time.
+
+        Raises:
+            FieldMissing, FieldMalformed: a field it must have is missing, or is no number.
+            RequestRefused: (2) too many searches wait, (29) no message is wanted.
+        """
+        wanted = command.integer("maxNum")
+        if command.fields.get("_UNIQUE_KEY_QUERY") == "true":
+            wanted = UNIQUE_MESSAGES
+        if wanted < 1:
+            raise RequestRefused(
+                ResponseCode.INVALID_PARAMETER,
+                f"maxNum {wanted}: ask for 1 to {MAX_MESSAGES} messages",
+            )
+        self._searches.add(
+            Search(
+                origin,
+                command.without_content(),
+                command.text("topic"),
+                command.text("key"),
+                command.integer("beginTimestamp"),
+                command.integer("endTimestamp"),
+                min(wanted, MAX_MESSAGES),
+                self._state.log_end,
+                self._clock() + WAIT_SECONDS,
+            )
+        )

@@ -1,0 +1,163 @@
+"""Searches for messages by a key that wait for the index, and their answers."""
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from broker.errors import RequestRefused
+from broker.log.state import BrokerState
+from broker.messages.record_facts import STORE_TIMESTAMP_AT, read_record_facts
+from broker.messages.state import MESSAGES
+from broker.query.keys import keys_of
+from broker.serving.origin import Origin
+from broker.store.key_index import KeyIndex
+from broker.store.message_reader import MessageReader
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+
+# Searches that wait. One takes about a millisecond once the index has come up to it.
+MAX_WAITING: Final = 64
+
+# How long a search waits for the index; clients wait for 9 s and more.
+WAIT_SECONDS: Final = 3.0
+
+# Of one answer, but for a single message that is longer; frames end at 16 MiB.
+MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
+
+# Entries of the index that one search looks at. More than these only keys have that are put to very
+# many messages, of which none in the wanted time is among the newest.
+MAX_LOOKED_AT: Final = 200_000
+
+# Entries looked at between two pauses: less than a millisecond.
+_AT_ONCE: Final = 256
+
+
+class Search(NamedTuple):
+    """One search.
+
+    Attributes:
+        origin: who asked.
+        command: the request.
+        topic: of the messages.
+        key: a unique key, or one of the KEYS.
+        begin_ms, end_ms: when the messages were stored, at the earliest and at the latest.
+        max_messages: how many are wanted; the newest ones.
+        position: the index has to have all before this position of the log.
+        deadline: until when it waits for that, on the monotonic clock.
+    """
+
+    origin: Origin
+    command: Command
+    topic: str
+    key: str
+    begin_ms: int
+    end_ms: int
+    max_messages: int
+    position: int
+    deadline: float
+
+
+class Searches:
+    """The searches of one member, answered in the order in which they came.
+
+    Args:
+        state: the applied state.
+        index: the key index.
+        reader: reads messages.
+
+    Attributes:
+        waiting: those that are not answered.
+        on_added: called when one comes.
+    """
+
+    def __init__(self, state: BrokerState, index: KeyIndex, reader: MessageReader) -> None:
+        self._messages = state[MESSAGES]
+        self._index = index
+        self._reader = reader
+        self.waiting: deque[Search] = deque()
+        self.on_added: Callable[[], None] = lambda: None
+
+    def add(self, search: Search) -> None:
+        """Have a search answered. Raises RequestRefused (2): too many wait."""
+        if len(self.waiting) >= MAX_WAITING:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_BUSY, f"{MAX_WAITING} searches wait: search again later"
+            )
+        self.waiting.append(search)
+        self.on_added()
+
+    def end_term(self, refusal: RequestRefused) -> None:
+        """Another member leads: it answers."""
+        while self.waiting:
+            search = self.waiting.popleft()
+            search.origin.send(search.command.reply(refusal.code, remark=refusal.remark))
+
+    def drop(self, origin: Origin) -> None:
+        """A client is gone."""
+        self.waiting = deque(one for one in self.waiting if one.origin is not origin)
+
+    def answering(self, search: Search) -> Iterator[None]:
+        """Answer a search, a millisecond at a time. Raises DiskFailed."""
+        if self._index.covered < search.position:
+            behind = search.position - self._index.covered
+            self._refuse(
+                search,
+                f"the key index is being made and {behind} bytes of the log behind: ask again",
+            )
+            return
+        found: dict[int, None] = {}
+        hints = self._index.find(search.topic, search.key, search.begin_ms, search.end_ms)
+        for looked_at, hint in enumerate(itertools.islice(hints, MAX_LOOKED_AT), 1):
+            if hint is not None and self._record(search, hint.position) is not None:
+                found[hint.position] = None
+                if len(found) == search.max_messages:
+                    break
+            if looked_at % _AT_ONCE == 0:
+                yield
+        if search.origin.is_closed:
+            return
+        if found:
+            search.origin.when_taken(lambda: self._send(search, list(found)))
+        else:
+            search.origin.send(
+                search.command.reply(
+                    ResponseCode.QUERY_NOT_FOUND,
+                    remark="can not find message, maybe time range not correct",
+                )
+            )
+
+    def failed(self, search: Search) -> None:
+        """The index cannot be read."""
+        self._refuse(search, "the key index cannot be read: see the broker's log")
+
+    def _refuse(self, search: Search, remark: str) -> None:
+        search.origin.send(search.command.reply(ResponseCode.SYSTEM_BUSY, remark=remark))
+
+    def _send(self, search: Search, positions: list[int]) -> None:
+        records: list[bytes] = []
+        size = 0
+        for position in positions:
+            record = self._record(search, position)
+            if record is not None and (not records or size + len(record) <= MAX_ANSWER_BYTES):
+                records.append(record)
+                size += len(record)
+        fields = {
+            "indexLastUpdatePhyoffset": str(self._index.covered),
+            "indexLastUpdateTimestamp": str(self._messages.store_timestamp_ms),
+        }
+        search.origin.send(search.command.reply(fields=fields, body=b"".join(records)))
+
+    def _record(self, search: Search, position: int) -> bytes | None:
+        """The message at a position, if it is what is searched for.
+
+        Its hash alone does not say so, and its topic may be gone.
+        """
+        record = self._reader.record_at(position)
+        facts = None if record is None else read_record_facts(record)
+        if record is None or facts is None or facts.topic != search.topic:
+            return None
+        stored_ms = int.from_bytes(record[STORE_TIMESTAMP_AT : STORE_TIMESTAMP_AT + 8], "big")
+        if not search.begin_ms <= stored_ms <= search.end_ms or search.key not in keys_of(record):
+            return None
+        return record

@@ -1,0 +1,211 @@
+"""One file of the key index, in RocketMQ's layout.
+
+A header of 40 bytes, 5 000 000 slots of 4 bytes, 20 000 000 entries of 20 bytes. An entry is the
+hash of a key, the position of a message in the log, its store time in seconds since that of the
+file's first message, and the number of the entry before it in the same slot. A slot has the number
+of its last entry; 0 is none. The file is sparse: what was never written takes no room on the disk.
+
+A power cut must not leave a slot that leads to an entry which was lost, since all that is behind
+that entry would be lost as well. So entries are made durable before any slot points to them: until
+then the heads of slots are kept in memory.
+"""
+
+import os.path
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from broker.store.consume_queue_disk import ConsumeQueueDisk
+from dledger import DiskFailed
+
+SLOTS: Final = 5_000_000
+ENTRIES: Final = 20_000_000
+
+# First and last store time, first and last position, slots in use, number of the next entry.
+_HEADER: Final = struct.Struct(">qqqqii")
+_ENTRY: Final = struct.Struct(">iqii")
+_HEAD: Final = struct.Struct(">i")
+
+_MAX_SECONDS: Final = (1 << 31) - 1
+
+
+class IndexedKey(NamedTuple):
+    """An entry: a message with this hash of a key.
+
+    Attributes:
+        position: of its record in the log.
+        time_ms: when it was stored, at most; up to a second before it.
+    """
+
+    position: int
+    time_ms: int
+
+
+class KeyFile:
+    """One file. Not closed by itself.
+
+    Args:
+        path: where it lies.
+        disk: has it.
+        slots, entries: RocketMQ's but in tests.
+
+    Attributes:
+        path: where it lies.
+        begin_ms, end_ms: the store times of its first and its last message.
+        begin_position, end_position: where these lie in the log.
+
+    Raises:
+        DiskFailed: it cannot be opened or read, here or in any method.
+    """
+
+    def __init__(
+        self, path: str, disk: ConsumeQueueDisk, slots: int = SLOTS, entries: int = ENTRIES
+    ) -> None:
+        self.path = path
+        self._disk = disk
+        self._slots = slots
+        self._max_entries = entries
+        self._entries_at = _HEADER.size + _HEAD.size * slots
+        self._heads: dict[int, int] = {}  # of slots; newer than those in the file
+        self._writing: dict[int, int] = {}  # those that a sync is writing
+        self._gathered: list[bytes] = []  # the last entries, not written yet
+        try:
+            self._file = disk.open(path, True)
+        except OSError as error:
+            raise DiskFailed("open", path, error) from error
+        header = self._read(_HEADER.size, 0)
+        fields: tuple[int, ...] = (0, 0, 0, 0, 0, 0)
+        if len(header) == _HEADER.size:
+            fields = _HEADER.unpack(header)
+        self.begin_ms, self.end_ms, self.begin_position, self.end_position = fields[:4]
+        self._used_slots, next_entry = fields[4:]
+        self._next_entry = min(max(1, next_entry), entries)
+        if next_entry == 0:
+            self._write(b"\0", self._entries_at + _ENTRY.size * entries - 1)  # its whole length
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no entry fits any more."""
+        return self._next_entry >= self._max_entries
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no entry."""
+        return self._next_entry == 1
+
+    @property
+    def unsynced(self) -> int:
+        """How many slots have heads that are not durable."""
+        return len(self._heads)
+
+    def put(self, key_hash: int, position: int, time_ms: int) -> None:
+        """Add an entry; not on the disk before `flush`."""
+        if self.is_empty:
+            self.begin_ms, self.begin_position = time_ms, position
+        self.end_ms, self.end_position = time_ms, position
+        slot = key_hash % self._slots
+        head = self._head(slot)
+        if not head:
+            self._used_slots += 1
+        seconds = min(max(0, (time_ms - self.begin_ms) // 1000), _MAX_SECONDS)
+        self._gathered.append(_ENTRY.pack(key_hash, position, seconds, head))
+        self._heads[slot] = self._next_entry
+        self._next_entry += 1
+
+    def flush(self) -> None:
+        """Write the entries that were added."""
+        if self._gathered:
+            first = self._next_entry - len(self._gathered)
+            self._write(b"".join(self._gathered), self._entries_at + _ENTRY.size * first)
+            self._gathered.clear()
+
+    def find(self, key_hash: int) -> Iterator[IndexedKey | None]:
+        """Entries with this hash, the newest first; None for each other one that was looked at."""
+        number, before = self._head(key_hash % self._slots), self._next_entry
+        while 0 < number < before:  # as in every chain that was not damaged
+            entry = self._read(_ENTRY.size, self._entries_at + _ENTRY.size * number)
+            if len(entry) < _ENTRY.size:
+                return
+            found, position, seconds, earlier = _ENTRY.unpack(entry)
+            found_ms = self.begin_ms + seconds * 1000
+            yield IndexedKey(position, found_ms) if found == key_hash else None
+            number, before = earlier, number
+
+    def begin_sync(self) -> "KeyFileSync":
+        """What makes all that is flushed durable. Call `end_sync` after it."""
+        self._writing, self._heads = self._heads, {}
+        header = _HEADER.pack(
+            self.begin_ms,
+            self.end_ms,
+            self.begin_position,
+            self.end_position,
+            self._used_slots,
+            self._next_entry,
+        )
+        return KeyFileSync(self._disk, self._file, self.path, header, self._writing)
+
+    def end_sync(self) -> None:
+        """The heads are in the file."""
+        self._writing = {}
+
+    def close(self) -> None:
+        """Let go of the file. What was not synced is lost."""
+        self._disk.close(self._file)
+
+    def _head(self, slot: int) -> int:
+        head = self._heads.get(slot) or self._writing.get(slot)
+        if head is None:
+            packed = self._read(_HEAD.size, _HEADER.size + _HEAD.size * slot)
+            head = _HEAD.unpack(packed)[0] if len(packed) == _HEAD.size else 0
+            if not 0 < head < self._next_entry:
+                return 0
+        return head
+
+    def _read(self, size: int, at: int) -> bytes:
+        try:
+            return self._disk.read(self._file, size, at)
+        except OSError as error:
+            raise DiskFailed("pread", self.path, error) from error
+
+    def _write(self, data: bytes, at: int) -> None:
+        _write(self._disk, self._file, self.path, data, at)
+
+
+class KeyFileSync(NamedTuple):
+    """Makes a file durable, in any thread."""
+
+    disk: ConsumeQueueDisk
+    file: int
+    path: str
+    header: bytes
+    heads: dict[int, int]
+
+    def run(self) -> None:
+        """First the entries and the number of the next one, then what leads to them.
+
+        Raises:
+            DiskFailed: something is not durable.
+        """
+        _write(self.disk, self.file, self.path, self.header, 0)
+        self._sync(self.path)
+        for slot, head in sorted(self.heads.items()):
+            at = _HEADER.size + _HEAD.size * slot
+            _write(self.disk, self.file, self.path, _HEAD.pack(head), at)
+        self._sync(self.path)
+        self._sync(os.path.dirname(self.path))
+
+    def _sync(self, path: str) -> None:
+        try:
+            self.disk.sync(path)
+        except OSError as error:
+            raise DiskFailed("fsync", path, error) from error
+
+
+def _write(disk: ConsumeQueueDisk, file: int, path: str, data: bytes, at: int) -> None:
+    try:
+        written = disk.write(file, data, at)
+    except OSError as error:
+        raise DiskFailed("pwrite", path, error) from error
+    if written != len(data):
+        short = OSError(f"only {written} of {len(data)} bytes were written")
+        raise DiskFailed("pwrite", path, short)
