@@ -6,7 +6,7 @@ entry of a whole one.
 """
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from broker.log.replicated_log import Log
@@ -23,8 +23,9 @@ _TIME_END: Final = STORE_TIMESTAMP_AT + 8
 # Units of a consume queue that are read at once.
 _UNITS_AT_ONCE: Final = 64
 
-# Records up to this size are read whole; of longer ones the body is left out.
+# Records up to this size are read whole, and many at once; of longer ones the body is left out.
 _SHORT_RECORD_BYTES: Final = 4096
+_RUN_BYTES: Final = 128 * 1024
 
 
 class GrowingQueues(Protocol):
@@ -54,6 +55,11 @@ class _Unit(NamedTuple):
     size: int
     topic: str
 
+    @property
+    def end(self) -> int:
+        """The position behind it."""
+        return self.place + self.size
+
 
 class KeyIndexing:
     """Makes the index of one member.
@@ -74,11 +80,17 @@ class KeyIndexing:
         self._log = log
         self._index = index
         self._sweep: Iterator[_Unit | None] | None = None
+        self._sweep_end = 0
 
     @property
     def behind_bytes(self) -> int:
         """How much of the applied log is not known to be indexed."""
         return max(0, self._state.log_end - self._index.covered)
+
+    @property
+    def is_sweeping(self) -> bool:
+        """Whether messages are known that are not indexed."""
+        return self._sweep is not None
 
     def begin(self) -> None:
         """The index was opened: go on from where it is, with all queues."""
@@ -91,6 +103,7 @@ class KeyIndexing:
             if self._index.covered >= self._state.log_end:
                 return False
             self._sweep = self._grown_units()
+        found: list[_Unit] = []
         for _ in range(units):
             try:
                 unit = next(self._sweep)
@@ -98,14 +111,19 @@ class KeyIndexing:
                 self._sweep = None
                 break
             if unit is not None:
-                self._put(unit)
-                self._index.covered = unit.place + unit.size
+                found.append(unit)
+        for run in _runs(found):
+            self._put(run)
+            self._index.covered = max(self._index.covered, run[-1].end)
         self._index.flush()
+        if self._sweep is None:
+            self._index.covered = max(self._index.covered, self._sweep_end)
         return True
 
     def _grown_units(self) -> Iterator[_Unit | None]:
         """The messages up to now that are not indexed; None between them where it may pause."""
-        end = self._state.log_end  # all messages before it lie in the queues that have grown
+        # All messages before it lie in the queues that have grown.
+        end = self._sweep_end = self._state.log_end
         begin = max(self._index.covered, self._messages.kept_position)
         sources = []
         for topic, queue_id in self._queues.take_grown():
@@ -115,7 +133,6 @@ class KeyIndexing:
                 sources.append(_followed(first, source))
             yield None
         yield from heapq.merge(*sources)
-        self._index.covered = max(self._index.covered, end)
 
     def _units(self, topic: str, queue_id: int, begin: int, end: int) -> Iterator[_Unit]:
         """The messages of a queue between two positions of the log."""
@@ -153,22 +170,44 @@ class KeyIndexing:
         unit = self._queues.read(topic, queue_id, offset, 1)
         return UNIT.unpack(unit)[0] if unit else -1
 
-    def _put(self, unit: _Unit) -> None:
+    def _put(self, run: Sequence[_Unit]) -> None:
         try:
-            record = self._head_and_properties(unit)
+            records = self._records(run)
         except OutsideLog:
-            return  # retention was faster
-        time_ms = int.from_bytes(record[STORE_TIMESTAMP_AT:_TIME_END], "big")
-        for key in keys_of(record):
-            self._index.put(unit.topic, key, unit.place, time_ms)
+            if len(run) > 1:  # the end of a segment lies within
+                for unit in run:
+                    self._put([unit])
+            return  # else retention was faster
+        for unit, record in zip(run, records, strict=True):
+            time_ms = int.from_bytes(record[STORE_TIMESTAMP_AT:_TIME_END], "big")
+            for key in keys_of(record):
+                self._index.put(unit.topic, key, unit.place, time_ms)
 
-    def _head_and_properties(self, unit: _Unit) -> bytes:
-        """A record, or one with an empty body that is the same but for that."""
-        if unit.size <= _SHORT_RECORD_BYTES:
-            return self._log.read_bytes(unit.place, unit.size)
-        head = self._log.read_bytes(unit.place, BODY_AT)
+    def _records(self, run: Sequence[_Unit]) -> Sequence[bytes]:
+        """The records of a run. A long one has an empty body, and is the same but for that."""
+        begin, size = run[0].place, run[0].size
+        if size <= _SHORT_RECORD_BYTES:
+            read = self._log.read_bytes(begin, run[-1].end - begin)
+            return [read[unit.place - begin : unit.end - begin] for unit in run]
+        head = self._log.read_bytes(begin, BODY_AT)
         tail_at = BODY_AT + body_length(head)
-        return without_body(head) + self._log.read_bytes(unit.place + tail_at, unit.size - tail_at)
+        return [without_body(head) + self._log.read_bytes(begin + tail_at, size - tail_at)]
+
+
+def _runs(units: Sequence[_Unit]) -> Iterator[Sequence[_Unit]]:
+    """Short records that lie near each other together, and each long one by itself."""
+    run: list[_Unit] = []
+    for unit in units:
+        is_short = unit.size <= _SHORT_RECORD_BYTES
+        if run and not (is_short and unit.end - run[0].place <= _RUN_BYTES):
+            yield run
+            run = []
+        run.append(unit)
+        if not is_short:
+            yield run
+            run = []
+    if run:
+        yield run
 
 
 def _followed(first: _Unit, rest: Iterator[_Unit]) -> Iterator[_Unit]:

@@ -4,19 +4,20 @@ from collections.abc import Sequence
 from typing import Final
 
 from broker.messages.record_facts import properties_run
-from remoting.message.properties import decode_some
+from remoting.message.properties import found_value
 
 # A message may have 32 KiB of one-letter keys. Java indexes them all; each costs some 20 bytes on
 # the disk for ever, and some microseconds.
 MAX_KEYS_PER_MESSAGE: Final = 256
 
-_NAMES: Final = {b"UNIQ_KEY": "UNIQ_KEY", b"KEYS": "KEYS"}
+_UNIQUE: Final = b"UNIQ_KEY"
+_WORDS: Final = b"KEYS"
 
 
 def keys_of(record: bytes) -> Sequence[str]:
     """The keys of a record by which it is found; those beyond 256 are left out."""
-    properties = decode_some(properties_run(record), _NAMES)
-    unique, words = properties.get("UNIQ_KEY"), properties.get("KEYS")
+    properties = properties_run(record)
+    unique, words = found_value(properties, _UNIQUE), found_value(properties, _WORDS)
     keys = [unique] if unique else []
     if words:
         keys += [word for word in words.split(" ") if word]

@@ -19,8 +19,8 @@ from remoting.wire.command import Command
 # Searches that wait. One takes about a millisecond once the index has come up to it.
 MAX_WAITING: Final = 64
 
-# How long a search waits for the index; clients wait for 9 s and more.
-WAIT_SECONDS: Final = 3.0
+# How long a search waits for the index; Java's wait for 15 s.
+WAIT_SECONDS: Final = 5.0
 
 # Of one answer, but for a single message that is longer; frames end at 16 MiB.
 MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024

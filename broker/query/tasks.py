@@ -17,17 +17,16 @@ _log = logging.getLogger(__name__)
 # Messages that are indexed at once: about a millisecond.
 UNITS_AT_ONCE: Final = 100
 
-# How long the index rests between two such runs when the process has other work, so that clients
-# feel little of it; a process is busy when a rest of 1 ms takes 0.5 ms longer.
-BUSY_REST_SECONDS: Final = 0.02
-REST_SECONDS: Final = 0.001
-LATE_SECONDS: Final = 0.0005
+# How long the index rests between two such runs, so that clients feel little of it: it takes a
+# tenth of a core while there is something to do, until it is too far behind; then a third.
+REST_SECONDS: Final = 0.01
+SHORT_REST_SECONDS: Final = 0.002
 
-# Beyond this the index no longer steps back behind other work: else it would never come near.
-MAX_BEHIND_BYTES: Final = 1024 * 1024 * 1024
+# As far as this a search brings the index up in a second or two.
+MAX_BEHIND_BYTES: Final = 128 * 1024 * 1024
 
-# How often it is looked whether there is something to do.
-LOOK_SECONDS: Final = 0.1
+# How long it rests when it has come up to the log, or there is something that it has to wait for.
+LOOK_SECONDS: Final = 0.2
 
 # When the index is made durable. What came after that is indexed again by the next start, which
 # takes a second per 100 000 messages; so many heads of slots take about 10 MB of memory.
@@ -91,28 +90,27 @@ class IndexTasks:
         self._synced_at, self._synced_to = trio.current_time(), self._index.covered
         while True:
             if self._queues.damaged or not self._indexing.step(UNITS_AT_ONCE):
-                with trio.move_on_after(LOOK_SECONDS):
-                    await self._wanted.wait()
-                    await trio.sleep(REST_SECONDS)  # a search may wait for queues to be mended
+                await self._rest(LOOK_SECONDS)
             else:
                 advanced, self._advanced = self._advanced, trio.Event()
                 advanced.set()
-                await self._rest()
+                if self._searches.waiting:
+                    await trio.lowlevel.checkpoint()
+                elif self._indexing.behind_bytes > MAX_BEHIND_BYTES:
+                    await self._rest(SHORT_REST_SECONDS)
+                else:
+                    await self._rest(REST_SECONDS if self._indexing.is_sweeping else LOOK_SECONDS)
             if self._is_sync_due():
                 await self._sync()
             if self._messages.kept_position != self._dropped_before:
                 self._dropped_before = self._messages.kept_position
                 self._index.drop_before(self._dropped_before)
 
-    async def _rest(self) -> None:
-        if self._searches.waiting:
-            await trio.lowlevel.checkpoint()
-            return
-        before = trio.current_time()
-        await trio.sleep(REST_SECONDS)
-        is_late = trio.current_time() - before > REST_SECONDS + LATE_SECONDS
-        if is_late and self._indexing.behind_bytes < MAX_BEHIND_BYTES:
-            await trio.sleep(BUSY_REST_SECONDS)
+    async def _rest(self, seconds: float) -> None:
+        """Rest, but no longer than until a search comes."""
+        with trio.move_on_after(seconds):
+            await self._wanted.wait()
+            await trio.sleep(SHORT_REST_SECONDS)  # queues have to be mended before it is answered
 
     def _is_sync_due(self) -> bool:
         return self._index.covered != self._synced_to and (

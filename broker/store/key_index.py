@@ -7,6 +7,7 @@ what looks into the index looks at the messages. A message may be in it twice.
 
 import os
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Final
 
 from broker.store.consume_queue_disk import OS_DISK, ConsumeQueueDisk
@@ -17,11 +18,18 @@ from remoting.message.java_hash import java_hash
 
 _SMALLEST: Final = -(1 << 31)
 
+_REMEMBERED_TOPICS: Final = 4096
+
 
 def key_hash(topic: str, key: str) -> int:
-    """The hash by which RocketMQ's index knows a key of a topic: 0 to 2^31-1."""
-    value = java_hash(f"{topic}#{key}")
+    """The hash by which RocketMQ's index knows a key of a topic, of `topic#key`: 0 to 2^31-1."""
+    value = java_hash(key, _hash_before_key(topic))
     return 0 if value == _SMALLEST else abs(value)
+
+
+@lru_cache(maxsize=_REMEMBERED_TOPICS)
+def _hash_before_key(topic: str) -> int:
+    return java_hash(f"{topic}#")
 
 
 class KeyIndex:

@@ -10,15 +10,20 @@ _AT_ONCE: Final = 64
 _WEIGHTS: Final = tuple(pow(31, _AT_ONCE - 1 - at, 1 << 32) for at in range(_AT_ONCE))
 
 
-def java_hash(text: str) -> int:
-    """Java's `String.hashCode`: h = 31 h + unit over UTF-16 code units, signed and of 32 bits."""
+def java_hash(text: str, before: int = 0) -> int:
+    """Java's `String.hashCode`: h = 31 h + unit over UTF-16 code units, signed and of 32 bits.
+
+    Args:
+        text: the text, or its end.
+        before: the hash of what stands before it.
+    """
     units: Sequence[int]
     if text.isascii():
         units = text.encode("ascii")
     else:
         encoded = text.encode("utf-16-be", "surrogatepass")
         units = struct.unpack(f">{len(encoded) // 2}H", encoded)
-    value = 0
+    value = before
     for at in range(0, len(units), _AT_ONCE):
         run = units[at : at + _AT_ONCE]
         weights = _WEIGHTS[_AT_ONCE - len(run) :]

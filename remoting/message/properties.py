@@ -13,6 +13,7 @@ from remoting.message.errors import MessageMalformed
 
 NAME_VALUE_SEPARATOR: Final = "\x01"
 PROPERTY_SEPARATOR: Final = "\x02"
+_SEPARATOR_BYTE: Final = 2
 
 # The length field of a stored record is a signed 16-bit number.
 MAX_PROPERTIES_BYTES: Final = 32767
@@ -93,6 +94,19 @@ def decode_some(raw: bytes, names: Mapping[bytes, str]) -> dict[str, str]:
         if separator and name in names:
             found[names[name]] = value.decode("utf-8", "surrogateescape")
     return found
+
+
+def found_value(raw: bytes, name: bytes) -> str | None:
+    """The value of one name in a run, as `decode_properties` has it; None when it is not there."""
+    wanted = name + b"\x01"
+    end = len(raw)
+    while (at := raw.rfind(wanted, 0, end)) > 0 and raw[at - 1] != _SEPARATOR_BYTE:
+        end = at + len(wanted) - 1  # the end of another name, or a part of a value
+    if at < 0:
+        return None
+    begin = at + len(wanted)
+    end = raw.find(b"\x02", begin)
+    return raw[begin : end if end >= 0 else None].decode("utf-8", "surrogateescape")
 
 
 def decode_properties(raw: bytes | str) -> dict[str, str]:
