@@ -180,8 +180,7 @@ class KeyIndexing:
             return  # else retention was faster
         for unit, record in zip(run, records, strict=True):
             time_ms = int.from_bytes(record[STORE_TIMESTAMP_AT:_TIME_END], "big")
-            for key in keys_of(record):
-                self._index.put(unit.topic, key, unit.place, time_ms)
+            self._index.put(unit.topic, keys_of(record), unit.place, time_ms)
 
     def _records(self, run: Sequence[_Unit]) -> Sequence[bytes]:
         """The records of a run. A long one has an empty body, and is the same but for that."""

@@ -25,6 +25,7 @@ ENTRIES: Final = 20_000_000
 _HEADER: Final = struct.Struct(">qqqqii")
 _ENTRY: Final = struct.Struct(">iqii")
 _HEAD: Final = struct.Struct(">i")
+_NO_HEAD: Final = (bytes(_HEAD.size), b"")
 
 _MAX_SECONDS: Final = (1 << 31) - 1
 
@@ -100,17 +101,20 @@ class KeyFile:
 
     def put(self, key_hash: int, position: int, time_ms: int) -> None:
         """Add an entry; not on the disk before `flush`."""
-        if self.is_empty:
+        number = self._next_entry
+        if number == 1:
             self.begin_ms, self.begin_position = time_ms, position
         self.end_ms, self.end_position = time_ms, position
         slot = key_hash % self._slots
         head = self._head(slot)
         if not head:
             self._used_slots += 1
-        seconds = min(max(0, (time_ms - self.begin_ms) // 1000), _MAX_SECONDS)
+        seconds = (time_ms - self.begin_ms) // 1000
+        if not 0 <= seconds <= _MAX_SECONDS:
+            seconds = 0 if seconds < 0 else _MAX_SECONDS
         self._gathered.append(_ENTRY.pack(key_hash, position, seconds, head))
-        self._heads[slot] = self._next_entry
-        self._next_entry += 1
+        self._heads[slot] = number
+        self._next_entry = number + 1
 
     def flush(self) -> None:
         """Write the entries that were added."""
@@ -154,12 +158,13 @@ class KeyFile:
 
     def _head(self, slot: int) -> int:
         head = self._heads.get(slot) or self._writing.get(slot)
-        if head is None:
-            packed = self._read(_HEAD.size, _HEADER.size + _HEAD.size * slot)
-            head = _HEAD.unpack(packed)[0] if len(packed) == _HEAD.size else 0
-            if not 0 < head < self._next_entry:
-                return 0
-        return head
+        if head is not None:
+            return head
+        packed = self._read(_HEAD.size, _HEADER.size + _HEAD.size * slot)
+        if packed in _NO_HEAD:
+            return 0
+        head = int.from_bytes(packed, "big", signed=True)
+        return head if 0 < head < self._next_entry else 0
 
     def _read(self, size: int, at: int) -> bytes:
         try:

@@ -6,7 +6,7 @@ what looks into the index looks at the messages. A message may be in it twice.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from typing import Final
 
@@ -18,18 +18,20 @@ from remoting.message.java_hash import java_hash
 
 _SMALLEST: Final = -(1 << 31)
 
-_REMEMBERED_TOPICS: Final = 4096
+# Unique keys of one process begin alike: with its address, its number and its class loader.
+_SENDER_CHARS: Final = 20
+_REMEMBERED_BEGINS: Final = 4096
 
 
 def key_hash(topic: str, key: str) -> int:
     """The hash by which RocketMQ's index knows a key of a topic, of `topic#key`: 0 to 2^31-1."""
-    value = java_hash(key, _hash_before_key(topic))
+    value = java_hash(key[_SENDER_CHARS:], _hash_of_begin(topic, key[:_SENDER_CHARS]))
     return 0 if value == _SMALLEST else abs(value)
 
 
-@lru_cache(maxsize=_REMEMBERED_TOPICS)
-def _hash_before_key(topic: str) -> int:
-    return java_hash(f"{topic}#")
+@lru_cache(maxsize=_REMEMBERED_BEGINS)
+def _hash_of_begin(topic: str, begin: str) -> int:
+    return java_hash(f"{topic}#{begin}")
 
 
 class KeyIndex:
@@ -90,16 +92,13 @@ class KeyIndex:
         self.covered = max(0, covered)
         self._files = [self._opened(path) for path in paths]
 
-    def put(self, topic: str, key: str, position: int, time_ms: int) -> None:
-        """Note that a message has a key. Raises DiskFailed."""
-        file = self._files[-1] if self._files else None
-        if file is None or file.is_full:
-            if file is not None:
-                file.flush()
-            file = self._begin_file(time_ms)
-        if not self._to_sync or self._to_sync[-1] is not file:
-            self._to_sync.append(file)
-        file.put(key_hash(topic, key), position, time_ms)
+    def put(self, topic: str, keys: Iterable[str], position: int, time_ms: int) -> None:
+        """Note that a message has these keys. Raises DiskFailed."""
+        for key in keys:
+            file = self._to_sync[-1] if self._to_sync else None
+            if file is None or file.is_full:
+                file = self._file_to_fill(time_ms)
+            file.put(key_hash(topic, key), position, time_ms)
 
     def flush(self) -> None:
         """Write what was put, so that it is found. Raises DiskFailed."""
@@ -155,6 +154,15 @@ class KeyIndex:
         for file in self._files:
             file.close()
         self._files, self._to_sync, self._syncing = [], [], []
+
+    def _file_to_fill(self, time_ms: int) -> KeyFile:
+        file = self._files[-1] if self._files else None
+        if file is None or file.is_full:
+            if file is not None:
+                file.flush()
+            file = self._begin_file(time_ms)
+        self._to_sync.append(file)
+        return file
 
     def _begin_file(self, time_ms: int) -> KeyFile:
         name = self._name_of(time_ms)

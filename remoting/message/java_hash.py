@@ -23,7 +23,7 @@ def java_hash(text: str, before: int = 0) -> int:
     else:
         encoded = text.encode("utf-16-be", "surrogatepass")
         units = struct.unpack(f">{len(encoded) // 2}H", encoded)
-    value = before
+    value = before & _MASK
     for at in range(0, len(units), _AT_ONCE):
         run = units[at : at + _AT_ONCE]
         weights = _WEIGHTS[_AT_ONCE - len(run) :]

@@ -64,11 +64,22 @@ def test_the_hash_is_a_sum_of_code_units(text: str) -> None:
     assert java_hash(text) % (1 << 32) == value
 
 
+@given(st.text(max_size=80), st.integers(0, 80))
+def test_the_hash_of_a_text_goes_on_from_that_of_its_begin(text: str, at: int) -> None:
+    assert java_hash(text[at:], java_hash(text[:at])) == java_hash(text)
+
+
+@given(st.text(max_size=20), st.text(max_size=60))
+def test_the_hash_of_a_key_is_that_of_topic_and_key(topic: str, key: str) -> None:
+    value = java_hash(f"{topic}#{key}")
+    assert key_hash(topic, key) == (0 if value == -(1 << 31) else abs(value))
+
+
 def test_a_file_has_the_layout_of_rocketmq(tmp_path: Path) -> None:
     index = index_in(str(tmp_path / "index"), slots=SLOTS, entries=ENTRIES)
-    index.put("T", "one", 1000, 5_000)
-    index.put("T", "two", 2000, 7_999)
-    index.put("T", "one", 3000, 9_000)
+    index.put("T", ["one"], 1000, 5_000)
+    index.put("T", ["two"], 2000, 7_999)
+    index.put("T", ["one"], 3000, 9_000)
     index.covered = 4000
     index.begin_sync().run()
     index.end_sync()
@@ -130,7 +141,7 @@ def test_what_is_put_is_found_the_newest_first_and_what_is_covered_survives(
             kept = max(0, position - random.Random(position).randrange(100))
             index.drop_before(kept)
         elif len(step) == 1:
-            index.put("T", step, position, position // 10)
+            index.put("T", [step], position, position // 10)
             model[step].append(position)
             position += 10
             index.covered = position
@@ -144,7 +155,7 @@ def test_what_is_put_is_found_the_newest_first_and_what_is_covered_survives(
 def test_files_that_nothing_vouches_for_are_made_again(tmp_path: Path) -> None:
     folder = str(tmp_path / "index")
     index = index_in(folder)
-    index.put("T", "a", 10, 1)
+    index.put("T", ["a"], 10, 1)
     index.covered = 20
     index.flush()
     index.close()
@@ -156,7 +167,7 @@ def test_files_that_nothing_vouches_for_are_made_again(tmp_path: Path) -> None:
 def test_old_files_go_and_the_last_one_stays(tmp_path: Path) -> None:
     index = index_in(str(tmp_path / "index"))
     for at in range(20):
-        index.put("T", "a", at, 1)
+        index.put("T", ["a"], at, 1)
     index.covered = 20
     index.flush()
     index.drop_before(1000)
@@ -185,7 +196,7 @@ class FullDisk(OsConsumeQueueDisk):
 def test_a_full_disk_is_told(tmp_path: Path) -> None:
     index = index_in(str(tmp_path / "index"), FullDisk(), entries=200)
     for at in range(100):
-        index.put("T", "a", at, 1)
+        index.put("T", ["a"], at, 1)
     with pytest.raises(DiskFailed, match="No space left"):
         index.flush()
     index.close()

@@ -346,6 +346,15 @@ def test_properties_survive_writing_and_reading(pairs: dict[str, str]) -> None:
     assert properties.decode_properties(properties.properties_text(raw)) == pairs
 
 
+@given(st.lists(st.sampled_from([b"K", b"KK", b"a", b"\x01", b"\x02", b"\xff"]), max_size=16))
+def test_one_value_is_found_as_reading_the_whole_run_would(pieces: list[bytes]) -> None:
+    run = b"".join(pieces)
+    pairs = properties.decode_properties(run)
+    assert properties.found_value(run, b"K") == pairs.get("K")
+    some = {name: text for name, text in pairs.items() if name in ("K", "a")}
+    assert properties.decode_some(run, {b"K": "K", b"a": "a"}) == some
+
+
 @given(st.binary(max_size=60))
 def test_the_text_of_properties_loses_no_byte(raw: bytes) -> None:
     assert properties.properties_bytes(properties.properties_text(raw)) == raw
