@@ -23,10 +23,12 @@ from dledger_mq.lifetime import Lifetime
 from dledger_mq.message import check_topic
 from dledger_mq.offsets import BrokerOffsets
 from dledger_mq.pauses import pause_seconds
+from dledger_mq.received_message import ReceivedMessage, received
 from remoting.bodies.message_queue import MessageQueue
 from remoting.bodies.route import BrokerData, decode_cluster_info
 from remoting.bodies.table import decode_table, decode_topic_list
 from remoting.bodies.topic_config import PERMISSION_READ_WRITE, TopicConfig
+from remoting.message.record import decode_records
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
@@ -36,6 +38,15 @@ DEFAULT_QUEUES: Final = 8
 
 # How long orders follow an election, and how long a new topic may take to be seen.
 ORDER_TIMEOUT_SECONDS: Final = 10.0
+
+# How long a search goes on: it waits for an election, and for the index to come up to the log.
+SEARCH_TIMEOUT_SECONDS: Final = 30.0
+_SEARCH_ATTEMPT_SECONDS: Final = 8.0  # a broker waits for its index for 5
+
+# A broker gives no more than 64 messages.
+DEFAULT_FOUND: Final = 32
+_LAST_MILLISECOND: Final = (1 << 63) - 1
+_FOUND_OR_NOT: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND})
 
 # Figures of brokers are read one by one from memory.
 FIGURES_TIMEOUT_SECONDS: Final = 2.0
@@ -243,6 +254,48 @@ class Admin:
                 QueueProgress(queue, first.integer("offset"), last.integer("offset"), committed)
             )
         return rows
+
+    async def find(
+        self,
+        topic: str,
+        key: str,
+        *,
+        begin_ms: int = 0,
+        end_ms: int = _LAST_MILLISECOND,
+        most: int = DEFAULT_FOUND,
+    ) -> list[ReceivedMessage]:
+        """Messages with a key, the newest first.
+
+        Each word of a message's keys finds it, and so does the id that a send has returned.
+
+        Args:
+            topic: the topic.
+            key: the key or the id.
+            begin_ms: when they were stored, at the earliest, in milliseconds since 1970.
+            end_ms: and at the latest.
+            most: so many of each group of brokers; 1 to 64.
+
+        Raises:
+            RouteNotFound: there is no such topic.
+            RequestRefused: a broker says no, or its index did not come up to the log for 30 s.
+        """
+        route = await self._client.routes.refresh(topic)
+        command = requests.messages_by_key(topic, key, begin_ms, end_ms, most)
+        found: list[ReceivedMessage] = []
+        for queue in {one.broker_name: one for one in route.read_queues}.values():
+            reply = await call_master(
+                self._client,
+                queue,
+                command,
+                "find messages",
+                accepted=_FOUND_OR_NOT,
+                timeout_seconds=SEARCH_TIMEOUT_SECONDS,
+                attempt_seconds=_SEARCH_ATTEMPT_SECONDS,
+            )
+            if reply.code == ResponseCode.SUCCESS:
+                found += [received(record, queue) for record in decode_records(reply.body)]
+        found.sort(key=lambda one: one.store_timestamp, reverse=True)
+        return found
 
     async def _order(self, command: Command, what: str, topic: str, cluster: str) -> None:
         """Have every group's leader carry out a command; it may be carried out twice."""

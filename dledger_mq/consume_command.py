@@ -1,6 +1,5 @@
 """`dledger-mq consume`: print messages as they come."""
 
-import json
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -10,6 +9,7 @@ import trio
 
 from dledger_mq.command_line import nameserver_option, run, say
 from dledger_mq.message import ConsumeFrom, ConsumeResult
+from dledger_mq.message_line import message_line
 from dledger_mq.push_consumer import PushConsumer, PushOptions
 from dledger_mq.received_message import ReceivedMessage
 from remoting.bodies.heartbeat import MessageModel
@@ -60,7 +60,7 @@ def consume(
                 if enough.is_set():
                     # The program is ending; what is not printed must not be committed.
                     await trio.sleep_forever()
-                if not say(_line(message, as_json)):
+                if not say(message_line(message, as_json)):
                     enough.set()
                     await trio.sleep_forever()
                 seen += 1
@@ -85,25 +85,3 @@ def consume(
     if count is not None and seen < count:
         click.echo(f"dledger-mq: {seen} of {count} messages came", err=True)
         sys.exit(2)
-
-
-def _line(message: ReceivedMessage, as_json: bool) -> str:
-    body = message.body.decode("utf-8", "backslashreplace")
-    if not as_json:
-        return body
-    return json.dumps(
-        {
-            "topic": message.topic,
-            "tags": message.tags,
-            "keys": message.keys,
-            "body": body,
-            "message_id": message.message_id,
-            "broker_name": message.queue.broker_name,
-            "queue_id": message.queue.queue_id,
-            "queue_offset": message.queue_offset,
-            "reconsume_times": message.reconsume_times,
-            "born_timestamp": message.born_timestamp,
-            "store_timestamp": message.store_timestamp,
-            "properties": message.properties,
-        }
-    )

@@ -315,6 +315,20 @@ def delete_topic_in_nameserver(topic: str) -> Command:
     return Command(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": topic})
 
 
+def messages_by_key(topic: str, key: str, begin_ms: int, end_ms: int, most: int) -> Command:
+    """Find the newest messages with a key that were stored within some time (12)."""
+    return Command(
+        RequestCode.QUERY_MESSAGE,
+        {
+            "topic": topic,
+            "key": key,
+            "maxNum": str(most),
+            "beginTimestamp": str(begin_ms),
+            "endTimestamp": str(end_ms),
+        },
+    )
+
+
 def runtime_info() -> Command:
     """Ask a broker for its figures (28)."""
     return Command(RequestCode.GET_BROKER_RUNTIME_INFO)

@@ -12,6 +12,7 @@ from broker.pulls.pulled_offsets import PULLED_OFFSETS
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
 from broker.store.message_reader import MESSAGE_READER
+from broker.traffic.traffic import TRAFFIC
 from remoting.wire.codes import RequestCode
 
 
@@ -19,7 +20,12 @@ def _service(parts: Parts) -> Service:
     reader = parts[MESSAGE_READER]
     processor = AdminProcessor(reader, settings_of(parts.config), parts.figures)
     statistics = Statistics(
-        parts.state, reader, parts[CONSUMERS], parts[PULLED_OFFSETS], parts.config.group
+        parts.state,
+        reader,
+        parts[CONSUMERS],
+        parts[PULLED_OFFSETS],
+        parts[TRAFFIC],
+        parts.config.group,
     )
     any_role = partial(Handler, any_role=True)
     return Service(

@@ -10,6 +10,7 @@ from broker.pulls.pulled_offsets import PulledOffsets
 from broker.serving.origin import Origin
 from broker.store.message_reader import MessageReader
 from broker.topics.state import TOPICS
+from broker.traffic.traffic import Traffic
 from remoting.bodies.message_queue import MessageQueue, encode_queue_keyed
 from remoting.wire.command import Command
 
@@ -22,6 +23,7 @@ class Statistics:
         reader: reads messages.
         consumers: the members of consumer groups.
         pulled: how far groups have pulled.
+        traffic: how much they get.
         broker_name: the group of brokers this one belongs to.
     """
 
@@ -31,6 +33,7 @@ class Statistics:
         reader: MessageReader,
         consumers: Consumers,
         pulled: PulledOffsets,
+        traffic: Traffic,
         broker_name: str,
     ) -> None:
         self._topics = state[TOPICS]
@@ -38,6 +41,7 @@ class Statistics:
         self._reader = reader
         self._consumers = consumers
         self._pulled = pulled
+        self._traffic = traffic
         self._broker_name = broker_name
 
     def topic_stats(self, _origin: Origin, command: Command) -> Command:
@@ -65,13 +69,16 @@ class Statistics:
         if group is not None:
             topics.update(group.subscriptions)
         pairs: list[tuple[MessageQueue, object]] = []
+        per_second = 0.0
         for topic in sorted(topics):
             config = self._topics.configs.get(topic)
             if config is None or (asked and topic != asked):
                 continue
+            per_second += self._traffic.given_per_second(name, topic)
             for queue_id in range(config.read_queue_count):
                 pairs.append(self._queue_stats(name, topic, queue_id))
-        return command.reply(body=encode_queue_keyed("offsetTable", pairs, {"consumeTps": 0.0}))
+        consume_tps = {"consumeTps": round(per_second, 2)}
+        return command.reply(body=encode_queue_keyed("offsetTable", pairs, consume_tps))
 
     def _queue_stats(
         self, group: str, topic: str, queue_id: int

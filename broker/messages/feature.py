@@ -16,7 +16,6 @@ def _service(parts: Parts) -> Service:
         return {
             "commitLogMaxOffset": str(state.log_end),
             "commitLogMinOffset": str(messages.kept_position),
-            "msgPutTotalTodayNow": str(messages.messages),
         }
 
     return Service(figures=figures)

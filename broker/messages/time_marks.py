@@ -41,6 +41,14 @@ class TimeMarks:
         at = bisect_right(self.times_ms, time_ms)
         return self.indexes[at - 1] if at else 0
 
+    @property
+    def earliest_ms(self) -> int:
+        """When the oldest part of the log was written, up to ten minutes late; -1 for none."""
+        known = [time_ms for time_ms in self.times_ms[:2] if time_ms]
+        if known:
+            return known[0]
+        return self.next_ms - MARK_EVERY_MS if self.indexes else -1
+
     def drop_before(self, index: int) -> None:
         """Forget the marks of entries before `index`."""
         at = max(0, bisect_right(self.indexes, index) - 1)

@@ -13,6 +13,7 @@ from broker.pulls.pulled_offsets import PULLED_OFFSETS
 from broker.serving.parts import Parts, Shared
 from broker.serving.service import Handler, Service
 from broker.store.message_reader import MESSAGE_READER
+from broker.traffic.traffic import TRAFFIC
 from remoting.wire.codes import RequestCode
 
 HELD_PULLS: Final = Shared(
@@ -36,6 +37,7 @@ def _service(parts: Parts) -> Service:
         parts[OFFSET_COMMITS],
         held,
         pulled,
+        parts[TRAFFIC],
         parts.clock,
         MAX_HOLD_SECONDS,
         limits.max_offset_tables,

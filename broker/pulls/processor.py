@@ -26,6 +26,7 @@ from broker.resets.commands import EndReset
 from broker.serving.origin import Origin
 from broker.store.message_reader import Found, MessageReader, ReadResult
 from broker.topics.state import TOPICS
+from broker.traffic.traffic import Traffic
 from remoting.bodies.heartbeat import SubscriptionData
 from remoting.bodies.topic_config import PERMISSION_READ
 from remoting.net.answering import answer_each
@@ -55,6 +56,7 @@ class PullProcessor:
         commits: where offsets go that a pull brings along.
         held: the pulls that wait.
         pulled: told how far each group has pulled.
+        traffic: told what is given out.
         clock: seconds on the monotonic clock.
         max_hold_seconds: the longest wait.
         max_offset_tables: pairs of group and topic that may have offsets.
@@ -69,6 +71,7 @@ class PullProcessor:
         commits: OffsetCommits,
         held: HeldPulls,
         pulled: PulledOffsets,
+        traffic: Traffic,
         clock: Callable[[], float],
         max_hold_seconds: float,
         max_offset_tables: int,
@@ -83,6 +86,7 @@ class PullProcessor:
         self._commits = commits
         self._held = held
         self._pulled = pulled
+        self._traffic = traffic
         self._clock = clock
         self._max_hold_seconds = max_hold_seconds
         self._max_offset_tables = max_offset_tables
@@ -187,7 +191,10 @@ class PullProcessor:
                 self._check(request)  # again, if it has waited
                 if (moved_to := self._moved_to(request)) is not None:
                     return _moved(command, moved_to)
-                return _reply(command, self._read(request))
+                found = self._read(request)
+                size = len(found.messages)
+                self._traffic.given(request.group, request.topic, found.message_count, size)
+                return _reply(command, found)
             except RequestRefused as error:
                 return command.reply(error.code, remark=error.remark)
 

@@ -12,6 +12,7 @@ from broker.sends.sends import SENDS
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
 from broker.store.message_reader import MESSAGE_READER
+from broker.traffic.traffic import TRAFFIC
 from remoting.wire.codes import RequestCode
 
 
@@ -24,6 +25,7 @@ def _service(parts: Parts) -> Service:
         parts[MESSAGE_READER],
         parts[DELAYED_SENDS],
         parts[FULL_DISK],
+        parts[TRAFFIC],
         parts.config.group,
     )
     return Service(handlers={RequestCode.CONSUMER_SEND_MSG_BACK: Handler(processor.send_back)})

@@ -19,6 +19,7 @@ from broker.serving.origin import Origin
 from broker.store.message_reader import MessageReader
 from broker.topics.names import check_group_name, created_for_group, dead_letter_topic, retry_topic
 from broker.topics.state import TOPICS
+from broker.traffic.traffic import Traffic
 from remoting.message.message_id import message_id
 from remoting.message.properties import (
     DEAD_LETTER_ORIGIN_MESSAGE_ID,
@@ -39,6 +40,7 @@ class RetryProcessor:
     Args:
         state, sends, topics, groups, reader, delayed, broker_name: what it works with.
         disk: refuses messages when it is too full.
+        traffic: told of each message that came back.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class RetryProcessor:
         reader: MessageReader,
         delayed: DelayedSends,
         disk: FullDisk,
+        traffic: Traffic,
         broker_name: str,
     ) -> None:
         self._topics = state[TOPICS]
@@ -60,6 +63,7 @@ class RetryProcessor:
         self._reader = reader
         self._delayed = delayed
         self._disk = disk
+        self._traffic = traffic
         self._broker_name = broker_name
         self._turn = 0
 
@@ -113,6 +117,7 @@ class RetryProcessor:
             origin.send(command.reply())  # the group wants failed messages to be dropped
             return
         record, _end = decode_record(stored)
+        came_from = record.topic
         allowed = config.retry_max_times if said_times is None else said_times
         pairs = record.property_map()
         changes: dict[str, str] = {}
@@ -141,6 +146,7 @@ class RetryProcessor:
 
         def done(refusal: RequestRefused | None) -> None:
             if refusal is None:
+                self._traffic.sent_back(group, pairs.get(RETRY_TOPIC) or came_from)
                 origin.send(command.reply())
             else:
                 origin.send(command.reply(refusal.code, remark=refusal.remark))

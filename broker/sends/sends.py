@@ -23,6 +23,7 @@ from broker.log.state import BrokerState
 from broker.messages.state import MESSAGES
 from broker.sends.pending_messages import PendingMessages
 from broker.serving.parts import Parts, Shared
+from broker.traffic.put_times import PUT_TIMES, PutTimes
 from dledger import (
     MAX_BODY_BYTES,
     Appended,
@@ -68,6 +69,8 @@ class Sends:
         limits: how much may wait.
         wall_clock_ms: milliseconds since 1970.
         process_id: makes the keys unique that messages without one are given.
+        clock: seconds on the monotonic clock.
+        put_times: told how long messages took.
     """
 
     def __init__(
@@ -78,6 +81,8 @@ class Sends:
         limits: BrokerLimits,
         wall_clock_ms: Callable[[], int],
         process_id: int,
+        clock: Callable[[], float],
+        put_times: PutTimes,
     ) -> None:
         self._messages = state[MESSAGES]
         self._log = log
@@ -85,6 +90,8 @@ class Sends:
         self._limits = limits
         self._wall_clock_ms = wall_clock_ms
         self._process_id = process_id
+        self._clock = clock
+        self._put_times = put_times
         self._waiting: deque[PendingMessages] = deque()
         self._waiting_messages = 0
         self._waiting_bytes = 0
@@ -125,7 +132,8 @@ class Sends:
         while (placed := self._take_placed()) is not None:
             sends = placed.sends
             try:
-                self._log.submit(placed.bodies, partial(self._appended, placed, self._epoch))
+                then = partial(self._appended, placed, self._epoch, self._clock())
+                self._log.submit(placed.bodies, then)
             except LogFull:
                 self._held = placed
                 self._count(sends, 1)
@@ -276,10 +284,16 @@ class Sends:
         return edit_properties(properties, {UNIQUE_KEY: key})
 
     def _appended(
-        self, placed: _Placed, epoch: int, outcome: list[Appended] | DLedgerError
+        self,
+        placed: _Placed,
+        epoch: int,
+        handed_over: float,
+        outcome: list[Appended] | DLedgerError,
     ) -> None:
         """Tell each sender of one append what became of its messages."""
         at = 0
+        if not isinstance(outcome, DLedgerError):
+            self._put_times.add(self._clock() - handed_over, len(outcome))
         if placed.raises_format:
             at = 1
             if isinstance(outcome, DLedgerError) and epoch == self._epoch:
@@ -307,6 +321,8 @@ def _made(parts: Parts) -> Sends:
         config.limits,
         parts.wall_clock_ms,
         parts.process_id,
+        parts.clock,
+        parts[PUT_TIMES],
     )
 
 

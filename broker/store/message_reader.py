@@ -49,6 +49,7 @@ class ReadResult(NamedTuple):
     Attributes:
         found: how it ended.
         messages: records, one behind the other.
+        message_count: how many.
         next_offset: where to go on.
         begin: the offset of the queue's first message.
         end: the offset of the queue's next message.
@@ -56,6 +57,7 @@ class ReadResult(NamedTuple):
 
     found: Found
     messages: bytes
+    message_count: int
     next_offset: int
     begin: int
     end: int
@@ -111,11 +113,11 @@ class MessageReader:
         """
         begin, end = self.begin(topic, queue_id), self._queues.end(topic, queue_id)
         if offset == end:
-            return ReadResult(Found.NOTHING_NEW, b"", offset, begin, end)
+            return ReadResult(Found.NOTHING_NEW, b"", 0, offset, begin, end)
         if offset < begin:
-            return ReadResult(Found.TOO_SMALL, b"", begin, begin, end)
+            return ReadResult(Found.TOO_SMALL, b"", 0, begin, begin, end)
         if offset > end:
-            return ReadResult(Found.TOO_LARGE, b"", end, begin, end)
+            return ReadResult(Found.TOO_LARGE, b"", 0, end, begin, end)
         wants_all = codes is None and condition is None
         scanned = max_messages if wants_all else MAX_PULL_SCANNED_UNITS
         units = self._queues.read(topic, queue_id, offset, scanned)
@@ -137,8 +139,8 @@ class MessageReader:
             if condition is not None and looked_at > MAX_CONDITION_BYTES:
                 break
         if not parts:
-            return ReadResult(Found.FILTERED, b"", next_offset, begin, end)
-        return ReadResult(Found.MESSAGES, b"".join(parts), next_offset, begin, end)
+            return ReadResult(Found.FILTERED, b"", 0, next_offset, begin, end)
+        return ReadResult(Found.MESSAGES, b"".join(parts), len(parts), next_offset, begin, end)
 
     def store_timestamp_ms(self, topic: str, queue_id: int, offset: int) -> int | None:
         """When the message at `offset` was stored; None when the queue does not hold it."""
@@ -169,7 +171,11 @@ class MessageReader:
 
     def first_distance_bytes(self, topic: str, queue_id: int) -> int:
         """How far the queue's first message lies behind the log's applied end; 0 without one."""
-        units = self._queues.read(topic, queue_id, self.begin(topic, queue_id), 1)
+        return self.distance_bytes(topic, queue_id, self.begin(topic, queue_id))
+
+    def distance_bytes(self, topic: str, queue_id: int, offset: int) -> int:
+        """How far a message lies behind the log's applied end; 0 without one."""
+        units = self._queues.read(topic, queue_id, offset, 1)
         return self._state.log_end - UNIT.unpack(units)[0] if units else 0
 
     def record_at(self, position: int) -> bytes | None:

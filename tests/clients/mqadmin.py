@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from remoting.message.message_id import message_id
 from tests.clients.client_script import Failed
 
 if TYPE_CHECKING:
@@ -88,10 +89,15 @@ def administered(operator_client: "Client", client: "Client") -> "Callable[[Plac
                 (f"producerConnection -g {topic}-senders -t {topic}", r"127\.0\.0\.1:\d+.*JAVA"),
                 (f"consumerConnection -g {group}", r"JAVA(?s:.)*CLUSTERING"),
                 (f"consumerStatus -g {group}", r"Rebalance OK"),
-                ("brokerStatus -c DefaultCluster", r"bootTimestamp"),
+                (
+                    "brokerStatus -c DefaultCluster",
+                    r"msgGetTotalTodayNow\s*:\s*[1-9](?s:.*)putTps\s*:\s*[\d.]+ [\d.]*[1-9]",
+                ),
+                (f"statsAll -t {topic}", rf"(?m)^{topic}\s+{group}\s+\d+\s+\d+\.\d+"),
             ):
                 operator.until(Expected(words, pattern))
             operator.until(Expected(f"consumerProgress -g {group}", r"Consume TPS"))
+        look_for_a_message(operator, topic)
         for words, pattern in (
             (f"skipAccumulatedMessage -g {group} -t {topic} -f true", rf"{topic}|brokerName"),
             (f"resetOffsetByTime -g {group} -t {topic} -s 0 -f true", r"#queueId|#offset"),
@@ -104,3 +110,29 @@ def administered(operator_client: "Client", client: "Client") -> "Callable[[Plac
             operator.check(Expected(words, pattern))
 
     return run
+
+
+def look_for_a_message(operator: Operator, topic: str) -> None:
+    """By its key, by its unique key, by its place in the log, and by its place in its queue."""
+    by_key = f"queryMsgByKey -t {topic} -k {topic}-7"
+    row = r"(?m)^([0-9A-F]{32,56})\s+(\d+)\s+(\d+)\s*$"
+    operator.check(Expected(by_key, row))
+    unique, queue, offset = re.findall(row, operator.told(by_key.split()))[0]
+    by_unique_key = f"queryMsgByUniqueKey -t {topic} -i {unique}"
+    is_it = rf"Keys:\s+\[{topic}-7\]"
+    operator.check(Expected(by_unique_key, is_it))
+    place = re.search(
+        r"CommitLog Offset:\s+(\d+)(?s:.*)Store Host:\s+([\d.]+):(\d+)",
+        operator.told(by_unique_key.split()),
+    )
+    if place is None:
+        raise Failed(f"{by_unique_key}: no place")
+    offset_id = message_id(place[2], int(place[3]), int(place[1]))
+    of_topic = "" if operator.client == "admin4" else f"-t {topic} "
+    operator.check(Expected(f"queryMsgById {of_topic}-i {offset_id}", is_it))
+    routed = operator.told(["topicRoute", "-t", topic])
+    broker = re.search(r'"?brokerName"?\s*:\s*"([^"]+)', routed)
+    if broker is None:
+        raise Failed("topicRoute: no broker")
+    by_offset = f"queryMsgByOffset -t {topic} -b {broker[1]} -i {queue} -o {offset}"
+    operator.check(Expected(by_offset, is_it))

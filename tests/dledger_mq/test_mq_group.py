@@ -102,6 +102,8 @@ async def look_with_the_command(cluster: LocalCluster) -> None:
         assert "3 messages" in cluster.command("send", "U", "a", "b", "c", "--order-by", "k")
         lines = cluster.command("consume", "U", "--from-first", "--count", "3", "--timeout", "20")
         assert lines.split() == ["a", "b", "c"]
+        assert "2 messages" in cluster.command("send", "U", "d", "e", "--keys", "order-7 eu")
+        assert set(cluster.command("find", "U", "eu").split()) == {"d", "e"}
 
     await trio.to_thread.run_sync(look)
 

@@ -175,6 +175,10 @@ REQUESTS: dict[int, tuple[dict[str, Any], bytes]] = {
         {"consumerGroup": "g", "clientId": "c", "msgId": "7F00000100002A9F0000000000000000"},
         b"",
     ),
+    CODE.VIEW_BROKER_STATS_DATA: (
+        {"statsName": "GROUP_GET_FALL_SIZE", "statsKey": "0@T@g"},
+        b"",
+    ),
     CODE.QUERY_TOPIC_CONSUME_BY_WHO: ({"topic": "T"}, b""),
     CODE.QUERY_MESSAGE: (
         {

@@ -1,0 +1,44 @@
+"""Counts messages, by topic and group (315), and for a broker's figures (28)."""
+
+from functools import partial
+from typing import Final
+
+from broker.feature import Feature
+from broker.serving.member import MEMBER
+from broker.serving.parts import Parts
+from broker.serving.service import Handler, Service
+from broker.store.message_reader import MESSAGE_READER
+from broker.traffic.figures import TrafficFigures
+from broker.traffic.processor import TrafficProcessor
+from broker.traffic.put_times import PUT_TIMES
+from broker.traffic.traffic import TRAFFIC
+from remoting.wire.codes import RequestCode
+
+
+def _service(parts: Parts) -> Service:
+    traffic, member = parts[TRAFFIC], parts[MEMBER]
+    figures = TrafficFigures(
+        traffic,
+        parts[PUT_TIMES],
+        parts.state,
+        parts.config.limits,
+        parts.wall_clock_ms,
+        member.hour_of,
+        partial(member.used_percent, parts.config.directory),
+    )
+    processor = TrafficProcessor(traffic, parts.state, parts[MESSAGE_READER], parts.wall_clock_ms)
+
+    def look_over() -> None:
+        figures.look()
+        traffic.let_go()
+
+    return Service(
+        handlers={RequestCode.VIEW_BROKER_STATS_DATA: Handler(processor.view)},
+        applied=traffic.stored,
+        tick=traffic.sample,
+        look_over=look_over,
+        figures=figures.figures,
+    )
+
+
+FEATURE: Final = Feature(service=_service)

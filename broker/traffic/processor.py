@@ -1,0 +1,97 @@
+"""Answers what was counted by topic and group (315).
+
+Source: RocketMQ's AdminBrokerProcessor and BrokerStatsManager.
+"""
+
+import json
+from collections.abc import Callable
+
+from broker.errors import RequestRefused
+from broker.log.state import BrokerState
+from broker.offsets.state import OFFSETS
+from broker.serving.origin import Origin
+from broker.store.message_reader import MessageReader
+from broker.traffic.counter import Total
+from broker.traffic.traffic import Counted, Traffic
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+
+_FALL_SIZE = "GROUP_GET_FALL_SIZE"
+_FALL_TIME = "GROUP_GET_FALL_TIME"
+
+
+class TrafficProcessor:
+    """Reads the counters.
+
+    Args:
+        traffic: the counters.
+        state: the applied state.
+        reader: reads messages.
+        wall_clock_ms: milliseconds since 1970.
+    """
+
+    def __init__(
+        self,
+        traffic: Traffic,
+        state: BrokerState,
+        reader: MessageReader,
+        wall_clock_ms: Callable[[], int],
+    ) -> None:
+        self._traffic = traffic
+        self._offsets = state[OFFSETS]
+        self._reader = reader
+        self._wall_clock_ms = wall_clock_ms
+
+    def view(self, _origin: Origin, command: Command) -> Command:
+        """Sums and rates of the last minute, hour and day.
+
+        How far a group is behind, in bytes and in milliseconds, is that of the moment.
+
+        Raises:
+            FieldMissing: a field it must have is missing.
+            RequestRefused (1): nothing was counted with this name and key.
+        """
+        name, key = command.text("statsName"), command.text("statsKey")
+        if name in (_FALL_SIZE, _FALL_TIME):
+            behind = self._behind(key, in_time=name == _FALL_TIME)
+            if behind is None:
+                raise _unknown(name, key)
+            total = Total(behind, 1, 1)
+            return _reply(command, total, total, total)
+        counted = Counted.__members__.get(name)
+        counter = None if counted is None else self._traffic.counter(counted, key)
+        if counter is None:
+            raise _unknown(name, key)
+        now = self._traffic.second
+        return _reply(command, counter.minute(now), counter.hour(now), counter.day(now))
+
+    def _behind(self, key: str, *, in_time: bool) -> int | None:
+        """How far a group is behind in a queue; the key is `queue@topic@group`."""
+        number, _, rest = key.partition("@")
+        topic, _, group = rest.partition("@")
+        if not number.isdecimal() or len(number) > 9:
+            return None
+        queue_id = int(number)
+        committed = self._offsets.committed(group, topic, queue_id)
+        if committed is None:
+            return None
+        at = max(committed, self._reader.begin(topic, queue_id))
+        if in_time:
+            stored_ms = self._reader.store_timestamp_ms(topic, queue_id, at)
+            return 0 if stored_ms is None else max(0, self._wall_clock_ms() - stored_ms)
+        return self._reader.distance_bytes(topic, queue_id, at)
+
+
+def _unknown(name: str, key: str) -> RequestRefused:
+    return RequestRefused(
+        ResponseCode.SYSTEM_ERROR, f"The stats <{name:.100}> <{key:.200}> not exist"
+    )
+
+
+def _reply(command: Command, minute: Total, hour: Total, day: Total) -> Command:
+    named = {"statsMinute": minute, "statsHour": hour, "statsDay": day}
+    content = {
+        name: {"sum": one.sum, "tps": round(one.per_second, 3), "avgpt": round(one.average, 3)}
+        for name, one in named.items()
+    }
+    return command.reply(body=json.dumps(content).encode())
