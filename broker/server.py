@@ -20,6 +20,7 @@ from broker.serving.member import MEMBER, Member
 from broker.serving.parts import Parts
 from broker.serving.registrar import Registrar
 from broker.serving.requests import Requests
+from broker.serving.routes import ROUTES, Routes
 from broker.store.consume_queues import MAX_OPEN_FILES, ConsumeQueues
 from broker.store.rebuilding import rebuild_queues
 from broker.topics.names import is_legal_name
@@ -101,7 +102,8 @@ class Broker:
                     used_percent,
                     lambda: self.server,
                     lambda: self.requests.connections,
-                )
+                ),
+                ROUTES: Routes(client.request_nowait, config.nameservers),
             },
         )
         self._services = [feature.service(self.parts) for feature in FEATURES]

@@ -7,10 +7,10 @@ from typing import Final
 
 from dledger_mq import requests
 from dledger_mq.client import Client
-from dledger_mq.rebalance import allocate_averagely
 from dledger_mq.topic_route import ClientRoute
 from remoting.bodies.consumer_group import decode_consumer_list
 from remoting.bodies.message_queue import MessageQueue
+from remoting.bodies.queue_shares import allocate_averagely
 from remoting.wire.codes import ResponseCode
 from remoting.wire.errors import RemotingError
 

@@ -33,13 +33,13 @@ from dledger_mq.offsets import BrokerOffsets, FileOffsets, Offsets
 from dledger_mq.pauses import LONGEST_PAUSE_SECONDS
 from dledger_mq.pulling import PULL_BATCH
 from dledger_mq.queue_reader import QueueReader
-from dledger_mq.rebalance import readers_of
 from dledger_mq.reported_metrics import reported
 from dledger_mq.subscription import Sql, group_subscriptions
 from dledger_mq.this_process import now_milliseconds
 from dledger_mq.topic_route import ClientRoute
 from remoting.bodies.heartbeat import ConsumeFromWhere, ConsumerData, MessageModel, SubscriptionData
 from remoting.bodies.message_queue import MessageQueue
+from remoting.bodies.queue_shares import readers_of
 
 _log = logging.getLogger(__name__)
 

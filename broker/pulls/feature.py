@@ -10,6 +10,7 @@ from broker.offsets.commits import OFFSET_COMMITS
 from broker.pulls.held_pulls import HeldPulls
 from broker.pulls.processor import PullProcessor
 from broker.pulls.pulled_offsets import PULLED_OFFSETS
+from broker.pulls.readable import READABLE
 from broker.serving.parts import Parts, Shared
 from broker.serving.service import Handler, Service
 from broker.store.message_reader import MESSAGE_READER
@@ -38,6 +39,7 @@ def _service(parts: Parts) -> Service:
         held,
         pulled,
         parts[TRAFFIC],
+        parts[READABLE],
         parts.clock,
         MAX_HOLD_SECONDS,
         limits.max_offset_tables,

@@ -21,14 +21,13 @@ from broker.offsets.state import OFFSETS
 from broker.pulls.held_pulls import HeldPull, HeldPulls
 from broker.pulls.message_filter import MessageFilter, sql_filter
 from broker.pulls.pulled_offsets import PulledOffsets
+from broker.pulls.readable import Readable
 from broker.pulls.request import PullRequest, filter_of, read_pull_request
 from broker.resets.commands import EndReset
 from broker.serving.origin import Origin
 from broker.store.message_reader import Found, MessageReader, ReadResult
-from broker.topics.state import TOPICS
 from broker.traffic.traffic import Traffic
 from remoting.bodies.heartbeat import SubscriptionData
-from remoting.bodies.topic_config import PERMISSION_READ
 from remoting.net.answering import answer_each
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
@@ -57,6 +56,7 @@ class PullProcessor:
         held: the pulls that wait.
         pulled: told how far each group has pulled.
         traffic: told what is given out.
+        readable: whether a group may read a topic.
         clock: seconds on the monotonic clock.
         max_hold_seconds: the longest wait.
         max_offset_tables: pairs of group and topic that may have offsets.
@@ -72,11 +72,11 @@ class PullProcessor:
         held: HeldPulls,
         pulled: PulledOffsets,
         traffic: Traffic,
+        readable: Readable,
         clock: Callable[[], float],
         max_hold_seconds: float,
         max_offset_tables: int,
     ) -> None:
-        self._topics = state[TOPICS]
         self._groups = state[GROUPS]
         self._offsets = state[OFFSETS]
         self._filters = state[FILTERS]
@@ -87,6 +87,7 @@ class PullProcessor:
         self._held = held
         self._pulled = pulled
         self._traffic = traffic
+        self._readable = readable
         self._clock = clock
         self._max_hold_seconds = max_hold_seconds
         self._max_offset_tables = max_offset_tables
@@ -247,36 +248,7 @@ class PullProcessor:
 
     def _check(self, request: PullRequest) -> None:
         """Raises RequestRefused when the topic or the group cannot be pulled from."""
-        config = self._topics.configs.get(request.topic)
-        if config is None:
-            raise RequestRefused(
-                ResponseCode.TOPIC_NOT_EXIST,
-                f"topic[{request.topic}] not exist, apply first please: send to it or create it",
-            )
-        if not config.permission & PERMISSION_READ:
-            raise RequestRefused(
-                ResponseCode.NO_PERMISSION, f"the topic[{request.topic}] pulling is forbidden"
-            )
-        if not 0 <= request.queue_id < config.read_queue_count:
-            raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER,
-                f"topic {request.topic} has no queue {request.queue_id}: refresh its route",
-            )
-        group = self._groups.configs.get(request.group)
-        if group is not None and not group.consume_enable:
-            raise RequestRefused(
-                ResponseCode.NO_PERMISSION,
-                f"subscription group no permission, {request.group}: it is switched off",
-            )
-        if (
-            group is not None
-            and not group.consume_broadcast_enable
-            and self._consumers.is_broadcasting(request.group)
-        ):
-            raise RequestRefused(
-                ResponseCode.NO_PERMISSION,
-                f"the consumer group[{request.group}] can not consume by broadcast way: it shares",
-            )
+        self._readable.check(request.group, request.topic, request.queue_id)
 
     def _with_subscription(self, request: PullRequest) -> PullRequest:
         """A pull without a subscription has the one its group's heartbeats told.

@@ -12,6 +12,7 @@ from broker.groups.state import GROUPS
 from broker.log.append_outcome import not_leader
 from broker.log.state import BrokerState
 from broker.retention.full_disk import FullDisk
+from broker.retry.copies import dead_letter_properties, retry_properties
 from broker.sends.awaited_topics import AwaitedTopics
 from broker.sends.pending_messages import MadeMessages
 from broker.sends.sends import Sends
@@ -20,15 +21,7 @@ from broker.store.message_reader import MessageReader
 from broker.topics.names import check_group_name, created_for_group, dead_letter_topic, retry_topic
 from broker.topics.state import TOPICS
 from broker.traffic.traffic import Traffic
-from remoting.message.message_id import message_id
-from remoting.message.properties import (
-    DEAD_LETTER_ORIGIN_MESSAGE_ID,
-    DEAD_LETTER_ORIGIN_TOPIC,
-    DELAY_TIME_LEVEL,
-    ORIGIN_MESSAGE_ID,
-    RETRY_TOPIC,
-    edit_properties,
-)
+from remoting.message.properties import DELAY_TIME_LEVEL, RETRY_TOPIC, edit_properties
 from remoting.message.record import decode_record
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
@@ -120,22 +113,13 @@ class RetryProcessor:
         came_from = record.topic
         allowed = config.retry_max_times if said_times is None else said_times
         pairs = record.property_map()
-        changes: dict[str, str] = {}
-        if not pairs.get(RETRY_TOPIC):
-            changes[RETRY_TOPIC] = record.topic
-        if not pairs.get(ORIGIN_MESSAGE_ID):
-            changes[ORIGIN_MESSAGE_ID] = message_id(
-                record.store_host, record.store_port, record.physical_offset
-            )
         if level < 0 or record.reconsume_times >= allowed:
             topic = created_for_group(dead_letter_topic(group))
-            changes[DEAD_LETTER_ORIGIN_TOPIC] = pairs.get(RETRY_TOPIC) or record.topic
-            changes[DEAD_LETTER_ORIGIN_MESSAGE_ID] = (
-                pairs.get(ORIGIN_MESSAGE_ID) or changes[ORIGIN_MESSAGE_ID]
-            )
+            changes = dead_letter_properties(record, pairs)
             due = None
         else:
             topic = created_for_group(retry_topic(group), config.retry_queue_count)
+            changes = retry_properties(record, pairs)
             # RocketMQ's ladder: 10 s after the first failure, then 30 s, 1 min, ... 2 h.
             due = AfterLevel(min(level or 3 + record.reconsume_times, len(LEVEL_MS)))
         record.properties = edit_properties(record.properties, changes, (DELAY_TIME_LEVEL,))

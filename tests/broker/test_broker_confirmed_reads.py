@@ -32,6 +32,7 @@ CONFIRMED = (
     RequestCode.QUERY_CONSUME_TIME_SPAN,
     RequestCode.CLONE_GROUP_OFFSET,
     RequestCode.QUERY_MESSAGE,
+    RequestCode.PEEK_MESSAGE,
 )
 
 Answers = list[RequestRefused | None]
@@ -106,10 +107,10 @@ async def test_a_leader_without_its_quorum_answers_no_offset(tmp_path: Path, cod
         await client.send("T", b"x")
         await client.heartbeat("c", "g", "T")
         fields: dict[str, Any] = {"consumerGroup": "g", "topic": "T", "queueId": 0, "timestamp": 0}
-        assert (await client.ask(15, commitOffset=1, **fields)).code == 0
+        assert (await client.ask(15, commitOffset=0, **fields)).code == 0
         fields |= {"group": "g", "isForce": "true", "srcGroup": "g", "destGroup": "h"}
         fields |= {"key": "7F0000010001000000000000000001", "maxNum": 1}
-        fields |= {"beginTimestamp": 0, "endTimestamp": 1 << 62}
+        fields |= {"beginTimestamp": 0, "endTimestamp": 1 << 62, "maxMsgNums": 1}
         assert (await client.ask(code, **fields)).code == 0
         for node_id in list(group.brokers):
             if node_id != leader:

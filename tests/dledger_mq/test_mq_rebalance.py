@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger_mq.rebalance import allocate_averagely, readers_of
 from remoting.bodies.message_queue import MessageQueue
+from remoting.bodies.queue_shares import allocate_averagely, readers_of
 
 
 def queues(count: int) -> list[MessageQueue]:

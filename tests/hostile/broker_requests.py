@@ -113,6 +113,14 @@ GROUP = {
     "consumeTimeoutMinute": 15,
 }
 ASKED_GROUP = {"consumerGroup": "g"}
+POLLED = {
+    **{"consumerGroup": "g", "topic": "T", "queueId": -1},
+    **{"pollTime": 0, "bornTime": 1, "order": "false"},
+}
+POPPED = {
+    **{"consumerGroup": "g", "topic": "T", "queueId": 0, "offset": 0},
+    "extraInfo": "0 1700000000000 60000 0 0 broker-a 0 0",
+}
 
 CODE = RequestCode
 # Every code that a broker answers: its fields, and a well-formed body.
@@ -178,6 +186,54 @@ REQUESTS: dict[int, tuple[dict[str, Any], bytes]] = {
     CODE.VIEW_BROKER_STATS_DATA: (
         {"statsName": "GROUP_GET_FALL_SIZE", "statsKey": "0@T@g"},
         b"",
+    ),
+    CODE.POP_MESSAGE: (
+        {
+            **POLLED,
+            "maxMsgNums": 32,
+            "invisibleTime": 60000,
+            "initMode": 0,
+            "exp": "*",
+            "expType": "TAG",
+            "order": "false",
+            "attemptId": "a",
+        },
+        b"",
+    ),
+    CODE.NOTIFICATION: (POLLED, b""),
+    CODE.QUERY_ASSIGNMENT: (
+        {},
+        json.dumps(
+            {
+                **{"consumerGroup": "g", "topic": "T", "clientId": "c"},
+                **{"strategyName": "AVG", "messageModel": "CLUSTERING"},
+            }
+        ).encode(),
+    ),
+    CODE.SET_MESSAGE_REQUEST_MODE: (
+        {},
+        json.dumps(
+            {"consumerGroup": "g", "topic": "T", "mode": "POP", "popShareQueueNum": 1}
+        ).encode(),
+    ),
+    CODE.GET_ALL_MESSAGE_REQUEST_MODE: ({}, b""),
+    CODE.PEEK_MESSAGE: ({**POLLED, "maxMsgNums": 32}, b""),
+    CODE.POLLING_INFO: ({**ASKED_GROUP, "topic": "T", "queueId": 0}, b""),
+    CODE.ACK_MESSAGE: (POPPED, b""),
+    CODE.CHANGE_MESSAGE_INVISIBLETIME: ({**POPPED, "invisibleTime": 60000}, b""),
+    CODE.BATCH_ACK_MESSAGE: (
+        {},
+        json.dumps(
+            {
+                "brokerName": "broker-a",
+                "acks": [
+                    {
+                        **{"c": "g", "t": "T", "r": "0", "so": 0, "q": 0, "rq": 0},
+                        **{"pt": 1, "it": 1, "b": "AQ=="},
+                    }
+                ],
+            }
+        ).encode(),
     ),
     CODE.QUERY_TOPIC_CONSUME_BY_WHO: ({"topic": "T"}, b""),
     CODE.QUERY_MESSAGE: (

@@ -1,8 +1,10 @@
 """Assigns the queues of a topic to the members of a consumer group.
 
-Every member computes the same from the same two lists, without talking to the others. While the
+Every member computes the same from the same two lists, without talking to the others, or has its
+broker do so. While the
 members disagree about the lists a queue may have two readers, or none: messages are then
-delivered twice, or a little later. Source: RocketMQ's AllocateMessageQueueAveragely.
+delivered twice, or a little later. Source: RocketMQ's
+AllocateMessageQueueAveragely and AllocateMessageQueueAveragelyByCircle.
 """
 
 from collections.abc import Iterable, Mapping
@@ -54,3 +56,19 @@ def readers_of(
         readers.update(dict.fromkeys(ordered[begin:end], member))
         begin = end
     return readers
+
+
+def allocate_by_circle(
+    client_id: str, queues: Iterable[MessageQueue], client_ids: Iterable[str]
+) -> list[MessageQueue]:
+    """The queues that `client_id` reads, when the members take turns over the sorted queues.
+
+    Args:
+        client_id: whose share is wanted.
+        queues: all readable queues of one topic, in any order; doubles count once.
+        client_ids: the members of the group, in any order; doubles count once.
+    """
+    members = sorted(set(client_ids))
+    if client_id not in members:
+        return []
+    return sorted(set(queues))[members.index(client_id) :: len(members)]

@@ -1,0 +1,56 @@
+"""The log's command that sets how a group reads a topic."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from broker.assignment.state import MODES, Mode
+from broker.log.entry import ATTACHED_VERSION, number, text
+from broker.log.folded import EntryRefused, Folded
+from broker.log.registry import CommandType
+from broker.log.state import BrokerState
+from dledger import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class SetMode:
+    """An operator sets how a group reads a topic.
+
+    Attributes:
+        topic: the topic.
+        group: the consumer group.
+        mode: how.
+        max_modes: with so many no other is set.
+    """
+
+    kind: ClassVar[int] = 27
+    version: ClassVar[int] = ATTACHED_VERSION
+
+    topic: str
+    group: str
+    mode: Mode
+    max_modes: int
+
+    def members(self) -> list[object]:
+        """As in LogCommand."""
+        return [self.topic, self.group, *self.mode, self.max_modes]
+
+
+def _set(
+    state: BrokerState, _folded: Folded, command: SetMode, _entry: Entry
+) -> EntryRefused | None:
+    modes, key = state[MODES].modes, (command.topic, command.group)
+    if key not in modes and len(modes) >= command.max_modes:
+        return EntryRefused(f"{len(modes)} request modes are set already")
+    modes[key] = command.mode
+    return None
+
+
+SET_MODE: Final = CommandType(
+    SetMode,
+    {
+        ATTACHED_VERSION: lambda topic, group, name, shares, max_modes: SetMode(
+            text(topic), text(group), Mode(text(name), number(shares)), number(max_modes)
+        )
+    },
+    _set,
+)

@@ -1,0 +1,176 @@
+"""Answers which queues a consumer reads (400), and how its group does (401, 402).
+
+Source: RocketMQ's QueryAssignmentProcessor.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from broker.assignment.commands import SetMode
+from broker.assignment.state import MODES, POP, PULL, Mode
+from broker.consumers.members import Consumers
+from broker.errors import RequestRefused
+from broker.log.replicated_log import Log
+from broker.log.state import BrokerState
+from broker.log.submissions import submit_commands
+from broker.serving.origin import Origin
+from broker.serving.replying import replying
+from broker.serving.routes import Routes
+from broker.topics.names import RETRY_PREFIX, check_group_name, check_topic_name
+from remoting.bodies.json_object import JsonObject
+from remoting.bodies.message_queue import MessageQueue
+from remoting.bodies.queue_shares import allocate_averagely, allocate_by_circle
+from remoting.bodies.route import TopicRoute
+from remoting.bodies.topic_config import PERMISSION_READ
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+from remoting.wire.loose_json import compact_json
+
+# Modes that are set; each takes some 300 bytes.
+MAX_MODES: Final = 20_000
+
+# Questions that wait for a name server.
+MAX_WAITING: Final = 1000
+
+_MAX_BODY_BYTES: Final = 16 * 1024
+
+# Members of a group that may share a queue: more are all of them.
+_MAX_SHARES: Final = 1_000_000
+
+_Share = Callable[[str, Sequence[MessageQueue], Sequence[str]], list[MessageQueue]]
+_SHARES: Final[Mapping[str, _Share]] = {
+    "AVG": allocate_averagely,
+    "AVG_BY_CIRCLE": allocate_by_circle,
+}
+
+
+class AssignmentProcessor:
+    """Shares queues among the members of groups.
+
+    Args:
+        state: the applied state.
+        log: the log.
+        consumers: the members.
+        routes: says which queues a topic has, with those of other groups of brokers.
+    """
+
+    def __init__(self, state: BrokerState, log: Log, consumers: Consumers, routes: Routes) -> None:
+        self._modes = state[MODES]
+        self._log = log
+        self._consumers = consumers
+        self._routes = routes
+        self._waiting = 0
+
+    def query(self, origin: Origin, command: Command) -> None:
+        """The queues of one consumer.
+
+        Raises:
+            BodyMalformed: it cannot be read.
+            RequestRefused: (1) a strategy that is not known here, (2) too many wait.
+        """
+        asked = JsonObject.parse("question for queues", command.body, _MAX_BODY_BYTES)
+        group, topic = asked.text("consumerGroup"), asked.text("topic")
+        client_id = asked.text("clientId")
+        strategy = asked.text("strategyName", "AVG")
+        is_broadcast = asked.text("messageModel", "CLUSTERING") == "BROADCASTING"
+        share = _SHARES.get(strategy)
+        if share is None:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR,
+                f"strategy {strategy:.50} is not known here: use {' or '.join(_SHARES)}",
+            )
+        if self._waiting >= MAX_WAITING:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_BUSY, f"{self._waiting} wait for name servers: ask later"
+            )
+        self._waiting += 1
+
+        def then(route: TopicRoute | None) -> None:
+            self._waiting -= 1
+            queues = _queues(topic, route)
+            mode = self._mode(topic, group, is_broadcast)
+            if not is_broadcast:
+                members = self._consumers.client_ids(group)
+                queues = _own(share, mode, client_id, queues, members)
+            origin.send(command.reply(body=_encoded(mode, queues)))
+
+        self._routes.find(topic, then)
+
+    def set_mode(self, origin: Origin, command: Command) -> None:
+        """Set how a group reads a topic.
+
+        Raises:
+            BodyMalformed: it cannot be read.
+            RequestRefused: (16) a retry topic, (29) a bad name, mode or number.
+        """
+        asked = JsonObject.parse("request mode", command.body, _MAX_BODY_BYTES)
+        group, topic = asked.text("consumerGroup"), asked.text("topic")
+        if topic.startswith(RETRY_PREFIX):
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode"
+            )
+        check_group_name(group)
+        check_topic_name(topic)
+        mode = Mode(asked.text("mode", PULL), asked.integer("popShareQueueNum", 0))
+        if mode.name not in (PULL, POP) or abs(mode.shares) > _MAX_SHARES:
+            raise RequestRefused(
+                ResponseCode.INVALID_PARAMETER,
+                f"mode {mode.name:.20} of {mode.shares}: set PULL or POP, and how many share",
+            )
+        submit_commands(
+            self._log, [SetMode(topic, group, mode, MAX_MODES)], replying(origin, command)
+        )
+
+    def all_modes(self, _origin: Origin, command: Command) -> Command:
+        """All modes that were set."""
+        found: dict[str, dict[str, object]] = {}
+        for (topic, group), mode in self._modes.modes.items():
+            found.setdefault(topic, {})[group] = {
+                "consumerGroup": group,
+                "mode": mode.name,
+                "popShareQueueNum": mode.shares,
+                "topic": topic,
+            }
+        return command.reply(body=compact_json({"messageRequestModeMap": found}).encode())
+
+    def _mode(self, topic: str, group: str, is_broadcast: bool) -> Mode:
+        if is_broadcast:
+            return Mode()  # each member reads all, so none may take a message from the others
+        return self._modes.modes.get((topic, group), Mode())
+
+
+def _queues(topic: str, route: TopicRoute | None) -> list[MessageQueue]:
+    """All readable queues of a topic."""
+    return [
+        MessageQueue(topic, one.broker_name, queue_id)
+        for one in (route.queues if route is not None else ())
+        if one.permission & PERMISSION_READ
+        for queue_id in range(one.read_queue_count)
+    ]
+
+
+def _own(
+    share: _Share,
+    mode: Mode,
+    client_id: str,
+    queues: Sequence[MessageQueue],
+    members: Sequence[str],
+) -> list[MessageQueue]:
+    """The queues of one member; -1 stands for any queue of a broker."""
+    if client_id not in members:
+        return []
+    if mode.name == PULL:
+        return share(client_id, queues, members)
+    if not 0 < mode.shares < len(members) - 1:
+        return sorted({MessageQueue(one.topic, one.broker_name, -1) for one in queues})
+    at = members.index(client_id)
+    # With its own, the member pops those of so many that follow it.
+    sharing = [members[(at + number) % len(members)] for number in range(mode.shares + 1)]
+    if len(members) > len(queues):
+        sharing = [client_id]
+    return sorted({queue for member in sharing for queue in share(member, queues, members)})
+
+
+def _encoded(mode: Mode, queues: Sequence[MessageQueue]) -> bytes:
+    rows = [{"messageQueue": queue.to_json(), "mode": mode.name} for queue in queues]
+    return compact_json({"messageQueueAssignments": rows}).encode()

@@ -1,0 +1,63 @@
+"""How groups read topics: the mode that an operator has set, by topic and group."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from broker.log.state import Deletion, Rows, StatePart
+
+PULL: Final = "PULL"
+POP: Final = "POP"
+
+
+class Mode(NamedTuple):
+    """How a group reads a topic.
+
+    Attributes:
+        name: PULL or POP.
+        shares: with how many other members a member that pops shares its queues; with all of them,
+            when it is none or negative.
+    """
+
+    name: str = PULL
+    shares: int = -1
+
+
+@dataclass(slots=True)
+class Modes:
+    """All modes that were set.
+
+    Attributes:
+        modes: by topic and group.
+    """
+
+    modes: dict[tuple[str, str], Mode] = field(default_factory=dict)
+
+
+def _topic_deleted(modes: Modes, deletion: Deletion) -> None:
+    for key in [key for key in modes.modes if key[0] == deletion.name]:
+        del modes.modes[key]
+
+
+def _group_deleted(modes: Modes, deletion: Deletion) -> None:
+    for key in [key for key in modes.modes if key[1] == deletion.name]:
+        del modes.modes[key]
+
+
+def _captured(modes: Modes) -> Iterator[object]:
+    rows: list[list[object]] = [[*key, *mode] for key, mode in modes.modes.items()]
+    return iter(rows)
+
+
+def _take(modes: Modes, rows: list[Any]) -> None:
+    for topic, group, name, shares in rows:
+        modes.modes[topic, group] = Mode(str(name), int(shares))
+
+
+MODES: Final = StatePart(
+    "request modes",
+    Modes,
+    rows=(Rows("request modes", _captured, _take),),
+    topic_deleted=_topic_deleted,
+    group_deleted=_group_deleted,
+)

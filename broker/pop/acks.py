@@ -1,0 +1,192 @@
+"""Acknowledgements (200051, 200151), and messages that are hidden longer (200053).
+
+Source: RocketMQ's AckMessageProcessor and ChangeInvisibleTimeProcessor.
+"""
+
+from collections.abc import Callable, Sequence
+
+from broker.errors import RequestRefused
+from broker.log.replicated_log import Log
+from broker.log.state import BrokerState
+from broker.log.submissions import Then, submit_commands
+from broker.pop.choice import Chooser
+from broker.pop.commands import AckPopped, HidePopped, PoppedMessage
+from broker.pop.handle import TOPIC_KIND, check_point_queue, popped_ms_of
+from broker.pop.limits import MAX_WAITING_ACKS
+from broker.pop.request import read_invisible_ms
+from broker.pop.state import POPS, Flight, QueueKey
+from broker.serving.origin import Origin
+from remoting.bodies.pop import MAX_ACKS, decode_batch_ack
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+
+
+class PopAcks:
+    """Acknowledgements on their way into the log: one entry at a time, of all that has gathered.
+
+    Args:
+        state: the applied state.
+        log: the log.
+        chooser: told when a message is due.
+        stir: told that something of a queue may be given now.
+        wall_clock_ms: milliseconds since 1970.
+    """
+
+    def __init__(
+        self,
+        state: BrokerState,
+        log: Log,
+        chooser: Chooser,
+        stir: Callable[[QueueKey], None],
+        wall_clock_ms: Callable[[], int],
+    ) -> None:
+        self._pops = state[POPS]
+        self._log = log
+        self._chooser = chooser
+        self._stir = stir
+        self._wall_clock_ms = wall_clock_ms
+        self._messages: list[PoppedMessage] = []
+        self._thens: list[Then] = []
+        self._is_on_its_way = False
+
+    def ack(self, origin: Origin, command: Command) -> None:
+        """Acknowledge a message.
+
+        A message that is not out any more was acknowledged before. One that was given to another
+        consumer meanwhile stays that one's.
+
+        Raises:
+            FieldMissing: a field it must have is missing.
+            RequestRefused: (2) too many wait, (29) no handle, (208) it was given again.
+        """
+        message = self._message(command)
+        flight = self._flight(message)
+        if flight is None:
+            origin.send(command.reply())
+            return
+        if flight.popped_ms != message.popped_ms:
+            raise _given_again(message)
+        self._add([message], origin, command)
+
+    def ack_batch(self, origin: Origin, command: Command) -> None:
+        """Acknowledge many; those that are not out, or were given again, are passed over.
+
+        Raises:
+            BodyMalformed: it cannot be read, or has too many.
+            RequestRefused (2): too many wait.
+        """
+        out: list[PoppedMessage] = []
+        for pop in decode_batch_ack(command.body):
+            if pop.kind != TOPIC_KIND:
+                continue  # of a topic that RocketMQ has for what is given again
+            for offset in pop.offsets:
+                one = PoppedMessage(pop.group, pop.topic, pop.queue_id, offset, pop.popped_ms)
+                flight = self._flight(one)
+                if flight is not None and flight.popped_ms == one.popped_ms:
+                    out.append(one)
+        if out:
+            self._add(out, origin, command)
+        else:
+            origin.send(command.reply())
+
+    def hide(self, origin: Origin, command: Command) -> None:
+        """Have a message given again at another time, sooner or later than it was to be.
+
+        Raises:
+            FieldMissing: a field it must have is missing.
+            RequestRefused: (29) a bad time, or no handle, (208) it is not out, or was given again.
+        """
+        message = self._message(command)
+        invisible_ms = read_invisible_ms(command)
+        flight = self._flight(message)
+        if flight is None or flight.popped_ms != message.popped_ms:
+            raise _given_again(message)
+        hidden_ms = max(self._wall_clock_ms(), flight.popped_ms + 1)
+        hide = HidePopped(message, hidden_ms, hidden_ms + invisible_ms)
+        is_ordered = " 999 " in command.text("extraInfo")
+
+        def then(refusal: RequestRefused | None) -> None:
+            if refusal is None:
+                flight = self._flight(message)
+                if flight is None or flight.popped_ms != hidden_ms:
+                    refusal = _given_again(message)
+            if refusal is not None:
+                origin.send(command.reply(refusal.code, remark=refusal.remark))
+                return
+            self._chooser.shown(message.key, hide.visible_ms)
+            self._stir(message.key)
+            fields = {
+                "popTime": str(hidden_ms),
+                "invisibleTime": str(invisible_ms),
+                "reviveQid": str(check_point_queue(is_ordered)),
+            }
+            origin.send(command.reply(fields=fields))
+
+        submit_commands(self._log, [hide], then)
+
+    def flush(self) -> None:
+        """Append what has gathered, unless an entry is on its way; then it follows that one."""
+        if self._is_on_its_way or not self._messages:
+            return
+        messages, self._messages = self._messages, []
+        thens, self._thens = self._thens, []
+        self._is_on_its_way = True
+        commands = [
+            AckPopped(messages[at : at + MAX_ACKS]) for at in range(0, len(messages), MAX_ACKS)
+        ]
+
+        def then(refusal: RequestRefused | None) -> None:
+            self._is_on_its_way = False
+            for key in {message.key for message in messages}:
+                self._stir(key)
+            for one in thens:
+                one(refusal)
+            if refusal is None:
+                self.flush()
+
+        submit_commands(self._log, commands, then)
+
+    def refuse_waiting(self, refusal: RequestRefused) -> None:
+        """Answer everything that the log has not been given."""
+        thens, self._thens, self._messages = self._thens, [], []
+        for then in thens:
+            then(refusal)
+
+    def _add(self, messages: Sequence[PoppedMessage], origin: Origin, command: Command) -> None:
+        if len(self._messages) + len(messages) > MAX_WAITING_ACKS:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_BUSY,
+                f"{len(self._messages)} acknowledgements wait already: send them later",
+            )
+
+        def then(refusal: RequestRefused | None) -> None:
+            origin.send(
+                command.reply()
+                if refusal is None
+                else command.reply(refusal.code, remark=refusal.remark)
+            )
+
+        self._messages += messages
+        self._thens.append(then)
+
+    def _message(self, command: Command) -> PoppedMessage:
+        """The message of a request. Raises FieldMissing, RequestRefused (29)."""
+        return PoppedMessage(
+            command.text("consumerGroup"),
+            command.text("topic"),
+            command.integer("queueId"),
+            command.integer("offset"),
+            popped_ms_of(command.text("extraInfo")),
+        )
+
+    def _flight(self, message: PoppedMessage) -> Flight | None:
+        queue = self._pops.queues.get(message.key)
+        return None if queue is None else queue.flights.get(message.offset)
+
+
+def _given_again(message: PoppedMessage) -> RequestRefused:
+    return RequestRefused(
+        ResponseCode.NO_MESSAGE,
+        f"message {message.offset} of {message.topic:.127}/{message.queue_id} is not this "
+        "consumer's any more: its invisible time was over",
+    )

@@ -1,0 +1,218 @@
+"""What a pop of a queue is given: what is due again, or else what comes next."""
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from broker.groups.config import ConsumerGroup
+from broker.groups.state import GROUPS
+from broker.limits import MAX_PULL_BYTES
+from broker.log.state import BrokerState
+from broker.offsets.state import OFFSETS
+from broker.pop.limits import MAX_FLYING, MAX_FLYING_PER_QUEUE, MAX_QUEUES
+from broker.pop.request import PopRequest
+from broker.pop.state import POPS, Flight, PopQueue, QueueKey
+from broker.pulls.message_filter import MessageFilter
+from broker.store.message_reader import Found, MessageReader
+
+_SIZE: Final = struct.Struct(">i")
+_QUEUE_OFFSET: Final = struct.Struct(">q")
+_QUEUE_OFFSET_AT: Final = 20
+
+_NEVER: Final = 1 << 62
+
+
+class Choice(NamedTuple):
+    """What to propose.
+
+    Attributes:
+        first: the queue's next offset, before.
+        next: after.
+        offsets: what is given; may be none, when the queue only goes on.
+        begins: whether the group begins at `first`.
+        popped_ms: when it is given, at the earliest.
+        rest: messages behind.
+    """
+
+    first: int
+    next: int
+    offsets: tuple[int, ...]
+    begins: bool
+    popped_ms: int
+    rest: int
+
+
+class Lost(NamedTuple):
+    """A message that cannot be given again.
+
+    Attributes:
+        key: its queue.
+        offset: its offset there.
+        flight: when it was given.
+        is_worn: whether it failed too often; else retention has dropped it.
+    """
+
+    key: QueueKey
+    offset: int
+    flight: Flight
+    is_worn: bool
+
+
+class Chooser:
+    """Chooses on the leader.
+
+    Args:
+        state: the applied state.
+        reader: reads messages.
+
+    Attributes:
+        lost: what was found that cannot be given again.
+    """
+
+    def __init__(self, state: BrokerState, reader: MessageReader) -> None:
+        self._pops = state[POPS]
+        self._offsets = state[OFFSETS]
+        self._groups = state[GROUPS]
+        self._reader = reader
+        self._soonest: dict[QueueKey, int] = {}
+        self.lost: list[Lost] = []
+
+    def begin_term(self) -> None:
+        """This member leads a new term."""
+        self._soonest.clear()
+        self.lost.clear()
+
+    def shown(self, key: QueueKey, visible_ms: int) -> None:
+        """A message will be due at a time."""
+        self._soonest[key] = min(self._soonest.get(key, 0), visible_ms)
+
+    def is_due(self, key: QueueKey, now_ms: int) -> bool:
+        """Whether something of a queue may be due."""
+        return key in self._pops.queues and self._soonest.get(key, 0) <= now_ms
+
+    def choose(
+        self, key: QueueKey, request: PopRequest, wanted: MessageFilter, now_ms: int
+    ) -> Choice | None:
+        """What a pop is given of a queue, or None."""
+        _group, topic, queue_id = key
+        queue = self._pops.queues.get(key)
+        begin, end = self._reader.begin(topic, queue_id), self._reader.end(topic, queue_id)
+        moved_to = self._offsets.reset(*key) if self._offsets.resets else None
+        if queue is None or moved_to is not None:
+            if queue is None and len(self._pops.queues) >= MAX_QUEUES:
+                return None
+            at = self._begin(key, request, begin, end) if moved_to is None else moved_to
+            queue = PopQueue(min(max(at, begin), end))
+            begins = True
+        else:
+            begins = False
+        if request.is_ordered and queue.flights:
+            return self._chosen_in_order(key, queue, request, now_ms, end)
+        if due := self._due(key, queue, request.max_messages, now_ms):
+            next_offset = queue.next_offset
+            return Choice(next_offset, next_offset, due, False, now_ms, end - next_offset)
+        chosen = self._chosen_next(key, queue, request, wanted, begin, end)
+        if chosen is None:
+            # A group that begins with what is to come has begun now.
+            if not begins or (moved_to is None and not request.from_end):
+                return None
+            chosen = (), queue.next_offset
+        offsets, next_offset = chosen
+        first = queue.next_offset
+        return Choice(first, next_offset, offsets, begins, now_ms, end - next_offset)
+
+    def _begin(self, key: QueueKey, request: PopRequest, begin: int, end: int) -> int:
+        """Where a group begins that never popped from a queue."""
+        committed = self._offsets.committed(*key)
+        if committed is not None:
+            return committed
+        return end if request.from_end else begin
+
+    def _chosen_in_order(
+        self, key: QueueKey, queue: PopQueue, request: PopRequest, now_ms: int, end: int
+    ) -> Choice | None:
+        """All that is out comes again before anything new: when it is due, or asked for again."""
+        flights = queue.flights
+        is_repeated = bool(request.attempt_id) and request.attempt_id == queue.attempt_id
+        if not is_repeated and any(one.visible_ms > now_ms for one in flights.values()):
+            return None
+        offsets = tuple(self._readable(key, flights.items(), request.max_messages))
+        if not offsets:
+            return None
+        popped_ms = max(now_ms, 1 + max(flights[offset].popped_ms for offset in offsets))
+        next_offset = queue.next_offset
+        return Choice(next_offset, next_offset, offsets, False, popped_ms, end - next_offset)
+
+    def _due(self, key: QueueKey, queue: PopQueue, most: int, now_ms: int) -> tuple[int, ...]:
+        """What is due, the oldest first."""
+        if self._soonest.get(key, 0) > now_ms:
+            return ()
+        due: list[tuple[int, Flight]] = []
+        soonest = _NEVER
+        for offset, flight in queue.flights.items():
+            if flight.visible_ms <= now_ms:
+                due.append((offset, flight))
+            elif flight.visible_ms < soonest:
+                soonest = flight.visible_ms
+        offsets = tuple(self._readable(key, due, most))
+        if not due:
+            self._soonest[key] = soonest
+        return offsets
+
+    def _readable(
+        self, key: QueueKey, flights: Iterable[tuple[int, Flight]], most: int
+    ) -> Iterator[int]:
+        """The first of these messages, as far as they fit an answer."""
+        group, topic, queue_id = key
+        allowed = self._groups.configs.get(group, ConsumerGroup(group)).retry_max_times
+        count = size = 0
+        for offset, flight in flights:
+            if flight.times > allowed:
+                self.lost.append(Lost(key, offset, flight, True))
+                continue
+            found = self._reader.read(topic, queue_id, offset, 1)
+            if found.found is not Found.MESSAGES:
+                self.lost.append(Lost(key, offset, flight, False))
+                continue
+            size += len(found.messages)
+            if count and size > MAX_PULL_BYTES:
+                return
+            yield offset
+            count += 1
+            if count == most:
+                return
+
+    def _chosen_next(
+        self,
+        key: QueueKey,
+        queue: PopQueue,
+        request: PopRequest,
+        wanted: MessageFilter,
+        begin: int,
+        end: int,
+    ) -> tuple[tuple[int, ...], int] | None:
+        """What was never given, and where the queue goes on; None for nothing."""
+        _group, topic, queue_id = key
+        at = max(queue.next_offset, begin)
+        room = min(MAX_FLYING_PER_QUEUE - len(queue.flights), MAX_FLYING - self._pops.flying)
+        if at >= end or room <= 0:
+            return None
+        found = self._reader.read(
+            topic,
+            queue_id,
+            at,
+            min(request.max_messages, room),
+            wanted.codes,
+            wanted.condition,
+        )
+        if found.found is Found.MESSAGES:
+            return tuple(_offsets(found.messages)), found.next_offset
+        return ((), found.next_offset) if found.found is Found.FILTERED else None
+
+
+def _offsets(records: bytes) -> Iterator[int]:
+    """The queue offsets of records, one behind the other."""
+    at = 0
+    while at < len(records):
+        yield _QUEUE_OFFSET.unpack_from(records, at + _QUEUE_OFFSET_AT)[0]
+        at += _SIZE.unpack_from(records, at)[0]

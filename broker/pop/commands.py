@@ -1,0 +1,265 @@
+"""The log's commands for pops.
+
+The leader chooses the messages, one pop of a queue at a time, because filters need the consume
+queue's files. The fold takes each that is there to be given. So what is popped twice, or after it
+was acknowledged, is given once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, NamedTuple
+
+from broker.log.entry import ATTACHED_VERSION, natural, text
+from broker.log.folded import EntryRefused, Folded
+from broker.log.registry import CommandType
+from broker.log.state import BrokerState
+from broker.offsets.state import OFFSETS
+from broker.pop.state import POPS, Flight, PopQueue, QueueKey
+from broker.topics.state import TOPICS
+from dledger import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Pop:
+    """A group is given messages of a queue. Times are milliseconds since 1970.
+
+    Attributes:
+        group: the consumer group.
+        topic: the topic.
+        queue_id: the queue.
+        popped_ms: when; the leader's wall clock.
+        visible_ms: when they are given again, unless they are acknowledged.
+        first: the queue's next offset, before; where the group begins with `begins`.
+        next: after. What lies between and is not given is not wanted.
+        offsets: what is given, rising.
+        attempt_id: of a pop in order; empty for others. Such a pop may be repeated.
+        begins: whether the group has never popped from the queue, or was moved there.
+        as_of: how far the leader had applied the log, as a position.
+    """
+
+    kind: ClassVar[int] = 23
+    version: ClassVar[int] = ATTACHED_VERSION
+
+    group: str
+    topic: str
+    queue_id: int
+    popped_ms: int
+    visible_ms: int
+    first: int
+    next: int
+    offsets: tuple[int, ...]
+    attempt_id: str
+    begins: bool
+    as_of: int
+
+    @property
+    def key(self) -> QueueKey:
+        """The queue of the group."""
+        return self.group, self.topic, self.queue_id
+
+    def members(self) -> list[object]:
+        """As in LogCommand."""
+        return [
+            *(self.group, self.topic, self.queue_id, self.popped_ms, self.visible_ms),
+            *(self.first, self.next, list(self.offsets), self.attempt_id, self.begins, self.as_of),
+        ]
+
+
+class PoppedMessage(NamedTuple):
+    """A message, by its queue, and when it was given."""
+
+    group: str
+    topic: str
+    queue_id: int
+    offset: int
+    popped_ms: int
+
+    @property
+    def key(self) -> QueueKey:
+        """The queue of the group."""
+        return self[:3]
+
+
+@dataclass(frozen=True, slots=True)
+class AckPopped:
+    """Consumers acknowledge messages."""
+
+    kind: ClassVar[int] = 24
+    version: ClassVar[int] = ATTACHED_VERSION
+
+    messages: Sequence[PoppedMessage]
+
+    def members(self) -> list[object]:
+        """As in LogCommand."""
+        return [[list(one) for one in self.messages]]
+
+
+@dataclass(frozen=True, slots=True)
+class HidePopped:
+    """A consumer wants a message to be given again at another time.
+
+    Attributes:
+        message: the message.
+        hidden_ms: when; what its handle says from then on.
+        visible_ms: when it is given again.
+    """
+
+    kind: ClassVar[int] = 25
+    version: ClassVar[int] = ATTACHED_VERSION
+
+    message: PoppedMessage
+    hidden_ms: int
+    visible_ms: int
+
+    def members(self) -> list[object]:
+        """As in LogCommand."""
+        return [list(self.message), self.hidden_ms, self.visible_ms]
+
+
+@dataclass(frozen=True, slots=True)
+class BuryPopped:
+    """Behind a record: it is the dead letter of a message that failed too often."""
+
+    kind: ClassVar[int] = 26
+    version: ClassVar[int] = ATTACHED_VERSION
+
+    message: PoppedMessage
+
+    def members(self) -> list[object]:
+        """As in LogCommand."""
+        return [list(self.message)]
+
+
+def _pop(state: BrokerState, _folded: Folded, command: Pop, _entry: Entry) -> EntryRefused | None:
+    pops, key = state[POPS], command.key
+    if not state[TOPICS].existed(command.topic, command.as_of):
+        return EntryRefused(f"a pop of topic {command.topic}, which was deleted")
+    queue = pops.queues.get(key)
+    if command.begins:
+        pops.drop(key)
+        state[OFFSETS].end_reset(*key)
+        queue = pops.queues[key] = PopQueue(command.first)
+    if queue is None or queue.next_offset != command.first:
+        return EntryRefused(f"a pop of {command.topic}/{command.queue_id} from {command.first}")
+    is_repeated = bool(command.attempt_id) and command.attempt_id == queue.attempt_id
+    flights = queue.flights
+    for offset in command.offsets:
+        if offset >= command.first:
+            flights[offset] = Flight(command.popped_ms, command.visible_ms, 1)
+            pops.flying += 1
+            continue
+        flight = flights.get(offset)
+        if flight is None:
+            continue  # acknowledged meanwhile
+        if flight.visible_ms <= command.popped_ms:
+            flights[offset] = Flight(command.popped_ms, command.visible_ms, flight.times + 1)
+        elif is_repeated:
+            flights[offset] = Flight(command.popped_ms, command.visible_ms, flight.times)
+    queue.next_offset = command.next
+    queue.attempt_id = command.attempt_id
+    _commit(state, key)
+    return None
+
+
+def _ack(
+    state: BrokerState, _folded: Folded, command: AckPopped, _entry: Entry
+) -> EntryRefused | None:
+    pops = state[POPS]
+    for key in {
+        one.key for one in command.messages if pops.land(one.key, one.offset, one.popped_ms)
+    }:
+        _commit(state, key)
+    return None
+
+
+def _hide(
+    state: BrokerState, _folded: Folded, command: HidePopped, _entry: Entry
+) -> EntryRefused | None:
+    message = command.message
+    queue = state[POPS].queues.get(message.key)
+    flight = None if queue is None else queue.flights.get(message.offset)
+    if queue is not None and flight is not None and flight.popped_ms == message.popped_ms:
+        hidden = Flight(command.hidden_ms, command.visible_ms, flight.times)
+        queue.flights[message.offset] = hidden
+    return None
+
+
+def _bury(
+    state: BrokerState, _folded: Folded, command: BuryPopped, _entry: Entry
+) -> EntryRefused | None:
+    message = command.message
+    if not state[POPS].land(message.key, message.offset, message.popped_ms):
+        return EntryRefused(f"the dead letter of {message.topic}, of a message that is not out")
+    _commit(state, message.key)
+    return None
+
+
+def _commit(state: BrokerState, key: QueueKey) -> None:
+    """The group's progress, for those who ask for it and for pulls that come later."""
+    group, topic, queue_id = key
+    queue = state[POPS].queues[key]
+    state[OFFSETS].tables.setdefault((group, topic), {})[queue_id] = queue.done_offset
+
+
+def _read_pop(
+    group: str,
+    topic: str,
+    queue_id: int,
+    popped_ms: int,
+    visible_ms: int,
+    first: int,
+    next_offset: int,
+    offsets: list[Any],
+    attempt_id: str,
+    begins: bool,
+    as_of: int,
+) -> Pop:
+    taken = tuple([natural(offset) for offset in offsets])
+    if not natural(first) <= natural(next_offset) or any(at >= next_offset for at in taken):
+        raise ValueError(f"messages {taken} between {first} and {next_offset}")
+    if list(taken) != sorted(set(taken)):
+        raise ValueError(f"messages {taken} out of order")
+    return Pop(
+        text(group),
+        text(topic),
+        natural(queue_id),
+        natural(popped_ms),
+        natural(visible_ms),
+        first,
+        next_offset,
+        taken,
+        text(attempt_id),
+        bool(begins),
+        natural(as_of),
+    )
+
+
+def _message(
+    group: object, topic: object, queue_id: object, offset: object, popped_ms: object
+) -> PoppedMessage:
+    return PoppedMessage(
+        text(group), text(topic), natural(queue_id), natural(offset), natural(popped_ms)
+    )
+
+
+POP: Final = CommandType(Pop, {ATTACHED_VERSION: _read_pop}, _pop)
+ACK_POPPED: Final = CommandType(
+    AckPopped,
+    {ATTACHED_VERSION: lambda messages: AckPopped([_message(*one) for one in messages])},
+    _ack,
+)
+HIDE_POPPED: Final = CommandType(
+    HidePopped,
+    {
+        ATTACHED_VERSION: lambda message, hidden_ms, visible_ms: HidePopped(
+            _message(*message), natural(hidden_ms), natural(visible_ms)
+        )
+    },
+    _hide,
+)
+BURY_POPPED: Final = CommandType(
+    BuryPopped,
+    {ATTACHED_VERSION: lambda message: BuryPopped(_message(*message))},
+    _bury,
+    is_attached=True,
+)

@@ -1,0 +1,86 @@
+"""POP."""
+
+from typing import Final
+
+from broker.consumers.members import CONSUMERS
+from broker.errors import RequestRefused
+from broker.feature import Feature
+from broker.groups.changes import GROUP_CHANGES
+from broker.pop.acks import PopAcks
+from broker.pop.choice import Chooser
+from broker.pop.commands import ACK_POPPED, BURY_POPPED, HIDE_POPPED, POP
+from broker.pop.lost_messages import LostMessages
+from broker.pop.popping import Popping
+from broker.pop.state import POPS
+from broker.pulls.readable import READABLE
+from broker.retention.full_disk import FULL_DISK
+from broker.sends.awaited_topics import AWAITED_TOPICS
+from broker.sends.sends import SENDS
+from broker.serving.parts import Parts
+from broker.serving.service import Handler, Service
+from broker.store.message_reader import MESSAGE_READER
+from broker.traffic.traffic import TRAFFIC
+from remoting.wire.codes import RequestCode
+
+
+def _service(parts: Parts) -> Service:
+    state, log, reader = parts.state, parts.log, parts[MESSAGE_READER]
+    chooser = Chooser(state, reader)
+    lost = LostMessages(state, log, reader, parts[SENDS], parts[AWAITED_TOPICS], parts[FULL_DISK])
+    popping = Popping(
+        state,
+        log,
+        reader,
+        chooser,
+        lost,
+        parts[GROUP_CHANGES],
+        parts[CONSUMERS],
+        parts[READABLE],
+        parts[TRAFFIC],
+        parts.wall_clock_ms,
+        parts.clock,
+    )
+    acks = PopAcks(state, log, chooser, popping.stir, parts.wall_clock_ms)
+
+    def begin_term() -> None:
+        lost.begin_term()
+        popping.begin_term()
+
+    def end_term(refusal: RequestRefused) -> None:
+        popping.end_term(refusal)
+        acks.refuse_waiting(refusal)
+
+    def flush() -> None:
+        acks.flush()
+        popping.flush()
+
+    def figures() -> dict[str, str]:
+        return {
+            "dledgerPopsWaiting": str(len(popping)),
+            "dledgerPoppedInFlight": str(state[POPS].flying),
+        }
+
+    return Service(
+        handlers={
+            RequestCode.POP_MESSAGE: Handler(popping.pop, while_ending=True),
+            RequestCode.NOTIFICATION: Handler(popping.notify, while_ending=True),
+            RequestCode.PEEK_MESSAGE: Handler(popping.peek, confirmed=True),
+            RequestCode.POLLING_INFO: Handler(popping.polling_info),
+            RequestCode.ACK_MESSAGE: Handler(acks.ack),
+            RequestCode.BATCH_ACK_MESSAGE: Handler(acks.ack_batch),
+            RequestCode.CHANGE_MESSAGE_INVISIBLETIME: Handler(acks.hide),
+        },
+        begin_term=begin_term,
+        end_term=end_term,
+        ending=popping.give_no_more,
+        applied=popping.applied,
+        flush=flush,
+        tick=popping.tick,
+        dropped=popping.drop,
+        figures=figures,
+    )
+
+
+FEATURE: Final = Feature(
+    commands=(POP, ACK_POPPED, HIDE_POPPED, BURY_POPPED), parts=(POPS,), service=_service
+)

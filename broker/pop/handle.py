@@ -1,0 +1,53 @@
+"""Receipt handles: what a consumer shows to acknowledge a message.
+
+Eight words, as in RocketMQ: offset of the check-point (here that of the first message of the pop),
+time of the pop, invisible time, queue of check-points, kind of topic, broker, queue, offset.
+"""
+
+from typing import Final
+
+from broker.errors import RequestRefused
+from remoting.wire.codes import ResponseCode
+
+# Pops in order have this number instead of a queue of check-points; clients look at it.
+ORDERED_QUEUE: Final = 999
+_QUEUE: Final = 0
+
+# Messages of the topic itself; RocketMQ's copies in retry topics have others.
+TOPIC_KIND: Final = "0"
+
+_POPPED_AT: Final = 1
+_FEWEST_WORDS: Final = 7
+_MAX_CHARACTERS: Final = 1024
+
+
+def handle(
+    first: int,
+    popped_ms: int,
+    invisible_ms: int,
+    is_ordered: bool,
+    broker: str,
+    queue_id: int,
+    offset: int,
+) -> str:
+    """The handle of a message."""
+    return (
+        f"{first} {popped_ms} {invisible_ms} {check_point_queue(is_ordered)} {TOPIC_KIND} "
+        f"{broker} {queue_id} {offset}"
+    )
+
+
+def check_point_queue(is_ordered: bool) -> int:
+    """What stands where RocketMQ has the queue of the check-point."""
+    return ORDERED_QUEUE if is_ordered else _QUEUE
+
+
+def popped_ms_of(text: str) -> int:
+    """When the message of a handle was given. Raises RequestRefused (29): it is no handle."""
+    words = text.split(" ") if len(text) <= _MAX_CHARACTERS else []
+    popped = words[_POPPED_AT] if len(words) >= _FEWEST_WORDS else ""
+    if not (popped.isascii() and popped.isdecimal() and len(popped) <= 18):
+        raise RequestRefused(
+            ResponseCode.INVALID_PARAMETER, f"{text!r:.100} is no receipt handle: pop anew"
+        )
+    return int(popped)

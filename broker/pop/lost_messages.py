@@ -1,0 +1,123 @@
+"""Messages that are out and cannot be given again: those that failed too often become dead letters,
+and those that retention has dropped are forgotten.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from broker.errors import RequestRefused
+from broker.log.replicated_log import Log
+from broker.log.state import BrokerState
+from broker.log.submissions import submit_commands
+from broker.pop.choice import Lost
+from broker.pop.commands import AckPopped, BuryPopped, PoppedMessage
+from broker.pop.state import QueueKey
+from broker.retention.full_disk import FullDisk
+from broker.retry.copies import dead_letter_properties
+from broker.sends.awaited_topics import AwaitedTopics
+from broker.sends.pending_messages import MadeMessages
+from broker.sends.sends import Sends
+from broker.store.message_reader import Found, MessageReader
+from broker.topics.names import created_for_group, dead_letter_topic
+from broker.topics.state import TOPICS
+from remoting.message.properties import edit_properties
+from remoting.message.record import decode_record
+
+_log = logging.getLogger(__name__)
+
+# Dead letters on their way; the others follow with the next pops. As many messages of 4 MiB as the
+# log takes at once.
+MAX_UNDER_WAY: Final = 64
+
+
+class LostMessages:
+    """Takes them out of the pops.
+
+    Args:
+        state: the applied state.
+        log: the log.
+        reader: reads messages.
+        sends: takes dead letters for the log.
+        awaited: makes their topic.
+        disk: no dead letter is made while it is too full for messages.
+    """
+
+    def __init__(
+        self,
+        state: BrokerState,
+        log: Log,
+        reader: MessageReader,
+        sends: Sends,
+        awaited: AwaitedTopics,
+        disk: FullDisk,
+    ) -> None:
+        self._topics = state[TOPICS]
+        self._log = log
+        self._reader = reader
+        self._sends = sends
+        self._awaited = awaited
+        self._disk = disk
+        self._under_way: set[tuple[QueueKey, int]] = set()  # a new set for each term
+
+    def begin_term(self) -> None:
+        """This member leads a new term: what was on its way is applied or gone."""
+        self._under_way = set()
+
+    def take(self, lost: list[Lost]) -> None:
+        """Take some, and empty the list."""
+        for one in lost:
+            place = one.key, one.offset
+            if place in self._under_way or len(self._under_way) >= MAX_UNDER_WAY:
+                continue
+            message = PoppedMessage(*one.key, one.offset, one.flight.popped_ms)
+            if not one.is_worn:
+                _log.warning(
+                    "message %d of %s/%d was never acknowledged by group %s, and is gone: "
+                    "retention has dropped it",
+                    one.offset,
+                    *one.key[1:],
+                    one.key[0],
+                )
+                submit_commands(self._log, [AckPopped([message])], self._began(one))
+            elif not self._disk.is_refusing:
+                self._bury(one, message)
+        lost.clear()
+
+    def _bury(self, lost: Lost, message: PoppedMessage) -> None:
+        group, topic, queue_id = lost.key
+        found = self._reader.read(topic, queue_id, lost.offset, 1)
+        if found.found is not Found.MESSAGES:
+            return  # retention was faster; it is forgotten with the next pop
+        record, _end = decode_record(found.messages)
+        record.properties = edit_properties(
+            record.properties, dead_letter_properties(record, record.property_map())
+        )
+        record.reconsume_times += lost.flight.times
+        config = created_for_group(dead_letter_topic(group))
+        config = self._topics.configs.get(config.topic, config)
+        then = self._began(lost)
+        copy = MadeMessages(
+            config.topic,
+            lost.offset % config.write_queue_count,
+            [record],
+            then,
+            lambda _record: BuryPopped(message),
+        )
+        try:
+            self._awaited.send_when_created(config, copy)
+        except RequestRefused as refusal:
+            then(refusal)
+            return
+        self._sends.flush()
+
+    def _began(self, lost: Lost) -> Callable[[RequestRefused | None], None]:
+        under_way, place = self._under_way, (lost.key, lost.offset)
+        under_way.add(place)
+
+        def then(refusal: RequestRefused | None) -> None:
+            under_way.discard(place)
+            if refusal is not None:
+                _log.debug("cannot take message %s away now: %s", place, refusal.remark)
+
+        return then

@@ -1,0 +1,385 @@
+"""Answers pops (200050) and questions whether there is something to pop (200054).
+
+Source: RocketMQ's PopMessageProcessor and NotificationProcessor.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final
+
+from broker.consumers.members import Consumers
+from broker.errors import RequestRefused
+from broker.groups.changes import GroupChanges
+from broker.log.folded import Folded
+from broker.log.replicated_log import Log
+from broker.log.state import BrokerState
+from broker.log.submissions import submit_commands
+from broker.pop.choice import Choice, Chooser
+from broker.pop.commands import Pop
+from broker.pop.handle import check_point_queue
+from broker.pop.limits import MAX_WAITING
+from broker.pop.lost_messages import LostMessages
+from broker.pop.request import ANY_QUEUE, PopRequest, read_notice, read_peek, read_pop
+from broker.pop.state import POPS, QueueKey
+from broker.pop.waiting_pops import WaitingPop, WaitingPops
+from broker.pulls.message_filter import MessageFilter
+from broker.pulls.readable import Readable
+from broker.pulls.request import filter_of
+from broker.serving.origin import Origin
+from broker.store.message_reader import MessageReader
+from broker.topics.state import TOPICS
+from broker.traffic.traffic import Traffic
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+
+# Of a stored record: how often it was consumed before.
+_TIMES_AT: Final = 72
+_TIMES_END: Final = 76
+
+_ALL: Final = MessageFilter()
+
+
+class Popping:
+    """Gives messages to consumers, by entries of the log.
+
+    One pop of a queue is on its way at a time: another one takes another queue, or waits.
+
+    Args:
+        state: the applied state.
+        log: the log.
+        reader: reads messages.
+        chooser: chooses what is given.
+        lost: takes what cannot be given.
+        groups: makes groups.
+        consumers: the groups' subscriptions, for pops that bring none.
+        readable: whether a group may read a topic.
+        traffic: told what is given out.
+        wall_clock_ms: milliseconds since 1970.
+        clock: seconds on the monotonic clock.
+    """
+
+    def __init__(
+        self,
+        state: BrokerState,
+        log: Log,
+        reader: MessageReader,
+        chooser: Chooser,
+        lost: LostMessages,
+        groups: GroupChanges,
+        consumers: Consumers,
+        readable: Readable,
+        traffic: Traffic,
+        wall_clock_ms: Callable[[], int],
+        clock: Callable[[], float],
+    ) -> None:
+        self._state = state
+        self._pops = state[POPS]
+        self._topics = state[TOPICS]
+        self._log = log
+        self._reader = reader
+        self._chooser = chooser
+        self._lost = lost
+        self._group_changes = groups
+        self._consumers = consumers
+        self._readable = readable
+        self._traffic = traffic
+        self._wall_clock_ms = wall_clock_ms
+        self._clock = clock
+        self._waiting = WaitingPops(MAX_WAITING)
+        self._busy: set[QueueKey] = set()  # a new set for each term
+        self._stirred: dict[tuple[str, str], None] = {}  # groups and topics with something new
+        self._turn = 0
+        self._is_ending = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def pop(self, origin: Origin, command: Command) -> None:
+        """Give a consumer messages, now or when some come.
+
+        Raises:
+            FieldMissing: a field it must have is missing.
+            RequestRefused: (1) too many messages, (16) not readable, (17) no such topic, (23) a
+                filter that cannot be read, (29) no such queue, or a bad name or time.
+        """
+        request = read_pop(command)
+        self._check(request)
+
+        def then(refusal: RequestRefused | None) -> None:
+            if refusal is not None:
+                origin.send(command.reply(refusal.code, remark=refusal.remark))
+            else:
+                self._begin(origin, command, request)
+
+        self._group_changes.ensure_group(request.group, then)
+
+    def notify(self, origin: Origin, command: Command) -> None:
+        """Tell a consumer when there is something to pop. Raises as `pop`."""
+        request = read_notice(command)
+        self._check(request)
+        self._begin(origin, command, request)
+
+    def peek(self, _origin: Origin, command: Command) -> Command:
+        """Show what a pop would be given, and leave it there (200052). Raises as `pop`."""
+        request = read_peek(command)
+        self._check(request)
+        now_ms = self._wall_clock_ms()
+        for key in self._keys(request):
+            choice = self._chooser.choose(key, request, _ALL, now_ms)
+            if choice is not None and choice.offsets:
+                records = b"".join(self._records(key, choice.offsets))
+                fields = _times(0, 0, 0) | {"restNum": str(choice.rest)}
+                return command.reply(fields=fields, body=records)
+        return command.reply(ResponseCode.PULL_NOT_FOUND, _times(0, 0, 0) | {"restNum": "0"})
+
+    def polling_info(self, _origin: Origin, command: Command) -> Command:
+        """How many requests of a group wait for a topic (200055)."""
+        count = self._waiting.count(command.text("consumerGroup"), command.text("topic"))
+        return command.reply(fields={"pollingNum": str(count)})
+
+    def applied(self, folded: Folded) -> None:
+        """Messages came."""
+        if len(self._waiting):
+            for topic, _queue_id in folded.arrivals:
+                for group in self._waiting.groups(topic):
+                    self._stirred[group, topic] = None
+            for topic in folded.deleted_topics:
+                for pop in self._waiting.take_topic(topic):
+                    self._try_again(pop)
+
+    def stir(self, key: QueueKey) -> None:
+        """Something of a queue may be given now."""
+        if self._waiting.count(key[0], key[1]):
+            self._stirred[key[0], key[1]] = None
+
+    def flush(self) -> None:
+        """Give what is there to those that wait."""
+        while self._stirred:
+            group, topic = self._stirred.popitem()[0]
+            for pop in self._waiting.of(group, topic):
+                if self._is_given(pop):
+                    self._waiting.remove(pop)
+                elif pop.request.queue_id == ANY_QUEUE:
+                    break  # the others would find nothing either
+        self._lost.take(self._chooser.lost)
+
+    def tick(self) -> None:
+        """Answer those whose time is over, and look what is due again."""
+        for pop in self._waiting.take_expired(self._clock()):
+            self._answer_nothing(pop)
+        now_ms = self._wall_clock_ms()
+        for topic in self._waiting.topics():
+            config = self._topics.configs.get(topic)
+            for group in self._waiting.groups(topic):
+                for queue_id in range(config.read_queue_count if config is not None else 0):
+                    if self._chooser.is_due((group, topic, queue_id), now_ms):
+                        self._stirred[group, topic] = None
+                        break
+        self.flush()
+
+    def give_no_more(self) -> None:
+        """This member will soon hand leadership over: those that come now wait for that."""
+        self._is_ending = True
+
+    def begin_term(self) -> None:
+        """This member leads a new term: what was on its way is applied or gone."""
+        self._is_ending = False
+        self._busy = set()
+        self._stirred.clear()
+        self._chooser.begin_term()
+
+    def end_term(self, _refusal: RequestRefused) -> None:
+        """Have all that wait ask again: another member leads, or soon will."""
+        for pop in self._waiting.take_all():
+            self._answer_nothing(pop)
+
+    def drop(self, origin: Origin) -> None:
+        """A client is gone."""
+        self._waiting.drop(origin)
+
+    # --- one pop ------------------------------------------------------------------------------
+
+    def _check(self, request: PopRequest) -> None:
+        queue_id = None if request.queue_id == ANY_QUEUE else request.queue_id
+        self._readable.check(request.group, request.topic, queue_id)
+
+    def _begin(self, origin: Origin, command: Command, request: PopRequest) -> None:
+        deadline = self._clock() + request.hold_seconds
+        pop = WaitingPop(origin, command.without_content(), request, deadline)
+        self._give_or_wait(pop)
+        self._lost.take(self._chooser.lost)
+
+    def _give_or_wait(self, pop: WaitingPop) -> None:
+        if self._is_given(pop):
+            return
+        if pop.deadline <= self._clock():
+            self._answer_nothing(pop)
+        elif self._waiting.is_full:
+            self._answer_full(pop)
+        else:
+            self._waiting.add(pop)
+
+    def _is_given(self, pop: WaitingPop) -> bool:
+        """Whether a pop is given something, or is refused."""
+        request = pop.request
+        if self._is_ending:
+            return False
+        try:
+            self._check(request)  # again, if it has waited
+            wanted = self._wanted(request)
+        except RequestRefused as error:
+            pop.origin.send(pop.command.reply(error.code, remark=error.remark))
+            return True
+        now_ms = self._wall_clock_ms()
+        for key in self._keys(request):
+            if key in self._busy:
+                continue
+            choice = self._chooser.choose(key, request, wanted, now_ms)
+            if choice is None:
+                continue
+            if not request.invisible_ms:
+                if choice.offsets:
+                    pop.origin.send(pop.command.reply(fields=_notice(True)))
+                    return True
+                continue
+            self._propose(pop, key, choice)
+            return True
+        return False
+
+    def _keys(self, request: PopRequest) -> Iterator[QueueKey]:
+        """The queues that may be asked, each time beginning with another one."""
+        group, topic = request.group, request.topic
+        if request.queue_id != ANY_QUEUE:
+            yield group, topic, request.queue_id
+            return
+        count = self._topics.configs[topic].read_queue_count
+        self._turn += 1
+        for number in range(count):
+            yield group, topic, (self._turn + number) % count
+
+    def _wanted(self, request: PopRequest) -> MessageFilter:
+        """Which messages. Raises RequestRefused (23)."""
+        if request.wanted is not None:
+            return request.wanted
+        subscription = self._consumers.subscription(request.group, request.topic)
+        return _ALL if subscription is None else filter_of(subscription)
+
+    def _propose(self, pop: WaitingPop, key: QueueKey, choice: Choice) -> None:
+        request, busy = pop.request, self._busy
+        command = Pop(
+            *key,
+            choice.popped_ms,
+            choice.popped_ms + request.invisible_ms,
+            choice.first,
+            choice.next,
+            choice.offsets,
+            request.attempt_id if request.is_ordered else "",
+            choice.begins,
+            self._state.log_end,
+        )
+        busy.add(key)
+
+        def then(refusal: RequestRefused | None) -> None:
+            busy.discard(key)
+            self.stir(key)
+            if refusal is not None:
+                pop.origin.send(pop.command.reply(refusal.code, remark=refusal.remark))
+                return
+            self._chooser.shown(key, command.visible_ms)
+            self._answer(pop, command, choice.rest)
+
+        submit_commands(self._log, [command], then)
+
+    def _try_again(self, pop: WaitingPop) -> None:
+        self._give_or_wait(pop)
+
+    # --- answers ------------------------------------------------------------------------------
+
+    def _answer(self, pop: WaitingPop, command: Pop, rest: int) -> None:
+        """The pop is applied."""
+        queue = self._pops.queues.get(command.key)
+        flights = {} if queue is None else queue.flights
+        given = [
+            offset
+            for offset in command.offsets
+            if offset in flights and flights[offset].popped_ms == command.popped_ms
+        ]
+        if not given:
+            self._try_again(pop)
+            return
+        times = [flights[offset].times for offset in given]
+        reply = partial(self._reply, pop, command, given, times, rest)
+        pop.origin.when_taken(lambda: pop.origin.send(reply()))
+
+    def _reply(
+        self, pop: WaitingPop, command: Pop, given: list[int], times: list[int], rest: int
+    ) -> Command:
+        request, queue_id = pop.request, command.queue_id
+        records = [
+            _with_times(record, count - 1)
+            for record, count in zip(self._records(command.key, given), times, strict=True)
+        ]
+        body = b"".join(records)
+        fields = _times(command.popped_ms, request.invisible_ms, int(request.is_ordered))
+        fields["reviveQid"] = str(check_point_queue(request.is_ordered))
+        fields["restNum"] = str(max(0, rest))
+        fields["startOffsetInfo"] = f"0 {queue_id} {given[0]}"
+        fields["msgOffsetInfo"] = f"0 {queue_id} {','.join(map(str, given))}"
+        if request.is_ordered:
+            counts = [
+                f"0 qo{queue_id}%{offset} {count - 1}"
+                for offset, count in zip(given, times, strict=True)
+            ]
+            fields["orderCountInfo"] = ";".join([f"0 {queue_id} {times[0] - 1}", *counts])
+        self._traffic.given(request.group, request.topic, len(given), len(body))
+        return pop.command.reply(fields=fields, body=body)
+
+    def _records(self, key: QueueKey, offsets: "list[int] | tuple[int, ...]") -> Iterator[bytes]:
+        """Messages by their offsets; none for one that retention has dropped since."""
+        _group, topic, queue_id = key
+        for offset in offsets:
+            yield self._reader.read(topic, queue_id, offset, 1).messages
+
+    def _answer_nothing(self, pop: WaitingPop) -> None:
+        """Its time is over."""
+        if not pop.request.invisible_ms:
+            pop.origin.send(pop.command.reply(fields=_notice(False)))
+            return
+        self._traffic.given(pop.request.group, pop.request.topic, 0, 0)
+        pop.origin.send(
+            pop.command.reply(
+                ResponseCode.POLLING_TIMEOUT, _times(0, pop.request.invisible_ms, 0) | _NO_REST
+            )
+        )
+
+    def _answer_full(self, pop: WaitingPop) -> None:
+        """Too many wait already."""
+        if not pop.request.invisible_ms:
+            pop.origin.send(pop.command.reply(fields=_notice(False) | {"pollingFull": "true"}))
+            return
+        fields = _times(0, pop.request.invisible_ms, 0) | _NO_REST
+        pop.origin.send(pop.command.reply(ResponseCode.POLLING_FULL, fields))
+
+
+_NO_REST: Final = {"restNum": "0"}
+
+
+def _times(popped_ms: int, invisible_ms: int, queue: int) -> dict[str, str]:
+    """These must be in each reply to a pop."""
+    return {
+        "popTime": str(popped_ms),
+        "invisibleTime": str(invisible_ms),
+        "reviveQid": str(queue),
+    }
+
+
+def _notice(has_message: bool) -> dict[str, str]:
+    return {"hasMsg": str(has_message).lower(), "pollingFull": "false"}
+
+
+def _with_times(record: bytes, times: int) -> bytes:
+    """A record that says how often it was consumed before, besides what it says itself."""
+    if not times or not record:
+        return record
+    stored = int.from_bytes(record[_TIMES_AT:_TIMES_END], "big")
+    return record[:_TIMES_AT] + (stored + times).to_bytes(4, "big") + record[_TIMES_END:]

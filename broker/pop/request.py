@@ -1,0 +1,111 @@
+"""A client's pop (200050) or its question whether there is something to pop (200054), read."""
+
+from typing import Final, NamedTuple
+
+from broker.errors import RequestRefused
+from broker.limits import MAX_HOLD_SECONDS
+from broker.pop.limits import MAX_ATTEMPT_CHARACTERS, MAX_INVISIBLE_MS, MAX_MESSAGES
+from broker.pulls.message_filter import MessageFilter
+from broker.pulls.request import filter_of
+from broker.topics.names import check_group_name
+from remoting.bodies.heartbeat import SubscriptionData
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+
+ANY_QUEUE: Final = -1
+
+_FROM_END: Final = 1
+
+
+class PopRequest(NamedTuple):
+    """What a pop asks for.
+
+    Attributes:
+        group: the consumer group.
+        topic: the topic.
+        queue_id: the queue, or -1 for any.
+        max_messages: how many at most.
+        invisible_ms: how long the messages are the client's; 0 when it only asks.
+        hold_seconds: how long to wait for a message; 0 for not at all.
+        from_end: whether a new group begins with the messages to come.
+        wanted: which messages; None when the group's heartbeats say which.
+        is_ordered: whether it waits until all that the group has of the queue is acknowledged.
+        attempt_id: the same when a client asks again because it lost the answer.
+    """
+
+    group: str
+    topic: str
+    queue_id: int
+    max_messages: int
+    invisible_ms: int
+    hold_seconds: float
+    from_end: bool
+    wanted: MessageFilter | None
+    is_ordered: bool
+    attempt_id: str
+
+
+def read_pop(command: Command) -> PopRequest:
+    """Read a pop.
+
+    Raises:
+        FieldMissing: a field it must have is missing or no number.
+        RequestRefused: (1) too many messages, or a filter of another kind, (23) a filter that
+            cannot be read, (29) a bad group name or time.
+    """
+    wanted = command.integer("maxMsgNums")
+    if not 1 <= wanted <= MAX_MESSAGES:
+        raise RequestRefused(
+            ResponseCode.SYSTEM_ERROR, f"maxMsgNums {wanted}: pop 1 to {MAX_MESSAGES} messages"
+        )
+    asked = read_notice(command)
+    expression = command.fields.get("exp", "")
+    kind = command.fields.get("expType", "")
+    subscription = SubscriptionData(asked.topic, expression, expression_type=kind or "TAG")
+    return asked._replace(
+        max_messages=wanted,
+        invisible_ms=read_invisible_ms(command),
+        from_end=command.integer("initMode", 0) == _FROM_END,
+        wanted=filter_of(subscription) if expression else None,
+    )
+
+
+def read_peek(command: Command) -> PopRequest:
+    """Read a look at what is to come. Raises as `read_pop`."""
+    most = min(max(command.integer("maxMsgNums"), 1), MAX_MESSAGES)
+    return read_notice(command)._replace(max_messages=most)
+
+
+def read_invisible_ms(command: Command) -> int:
+    """For how long messages are not given again. Raises FieldMissing, RequestRefused (29)."""
+    invisible_ms = command.integer("invisibleTime")
+    if not 1 <= invisible_ms <= MAX_INVISIBLE_MS:
+        raise RequestRefused(
+            ResponseCode.INVALID_PARAMETER,
+            f"invisibleTime {invisible_ms}: 1 to {MAX_INVISIBLE_MS} ms",
+        )
+    return invisible_ms
+
+
+def read_notice(command: Command) -> PopRequest:
+    """Read a question. Raises as `read_pop`."""
+    group, topic = command.text("consumerGroup"), command.text("topic")
+    check_group_name(group)  # it is kept while the request waits
+    attempt_id = command.fields.get("attemptId", "")
+    if len(attempt_id) > MAX_ATTEMPT_CHARACTERS:
+        raise RequestRefused(
+            ResponseCode.INVALID_PARAMETER,
+            f"attemptId of {len(attempt_id)} characters: at most {MAX_ATTEMPT_CHARACTERS}",
+        )
+    return PopRequest(
+        group,
+        topic,
+        command.integer("queueId"),
+        1,
+        0,
+        min(max(command.integer("pollTime", 0), 0) / 1000, MAX_HOLD_SECONDS),
+        False,
+        None,
+        command.fields.get("order", "") == "true",
+        attempt_id,
+    )

@@ -1,0 +1,113 @@
+"""What groups have popped: which messages are with consumers, until when, and how often they were.
+
+RocketMQ stores a check-point message for each pop, and a copy of each message that was not
+acknowledged. Here a message that is given again is the same one, at its old place, and that it is
+out is a row of the state. So a new leader knows all that the old one has given and taken back.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from broker.log.state import Deletion, Rows, StatePart
+
+# A group, a topic, and the id of a queue.
+QueueKey: TypeAlias = tuple[str, str, int]
+
+
+class Flight(NamedTuple):
+    """A message that was given out and is not acknowledged. Times are milliseconds since 1970.
+
+    Attributes:
+        popped_ms: when it was given, or hidden longer; its handle says so.
+        visible_ms: when it is given again.
+        times: how often it was given.
+    """
+
+    popped_ms: int
+    visible_ms: int
+    times: int
+
+
+@dataclass(slots=True)
+class PopQueue:
+    """A queue, as a group pops from it.
+
+    Attributes:
+        next_offset: the first message that was never given.
+        flights: by offset, rising: what is out.
+        attempt_id: of the last pop in order; a client that repeats it lost the answer.
+    """
+
+    next_offset: int
+    flights: dict[int, Flight] = field(default_factory=dict)
+    attempt_id: str = ""
+
+    @property
+    def done_offset(self) -> int:
+        """All messages before it are acknowledged."""
+        return next(iter(self.flights), self.next_offset)
+
+
+@dataclass(slots=True)
+class Pops:
+    """All queues that groups pop from. Only folds change it.
+
+    Attributes:
+        queues: by group, topic and queue.
+        flying: how many messages are out.
+    """
+
+    queues: dict[QueueKey, PopQueue] = field(default_factory=dict)
+    flying: int = 0
+
+    def land(self, key: QueueKey, offset: int, popped_ms: int) -> bool:
+        """A message needs not be given again, if it was given last at `popped_ms`."""
+        queue = self.queues.get(key)
+        flight = None if queue is None else queue.flights.get(offset)
+        if queue is None or flight is None or flight.popped_ms != popped_ms:
+            return False
+        del queue.flights[offset]
+        self.flying -= 1
+        return True
+
+    def drop(self, key: QueueKey) -> None:
+        """Forget a queue."""
+        queue = self.queues.pop(key, None)
+        if queue is not None:
+            self.flying -= len(queue.flights)
+
+
+def _topic_deleted(pops: Pops, deletion: Deletion) -> None:
+    for key in [key for key in pops.queues if key[1] == deletion.name]:
+        pops.drop(key)
+
+
+def _group_deleted(pops: Pops, deletion: Deletion) -> None:
+    for key in [key for key in pops.queues if key[0] == deletion.name]:
+        pops.drop(key)
+
+
+def _captured(pops: Pops) -> Iterator[object]:
+    rows: list[list[object]] = [
+        [*key, queue.next_offset, queue.attempt_id, queue.flights.copy()]
+        for key, queue in pops.queues.items()
+    ]
+    return iter(rows)
+
+
+def _take(pops: Pops, rows: list[Any]) -> None:
+    for group, topic, queue_id, next_offset, attempt_id, flights in rows:
+        queue = PopQueue(int(next_offset), attempt_id=str(attempt_id))
+        queue.flights = {int(at): Flight(*map(int, one)) for at, one in flights.items()}
+        pops.queues[group, topic, queue_id] = queue
+        pops.flying += len(queue.flights)
+
+
+POPS: Final = StatePart(
+    "pops",
+    Pops,
+    rows=(Rows("pops", _captured, _take),),
+    topic_deleted=_topic_deleted,
+    group_deleted=_group_deleted,
+)

@@ -1,0 +1,134 @@
+"""Pops that wait for a message, by topic and group."""
+
+import heapq
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from broker.pop.request import PopRequest
+from broker.serving.origin import Origin
+from remoting.wire.command import Command
+
+# The heap keeps deadlines of pops that were answered meanwhile; it is made anew when it has more
+# than this beside twice the pops that still wait.
+_STALE_DEADLINES: Final = 1024
+
+
+class WaitingPop:
+    """One that waits.
+
+    Attributes:
+        origin: the client.
+        command: the request, as far as its reply needs it.
+        request: the same, read.
+        deadline: on the monotonic clock, in seconds.
+    """
+
+    __slots__ = ("command", "deadline", "origin", "request")
+
+    def __init__(
+        self, origin: Origin, command: Command, request: PopRequest, deadline: float
+    ) -> None:
+        self.origin = origin
+        self.command = command
+        self.request = request
+        self.deadline = deadline
+
+
+class WaitingPops:
+    """All that wait.
+
+    Args:
+        limit: how many may.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        # By topic, then by group, in the order in which they came.
+        self._waiting: dict[str, dict[str, dict[WaitingPop, None]]] = {}
+        self._by_origin: dict[Origin, dict[WaitingPop, None]] = {}
+        self._deadlines: list[tuple[float, int, WaitingPop]] = []
+        self._count = 0
+        self._last_number = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no other may wait."""
+        return self._count >= self._limit
+
+    def add(self, pop: WaitingPop) -> None:
+        """Let a pop wait. The caller looks at `is_full` first."""
+        groups = self._waiting.setdefault(pop.request.topic, {})
+        groups.setdefault(pop.request.group, {})[pop] = None
+        self._by_origin.setdefault(pop.origin, {})[pop] = None
+        self._count += 1
+        self._last_number += 1
+        heapq.heappush(self._deadlines, (pop.deadline, self._last_number, pop))
+        if len(self._deadlines) > 2 * self._count + _STALE_DEADLINES:
+            self._deadlines = [one for one in self._deadlines if self._waits(one[2])]
+            heapq.heapify(self._deadlines)
+
+    def topics(self) -> Iterable[str]:
+        """The topics that something waits for."""
+        return self._waiting
+
+    def groups(self, topic: str) -> Iterable[str]:
+        """The groups that wait for a topic."""
+        return self._waiting.get(topic, ())
+
+    def of(self, group: str, topic: str) -> list[WaitingPop]:
+        """Those of a group that wait for a topic, in the order in which they came."""
+        return list(self._waiting.get(topic, {}).get(group, ()))
+
+    def count(self, group: str, topic: str) -> int:
+        """How many."""
+        return len(self._waiting.get(topic, {}).get(group, ()))
+
+    def take_expired(self, now: float) -> list[WaitingPop]:
+        """Those whose time is over."""
+        expired: list[WaitingPop] = []
+        while self._deadlines and self._deadlines[0][0] <= now:
+            pop = heapq.heappop(self._deadlines)[2]
+            if self._waits(pop):
+                self.remove(pop)
+                expired.append(pop)
+        return expired
+
+    def take_all(self) -> Iterator[WaitingPop]:
+        """Everything."""
+        for waiting in list(self._by_origin.values()):
+            for pop in list(waiting):
+                self.remove(pop)
+                yield pop
+
+    def take_topic(self, topic: str) -> list[WaitingPop]:
+        """Those that wait for a topic."""
+        taken = [pop for waiting in self._waiting.get(topic, {}).values() for pop in waiting]
+        for pop in taken:
+            self.remove(pop)
+        return taken
+
+    def drop(self, origin: Origin) -> None:
+        """A client is gone, and its pops with it."""
+        for pop in list(self._by_origin.get(origin, ())):
+            self.remove(pop)
+
+    def remove(self, pop: WaitingPop) -> None:
+        """It waits no more."""
+        request = pop.request
+        groups = self._waiting[request.topic]
+        del groups[request.group][pop]
+        if not groups[request.group]:
+            del groups[request.group]
+        if not groups:
+            del self._waiting[request.topic]
+        of_origin = self._by_origin[pop.origin]
+        del of_origin[pop]
+        if not of_origin:
+            del self._by_origin[pop.origin]
+        self._count -= 1
+
+    def _waits(self, pop: WaitingPop) -> bool:
+        return pop in self._by_origin.get(pop.origin, ())

@@ -1,0 +1,67 @@
+"""Whether a group may read a topic."""
+
+from typing import Final
+
+from broker.consumers.members import CONSUMERS, Consumers
+from broker.errors import RequestRefused
+from broker.groups.state import GROUPS
+from broker.log.state import BrokerState
+from broker.serving.parts import Shared
+from broker.topics.state import TOPICS
+from remoting.bodies.topic_config import PERMISSION_READ, TopicConfig
+from remoting.wire.codes import ResponseCode
+
+
+class Readable:
+    """Judges by the settings of topics and groups.
+
+    Args:
+        state: the applied state.
+        consumers: the groups' members, and how they consume.
+    """
+
+    def __init__(self, state: BrokerState, consumers: Consumers) -> None:
+        self._topics = state[TOPICS]
+        self._groups = state[GROUPS]
+        self._consumers = consumers
+
+    def check(self, group: str, topic: str, queue_id: int | None) -> TopicConfig:
+        """The topic, if the group may read it, and this queue if one is given.
+
+        Raises:
+            RequestRefused: (16) not readable, (17) no such topic, (29) no such queue.
+        """
+        config = self._topics.configs.get(topic)
+        if config is None:
+            raise RequestRefused(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"topic[{topic}] not exist, apply first please: send to it or create it",
+            )
+        if not config.permission & PERMISSION_READ:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION, f"the topic[{topic}] pulling is forbidden"
+            )
+        if queue_id is not None and not 0 <= queue_id < config.read_queue_count:
+            raise RequestRefused(
+                ResponseCode.INVALID_PARAMETER,
+                f"topic {topic} has no queue {queue_id}: refresh its route",
+            )
+        settings = self._groups.configs.get(group)
+        if settings is not None and not settings.consume_enable:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION,
+                f"subscription group no permission, {group}: it is switched off",
+            )
+        if (
+            settings is not None
+            and not settings.consume_broadcast_enable
+            and self._consumers.is_broadcasting(group)
+        ):
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION,
+                f"the consumer group[{group}] can not consume by broadcast way: it shares",
+            )
+        return config
+
+
+READABLE: Final = Shared("readable", lambda parts: Readable(parts.state, parts[CONSUMERS]))
