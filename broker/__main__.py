@@ -215,7 +215,7 @@ async def _run(config: BrokerConfig, exit_with_stdin: bool) -> None:
         running: list[Broker] = []
         nursery.start_soon(_end_at_signal, running, nursery)
         if exit_with_stdin:
-            nursery.start_soon(_cancel_at_end_of_input, nursery.cancel_scope)
+            nursery.start_soon(_cancel_at_end_of_input, running, nursery.cancel_scope)
         start = partial(
             run_broker,
             config,
@@ -246,10 +246,12 @@ async def _end(broker: Broker, scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
-async def _cancel_at_end_of_input(scope: trio.CancelScope) -> None:
+async def _cancel_at_end_of_input(running: list[Broker], scope: trio.CancelScope) -> None:
     async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as stream:
         while await stream.receive_some(4096):
             continue
+    if running:
+        await running[0].say_farewell()
     scope.cancel()
 
 

@@ -165,7 +165,11 @@ class Broker:
 
     async def end(self) -> None:
         """Hand leadership over and answer clients, 5 s at most; then cancel `run`."""
-        await Ending(self.node, self._log, self.requests).run()
+        await Ending(self.node, self._log, self.requests, self.say_farewell).run()
+
+    async def say_farewell(self) -> None:
+        """Tell the name servers that this member is about to end; half a second at most."""
+        await self._registrar.say_farewell()
 
     async def _follow_role(self, name: str, report: Callable[[str], None]) -> None:
         async for change in self.node.role_changes():

@@ -209,7 +209,10 @@ class Processors:
         return command.reply(fields={"changed": "true" if changed else "false"}, body=body)
 
     def _heartbeat(self, asker: Asker, command: Command) -> Command:
-        self._routes.refresh(command.text("brokerAddr"), asker.speaker, asker.now)
+        address = command.text("brokerAddr")
+        self._routes.refresh(address, asker.speaker, asker.now)
+        if command.boolean("ending"):
+            self._routes.ends(address, asker.connection)
         return command.reply()
 
     def _member_group(self, _asker: Asker, command: Command) -> Command:

@@ -71,6 +71,7 @@ class LiveBroker:
         filter_servers: passed on to clients.
         direct_address: where a leader serves that shares `identity.address` with the other members
             of its group, or ""; passed on to clients that know it.
+        is_ending: it has said that it is about to end.
     """
 
     identity: BrokerIdentity
@@ -81,6 +82,7 @@ class LiveBroker:
     ha_address: str = ""
     filter_servers: list[str] = field(default_factory=list)
     direct_address: str = ""
+    is_ending: bool = False
 
 
 @dataclass(slots=True)
@@ -322,6 +324,16 @@ class RouteTable:
             return False
         live.expires_at = now + live.timeout_seconds
         return True
+
+    def ends(self, address: str, connection: Hashable) -> None:
+        """A broker says that it is about to end; it stays until its connection closes.
+
+        A leader of a group shares its address with the next one, so only the connection tells which
+        of them speaks.
+        """
+        live = self._live.get(address)
+        if live is not None and live.speaker.connection == connection:
+            live.is_ending = True
 
     def expire(self, now: float) -> list[LiveBroker]:
         """Drop the brokers whose time has come, and return them."""

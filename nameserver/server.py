@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from math import inf
 from typing import Final
 
 import trio
@@ -95,8 +96,10 @@ class _Handler:
         answer_each(connection, commands, self._answer)
 
     def on_close(self, connection: Connection) -> None:
+        ends_itself = trio.current_effective_deadline() == -inf  # this server is cancelled
         for live in self._routes.connection_closed(connection):
-            _log.warning(
+            _log.log(
+                logging.INFO if live.is_ending or ends_itself else logging.WARNING,
                 "broker %s (%s, id %d) closed its connection and is dropped",
                 live.identity.address,
                 live.identity.broker_name,

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Final
 
 from broker.groups.config import ConsumerGroup, read_group
 from broker.groups.state import GROUPS
-from broker.log.entry import FIRST_VERSION, GUARDED_VERSION, number, text
+from broker.log.entry import ATTACHED_VERSION, FIRST_VERSION, GUARDED_VERSION, number, text
 from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import CommandType
 from broker.log.state import BrokerState, Deletion
@@ -28,7 +28,9 @@ class PutGroup:
     @property
     def version(self) -> int:
         """As in LogCommand."""
-        return FIRST_VERSION if self.max_groups is None else GUARDED_VERSION
+        if self.max_groups is None:
+            return FIRST_VERSION
+        return GUARDED_VERSION if self.config.is_plain else ATTACHED_VERSION
 
     def members(self) -> list[object]:
         """As in LogCommand."""

@@ -3,9 +3,29 @@
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from broker.errors import RequestRefused
 from broker.log.entry import number, text
+from broker.topics.names import check_group_name
 from remoting.bodies.json_object import JsonObject
-from remoting.wire.loose_json import JsonValue
+from remoting.wire.codes import ResponseCode
+from remoting.wire.errors import BodyMalformed
+from remoting.wire.loose_json import JsonValue, compact_json, parse_json
+
+# What is kept for tools in their own form. RocketMQ's default policy has 150 characters.
+MAX_KEPT_CHARACTERS: Final = 4096
+
+# The most deliveries a group may ask for: beyond it, "for ever" was meant.
+_MAX_RETRY_TIMES: Final = 1_000_000
+_MAX_INT32: Final = (1 << 31) - 1
+
+# What version 4 of the log has added, with the defaults.
+_ADDED: Final[dict[str, object]] = {
+    "broker_id": 0,
+    "slow_broker_id": 1,
+    "system_flag": 0,
+    "retry_policy": "",
+    "subscriptions": "",
+}
 
 # RocketMQ's number of deliveries before a message goes to the dead letter topic.
 DEFAULT_RETRY_MAX_TIMES: Final = 16
@@ -25,6 +45,11 @@ class ConsumerGroup:
         retry_max_times: deliveries before a message goes to the dead letter topic.
         notify_change: whether members are told at once when others come and go.
         consume_timeout_minutes: kept for tools.
+        broker_id: kept for tools.
+        slow_broker_id: kept for tools; here only the leader answers pulls.
+        system_flag: kept for tools.
+        retry_policy: of version 5, as a JSON object; kept for tools. RocketMQ's proxy goes by it.
+        subscriptions: of version 5, as a JSON array; kept for tools.
     """
 
     group: str
@@ -36,24 +61,36 @@ class ConsumerGroup:
     retry_max_times: int = DEFAULT_RETRY_MAX_TIMES
     notify_change: bool = True
     consume_timeout_minutes: int = 15
+    broker_id: int = 0
+    slow_broker_id: int = 1
+    system_flag: int = 0
+    retry_policy: str = ""
+    subscriptions: str = ""
 
     def to_json(self) -> dict[str, JsonValue]:
-        """As it stands in JSON bodies. What we have no use for has RocketMQ's default."""
-        return {
+        """As it stands in JSON bodies."""
+        found: dict[str, JsonValue] = {
             "attributes": {},
-            "brokerId": 0,
+            "brokerId": self.broker_id,
             "consumeBroadcastEnable": self.consume_broadcast_enable,
             "consumeEnable": self.consume_enable,
             "consumeFromMinEnable": self.consume_from_min_enable,
             "consumeMessageOrderly": self.consume_message_orderly,
             "consumeTimeoutMinute": self.consume_timeout_minutes,
             "groupName": self.group,
-            "groupSysFlag": 0,
+            "groupSysFlag": self.system_flag,
             "notifyConsumerIdsChangedEnable": self.notify_change,
             "retryMaxTimes": self.retry_max_times,
             "retryQueueNums": self.retry_queue_count,
-            "whichBrokerWhenConsumeSlowly": 1,
+            "whichBrokerWhenConsumeSlowly": self.slow_broker_id,
         }
+        for name, kept in (
+            ("groupRetryPolicy", self.retry_policy),
+            ("subscriptionDataSet", self.subscriptions),
+        ):
+            if kept:
+                found[name] = parse_json("consumer group", kept.encode())
+        return found
 
     @classmethod
     def from_json(cls, value: JsonObject) -> "ConsumerGroup":
@@ -72,11 +109,25 @@ class ConsumerGroup:
             value.integer("retryMaxTimes", DEFAULT_RETRY_MAX_TIMES),
             value.boolean("notifyConsumerIdsChangedEnable", True),
             value.integer("consumeTimeoutMinute", 15),
+            value.integer("brokerId", 0),
+            value.integer("whichBrokerWhenConsumeSlowly", 1),
+            value.integer("groupSysFlag", 0),
+            _kept(value.object("groupRetryPolicy").members),
+            _kept(value.array("subscriptionDataSet")),
         )
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether versions of the log before 4 can hold it."""
+        return all(getattr(self, name) == default for name, default in _ADDED.items())
+
     def as_dict(self) -> dict[str, object]:
-        """Plain values, for the log."""
-        return asdict(self)
+        """Plain values, for the log. What version 4 has added is there if it is not the default."""
+        members: dict[str, object] = asdict(self)
+        for name, default in _ADDED.items():
+            if members[name] == default:
+                del members[name]
+        return members
 
 
 def read_group(members: dict[str, Any]) -> ConsumerGroup:
@@ -84,6 +135,40 @@ def read_group(members: dict[str, Any]) -> ConsumerGroup:
     text(members["group"])
     # Members that a later version adds are refused here: they come with a new format version.
     for name, value in members.items():
-        if name != "group":
+        if name in ("retry_policy", "subscriptions"):
+            _check_kept(text(value))
+        elif name != "group":
             number(value)
     return ConsumerGroup(**members)
+
+
+def check_group_config(config: ConsumerGroup) -> None:
+    """Raises RequestRefused (29) when a group cannot be as it is asked for."""
+    check_group_name(config.group)
+    for value, least, most, what in (
+        (config.retry_queue_count, 0, 16, "retry queues"),
+        (config.retry_max_times, 0, _MAX_RETRY_TIMES, "retries"),
+        (config.consume_timeout_minutes, 0, _MAX_INT32, "minutes to consume a message"),
+        (config.system_flag, -_MAX_INT32 - 1, _MAX_INT32, "as system flag"),
+        (len(config.retry_policy), 0, MAX_KEPT_CHARACTERS, "characters of a retry policy"),
+        (len(config.subscriptions), 0, MAX_KEPT_CHARACTERS, "characters of subscriptions"),
+    ):
+        if not least <= value <= most:
+            raise RequestRefused(
+                ResponseCode.INVALID_PARAMETER,
+                f"group {config.group}: {value} {what}: give {least} to {most}",
+            )
+
+
+def _check_kept(kept: str) -> None:
+    """Raises ValueError: it is no JSON, so that it could not be told."""
+    try:
+        if kept:
+            parse_json("consumer group", kept.encode())
+    except BodyMalformed as error:
+        raise ValueError(str(error)) from None
+
+
+def _kept(value: JsonValue) -> str:
+    """What is only kept, as text; an empty object or list, or none, is none."""
+    return compact_json(value) if value else ""

@@ -3,11 +3,9 @@
 Source: RocketMQ's AdminBrokerProcessor.
 """
 
-from typing import Final
-
 from broker.errors import RequestRefused
 from broker.groups.changes import GroupChanges
-from broker.groups.config import ConsumerGroup
+from broker.groups.config import ConsumerGroup, check_group_config
 from broker.groups.state import GROUPS
 from broker.log.state import BrokerState
 from broker.serving.origin import Origin
@@ -18,9 +16,6 @@ from remoting.bodies.topic_config import DataVersion
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import compact_json
-
-# The most deliveries a group may ask for: beyond it, "for ever" was meant.
-_MAX_RETRY_TIMES: Final = 1_000_000
 
 
 class GroupProcessor:
@@ -35,20 +30,16 @@ class GroupProcessor:
 
         Raises:
             BodyMalformed: it cannot be read.
-            RequestRefused (29): a name or a number that is not allowed.
+            RequestRefused (29): a name, a number or an attribute that is not allowed.
         """
-        config = ConsumerGroup.from_json(JsonObject.parse("consumer group", command.body))
-        check_group_name(config.group)
-        if not 0 <= config.retry_queue_count <= 16:
+        body = JsonObject.parse("consumer group", command.body)
+        for name in body.object("attributes").members:
             raise RequestRefused(
                 ResponseCode.INVALID_PARAMETER,
-                f"{config.retry_queue_count} retry queues: give 0 to 16",
+                f"unsupported key {name!r:.80}: consumer groups have no attributes",
             )
-        if not 0 <= config.retry_max_times <= _MAX_RETRY_TIMES:
-            raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER,
-                f"{config.retry_max_times} retries: give 0 to {_MAX_RETRY_TIMES}",
-            )
+        config = ConsumerGroup.from_json(body)
+        check_group_config(config)
         self._changes.put_group(config, replying(origin, command))
 
     def delete_group(self, origin: Origin, command: Command) -> None:

@@ -10,6 +10,7 @@ from broker.sends.pending_messages import PendingSend
 from broker.sends.request import SendRequest, read_send_request
 from broker.sends.special_sends import SpecialSends
 from broker.serving.origin import Origin
+from broker.topics.attributes import check_message_type
 from broker.topics.names import RETRY_PREFIX, created_for_group, dead_letter_topic
 from broker.topics.state import TOPICS
 from remoting.bodies.topic_config import PERMISSION_WRITE, TopicConfig
@@ -54,7 +55,8 @@ class SendProcessor:
 
         Raises:
             RequestRefused: see `read_send_request`, `AwaitedTopics.topic_for` and `Sends.add`; (14)
-                the disk is too full, (16) the topic is not writable, (26) no such consumer
+                the disk is too full, (13) a message is not of its topic's type, (16) the topic is
+                not writable, (26) no such consumer
                 group, (29) no such queue.
         """
         self._disk.check()
@@ -75,6 +77,9 @@ class SendProcessor:
                 f"the broker[{self._broker_name}] sending message to topic {config.topic} is "
                 "forbidden: it is read-only",
             )
+        if config.attributes:
+            for record in request.records:
+                check_message_type(topic, config.attributes, record.properties)
         if queue_id < 0:
             self._turn += 1
             queue_id = self._turn % config.write_queue_count

@@ -7,7 +7,7 @@ end that was asked for comes, whatever the group and the clients do.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import trio
@@ -44,12 +44,20 @@ class Ending:
         node: the member.
         log: its log, as requests see it.
         requests: its clients.
+        say_farewell: tells the name servers that it ends.
     """
 
-    def __init__(self, node: Node, log: GuardedLog, requests: Requests) -> None:
+    def __init__(
+        self,
+        node: Node,
+        log: GuardedLog,
+        requests: Requests,
+        say_farewell: Callable[[], Awaitable[None]],
+    ) -> None:
         self._node = node
         self._log = log
         self._requests = requests
+        self._say_farewell = say_farewell
 
     async def run(self) -> None:
         """Let the member go; it may be cancelled then. Takes 5 s at most."""
@@ -58,6 +66,7 @@ class Ending:
         with trio.move_on_after(TRANSFER_SECONDS):
             await self._hand_over()
         self._requests.let_go()
+        await self._say_farewell()
         await _until(self._are_clients_quiet, FAREWELL_SECONDS)
 
     async def _hand_over(self) -> None:

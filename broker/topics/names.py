@@ -5,6 +5,7 @@ from typing import Final
 
 from broker.errors import RequestRefused
 from broker.limits import MAX_QUEUES_PER_TOPIC
+from broker.topics.attributes import check_attributes
 from remoting.bodies.topic_config import PERMISSION_INHERIT, PERMISSION_READ_WRITE, TopicConfig
 from remoting.message.record import MAX_TOPIC_BYTES
 from remoting.wire.codes import ResponseCode
@@ -129,6 +130,7 @@ def check_topic_config(config: TopicConfig) -> None:
             f"attributes of topic {config.topic}: at most {MAX_ATTRIBUTES}, each name and value "
             f"{MAX_ATTRIBUTE_CHARACTERS} printable characters",
         )
+    check_attributes(config.topic, config.attributes)
     if not 0 <= config.permission <= 15:
         raise RequestRefused(
             ResponseCode.INVALID_PARAMETER,

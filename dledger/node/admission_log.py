@@ -8,9 +8,16 @@ from dledger.core.replica import Replica
 
 logger = logging.getLogger(__name__)
 
+# A group with so few entries is new: that a member has none of them is no news.
+YOUNG_LOG_ENTRIES = 64
+
 
 class AdmissionLog:
-    """Compares the state after each turn with what was logged; that takes a few comparisons."""
+    """Compares the state after each turn with what was logged; that takes a few comparisons.
+
+    While the group is new, a member without its log is no reason to warn: members begin one after
+    the other, and those that come behind the first election are in doubt for a moment.
+    """
 
     def __init__(self, node_id: str, replica: Replica) -> None:
         self._node_id = node_id
@@ -20,7 +27,8 @@ class AdmissionLog:
 
     def after_turn(self) -> None:
         """Log what changed since the last turn."""
-        lost = self._replica.admission.lost
+        admission = self._replica.admission
+        lost = admission.lost and not (admission.is_fresh and admission.told_last_index < 0)
         if lost is not self._lost:
             self._lost = lost
             self._say_own(lost)
@@ -30,7 +38,8 @@ class AdmissionLog:
 
     def _say_own(self, lost: bool) -> None:
         if lost:
-            logger.warning(
+            logger.log(
+                self._level(self._replica.admission.is_fresh),
                 "%s is new or lost data: it neither votes nor counts until it holds the log of a "
                 "leader, and with it everything that it may have promised",
                 self._node_id,
@@ -44,6 +53,13 @@ class AdmissionLog:
             logger.info("peer %s holds the log: it counts", peer)
         else:
             self._peers_in_doubt.add(peer)
-            logger.warning(
-                "peer %s is new or lost data: it does not count until it holds the log", peer
+            logger.log(
+                self._level(),
+                "peer %s is new or lost data: it does not count until it holds the log",
+                peer,
             )
+
+    def _level(self, is_fresh: bool = True) -> int:
+        """How loudly to say that a member lacks the log."""
+        known = max(self._replica.view.last_index, self._replica.admission.told_last_index)
+        return logging.INFO if is_fresh and known < YOUNG_LOG_ENTRIES else logging.WARNING

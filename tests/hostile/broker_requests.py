@@ -111,6 +111,14 @@ GROUP = {
     "retryMaxTimes": 16,
     "notifyConsumerIdsChangedEnable": True,
     "consumeTimeoutMinute": 15,
+    "brokerId": 0,
+    "whichBrokerWhenConsumeSlowly": 1,
+    "groupSysFlag": 0,
+    "groupRetryPolicy": {"type": "CUSTOMIZED", "customizedRetryPolicy": {"next": [1000]}},
+    "subscriptionDataSet": [
+        {"topic": "T", "expressionType": "TAG", "expression": "*", "version": 1}
+    ],
+    "attributes": {},
 }
 ASKED_GROUP = {"consumerGroup": "g"}
 POLLED = {

@@ -69,7 +69,7 @@ REQUESTS: dict[RequestCode, tuple[dict[str, str], bytes]] = {
     RequestCode.QUERY_DATA_VERSION: (IDENTITY, VERSION),
     RequestCode.ADD_WRITE_PERM_OF_BROKER: ({"brokerName": "b"}, b""),
     RequestCode.GET_BROKER_MEMBER_GROUP: ({"brokerName": "b", "clusterName": "cl"}, b""),
-    RequestCode.BROKER_HEARTBEAT: ({"brokerAddr": BROKER}, b""),
+    RequestCode.BROKER_HEARTBEAT: ({"brokerAddr": BROKER, "ending": "false"}, b""),
 }
 
 

@@ -193,6 +193,16 @@ class Admission:
         )
 
     @property
+    def is_fresh(self) -> bool:
+        """Whether this member began with an empty folder, and is not known to have lost data."""
+        return self._standing is Standing.FRESH
+
+    @property
+    def told_last_index(self) -> int:
+        """The end of the longest log that another member has told of; -1 for none."""
+        return max((answer.last_index for answer in self._answers.values()), default=-1)
+
+    @property
     def lost(self) -> bool:
         """Whether this member is in doubt in a group that is not new."""
         if self._state.proven:
