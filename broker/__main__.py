@@ -70,7 +70,7 @@ _EPILOG: Final = """Ctrl-C or SIGTERM ends it.
 """
 
 
-def _number(option: str, default: int, explanation: str) -> Callable[[F], F]:
+def _number(option: str, default: float, explanation: str) -> Callable[[F], F]:
     """An option whose value is a whole number."""
     return click.option(option, type=int, default=default, show_default=True, help=explanation)
 

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TypeAlias
 
 from broker.errors import SettingInvalid
-from broker.limits import BrokerLimits
+from broker.limits import MAX_DELAY_SECONDS, MAX_MESSAGE_BYTES, BrokerLimits
 from broker.retention.policy import RetentionPolicy
 from broker.transactions.policy import CheckPolicy
 from dledger import SnapshotPolicy, StoreConfig
+from remoting.bodies.topic_config import PERMISSION_READ_WRITE
 from remoting.net.address import Address, parse_address
 from remoting.net.errors import AddressMalformed
 
@@ -47,6 +48,13 @@ class BrokerConfig:
         directory: where log and consume queues lie.
         cluster: the cluster's name.
         auto_create_topics: whether a first message makes its topic.
+        auto_create_groups: whether a consumer's first heartbeat makes its group.
+        permission: what clients may do, whatever the topic's permission is: bits of 4 read and 2
+            write.
+        takes_transactions: whether transactional messages are taken.
+        notifies_consumers: whether the members of a group are told when others come and go.
+        max_message_bytes: the longest body of a send.
+        max_delay_seconds: the longest time that a message may ask to wait; levels are not judged.
         limits: what is held at most.
         retention: how long messages are kept.
         checks: when producers are asked how their transactions end.
@@ -68,6 +76,12 @@ class BrokerConfig:
     directory: Path
     cluster: str = DEFAULT_CLUSTER
     auto_create_topics: bool = True
+    auto_create_groups: bool = True
+    permission: int = PERMISSION_READ_WRITE
+    takes_transactions: bool = True
+    notifies_consumers: bool = True
+    max_message_bytes: int = MAX_MESSAGE_BYTES
+    max_delay_seconds: int = MAX_DELAY_SECONDS
     limits: BrokerLimits = field(default_factory=BrokerLimits)
     retention: RetentionPolicy = field(default_factory=RetentionPolicy)
     checks: CheckPolicy = field(default_factory=CheckPolicy)

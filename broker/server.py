@@ -21,6 +21,8 @@ from broker.serving.parts import Parts
 from broker.serving.registrar import Registrar
 from broker.serving.requests import Requests
 from broker.serving.routes import ROUTES, Routes
+from broker.settings.settings import SETTINGS
+from broker.settings.state import CHANGED_SETTINGS
 from broker.store.consume_queues import MAX_OPEN_FILES, ConsumeQueues
 from broker.store.rebuilding import rebuild_queues
 from broker.topics.names import is_legal_name
@@ -120,12 +122,18 @@ class Broker:
 
     def _registration(self, term: int) -> BrokerRegistration:
         topics = self.machine.state[TOPICS]
-        version = DataVersion(topics.topic_changes, topics.topics_changed_ms, term)
+        changed = self.machine.state[CHANGED_SETTINGS]
+        version = DataVersion(
+            topics.topic_changes + changed.setting_changes,
+            max(topics.topics_changed_ms, changed.settings_changed_ms),
+            term,
+        )
         # RocketMQ's tools ask for the routes of two topics that have these names. Nobody sends
         # anything there, so they are topics for name servers only.
         names = [name for name in (self.config.cluster, self.config.group) if is_legal_name(name)]
         probed = {name: TopicConfig(name, 1, 1) for name in names}
-        return BrokerRegistration({**probed, **topics.configs}, version)
+        routed = self.parts[SETTINGS].routed(topics.configs)
+        return BrokerRegistration({**probed, **routed}, version)
 
     def _led_term(self) -> int | None:
         return self.requests.led_term

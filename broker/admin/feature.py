@@ -4,13 +4,14 @@ from functools import partial
 from typing import Final
 
 from broker.admin.processor import AdminProcessor
-from broker.admin.settings import settings_of
+from broker.admin.settings_processor import SettingsProcessor
 from broker.admin.statistics import Statistics
 from broker.consumers.members import CONSUMERS
 from broker.feature import Feature
 from broker.pulls.pulled_offsets import PULLED_OFFSETS
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
+from broker.settings.settings import SETTINGS
 from broker.store.message_reader import MESSAGE_READER
 from broker.traffic.traffic import TRAFFIC
 from remoting.wire.codes import RequestCode
@@ -18,7 +19,15 @@ from remoting.wire.codes import RequestCode
 
 def _service(parts: Parts) -> Service:
     reader = parts[MESSAGE_READER]
-    processor = AdminProcessor(reader, settings_of(parts.config), parts.figures)
+    processor = AdminProcessor(reader, parts.figures)
+    settings = SettingsProcessor(
+        parts.state,
+        parts.log,
+        parts[SETTINGS],
+        parts.led_term,
+        parts.announce,
+        parts.wall_clock_ms,
+    )
     statistics = Statistics(
         parts.state,
         reader,
@@ -31,8 +40,8 @@ def _service(parts: Parts) -> Service:
     return Service(
         handlers={
             RequestCode.GET_BROKER_RUNTIME_INFO: any_role(processor.runtime_info),
-            RequestCode.GET_BROKER_CONFIG: any_role(processor.settings),
-            RequestCode.UPDATE_BROKER_CONFIG: any_role(processor.refuse_settings),
+            RequestCode.GET_BROKER_CONFIG: any_role(settings.show),
+            RequestCode.UPDATE_BROKER_CONFIG: Handler(settings.change),
             RequestCode.VIEW_MESSAGE_BY_ID: Handler(processor.view_message),
             RequestCode.GET_TOPIC_STATS_INFO: Handler(statistics.topic_stats, confirmed=True),
             RequestCode.GET_CONSUME_STATS: Handler(statistics.consume_stats, confirmed=True),

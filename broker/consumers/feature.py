@@ -10,6 +10,7 @@ from broker.groups.changes import GROUP_CHANGES
 from broker.producers.members import PRODUCERS
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
+from broker.settings.settings import SETTINGS
 from remoting.wire.codes import RequestCode
 
 
@@ -20,7 +21,7 @@ def _service(parts: Parts) -> Service:
         parts[PRODUCERS],
         parts[GROUP_CHANGES],
         parts[FILTER_CHANGES],
-        parts.config.limits,
+        parts[SETTINGS],
         parts.clock,
     )
     return Service(

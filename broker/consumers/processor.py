@@ -13,10 +13,10 @@ from broker.errors import RequestRefused
 from broker.filters.changes import FilterChanges
 from broker.groups.changes import GroupChanges
 from broker.groups.state import GROUPS
-from broker.limits import BrokerLimits
 from broker.log.state import BrokerState
 from broker.producers.members import Producer, Producers
 from broker.serving.origin import Origin
+from broker.settings.settings import Settings
 from broker.topics.names import check_group_name, is_legal_name
 from remoting.bodies.consumer_group import encode_consumer_list
 from remoting.bodies.heartbeat import ConsumerData, Heartbeat, decode_heartbeat
@@ -34,7 +34,8 @@ class ClientProcessor:
         producers: the members of producer groups.
         changes: makes a group that is heard of for the first time, with its retry topic.
         filters: keeps the conditions of consumers that filter by SQL92.
-        limits: how many members and subscriptions there may be.
+        settings: how many members and subscriptions there may be, and whether members are told of
+            one another.
         clock: seconds on the monotonic clock.
     """
 
@@ -45,7 +46,7 @@ class ClientProcessor:
         producers: Producers,
         changes: GroupChanges,
         filters: FilterChanges,
-        limits: BrokerLimits,
+        settings: Settings,
         clock: Callable[[], float],
     ) -> None:
         self._groups = state[GROUPS]
@@ -54,7 +55,7 @@ class ClientProcessor:
         self._notices = Notices(consumers)
         self._changes = changes
         self._filters = filters
-        self._limits = limits
+        self._settings = settings
         self._clock = clock
 
     def heartbeat(self, origin: Origin, command: Command) -> Command | None:
@@ -63,7 +64,7 @@ class ClientProcessor:
         Raises:
             BodyMalformed: it cannot be read.
             RequestRefused: (2) too many consumers, producers, groups or subscriptions, (23) a wrong
-                SQL92 condition, (29) a bad name.
+                SQL92 condition, (26) no such group, and none is made, (29) a bad name.
         """
         heartbeat = decode_heartbeat(command.body)
         self._register_producers(origin, command, heartbeat)
@@ -175,7 +176,7 @@ class ClientProcessor:
             if not is_legal_name(group):
                 continue  # nothing is ever asked of it: it cannot begin a transaction
             is_new = not self._producers.is_member(origin, group)
-            if is_new and len(self._producers) >= self._limits.max_clients:
+            if is_new and len(self._producers) >= self._settings.now.limits.max_clients:
                 raise RequestRefused(
                     ResponseCode.SYSTEM_BUSY,
                     f"{len(self._producers)} producers are registered: stop some",
@@ -185,15 +186,15 @@ class ClientProcessor:
 
     def _check(self, origin: Origin, data: ConsumerData) -> None:
         check_group_name(data.group)
-        if len(data.subscriptions) > self._limits.max_subscriptions:
+        if len(data.subscriptions) > self._settings.now.limits.max_subscriptions:
             raise RequestRefused(
                 ResponseCode.SYSTEM_BUSY,
                 f"{len(data.subscriptions)} subscriptions of group {data.group}: "
-                f"at most {self._limits.max_subscriptions}",
+                f"at most {self._settings.now.limits.max_subscriptions}",
             )
         self._filters.check(data)
         is_new = not self._consumers.is_member(origin, data.group)
-        if is_new and len(self._consumers) >= self._limits.max_clients:
+        if is_new and len(self._consumers) >= self._settings.now.limits.max_clients:
             raise RequestRefused(
                 ResponseCode.SYSTEM_BUSY,
                 f"{len(self._consumers)} consumers are registered: stop some",
@@ -209,6 +210,8 @@ class ClientProcessor:
 
     def _notify(self, groups: Iterable[str]) -> None:
         """Have all members of these groups told, so that they rebalance their queues."""
+        if not self._settings.now.notifies_consumers:
+            return
         for group in groups:
             config = self._groups.configs.get(group)
             if config is not None and not config.notify_change:

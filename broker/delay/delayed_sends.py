@@ -16,6 +16,7 @@ from broker.log.entry import LogCommand
 from broker.log.state import BrokerState
 from broker.sends.pending_messages import PendingMessages, PendingSend
 from broker.serving.parts import Parts, Shared
+from broker.settings.settings import SETTINGS, Settings
 from broker.topics.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from broker.topics.own_topics import OWN_TOPICS, OwnTopics
 from dledger import HEADER_BYTES, Appended
@@ -38,7 +39,7 @@ class DelayedSends:
         state: the applied state.
         own_topics: makes the topics in which they wait.
         broker_name: the group of brokers, which stands in handles for recalls.
-        max_waiting: how many messages may wait.
+        settings: how many messages may wait, and for how long.
         wall_clock_ms: milliseconds since 1970.
     """
 
@@ -49,13 +50,13 @@ class DelayedSends:
         state: BrokerState,
         own_topics: OwnTopics,
         broker_name: str,
-        max_waiting: int,
+        settings: Settings,
         wall_clock_ms: Callable[[], int],
     ) -> None:
         self._delays = state[DELAYS]
         self._own_topics = own_topics
         self._broker_name = broker_name
-        self._max_waiting = max_waiting
+        self._settings = settings
         self._wall_clock_ms = wall_clock_ms
 
     def is_asked_for(self, pairs: Mapping[str, str]) -> bool:
@@ -66,7 +67,11 @@ class DelayedSends:
         """
         if pairs.get(TRANSACTION_PREPARED, "").lower() == "true":
             return False
-        return read_due(pairs, self._wall_clock_ms()) is not None
+        return self._read_due(pairs) is not None
+
+    def _read_due(self, pairs: Mapping[str, str]) -> Due | None:
+        max_delay_ms = self._settings.now.max_delay_seconds * 1000
+        return read_due(pairs, self._wall_clock_ms(), max_delay_ms)
 
     def prepare(self, send: PendingSend, pairs: Mapping[str, str]) -> None:
         """Let the message of a send wait, and tell the sender how to recall it.
@@ -75,12 +80,12 @@ class DelayedSends:
             RequestRefused (2): so many wait that no more may. What is on its way does not count.
         """
         waiting = len(self._delays.waiting)
-        if waiting >= self._max_waiting:
+        if waiting >= self._settings.now.limits.max_delayed_messages:
             raise RequestRefused(
                 ResponseCode.SYSTEM_BUSY,
                 f"[OVERLOAD]{waiting} delayed messages wait already: send it when fewer do",
             )
-        due = read_due(pairs, self._wall_clock_ms())
+        due = self._read_due(pairs)
         if due is None:
             return  # its time came between the two looks at the clock
         topic, record = send.topic, send.records[0]
@@ -136,12 +141,11 @@ def _due_ms(due: Due, record: MessageRecord) -> int:
 
 
 def _made(parts: Parts) -> DelayedSends:
-    config = parts.config
     return DelayedSends(
         parts.state,
         parts[OWN_TOPICS],
-        config.group,
-        config.limits.max_delayed_messages,
+        parts.config.group,
+        parts[SETTINGS],
         parts.wall_clock_ms,
     )
 

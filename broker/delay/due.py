@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from broker.errors import RequestRefused
+from broker.limits import MAX_DELAY_SECONDS
 from remoting.message.properties import (
     DELAY_TIME_LEVEL,
     START_DELIVER_TIME,
@@ -24,8 +25,7 @@ LEVEL_MS: Final = (
     *(minutes * _MINUTE for minutes in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30, 60, 120)),
 )
 
-# The longest that clients of RocketMQ's cloud may ask for. RocketMQ's own default is 3 days.
-MAX_DELAY_MS: Final = 40 * 24 * 60 * _MINUTE
+MAX_DELAY_MS: Final = MAX_DELAY_SECONDS * 1000
 
 # What has one of these properties may be for later.
 DELAY_NAMES: Final = (
@@ -60,8 +60,13 @@ class AtTime(NamedTuple):
 Due: TypeAlias = AfterLevel | AtTime
 
 
-def read_due(pairs: Mapping[str, str], now_ms: int) -> Due | None:
+def read_due(pairs: Mapping[str, str], now_ms: int, max_delay_ms: int = MAX_DELAY_MS) -> Due | None:
     """When a message with these properties is due; None: now.
+
+    Args:
+        pairs: its properties.
+        now_ms: the time, in milliseconds since 1970.
+        max_delay_ms: how far away it may be. Levels are not judged by it.
 
     Raises:
         RequestRefused (13): what it asks for is no number, or too far away.
@@ -75,11 +80,11 @@ def read_due(pairs: Mapping[str, str], now_ms: int) -> Due | None:
     )
     if delay_ms > 0:
         due_ms = max(due_ms, now_ms + delay_ms)
-    if due_ms - now_ms > MAX_DELAY_MS:
+    if due_ms - now_ms > max_delay_ms:
         raise RequestRefused(
             ResponseCode.MESSAGE_ILLEGAL,
             f"timer message illegal, the delay time should not be bigger than the max delay "
-            f"{MAX_DELAY_MS} ms: it is {due_ms - now_ms} ms",
+            f"{max_delay_ms} ms: it is {due_ms - now_ms} ms",
         )
     return AtTime(due_ms) if due_ms > now_ms else None
 

@@ -6,14 +6,14 @@ from broker.errors import RequestRefused
 from broker.groups.commands import DeleteGroup, PutGroup
 from broker.groups.config import ConsumerGroup
 from broker.groups.state import GROUPS
-from broker.limits import BrokerLimits
 from broker.log.entry import LogCommand
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.log.submissions import Then, submit_commands
 from broker.serving.parts import Parts, Shared
+from broker.settings.settings import SETTINGS, Settings
 from broker.topics.changes import TOPIC_CHANGES, TopicChanges
-from broker.topics.names import created_for_group, retry_topic
+from broker.topics.names import created_for_group, is_system_group, retry_topic
 from broker.topics.state import TOPICS
 from remoting.wire.codes import ResponseCode
 
@@ -25,24 +25,24 @@ class GroupChanges:
         state: the applied state.
         log: the log.
         topics: makes their retry topics.
-        limits: how many groups there may be.
+        settings: how many groups there may be, and whether they make themselves.
     """
 
     def __init__(
-        self, state: BrokerState, log: Log, topics: TopicChanges, limits: BrokerLimits
+        self, state: BrokerState, log: Log, topics: TopicChanges, settings: Settings
     ) -> None:
         self._groups = state[GROUPS]
         self._topics = state[TOPICS]
         self._log = log
         self._topic_changes = topics
-        self._limits = limits
+        self._settings = settings
         self._creating: dict[str, list[Then]] = {}
 
     def ensure_group(self, group: str, then: Then) -> None:
         """Make a consumer group and its retry topic unless they are there; then tell.
 
         Raises:
-            RequestRefused (2): there are too many groups.
+            RequestRefused: (2) there are too many groups, (26) groups do not make themselves.
         """
         groups = self._groups.configs
         config = groups.get(group, ConsumerGroup(group))
@@ -55,7 +55,13 @@ class GroupChanges:
         if waiting is not None:
             waiting.append(then)
             return
-        count, limit = len(groups) + len(self._creating), self._limits.max_groups
+        settings = self._settings.now
+        if group not in groups and not (settings.auto_create_groups or is_system_group(group)):
+            raise RequestRefused(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group not exist, {group:.120}: create it",
+            )
+        count, limit = len(groups) + len(self._creating), settings.limits.max_groups
         if count >= limit:
             raise RequestRefused(
                 ResponseCode.SYSTEM_BUSY, f"{count} consumer groups: delete one first"
@@ -75,7 +81,8 @@ class GroupChanges:
 
     def put_group(self, config: ConsumerGroup, then: Then) -> None:
         """Create or change a consumer group."""
-        submit_commands(self._log, [PutGroup(config, max_groups=self._limits.max_groups)], then)
+        limit = self._settings.now.limits.max_groups
+        submit_commands(self._log, [PutGroup(config, max_groups=limit)], then)
 
     def delete_group(self, group: str, with_offsets: bool, then: Then) -> None:
         """Delete a consumer group with its locks, and its offsets when asked to."""
@@ -83,7 +90,7 @@ class GroupChanges:
 
 
 def _made(parts: Parts) -> GroupChanges:
-    return GroupChanges(parts.state, parts.log, parts[TOPIC_CHANGES], parts.config.limits)
+    return GroupChanges(parts.state, parts.log, parts[TOPIC_CHANGES], parts[SETTINGS])
 
 
 GROUP_CHANGES: Final = Shared("group changes", _made)

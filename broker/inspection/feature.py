@@ -9,6 +9,7 @@ from broker.inspection.processor import InspectionProcessor
 from broker.offsets.commits import OFFSET_COMMITS
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
+from broker.settings.settings import SETTINGS
 from broker.store.message_reader import MESSAGE_READER
 from remoting.wire.codes import RequestCode
 
@@ -17,7 +18,7 @@ def _service(parts: Parts) -> Service:
     consumers, reader, config = parts[CONSUMERS], parts[MESSAGE_READER], parts.config
     forwarding = Forwarding(consumers, reader, config.group)
     processor = InspectionProcessor(
-        parts.state, consumers, reader, parts[OFFSET_COMMITS], config.limits, config.group
+        parts.state, consumers, reader, parts[OFFSET_COMMITS], parts[SETTINGS], config.group
     )
     return Service(
         handlers={

@@ -7,13 +7,13 @@ from typing import Final
 
 from broker.consumers.members import Consumers
 from broker.errors import RequestRefused
-from broker.limits import BrokerLimits
 from broker.log.state import BrokerState
 from broker.offsets.commands import CommittedOffset
 from broker.offsets.commits import OffsetCommits
 from broker.offsets.state import OFFSETS
 from broker.serving.origin import Origin
 from broker.serving.replying import replying
+from broker.settings.settings import Settings
 from broker.store.message_reader import MessageReader
 from broker.topics.names import check_group_name
 from broker.topics.state import TOPICS
@@ -29,7 +29,7 @@ class InspectionProcessor:
     """Looks at offsets and subscriptions.
 
     Args:
-        state, consumers, reader, commits, limits, broker_name: what it works with.
+        state, consumers, reader, commits, settings, broker_name: what it works with.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class InspectionProcessor:
         consumers: Consumers,
         reader: MessageReader,
         commits: OffsetCommits,
-        limits: BrokerLimits,
+        settings: Settings,
         broker_name: str,
     ) -> None:
         self._topics = state[TOPICS]
@@ -46,7 +46,7 @@ class InspectionProcessor:
         self._consumers = consumers
         self._reader = reader
         self._commits = commits
-        self._limits = limits
+        self._settings = settings
         self._broker_name = broker_name
 
     def groups_of_topic(self, _origin: Origin, command: Command) -> Command:
@@ -127,7 +127,7 @@ class InspectionProcessor:
                 f"group {source:.80} has {len(offsets)} offsets: clone one topic after the other",
             )
         new = sum((target, key[1]) not in tables for key in wanted)
-        if len(tables) + new > self._limits.max_offset_tables or self._commits.is_full:
+        if len(tables) + new > self._settings.now.limits.max_offset_tables or self._commits.is_full:
             raise RequestRefused(
                 ResponseCode.SYSTEM_BUSY, "offsets of too many groups: delete a group first"
             )

@@ -10,6 +10,7 @@ from broker.offsets.processor import OffsetProcessor
 from broker.offsets.state import OFFSETS
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
+from broker.settings.settings import SETTINGS
 from broker.store.message_reader import MESSAGE_READER
 from remoting.wire.codes import RequestCode
 
@@ -17,7 +18,7 @@ from remoting.wire.codes import RequestCode
 def _service(parts: Parts) -> Service:
     commits = parts[OFFSET_COMMITS]
     processor = OffsetProcessor(
-        parts.state, parts[MESSAGE_READER], commits, parts.config.limits, parts.confirm
+        parts.state, parts[MESSAGE_READER], commits, parts[SETTINGS], parts.confirm
     )
     confirmed = partial(Handler, confirmed=True)
     return Service(

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.errors import RequestRefused
-from broker.limits import BrokerLimits
 from broker.log.state import BrokerState
 from broker.log.submissions import Then
 from broker.offsets.commands import CommittedOffset
 from broker.offsets.commits import OffsetCommits
 from broker.offsets.state import OFFSETS
 from broker.serving.origin import Origin
+from broker.settings.settings import Settings
 from broker.store.message_reader import MessageReader
 from broker.topics.names import check_group_name, check_topic_name
 from broker.topics.state import TOPICS
@@ -30,7 +30,7 @@ class OffsetProcessor:
     """Reads and commits offsets. Its reads are asked for when the group has confirmed them.
 
     Args:
-        state, reader, commits, limits: what it works with.
+        state, reader, commits, settings: what it works with.
         confirm: tells when the applied state may be looked at; see `ConfirmedReads.add`.
     """
 
@@ -39,7 +39,7 @@ class OffsetProcessor:
         state: BrokerState,
         reader: MessageReader,
         commits: OffsetCommits,
-        limits: BrokerLimits,
+        settings: Settings,
         confirm: Callable[[Then], None],
     ) -> None:
         self._confirm = confirm
@@ -47,7 +47,7 @@ class OffsetProcessor:
         self._offsets = state[OFFSETS]
         self._reader = reader
         self._commits = commits
-        self._limits = limits
+        self._settings = settings
 
     def query(self, _origin: Origin, command: Command) -> Command:
         """The offset a group has committed.
@@ -105,7 +105,7 @@ class OffsetProcessor:
         if (group, topic) not in self._offsets.tables:
             check_group_name(group)
             check_topic_name(topic)
-            if len(self._offsets.tables) >= self._limits.max_offset_tables:
+            if len(self._offsets.tables) >= self._settings.now.limits.max_offset_tables:
                 raise RequestRefused(
                     ResponseCode.SYSTEM_BUSY, "offsets of too many groups: delete a group first"
                 )

@@ -13,6 +13,7 @@ from broker.pulls.pulled_offsets import PULLED_OFFSETS
 from broker.pulls.readable import READABLE
 from broker.serving.parts import Parts, Shared
 from broker.serving.service import Handler, Service
+from broker.settings.settings import SETTINGS
 from broker.store.message_reader import MESSAGE_READER
 from broker.traffic.traffic import TRAFFIC
 from remoting.wire.codes import RequestCode
@@ -23,7 +24,6 @@ HELD_PULLS: Final = Shared(
 
 
 def _service(parts: Parts) -> Service:
-    limits = parts.config.limits
     held, pulled = parts[HELD_PULLS], parts[PULLED_OFFSETS]
 
     def end_term(refusal: RequestRefused) -> None:
@@ -42,7 +42,7 @@ def _service(parts: Parts) -> Service:
         parts[READABLE],
         parts.clock,
         MAX_HOLD_SECONDS,
-        limits.max_offset_tables,
+        parts[SETTINGS],
     )
 
     def figures() -> dict[str, str]:

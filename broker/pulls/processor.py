@@ -25,6 +25,7 @@ from broker.pulls.readable import Readable
 from broker.pulls.request import PullRequest, filter_of, read_pull_request
 from broker.resets.commands import EndReset
 from broker.serving.origin import Origin
+from broker.settings.settings import Settings
 from broker.store.message_reader import Found, MessageReader, ReadResult
 from broker.traffic.traffic import Traffic
 from remoting.bodies.heartbeat import SubscriptionData
@@ -59,7 +60,7 @@ class PullProcessor:
         readable: whether a group may read a topic.
         clock: seconds on the monotonic clock.
         max_hold_seconds: the longest wait.
-        max_offset_tables: pairs of group and topic that may have offsets.
+        settings: how many pairs of group and topic may have offsets.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class PullProcessor:
         readable: Readable,
         clock: Callable[[], float],
         max_hold_seconds: float,
-        max_offset_tables: int,
+        settings: Settings,
     ) -> None:
         self._groups = state[GROUPS]
         self._offsets = state[OFFSETS]
@@ -90,7 +91,7 @@ class PullProcessor:
         self._readable = readable
         self._clock = clock
         self._max_hold_seconds = max_hold_seconds
-        self._max_offset_tables = max_offset_tables
+        self._settings = settings
         self._commits_offsets = True
         self._resets_seen = 0
         self._ending: set[tuple[str, str, int]] = set()  # resets whose end is on its way
@@ -241,7 +242,7 @@ class PullProcessor:
         key = (request.group, request.topic, request.queue_id)
         is_new = (request.group, request.topic) not in offsets.tables
         if offsets.committed(*key) == offset or (
-            is_new and len(offsets.tables) >= self._max_offset_tables
+            is_new and len(offsets.tables) >= self._settings.now.limits.max_offset_tables
         ):
             return
         self._commits.add(CommittedOffset(*key, offset), None)

@@ -7,30 +7,36 @@ from broker.errors import RequestRefused
 from broker.groups.state import GROUPS
 from broker.log.state import BrokerState
 from broker.serving.parts import Shared
+from broker.settings.settings import SETTINGS, Settings
+from broker.topics.names import is_system_group
 from broker.topics.state import TOPICS
 from remoting.bodies.topic_config import PERMISSION_READ, TopicConfig
 from remoting.wire.codes import ResponseCode
 
 
 class Readable:
-    """Judges by the settings of topics and groups.
+    """Judges by the settings of the broker, of topics and of groups.
 
     Args:
         state: the applied state.
         consumers: the groups' members, and how they consume.
+        settings: whether clients may read, and whether groups make themselves.
     """
 
-    def __init__(self, state: BrokerState, consumers: Consumers) -> None:
+    def __init__(self, state: BrokerState, consumers: Consumers, settings: Settings) -> None:
         self._topics = state[TOPICS]
         self._groups = state[GROUPS]
         self._consumers = consumers
+        self._settings = settings
 
     def check(self, group: str, topic: str, queue_id: int | None) -> TopicConfig:
         """The topic, if the group may read it, and this queue if one is given.
 
         Raises:
-            RequestRefused: (16) not readable, (17) no such topic, (29) no such queue.
+            RequestRefused: (16) not readable, (17) no such topic, (26) no such group, and none is
+                made, (29) no such queue.
         """
+        self._settings.check_readable()
         config = self._topics.configs.get(topic)
         if config is None:
             raise RequestRefused(
@@ -47,6 +53,13 @@ class Readable:
                 f"topic {topic} has no queue {queue_id}: refresh its route",
             )
         settings = self._groups.configs.get(group)
+        if settings is None and not (
+            self._settings.now.auto_create_groups or is_system_group(group)
+        ):
+            raise RequestRefused(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+                f"subscription group [{group:.120}] does not exist: create it",
+            )
         if settings is not None and not settings.consume_enable:
             raise RequestRefused(
                 ResponseCode.NO_PERMISSION,
@@ -64,4 +77,6 @@ class Readable:
         return config
 
 
-READABLE: Final = Shared("readable", lambda parts: Readable(parts.state, parts[CONSUMERS]))
+READABLE: Final = Shared(
+    "readable", lambda parts: Readable(parts.state, parts[CONSUMERS], parts[SETTINGS])
+)

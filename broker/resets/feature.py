@@ -7,6 +7,7 @@ from broker.resets.commands import END_RESET, RESET_OFFSETS
 from broker.resets.processor import ResetProcessor
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
+from broker.settings.settings import SETTINGS
 from broker.store.message_reader import MESSAGE_READER
 from remoting.wire.codes import RequestCode
 
@@ -16,7 +17,7 @@ def _service(parts: Parts) -> Service:
         parts.state,
         parts.log,
         parts[MESSAGE_READER],
-        parts.config.limits,
+        parts[SETTINGS],
         parts.config.group,
         parts.wall_clock_ms,
     )

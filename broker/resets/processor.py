@@ -9,13 +9,13 @@ from collections.abc import Callable
 
 from broker.errors import RequestRefused
 from broker.groups.state import GROUPS
-from broker.limits import BrokerLimits
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.log.submissions import submit_commands
 from broker.offsets.state import OFFSETS
 from broker.resets.commands import ResetOffsets
 from broker.serving.origin import Origin
+from broker.settings.settings import Settings
 from broker.store.message_reader import MessageReader
 from broker.topics.state import TOPICS
 from remoting.bodies.message_queue import MessageQueue, encode_queue_keyed
@@ -28,7 +28,7 @@ class ResetProcessor:
 
     Args:
         state, log, reader: what it works with.
-        limits: how many groups may have offsets.
+        settings: how many groups may have offsets.
         broker_name: the group of brokers.
         wall_clock_ms: milliseconds since 1970.
     """
@@ -38,7 +38,7 @@ class ResetProcessor:
         state: BrokerState,
         log: Log,
         reader: MessageReader,
-        limits: BrokerLimits,
+        settings: Settings,
         broker_name: str,
         wall_clock_ms: Callable[[], int],
     ) -> None:
@@ -47,7 +47,7 @@ class ResetProcessor:
         self._offsets = state[OFFSETS]
         self._log = log
         self._reader = reader
-        self._limits = limits
+        self._settings = settings
         self._broker_name = broker_name
         self._wall_clock_ms = wall_clock_ms
 
@@ -71,7 +71,9 @@ class ResetProcessor:
                 f"there is no consumer group {group:.120}",
             )
         tables = self._offsets.tables
-        if (group, topic) not in tables and len(tables) >= self._limits.max_offset_tables:
+        if (group, topic) not in tables and len(
+            tables
+        ) >= self._settings.now.limits.max_offset_tables:
             raise RequestRefused(
                 ResponseCode.SYSTEM_BUSY, "offsets of too many groups: delete a group first"
             )

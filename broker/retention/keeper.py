@@ -22,6 +22,7 @@ from broker.retention.kept_back import KEPT_BACK, KeptBack
 from broker.retention.policy import Drop, RetentionPolicy
 from broker.serving.member import MEMBER
 from broker.serving.parts import Parts, Shared
+from broker.settings.settings import SETTINGS
 from dledger import DiskFailed, Node, OutsideLog, SegmentBegin
 
 _log = logging.getLogger(__name__)
@@ -37,7 +38,7 @@ class LogKeeper:
     """One member's retention.
 
     Args:
-        policy: when what goes.
+        policy: tells when what goes, as it is set now.
         directory: where the log lies; its disk is the one that counts.
         node: the log.
         machine: the folded log.
@@ -54,7 +55,7 @@ class LogKeeper:
 
     def __init__(
         self,
-        policy: RetentionPolicy,
+        policy: Callable[[], RetentionPolicy],
         directory: Path,
         node: Node,
         machine: BrokerMachine,
@@ -92,10 +93,11 @@ class LogKeeper:
         except OSError as error:
             _log.warning("how full the disk is cannot be told: %s", error)
             used = 0.0
-        self._refuse(self._policy.refuses(used), used)
+        policy = self._policy()
+        self._refuse(policy.refuses(used), used)
         now_ms = self._wall_clock_ms()
         if self._is_leading() and not self.is_deciding:
-            self._decide(self._policy.due(used, self._hour_of(now_ms)), now_ms)
+            self._decide(policy, policy.due(used, self._hour_of(now_ms)), now_ms)
         await self._remove_queue_files()
 
     def _refuse(self, is_refusing: bool, used: float) -> None:
@@ -106,11 +108,11 @@ class LogKeeper:
 
     # --- the log ------------------------------------------------------------------------------
 
-    def _decide(self, drop: Drop, now_ms: int) -> None:
+    def _decide(self, policy: RetentionPolicy, drop: Drop, now_ms: int) -> None:
         messages = self._messages
         begin = None
         if drop is not Drop.NOTHING:
-            expired_at_ms = self._policy.expired_at_ms(now_ms)
+            expired_at_ms = policy.expired_at_ms(now_ms)
             begin = self._segment_of(messages.time_marks.first_since(expired_at_ms))
         if begin is None and drop is Drop.OLDEST:
             begin = self._second_segment()
@@ -175,10 +177,10 @@ class LogKeeper:
 
 
 def _made(parts: Parts) -> LogKeeper:
-    config, member = parts.config, parts[MEMBER]
+    member, settings = parts[MEMBER], parts[SETTINGS]
     return LogKeeper(
-        config.retention,
-        config.directory,
+        lambda: settings.now.retention,
+        parts.config.directory,
         member.node,
         member.machine,
         parts[FULL_DISK],

@@ -31,6 +31,7 @@ class RetentionPolicy:
     Attributes:
         keep_hours: a message is kept for so many hours at least, unless the disk is too full.
         at_hours: the hours of the day (0 to 23, local time) in which expired ones are dropped.
+        drops_oldest: whether what is not expired may go at all.
         clean_percent: when more of the disk is used, expired ones are dropped at any hour.
         force_percent: when more is used, the oldest segment is dropped whatever its age.
         refuse_percent: when more is used, no message is taken until it is less.
@@ -38,6 +39,7 @@ class RetentionPolicy:
 
     keep_hours: int = 72
     at_hours: frozenset[int] = frozenset({4})
+    drops_oldest: bool = True
     clean_percent: int = 75
     force_percent: int = 85
     refuse_percent: int = 90
@@ -62,7 +64,7 @@ class RetentionPolicy:
 
     def due(self, used_percent: float, hour: int) -> Drop:
         """What may go at this hour of the day with so much of the disk used."""
-        if used_percent > self.force_percent:
+        if used_percent > self.force_percent and self.drops_oldest:
             return Drop.OLDEST
         if used_percent > self.clean_percent or hour in self.at_hours:
             return Drop.EXPIRED

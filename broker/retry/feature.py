@@ -11,6 +11,7 @@ from broker.sends.awaited_topics import AWAITED_TOPICS
 from broker.sends.sends import SENDS
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
+from broker.settings.settings import SETTINGS
 from broker.store.message_reader import MESSAGE_READER
 from broker.traffic.traffic import TRAFFIC
 from remoting.wire.codes import RequestCode
@@ -25,6 +26,7 @@ def _service(parts: Parts) -> Service:
         parts[MESSAGE_READER],
         parts[DELAYED_SENDS],
         parts[FULL_DISK],
+        parts[SETTINGS],
         parts[TRAFFIC],
         parts.config.group,
     )

@@ -17,6 +17,7 @@ from broker.sends.awaited_topics import AwaitedTopics
 from broker.sends.pending_messages import MadeMessages
 from broker.sends.sends import Sends
 from broker.serving.origin import Origin
+from broker.settings.settings import Settings
 from broker.store.message_reader import MessageReader
 from broker.topics.names import check_group_name, created_for_group, dead_letter_topic, retry_topic
 from broker.topics.state import TOPICS
@@ -33,6 +34,7 @@ class RetryProcessor:
     Args:
         state, sends, topics, groups, reader, delayed, broker_name: what it works with.
         disk: refuses messages when it is too full.
+        settings: whether clients may send.
         traffic: told of each message that came back.
     """
 
@@ -45,6 +47,7 @@ class RetryProcessor:
         reader: MessageReader,
         delayed: DelayedSends,
         disk: FullDisk,
+        settings: Settings,
         traffic: Traffic,
         broker_name: str,
     ) -> None:
@@ -56,6 +59,7 @@ class RetryProcessor:
         self._reader = reader
         self._delayed = delayed
         self._disk = disk
+        self._settings = settings
         self._traffic = traffic
         self._broker_name = broker_name
         self._turn = 0
@@ -65,9 +69,11 @@ class RetryProcessor:
 
         Raises:
             FieldMissing: a field it must have is missing.
-            RequestRefused: (1) no such message, (14) the disk is too full, (29) a bad group name.
+            RequestRefused: (1) no such message, (14) the disk is too full, (16) clients may
+                not send, (26) no such group, and none is made, (29) a bad group name.
         """
         self._disk.check()
+        self._settings.check_writable()
         group = command.text("group")
         position = command.integer("offset")
         level = command.integer("delayLevel")

@@ -4,6 +4,7 @@ A send to a topic that does not exist yet waits until the topic is in the log an
 know it, so that a client that was told "stored" can find the route.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from broker.errors import RequestRefused
@@ -12,6 +13,7 @@ from broker.log.state import BrokerState
 from broker.sends.pending_messages import PendingMessages
 from broker.sends.sends import SENDS, Sends
 from broker.serving.parts import Parts, Shared
+from broker.settings.settings import SETTINGS
 from broker.topics.changes import TOPIC_CHANGES, TopicChanges
 from broker.topics.names import TEMPLATE_TOPIC, created_by_send
 from broker.topics.state import TOPICS
@@ -27,7 +29,7 @@ class AwaitedTopics:
         sends: where messages go when their topic is there.
         changes: makes topics.
         limits: how much may wait, for all topics together.
-        auto_create: whether a first message makes its topic.
+        auto_create: tells whether a first message makes its topic now.
     """
 
     def __init__(
@@ -36,7 +38,7 @@ class AwaitedTopics:
         sends: Sends,
         changes: TopicChanges,
         limits: BrokerLimits,
-        auto_create: bool = True,
+        auto_create: Callable[[], bool],
     ) -> None:
         self._topics = state[TOPICS]
         self._sends = sends
@@ -62,7 +64,7 @@ class AwaitedTopics:
         if config is not None:
             return config
         template = self._topics.configs.get(default_topic or TEMPLATE_TOPIC)
-        if not self._auto_create or template is None:
+        if not self._auto_create() or template is None:
             raise RequestRefused(
                 ResponseCode.TOPIC_NOT_EXIST,
                 f"topic[{topic}] not exist, apply first please: create it with an admin tool",
@@ -141,13 +143,13 @@ class AwaitedTopics:
 
 
 def _made(parts: Parts) -> AwaitedTopics:
-    config = parts.config
+    settings = parts[SETTINGS]
     return AwaitedTopics(
         parts.state,
         parts[SENDS],
         parts[TOPIC_CHANGES],
-        config.limits,
-        config.auto_create_topics,
+        parts.config.limits,
+        lambda: settings.now.auto_create_topics,
     )
 
 

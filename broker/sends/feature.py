@@ -11,6 +11,7 @@ from broker.sends.sends import SENDS
 from broker.sends.special_sends import SPECIAL_SENDS
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
+from broker.settings.settings import SETTINGS
 from remoting.wire.codes import RequestCode
 
 
@@ -21,6 +22,7 @@ def _service(parts: Parts) -> Service:
         awaited,
         parts[SPECIAL_SENDS],
         parts[FULL_DISK],
+        parts[SETTINGS],
         parts.config.group,
         parts.config.address,
     )

@@ -10,6 +10,7 @@ from broker.sends.pending_messages import PendingSend
 from broker.sends.request import SendRequest, read_send_request
 from broker.sends.special_sends import SpecialSends
 from broker.serving.origin import Origin
+from broker.settings.settings import Settings
 from broker.topics.attributes import check_message_type
 from broker.topics.names import RETRY_PREFIX, created_for_group, dead_letter_topic
 from broker.topics.state import TOPICS
@@ -30,6 +31,7 @@ class SendProcessor:
         address: the broker's IPv4 address as clients know it; message ids begin with it.
         special: changes sends that ask for it.
         disk: refuses messages when it is too full.
+        settings: whether clients may send, and how much at once.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class SendProcessor:
         topics: AwaitedTopics,
         special: SpecialSends,
         disk: FullDisk,
+        settings: Settings,
         broker_name: str,
         address: Address,
     ) -> None:
@@ -46,6 +49,7 @@ class SendProcessor:
         self._awaited = topics
         self._special = special
         self._disk = disk
+        self._settings = settings
         self._broker_name = broker_name
         self._id_prefix = message_id(address.host, address.port, 0)[:-16]
         self._turn = 0
@@ -54,12 +58,18 @@ class SendProcessor:
         """Take a send; it leaves for the log with the next flush of `Sends`.
 
         Raises:
-            RequestRefused: see `read_send_request`, `AwaitedTopics.topic_for` and `Sends.add`; (14)
-                the disk is too full, (13) a message is not of its topic's type, (16) the topic is
-                not writable, (26) no such consumer
-                group, (29) no such queue.
+            RequestRefused: see `read_send_request`, `AwaitedTopics.topic_for` and `Sends.add`; (13)
+                too large, or a message is not of its topic's type, (14) the disk is too full, (16)
+                the broker or the topic is not writable, (26) no such consumer group, (29) no such
+                queue.
         """
         self._disk.check()
+        self._settings.check_writable()
+        size, most = len(command.body), self._settings.now.max_message_bytes
+        if size > most:
+            raise RequestRefused(
+                ResponseCode.MESSAGE_ILLEGAL, f"a body of {size} bytes: at most {most}"
+            )
         try:
             request = read_send_request(command)
         except MessageMalformed as error:

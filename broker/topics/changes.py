@@ -4,11 +4,11 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.errors import RequestRefused
-from broker.limits import BrokerLimits
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.log.submissions import Then, submit_commands
 from broker.serving.parts import Announce, Parts, Shared
+from broker.settings.settings import SETTINGS
 from broker.topics.commands import DeleteTopic, PutTopic
 from broker.topics.names import check_topic_config
 from broker.topics.state import TOPICS
@@ -22,7 +22,7 @@ class TopicChanges:
     Args:
         state: the applied state.
         log: the log.
-        limits: how many topics there may be.
+        max_topics: tells how many topics there may be now.
         wall_clock_ms: milliseconds since 1970.
         announce: registers the topics with the name servers, then calls what it is given.
     """
@@ -31,13 +31,13 @@ class TopicChanges:
         self,
         state: BrokerState,
         log: Log,
-        limits: BrokerLimits,
+        max_topics: Callable[[], int],
         wall_clock_ms: Callable[[], int],
         announce: Announce,
     ) -> None:
         self._topics = state[TOPICS]
         self._log = log
-        self._limits = limits
+        self._max_topics = max_topics
         self._wall_clock_ms = wall_clock_ms
         self._announce = announce
         self._creating: dict[str, TopicConfig] = {}
@@ -87,12 +87,12 @@ class TopicChanges:
 
     def command(self, config: TopicConfig, *, only_if_absent: bool = False) -> PutTopic:
         """The command that makes or changes a topic."""
-        return PutTopic(config, self._wall_clock_ms(), only_if_absent, self._limits.max_topics)
+        return PutTopic(config, self._wall_clock_ms(), only_if_absent, self._max_topics())
 
     def check_room(self) -> None:
         """Raises RequestRefused (2) when there are too many topics."""
         topics = len(self._topics.configs) + len(self._creating)
-        if topics >= self._limits.max_topics:
+        if topics >= self._max_topics():
             raise RequestRefused(ResponseCode.SYSTEM_BUSY, f"{topics} topics: delete one first")
 
     def _change(self, command: PutTopic | DeleteTopic, then: Then) -> None:
@@ -108,8 +108,13 @@ class TopicChanges:
 
 
 def _made(parts: Parts) -> TopicChanges:
+    settings = parts[SETTINGS]
     return TopicChanges(
-        parts.state, parts.log, parts.config.limits, parts.wall_clock_ms, parts.announce
+        parts.state,
+        parts.log,
+        lambda: settings.now.limits.max_topics,
+        parts.wall_clock_ms,
+        parts.announce,
     )
 
 

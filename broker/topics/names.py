@@ -48,6 +48,22 @@ FIRST_TOPICS: Final = {
     )
 }
 
+# Groups of RocketMQ's own tools and features.
+SYSTEM_GROUPS: Final = frozenset(
+    {
+        "TOOLS_CONSUMER",
+        "FILTERSRV_CONSUMER",
+        "SCHEDULE_CONSUMER",
+        "__MONITOR_CONSUMER",
+        "SELF_TEST_C_GROUP",
+        "CID_ONS-HTTP-PROXY",
+        "CID_ONSAPI_PULL",
+        "CID_ONSAPI_PERMISSION",
+        "CID_ONSAPI_OWNER",
+    }
+)
+SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
+
 _LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+", re.ASCII)
 
 # RocketMQ's TopicFilterType. It goes into the log, and into each registration with a name server.
@@ -69,6 +85,11 @@ def retry_topic(group: str) -> str:
 def dead_letter_topic(group: str) -> str:
     """The topic that a consumer group's hopeless messages go to."""
     return DEAD_LETTER_PREFIX + group
+
+
+def is_system_group(group: str) -> bool:
+    """Whether a consumer group is RocketMQ's own."""
+    return group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)
 
 
 def is_legal_name(topic: str) -> bool:

@@ -19,6 +19,7 @@ from broker.producers.members import PRODUCERS, Producers
 from broker.retention.full_disk import FULL_DISK, FullDisk
 from broker.sends.sends import SENDS, Sends
 from broker.serving.parts import Parts, Shared
+from broker.settings.settings import SETTINGS
 from broker.topics.names import GIVEN_UP_TOPIC
 from broker.transactions.commands import Checked
 from broker.transactions.ends import ENDS, Ends
@@ -57,7 +58,7 @@ class Checks:
         producers: whom to ask.
         sends: takes messages for the log.
         disk: nothing is given up while it is too full for messages.
-        policy: when to ask, and when to give up.
+        policy: tells when to ask, and when to give up, as it is set now.
         broker_name: the group of brokers.
         address: the broker's IPv4 address as clients know it.
         wall_clock_ms: milliseconds since 1970.
@@ -72,7 +73,7 @@ class Checks:
         producers: Producers,
         sends: Sends,
         disk: FullDisk,
-        policy: CheckPolicy,
+        policy: Callable[[], CheckPolicy],
         broker_name: str,
         address: Address,
         wall_clock_ms: Callable[[], int],
@@ -121,7 +122,7 @@ class Checks:
     def _check(self) -> bool:
         """Ask about or give up what is due, the oldest first; whether there may be more."""
         now_ms = self._wall_clock_ms()
-        policy, asked = self._policy, self._asked
+        policy, asked = self._policy(), self._asked
         due: list[tuple[int, int, Half]] = []
         for position, half in self._transactions.halves.items():
             if half.due_ms > now_ms or position in asked or self._ends.is_under_way(position):
@@ -140,11 +141,11 @@ class Checks:
             else:
                 questions.append(position)
         if questions:
-            self._ask(questions, now_ms + policy.every_seconds * 1000)
+            self._ask(questions, now_ms + round(policy.every_seconds * 1000))
         return len(due) > _PASS_MESSAGES
 
     def _is_hopeless(self, half: Half, now_ms: int) -> bool:
-        policy = self._policy
+        policy = self._policy()
         return half.checks >= policy.max_checks or now_ms - half.stored_ms >= policy.give_up_ms
 
     def _give_up(self, position: int, half: Half) -> None:
@@ -249,7 +250,7 @@ def _tell(what: str) -> Callable[[RequestRefused | None], None]:
 
 
 def _made(parts: Parts) -> Checks:
-    config = parts.config
+    config, settings = parts.config, parts[SETTINGS]
     return Checks(
         parts.state,
         parts.log,
@@ -257,7 +258,7 @@ def _made(parts: Parts) -> Checks:
         parts[PRODUCERS],
         parts[SENDS],
         parts[FULL_DISK],
-        config.checks,
+        lambda: settings.now.checks,
         config.group,
         config.address,
         parts.wall_clock_ms,

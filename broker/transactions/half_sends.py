@@ -13,10 +13,10 @@ from broker.log.entry import LogCommand
 from broker.log.state import BrokerState
 from broker.sends.pending_messages import PendingSend
 from broker.serving.parts import Parts, Shared
+from broker.settings.settings import SETTINGS, Settings
 from broker.topics.names import HALF_TOPIC, check_group_name
 from broker.topics.own_topics import OWN_TOPICS, OwnTopics
 from broker.transactions.commands import Prepare
-from broker.transactions.policy import CheckPolicy
 from broker.transactions.state import TRANSACTIONS
 from dledger import Appended
 from remoting.message.properties import (
@@ -38,8 +38,8 @@ class HalfSends:
     Args:
         state: the applied state.
         own_topics: makes the topic in which they wait.
-        policy: when producers are asked.
-        max_open: how many transactions may be open.
+        settings: whether transactions are taken, how many may be open, and when producers are
+            asked.
         wall_clock_ms: milliseconds since 1970.
     """
 
@@ -49,14 +49,12 @@ class HalfSends:
         self,
         state: BrokerState,
         own_topics: OwnTopics,
-        policy: CheckPolicy,
-        max_open: int,
+        settings: Settings,
         wall_clock_ms: Callable[[], int],
     ) -> None:
         self._transactions = state[TRANSACTIONS]
         self._own_topics = own_topics
-        self._policy = policy
-        self._max_open = max_open
+        self._settings = settings
         self._wall_clock_ms = wall_clock_ms
 
     def is_asked_for(self, pairs: Mapping[str, str]) -> bool:
@@ -68,18 +66,25 @@ class HalfSends:
 
         Raises:
             RequestRefused: (2) too many transactions are open, (13) the message wants to be delayed
-                for too long, (29) it does not name the group of its producer.
+                for too long, (16) no transaction is taken, (29) it does not name the group of its
+                producer.
         """
-        open_now = len(self._transactions.halves)
-        if open_now >= self._max_open:
+        settings, open_now = self._settings.now, len(self._transactions.halves)
+        if not settings.takes_transactions:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION,
+                "the broker sending transaction message is forbidden: rejectTransactionMessage",
+            )
+        if open_now >= settings.limits.max_open_transactions:
             raise RequestRefused(
                 ResponseCode.SYSTEM_BUSY,
                 f"[OVERLOAD]{open_now} transactions are open: end some, or start their producers",
             )
         group = pairs.get(PRODUCER_GROUP, "")
         check_group_name(group)
-        read_due(pairs, self._wall_clock_ms())  # it counts from the commit on, and is judged now
-        immunity = self._policy.immunity_ms(pairs.get(CHECK_IMMUNITY_SECONDS, ""))
+        max_delay_ms = settings.max_delay_seconds * 1000  # from the commit on, and judged now
+        read_due(pairs, self._wall_clock_ms(), max_delay_ms)
+        immunity = settings.checks.immunity_ms(pairs.get(CHECK_IMMUNITY_SECONDS, ""))
         (record,) = send.records
         changes = {REAL_TOPIC: send.topic, REAL_QUEUE_ID: str(send.queue_id)}
         record.properties = edit_properties(record.properties, changes)
@@ -96,12 +101,10 @@ class HalfSends:
 
 
 def _made(parts: Parts) -> HalfSends:
-    config = parts.config
     return HalfSends(
         parts.state,
         parts[OWN_TOPICS],
-        config.checks,
-        config.limits.max_open_transactions,
+        parts[SETTINGS],
         parts.wall_clock_ms,
     )
 

@@ -20,8 +20,8 @@ class CheckPolicy:
         give_up_hours: and after so long, if no producer of the group is there to be asked.
     """
 
-    after_seconds: int = 6
-    every_seconds: int = 30
+    after_seconds: float = 6
+    every_seconds: float = 30
     max_checks: int = 15
     give_up_hours: int = 72
 
@@ -49,4 +49,4 @@ class CheckPolicy:
                 over what is no number.
         """
         seconds = int(asked_seconds) if asked_seconds.isdecimal() and asked_seconds.isascii() else 0
-        return min(seconds * 1000 or self.after_seconds * 1000, self.give_up_ms)
+        return min(seconds * 1000 or round(self.after_seconds * 1000), self.give_up_ms)

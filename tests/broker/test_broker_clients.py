@@ -227,7 +227,7 @@ async def test_figures_settings_connections_and_lag_can_be_read(tmp_path: Path) 
         figures = decode_table((await client.ask(28)).body)
         assert (figures["dledgerRole"], figures["msgPutTotalTodayNow"]) == ("leader", "1")
         assert b"brokerName=broker-a\n" in (await client.ask(26)).body
-        assert (await client.ask(25, b"a=b")).code == ResponseCode.NO_PERMISSION
+        assert (await client.ask(25, b"brokerName=b")).code == ResponseCode.NO_PERMISSION
         reply = await client.ask(203, consumerGroup="g")
         assert reply.code == ResponseCode.CONSUMER_NOT_ONLINE
         await client.heartbeat("c1", "g", "T")

@@ -338,7 +338,7 @@ async def test_retention_leaves_the_files_of_damaged_queues_alone(tmp_path: Path
     machine.restore(iter(snapshot_of(log)))  # of another member
     (tmp_path / "consumequeue" / "A" / "0" / f"{FEW * UNIT_BYTES:020d}").unlink()
     keeper = LogKeeper(
-        RetentionPolicy(),
+        RetentionPolicy,
         tmp_path,
         cast(Node, None),  # is asked by leaders only
         machine,

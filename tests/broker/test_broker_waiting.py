@@ -288,8 +288,8 @@ def test_messages_that_wait_for_their_topics_are_bounded_in_bytes_over_all() -> 
         assert then is not None
         announced.append(then)
 
-    changes = TopicChanges(state, log, limits, lambda: 1, announce)
-    awaited = AwaitedTopics(state, sends, changes, limits)
+    changes = TopicChanges(state, log, lambda: limits.max_topics, lambda: 1, announce)
+    awaited = AwaitedTopics(state, sends, changes, limits, lambda: True)
 
     def send(topic: str) -> None:
         records = [MessageRecord(topic)]

@@ -181,7 +181,7 @@ REQUESTS: dict[int, tuple[dict[str, Any], bytes]] = {
     CODE.GET_CONSUME_STATS: ({**ASKED_GROUP, "topic": "T"}, b""),
     CODE.GET_BROKER_RUNTIME_INFO: ({}, b""),
     CODE.GET_BROKER_CONFIG: ({}, b""),
-    CODE.UPDATE_BROKER_CONFIG: ({}, b"a=b"),
+    CODE.UPDATE_BROKER_CONFIG: ({}, b"fileReservedTime=48\ndeleteWhen=04"),
     CODE.VIEW_MESSAGE_BY_ID: ({"offset": PLACE}, b""),
     CODE.GET_CONSUMER_RUNNING_INFO: (
         {"consumerGroup": "g", "clientId": "c", "jstackEnable": "true"},

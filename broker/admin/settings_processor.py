@@ -1,0 +1,145 @@
+"""Shows a broker's settings, and changes them (25, 26).
+
+RocketMQ lets anyone write any setting of one process, also those that name programs and files; that
+made remote execution possible. Here a change is an entry of the log, so that all members obey it,
+and only settings of `CHANGEABLE` can be changed. Source: RocketMQ's AdminBrokerProcessor.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from broker.admin.settings import shown_settings
+from broker.errors import RequestRefused, SettingInvalid
+from broker.log.replicated_log import Log
+from broker.log.state import BrokerState
+from broker.log.submissions import submit_commands
+from broker.serving.origin import Origin
+from broker.settings.changeable import CHANGEABLE, judged_config
+from broker.settings.commands import ChangeSettings
+from broker.settings.settings import Settings
+from broker.settings.state import CHANGED_SETTINGS
+from broker.topics.state import TOPICS
+from remoting.bodies.table import encode_properties_text
+from remoting.bodies.topic_config import DataVersion
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+from remoting.wire.loose_json import compact_json
+
+# Each setting once, with room for comments.
+MAX_BODY_BYTES: Final = 16 * 1024
+
+# Given as a value, it gives a setting back to the command line. So does an empty value, which some
+# shells' scripts of RocketMQ drop.
+BACK: Final = "commandLine"
+
+
+class SettingsProcessor:
+    """Answers operators about settings.
+
+    Args:
+        state: the applied state.
+        log: the log.
+        settings: the settings in force.
+        led_term: the term that this member leads, or None.
+        announce: registers the topics with the name servers, then calls what it is given.
+        wall_clock_ms: milliseconds since 1970.
+    """
+
+    def __init__(
+        self,
+        state: BrokerState,
+        log: Log,
+        settings: Settings,
+        led_term: Callable[[], int | None],
+        announce: Callable[[Callable[[], None] | None], None],
+        wall_clock_ms: Callable[[], int],
+    ) -> None:
+        self._changed = state[CHANGED_SETTINGS]
+        self._topics = state[TOPICS]
+        self._log = log
+        self._settings = settings
+        self._led_term = led_term
+        self._announce = announce
+        self._wall_clock_ms = wall_clock_ms
+
+    def show(self, _origin: Origin, command: Command) -> Command:
+        """The settings in force (26)."""
+        leads = self._led_term() is not None
+        shown = shown_settings(self._settings, self._changed, self._topics, leads=leads)
+        version = DataVersion(self._changed.setting_changes, self._changed.settings_changed_ms)
+        fields = {"version": compact_json(version.to_json())}
+        return command.reply(fields=fields, body=encode_properties_text(shown))
+
+    def change(self, origin: Origin, command: Command) -> None:
+        """Change settings (25): all that are named, or none. The reply comes when the change is in
+        the log and the name servers know of it.
+
+        Raises:
+            RequestRefused: (16) a setting that cannot be changed, (29) one that is not known, a
+                value that it cannot have, or a text that cannot be read.
+        """
+        values = read_changes(command.body)
+        for name, value in values.items():
+            self._check(name, value)
+        later = {**self._changed.values, **values}
+        try:
+            judged_config(
+                self._settings.started_with,
+                {name: value for name, value in later.items() if value is not None},
+            )
+        except SettingInvalid as error:
+            raise _invalid(f"{', '.join(sorted(values))}: {error.problem}") from None
+
+        def then(refusal: RequestRefused | None) -> None:
+            if refusal is not None:
+                origin.send(command.reply(refusal.code, remark=refusal.remark))
+            else:
+                self._announce(lambda: origin.send(command.reply()))
+
+        submit_commands(self._log, [ChangeSettings(values, self._wall_clock_ms())], then)
+
+    def _check(self, name: str, value: str | None) -> None:
+        setting = CHANGEABLE.get(name)
+        if setting is None:
+            leads = self._led_term() is not None
+            if name in shown_settings(self._settings, self._changed, self._topics, leads=leads):
+                raise RequestRefused(
+                    ResponseCode.NO_PERMISSION,
+                    f"{name} cannot be changed while the broker runs; nothing was changed",
+                )
+            raise _invalid(f"there is no setting {name!r:.80}")
+        if value is None:
+            return
+        try:
+            setting.read(value)
+        except ValueError:
+            raise _invalid(f"{name}={value!r:.80}: give {setting.values}") from None
+
+
+def read_changes(body: bytes) -> Mapping[str, str | None]:
+    """Read "name=value" lines, as Java writes properties; None stands for the command line's value.
+
+    Raises:
+        RequestRefused (29): a line is none, or there are too many or none at all.
+    """
+    if len(body) > MAX_BODY_BYTES:
+        raise _invalid(f"{len(body)} bytes of settings: at most {MAX_BODY_BYTES}")
+    try:
+        lines = [line.strip() for line in body.decode().splitlines()]
+    except UnicodeDecodeError:
+        raise _invalid("the settings are no text") from None
+    values: dict[str, str | None] = {}
+    for line in lines:
+        if not line or line.startswith("#"):
+            continue
+        name, separator, value = (part.strip() for part in line.partition("="))
+        if not name or not separator:
+            raise _invalid(f"{line!r:.80}: give name=value")
+        values[name] = None if value in ("", BACK) else value
+    if not values:
+        raise _invalid("no setting is named: give name=value")
+    return values
+
+
+def _invalid(problem: str) -> RequestRefused:
+    return RequestRefused(ResponseCode.INVALID_PARAMETER, f"{problem}; nothing was changed")

@@ -1,0 +1,206 @@
+"""The settings that may be changed while brokers run, by RocketMQ's names. Pure.
+
+A name here says where the setting stands in `BrokerConfig`, and which values it may have. Settings
+without a name in RocketMQ begin with `dledger`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from broker.config import BrokerConfig
+from broker.limits import MAX_DELAY_SECONDS, MAX_MESSAGE_BYTES
+
+_LONGEST_HOURS: Final = 10 * 366 * 24
+_DAY_MS: Final = 24 * 3600 * 1000
+_LARGEST_TABLE: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Changeable:
+    """A setting that may be changed.
+
+    Attributes:
+        name: RocketMQ's.
+        place: the attribute of `BrokerConfig`, and one of that if it has some of its own.
+        values: which values it may have, in words, with the unit.
+        read: makes a value of its text. Raises ValueError.
+        shown: the text of a value.
+    """
+
+    name: str
+    place: tuple[str, ...]
+    values: str
+    read: Callable[[str], object]
+    shown: Callable[[Any], str]
+
+    def value_in(self, config: BrokerConfig) -> str:
+        """The text of its value in some settings."""
+        value: Any = config
+        for attribute in self.place:
+            value = getattr(value, attribute)
+        return self.shown(value)
+
+
+def _whole(name: str, place: str, least: int, most: int, unit: str) -> Changeable:
+    """A whole number."""
+    return Changeable(
+        name,
+        tuple(place.split(".")),
+        f"{least} to {most} {unit}".strip(),
+        lambda text: _between(text, least, most),
+        str,
+    )
+
+
+def _milliseconds(name: str, place: str, most_ms: int) -> Changeable:
+    """A time that RocketMQ gives in milliseconds, and that is kept in seconds here."""
+    return Changeable(
+        name,
+        tuple(place.split(".")),
+        f"1000 to {most_ms} milliseconds",
+        lambda text: _between(text, 1000, most_ms) / 1000,
+        lambda seconds: str(round(seconds * 1000)),
+    )
+
+
+def _truth(name: str, place: str, *, is_negated: bool = False) -> Changeable:
+    """A truth value."""
+    return Changeable(
+        name,
+        tuple(place.split(".")),
+        "true or false",
+        lambda text: _read_truth(text) is not is_negated,
+        lambda value: str(value is not is_negated).lower(),
+    )
+
+
+def _between(text: str, least: int, most: int) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 20):
+        raise ValueError("no whole number")
+    if not least <= int(text) <= most:
+        raise ValueError("out of its range")
+    return int(text)
+
+
+def _read_truth(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("no truth value")
+    return text.lower() == "true"
+
+
+def _read_permission(text: str) -> int:
+    if text not in ("2", "4", "6"):
+        raise ValueError("no permission")
+    return int(text)
+
+
+def _read_hours(text: str) -> frozenset[int]:
+    return frozenset(_between(hour.strip(), 0, 23) for hour in text.split(";"))
+
+
+def _shown_hours(hours: frozenset[int]) -> str:
+    """Hours of the day, as RocketMQ writes them."""
+    return ";".join(f"{hour:02d}" for hour in sorted(hours))
+
+
+CHANGEABLE: Final[Mapping[str, Changeable]] = {
+    one.name: one
+    for one in (
+        _truth("autoCreateTopicEnable", "auto_create_topics"),
+        _truth("autoCreateSubscriptionGroup", "auto_create_groups"),
+        Changeable(
+            "brokerPermission",
+            ("permission",),
+            "6 read and write, 4 read only, 2 write only",
+            _read_permission,
+            str,
+        ),
+        _truth("cleanFileForciblyEnable", "retention.drops_oldest"),
+        Changeable(
+            "deleteWhen",
+            ("retention", "at_hours"),
+            "hours of the day, 00 to 23, local time, with ; between",
+            _read_hours,
+            _shown_hours,
+        ),
+        _whole("diskMaxUsedSpaceRatio", "retention.clean_percent", 10, 95, "percent"),
+        _whole("diskSpaceCleanForciblyRatio", "retention.force_percent", 10, 100, "percent"),
+        _whole("diskSpaceWarningLevelRatio", "retention.refuse_percent", 10, 100, "percent"),
+        _whole("fileReservedTime", "retention.keep_hours", 1, _LONGEST_HOURS, "hours"),
+        _whole("maxMessageSize", "max_message_bytes", 1024, MAX_MESSAGE_BYTES, "bytes"),
+        _truth("notifyConsumerIdsChangedEnable", "notifies_consumers"),
+        _truth("rejectTransactionMessage", "takes_transactions", is_negated=True),
+        _whole("timerMaxDelaySec", "max_delay_seconds", 1, MAX_DELAY_SECONDS, "seconds"),
+        _milliseconds("transactionCheckInterval", "checks.every_seconds", _DAY_MS),
+        _whole("transactionCheckMax", "checks.max_checks", 1, 100_000, ""),
+        _milliseconds("transactionTimeOut", "checks.after_seconds", _DAY_MS),
+        _whole("dledgerMaxConsumers", "limits.max_clients", 1, _LARGEST_TABLE, ""),
+        _whole("dledgerMaxDelayedMessages", "limits.max_delayed_messages", 1, 100_000_000, ""),
+        _whole("dledgerMaxGroups", "limits.max_groups", 1, _LARGEST_TABLE, ""),
+        _whole("dledgerMaxOffsetTables", "limits.max_offset_tables", 1, _LARGEST_TABLE, ""),
+        _whole("dledgerMaxOpenTransactions", "limits.max_open_transactions", 1, 200_000, ""),
+        _whole("dledgerMaxTopics", "limits.max_topics", 1, 50_000, ""),
+        _whole("dledgerTransactionGiveUpHours", "checks.give_up_hours", 1, _LONGEST_HOURS, "hours"),
+    )
+}
+
+
+def changed_config(config: BrokerConfig, values: Mapping[str, str]) -> BrokerConfig:
+    """The settings of a member with what operators have changed.
+
+    What cannot be read is passed over: a broker of another version has set it. The leader judges a
+    change by what it was started with. Another member may have been started with a percent that
+    contradicts it, and takes the nearest that does not.
+
+    Args:
+        config: what it was started with.
+        values: what was changed, by RocketMQ's names.
+    """
+    return _with(config, _levelled(config, _attributes(values)))
+
+
+def judged_config(config: BrokerConfig, values: Mapping[str, str]) -> BrokerConfig:
+    """The same, for settings that are to be changed.
+
+    Raises:
+        SettingInvalid: two of them contradict each other.
+    """
+    return _with(config, _attributes(values))
+
+
+_Changes = dict[str, dict[str, Any]]
+
+
+def _attributes(values: Mapping[str, str]) -> _Changes:
+    """Values by the attribute of `BrokerConfig` that they are in, "" for itself, and by name."""
+    changes: _Changes = {}
+    for name, text in values.items():
+        setting = CHANGEABLE.get(name)
+        if setting is None:
+            continue
+        try:
+            value = setting.read(text)
+        except ValueError:
+            continue
+        *outer, attribute = setting.place
+        changes.setdefault("".join(outer), {})[attribute] = value
+    return changes
+
+
+def _levelled(started: BrokerConfig, changes: _Changes) -> _Changes:
+    """With percents of the disk that do not fall."""
+    inner = changes.get("retention")
+    if inner is not None:
+        percent = 0
+        for name in ("clean_percent", "force_percent", "refuse_percent"):
+            percent = inner[name] = max(percent, inner.get(name, getattr(started.retention, name)))
+    return changes
+
+
+def _with(config: BrokerConfig, changes: _Changes) -> BrokerConfig:
+    whole = dict(changes.get("", {}))
+    for attribute, inner in changes.items():
+        if attribute:
+            whole[attribute] = replace(getattr(config, attribute), **inner)
+    return replace(config, **whole)

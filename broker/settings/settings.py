@@ -1,0 +1,73 @@
+"""The settings in force: what a member was started with, and what operators have changed."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from broker.config import BrokerConfig
+from broker.errors import RequestRefused
+from broker.serving.parts import Shared
+from broker.settings.changeable import changed_config
+from broker.settings.state import CHANGED_SETTINGS, ChangedSettings
+from remoting.bodies.topic_config import (
+    PERMISSION_READ,
+    PERMISSION_READ_WRITE,
+    PERMISSION_WRITE,
+    TopicConfig,
+)
+from remoting.wire.codes import ResponseCode
+
+
+class Settings:
+    """Tells one member's settings as they are now.
+
+    Args:
+        started_with: the settings of its command line.
+        changed: what the log says.
+    """
+
+    def __init__(self, started_with: BrokerConfig, changed: ChangedSettings) -> None:
+        self.started_with = started_with
+        self._changed = changed
+        self._seen = 0
+        self._now = started_with
+
+    @property
+    def now(self) -> BrokerConfig:
+        """The settings in force. Ask anew each time: they change with the log."""
+        if self._changed.setting_changes != self._seen:
+            self._seen = self._changed.setting_changes
+            self._now = changed_config(self.started_with, self._changed.values)
+        return self._now
+
+    def check_writable(self) -> None:
+        """Raises RequestRefused (16) when brokerPermission lets no client send."""
+        if not self.now.permission & PERMISSION_WRITE:
+            raise _forbidden(self.now.group, "sending message")
+
+    def check_readable(self) -> None:
+        """Raises RequestRefused (16) when brokerPermission lets no client read."""
+        if not self.now.permission & PERMISSION_READ:
+            raise _forbidden(self.now.group, "pulling message")
+
+    def routed(self, topics: Mapping[str, TopicConfig]) -> Mapping[str, TopicConfig]:
+        """Topics as clients may use them, for their routes."""
+        left = self.now.permission | ~PERMISSION_READ_WRITE
+        if left == ~0:
+            return topics
+        return {
+            name: replace(config, permission=config.permission & left)
+            for name, config in topics.items()
+        }
+
+
+def _forbidden(broker_name: str, what: str) -> RequestRefused:
+    return RequestRefused(
+        ResponseCode.NO_PERMISSION,
+        f"the broker[{broker_name}] {what} is forbidden: brokerPermission",
+    )
+
+
+SETTINGS: Final = Shared(
+    "settings", lambda parts: Settings(parts.config, parts.state[CHANGED_SETTINGS])
+)

@@ -1,0 +1,38 @@
+"""The settings that operators have changed, as the log says."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from broker.log.state import Rows, StatePart
+
+
+@dataclass(slots=True)
+class ChangedSettings:
+    """What operators have set. It counts more than what a member was started with.
+
+    Attributes:
+        values: by RocketMQ's names, as text.
+        setting_changes: how often settings were changed.
+        settings_changed_ms: when they were changed last; milliseconds since 1970.
+    """
+
+    values: dict[str, str] = field(default_factory=dict)
+    setting_changes: int = 0
+    settings_changed_ms: int = 0
+
+
+def _captured(settings: ChangedSettings) -> Iterator[object]:
+    return iter([list(pair) for pair in settings.values.items()])
+
+
+def _take(settings: ChangedSettings, rows: list[Any]) -> None:
+    settings.values.update((str(name), str(value)) for name, value in rows)
+
+
+CHANGED_SETTINGS: Final = StatePart(
+    "settings",
+    ChangedSettings,
+    numbers=("setting_changes", "settings_changed_ms"),
+    rows=(Rows("settings", _captured, _take),),
+)
