@@ -37,6 +37,9 @@ _MAX_BODY_BYTES: Final = 16 * 1024
 # Members of a group that may share a queue: more are all of them.
 _MAX_SHARES: Final = 1_000_000
 
+# Clients that are told this keep the queues they have, and ask again.
+_NOT_KNOWN_NOW: Final = b'{"messageQueueAssignments":null}'
+
 _Share = Callable[[str, Sequence[MessageQueue], Sequence[str]], list[MessageQueue]]
 _SHARES: Final[Mapping[str, _Share]] = {
     "AVG": allocate_averagely,
@@ -62,7 +65,7 @@ class AssignmentProcessor:
         self._waiting = 0
 
     def query(self, origin: Origin, command: Command) -> None:
-        """The queues of one consumer.
+        """The queues of one consumer; null when they cannot be told now.
 
         Raises:
             BodyMalformed: it cannot be read.
@@ -87,10 +90,15 @@ class AssignmentProcessor:
 
         def then(route: TopicRoute | None) -> None:
             self._waiting -= 1
-            queues = _queues(topic, route)
             mode = self._mode(topic, group, is_broadcast)
+            members = self._consumers.client_ids(group)
+            if route is None or not (is_broadcast or client_id in members):
+                # A new leader hears of members by and by, and a name server may be restarted. A
+                # client that is told of no queue would give all of its own up for 20 s.
+                origin.send(command.reply(body=_NOT_KNOWN_NOW))
+                return
+            queues = _queues(topic, route)
             if not is_broadcast:
-                members = self._consumers.client_ids(group)
                 queues = _own(share, mode, client_id, queues, members)
             origin.send(command.reply(body=_encoded(mode, queues)))
 
@@ -157,17 +165,15 @@ def _own(
     members: Sequence[str],
 ) -> list[MessageQueue]:
     """The queues of one member; -1 stands for any queue of a broker."""
-    if client_id not in members:
-        return []
     if mode.name == PULL:
         return share(client_id, queues, members)
     if not 0 < mode.shares < len(members) - 1:
         return sorted({MessageQueue(one.topic, one.broker_name, -1) for one in queues})
     at = members.index(client_id)
+    if len(members) > len(queues):
+        return [queues[at % len(queues)]] if queues else []  # each has one, which several share
     # With its own, the member pops those of so many that follow it.
     sharing = [members[(at + number) % len(members)] for number in range(mode.shares + 1)]
-    if len(members) > len(queues):
-        sharing = [client_id]
     return sorted({queue for member in sharing for queue in share(member, queues, members)})
 
 

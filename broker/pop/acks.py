@@ -11,11 +11,13 @@ from broker.log.state import BrokerState
 from broker.log.submissions import Then, submit_commands
 from broker.pop.choice import Chooser
 from broker.pop.commands import AckPopped, HidePopped, PoppedMessage
-from broker.pop.handle import TOPIC_KIND, check_point_queue, popped_ms_of
+from broker.pop.handle import TOPIC_KIND, check_point_queue, is_of_order, popped_ms_of
 from broker.pop.limits import MAX_WAITING_ACKS
 from broker.pop.request import read_invisible_ms
 from broker.pop.state import POPS, Flight, QueueKey
 from broker.serving.origin import Origin
+from broker.store.message_reader import MessageReader
+from broker.topics.state import TOPICS
 from remoting.bodies.pop import MAX_ACKS, decode_batch_ack
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
@@ -27,6 +29,7 @@ class PopAcks:
     Args:
         state: the applied state.
         log: the log.
+        reader: knows which messages there are.
         chooser: told when a message is due.
         stir: told that something of a queue may be given now.
         wall_clock_ms: milliseconds since 1970.
@@ -36,12 +39,15 @@ class PopAcks:
         self,
         state: BrokerState,
         log: Log,
+        reader: MessageReader,
         chooser: Chooser,
         stir: Callable[[QueueKey], None],
         wall_clock_ms: Callable[[], int],
     ) -> None:
         self._pops = state[POPS]
+        self._topics = state[TOPICS]
         self._log = log
+        self._reader = reader
         self._chooser = chooser
         self._stir = stir
         self._wall_clock_ms = wall_clock_ms
@@ -57,11 +63,13 @@ class PopAcks:
 
         Raises:
             FieldMissing: a field it must have is missing.
-            RequestRefused: (2) too many wait, (29) no handle, (208) it was given again.
+            RequestRefused: (2) too many wait, (13) no such queue, (17) no such topic, (29) no
+                handle, (208) it was given again, or there is no such message.
         """
         message = self._message(command)
         flight = self._flight(message)
         if flight is None:
+            self._check_was_out(message)
             origin.send(command.reply())
             return
         if flight.popped_ms != message.popped_ms:
@@ -94,16 +102,17 @@ class PopAcks:
 
         Raises:
             FieldMissing: a field it must have is missing.
-            RequestRefused: (29) a bad time, or no handle, (208) it is not out, or was given again.
+            RequestRefused: (29) a bad time, or no handle.
         """
         message = self._message(command)
         invisible_ms = read_invisible_ms(command)
         flight = self._flight(message)
         if flight is None or flight.popped_ms != message.popped_ms:
-            raise _given_again(message)
+            origin.send(_not_hidden(command, _given_again(message)))
+            return
         hidden_ms = max(self._wall_clock_ms(), flight.popped_ms + 1)
         hide = HidePopped(message, hidden_ms, hidden_ms + invisible_ms)
-        is_ordered = " 999 " in command.text("extraInfo")
+        is_ordered = is_of_order(command.text("extraInfo"))
 
         def then(refusal: RequestRefused | None) -> None:
             if refusal is None:
@@ -111,7 +120,7 @@ class PopAcks:
                 if flight is None or flight.popped_ms != hidden_ms:
                     refusal = _given_again(message)
             if refusal is not None:
-                origin.send(command.reply(refusal.code, remark=refusal.remark))
+                origin.send(_not_hidden(command, refusal))
                 return
             self._chooser.shown(message.key, hide.visible_ms)
             self._stir(message.key)
@@ -179,9 +188,35 @@ class PopAcks:
             popped_ms_of(command.text("extraInfo")),
         )
 
+    def _check_was_out(self, message: PoppedMessage) -> None:
+        """Whether there is such a message at all. Raises RequestRefused (13, 17, 208)."""
+        config = self._topics.configs.get(message.topic)
+        if config is None:
+            raise RequestRefused(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"topic[{message.topic:.127}] not exist: its messages are gone with it",
+            )
+        queues = max(config.read_queue_count, config.write_queue_count)
+        if not 0 <= message.queue_id < queues:
+            raise RequestRefused(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"topic[{message.topic:.127}] has {queues} queues, and none {message.queue_id}",
+            )
+        if not 0 <= message.offset < self._reader.end(message.topic, message.queue_id):
+            raise RequestRefused(
+                ResponseCode.NO_MESSAGE,
+                f"{message.topic:.127}/{message.queue_id} has no message {message.offset} yet",
+            )
+
     def _flight(self, message: PoppedMessage) -> Flight | None:
         queue = self._pops.queues.get(message.key)
         return None if queue is None else queue.flights.get(message.offset)
+
+
+def _not_hidden(command: Command, refusal: RequestRefused) -> Command:
+    """A refusal with the fields that Java's client wants in each reply to 200053."""
+    fields = {"popTime": "0", "invisibleTime": "0", "reviveQid": "0"}
+    return command.reply(refusal.code, fields, remark=refusal.remark)
 
 
 def _given_again(message: PoppedMessage) -> RequestRefused:

@@ -1,5 +1,6 @@
 """What a pop of a queue is given: what is due again, or else what comes next."""
 
+import heapq
 import struct
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
@@ -20,6 +21,13 @@ _QUEUE_OFFSET: Final = struct.Struct(">q")
 _QUEUE_OFFSET_AT: Final = 20
 
 _NEVER: Final = 1 << 62
+
+# What one choice may find that cannot be given; the others are found again by the next one.
+_MAX_LOST: Final = 64
+
+# The heap keeps times that mean nothing any more; it is made anew when it has more than this beside
+# twice those that do.
+_STALE: Final = 1024
 
 
 class Choice(NamedTuple):
@@ -74,21 +82,39 @@ class Chooser:
         self._offsets = state[OFFSETS]
         self._groups = state[GROUPS]
         self._reader = reader
+        # Nothing of a queue is due before this time. Nothing is known of queues that are not here.
         self._soonest: dict[QueueKey, int] = {}
+        # When to look at a queue again, where a choice found nothing; and the same as a heap.
+        self._wakes: dict[QueueKey, int] = {}
+        self._times: list[tuple[int, QueueKey]] = []
         self.lost: list[Lost] = []
 
     def begin_term(self) -> None:
         """This member leads a new term."""
         self._soonest.clear()
+        self._wakes.clear()
+        self._times.clear()
         self.lost.clear()
 
     def shown(self, key: QueueKey, visible_ms: int) -> None:
         """A message will be due at a time."""
-        self._soonest[key] = min(self._soonest.get(key, 0), visible_ms)
+        if visible_ms < self._soonest.get(key, 0):
+            self._soonest[key] = visible_ms
 
-    def is_due(self, key: QueueKey, now_ms: int) -> bool:
-        """Whether something of a queue may be due."""
-        return key in self._pops.queues and self._soonest.get(key, 0) <= now_ms
+    def take_due(self, now_ms: int) -> list[QueueKey]:
+        """The queues where choices found nothing, and something may be due now."""
+        due: list[QueueKey] = []
+        while self._times and self._times[0][0] <= now_ms:
+            time_ms, key = heapq.heappop(self._times)
+            if self._wakes.get(key) == time_ms:
+                del self._wakes[key]
+                due.append(key)
+        return due
+
+    @property
+    def has_too_many_queues(self) -> bool:
+        """Whether no group may begin with another queue."""
+        return len(self._pops.queues) >= MAX_QUEUES
 
     def choose(
         self, key: QueueKey, request: PopRequest, wanted: MessageFilter, now_ms: int
@@ -98,8 +124,13 @@ class Chooser:
         queue = self._pops.queues.get(key)
         begin, end = self._reader.begin(topic, queue_id), self._reader.end(topic, queue_id)
         moved_to = self._offsets.reset(*key) if self._offsets.resets else None
+        if moved_to is None and queue is not None:
+            # Members of the group that pull have gone on from where it had popped.
+            committed = self._offsets.committed(*key)
+            if committed is not None and committed > queue.next_offset:
+                moved_to = committed
         if queue is None or moved_to is not None:
-            if queue is None and len(self._pops.queues) >= MAX_QUEUES:
+            if queue is None and self.has_too_many_queues:
                 return None
             at = self._begin(key, request, begin, end) if moved_to is None else moved_to
             queue = PopQueue(min(max(at, begin), end))
@@ -134,8 +165,11 @@ class Chooser:
         """All that is out comes again before anything new: when it is due, or asked for again."""
         flights = queue.flights
         is_repeated = bool(request.attempt_id) and request.attempt_id == queue.attempt_id
-        if not is_repeated and any(one.visible_ms > now_ms for one in flights.values()):
-            return None
+        if not is_repeated:
+            later = [one.visible_ms for one in flights.values() if one.visible_ms > now_ms]
+            if later:
+                self._wake_at(key, min(later))
+                return None
         offsets = tuple(self._readable(key, flights.items(), request.max_messages))
         if not offsets:
             return None
@@ -145,19 +179,37 @@ class Chooser:
 
     def _due(self, key: QueueKey, queue: PopQueue, most: int, now_ms: int) -> tuple[int, ...]:
         """What is due, the oldest first."""
-        if self._soonest.get(key, 0) > now_ms:
+        soonest = self._soonest.get(key, 0)
+        if soonest > now_ms:
+            self._wake_at(key, soonest)
             return ()
-        due: list[tuple[int, Flight]] = []
         soonest = _NEVER
-        for offset, flight in queue.flights.items():
-            if flight.visible_ms <= now_ms:
-                due.append((offset, flight))
-            elif flight.visible_ms < soonest:
-                soonest = flight.visible_ms
-        offsets = tuple(self._readable(key, due, most))
-        if not due:
+        is_something_due = False
+
+        def due() -> Iterator[tuple[int, Flight]]:
+            nonlocal soonest, is_something_due
+            for offset, flight in queue.flights.items():
+                if flight.visible_ms <= now_ms:
+                    is_something_due = True
+                    yield offset, flight
+                elif flight.visible_ms < soonest:
+                    soonest = flight.visible_ms
+
+        offsets = tuple(self._readable(key, due(), most))
+        if not is_something_due:
             self._soonest[key] = soonest
+            self._wake_at(key, soonest)
         return offsets
+
+    def _wake_at(self, key: QueueKey, time_ms: int) -> None:
+        """Nothing of a queue is due before a time."""
+        if time_ms >= self._wakes.get(key, _NEVER):
+            return
+        self._wakes[key] = time_ms
+        heapq.heappush(self._times, (time_ms, key))
+        if len(self._times) > 2 * len(self._wakes) + _STALE:
+            self._times = [(time, key) for key, time in self._wakes.items()]
+            heapq.heapify(self._times)
 
     def _readable(
         self, key: QueueKey, flights: Iterable[tuple[int, Flight]], most: int
@@ -165,15 +217,17 @@ class Chooser:
         """The first of these messages, as far as they fit an answer."""
         group, topic, queue_id = key
         allowed = self._groups.configs.get(group, ConsumerGroup(group)).retry_max_times
+        begin = self._reader.begin(topic, queue_id)
         count = size = 0
         for offset, flight in flights:
-            if flight.times > allowed:
-                self.lost.append(Lost(key, offset, flight, True))
+            is_worn = flight.times > allowed
+            if is_worn or offset < begin:
+                if len(self.lost) < _MAX_LOST:
+                    self.lost.append(Lost(key, offset, flight, is_worn and offset >= begin))
                 continue
             found = self._reader.read(topic, queue_id, offset, 1)
             if found.found is not Found.MESSAGES:
-                self.lost.append(Lost(key, offset, flight, False))
-                continue
+                continue  # it cannot be read now
             size += len(found.messages)
             if count and size > MAX_PULL_BYTES:
                 return

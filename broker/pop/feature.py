@@ -9,6 +9,7 @@ from broker.groups.changes import GROUP_CHANGES
 from broker.pop.acks import PopAcks
 from broker.pop.choice import Chooser
 from broker.pop.commands import ACK_POPPED, BURY_POPPED, HIDE_POPPED, POP
+from broker.pop.crowding import Crowding
 from broker.pop.lost_messages import LostMessages
 from broker.pop.popping import Popping
 from broker.pop.state import POPS
@@ -33,6 +34,7 @@ def _service(parts: Parts) -> Service:
         reader,
         chooser,
         lost,
+        Crowding(state, parts.clock),
         parts[GROUP_CHANGES],
         parts[CONSUMERS],
         parts[READABLE],
@@ -40,7 +42,7 @@ def _service(parts: Parts) -> Service:
         parts.wall_clock_ms,
         parts.clock,
     )
-    acks = PopAcks(state, log, chooser, popping.stir, parts.wall_clock_ms)
+    acks = PopAcks(state, log, reader, chooser, popping.stir, parts.wall_clock_ms)
 
     def begin_term() -> None:
         lost.begin_term()

@@ -17,6 +17,7 @@ _QUEUE: Final = 0
 TOPIC_KIND: Final = "0"
 
 _POPPED_AT: Final = 1
+_QUEUE_AT: Final = 3
 _FEWEST_WORDS: Final = 7
 _MAX_CHARACTERS: Final = 1024
 
@@ -40,6 +41,11 @@ def handle(
 def check_point_queue(is_ordered: bool) -> int:
     """What stands where RocketMQ has the queue of the check-point."""
     return ORDERED_QUEUE if is_ordered else _QUEUE
+
+
+def is_of_order(text: str) -> bool:
+    """Whether a handle, which `popped_ms_of` has read, is of a pop in order."""
+    return text.split(" ")[_QUEUE_AT] == str(ORDERED_QUEUE)
 
 
 def popped_ms_of(text: str) -> int:

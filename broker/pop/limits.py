@@ -25,3 +25,9 @@ MAX_WAITING: Final = 50_000
 
 # Requests that wait for their acknowledgements to be applied.
 MAX_WAITING_ACKS: Final = 50_000
+
+# Groups and topics of which is known which queue comes next; more of them begin anew.
+MAX_TURNS: Final = 10_000
+
+# How often it is said that too many messages are out.
+WARN_SECONDS: Final = 60.0

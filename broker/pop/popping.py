@@ -16,8 +16,9 @@ from broker.log.state import BrokerState
 from broker.log.submissions import submit_commands
 from broker.pop.choice import Choice, Chooser
 from broker.pop.commands import Pop
+from broker.pop.crowding import Crowding
 from broker.pop.handle import check_point_queue
-from broker.pop.limits import MAX_WAITING
+from broker.pop.limits import MAX_QUEUES, MAX_TURNS, MAX_WAITING
 from broker.pop.lost_messages import LostMessages
 from broker.pop.request import ANY_QUEUE, PopRequest, read_notice, read_peek, read_pop
 from broker.pop.state import POPS, QueueKey
@@ -50,6 +51,7 @@ class Popping:
         reader: reads messages.
         chooser: chooses what is given.
         lost: takes what cannot be given.
+        crowding: says when too much is out.
         groups: makes groups.
         consumers: the groups' subscriptions, for pops that bring none.
         readable: whether a group may read a topic.
@@ -65,6 +67,7 @@ class Popping:
         reader: MessageReader,
         chooser: Chooser,
         lost: LostMessages,
+        crowding: Crowding,
         groups: GroupChanges,
         consumers: Consumers,
         readable: Readable,
@@ -79,6 +82,7 @@ class Popping:
         self._reader = reader
         self._chooser = chooser
         self._lost = lost
+        self._crowding = crowding
         self._group_changes = groups
         self._consumers = consumers
         self._readable = readable
@@ -88,7 +92,8 @@ class Popping:
         self._waiting = WaitingPops(MAX_WAITING)
         self._busy: set[QueueKey] = set()  # a new set for each term
         self._stirred: dict[tuple[str, str], None] = {}  # groups and topics with something new
-        self._turn = 0
+        # With which queue the next pop of a group begins; `_next_turn` bounds it.
+        self._turns: dict[tuple[str, str], int] = {}
         self._is_ending = False
 
     def __len__(self) -> int:
@@ -156,25 +161,28 @@ class Popping:
         """Give what is there to those that wait."""
         while self._stirred:
             group, topic = self._stirred.popitem()[0]
+            empty: set[tuple[int, bool, bool]] = set()
             for pop in self._waiting.of(group, topic):
+                request = pop.request
+                kind = request.queue_id, request.is_ordered, not request.invisible_ms
+                if kind in empty:
+                    continue  # another one has just found nothing there
                 if self._is_given(pop):
                     self._waiting.remove(pop)
-                elif pop.request.queue_id == ANY_QUEUE:
+                elif request.queue_id == ANY_QUEUE and request.invisible_ms:
                     break  # the others would find nothing either
+                else:
+                    empty.add(kind)
         self._lost.take(self._chooser.lost)
 
     def tick(self) -> None:
         """Answer those whose time is over, and look what is due again."""
         for pop in self._waiting.take_expired(self._clock()):
             self._answer_nothing(pop)
-        now_ms = self._wall_clock_ms()
-        for topic in self._waiting.topics():
-            config = self._topics.configs.get(topic)
-            for group in self._waiting.groups(topic):
-                for queue_id in range(config.read_queue_count if config is not None else 0):
-                    if self._chooser.is_due((group, topic, queue_id), now_ms):
-                        self._stirred[group, topic] = None
-                        break
+        for key in self._chooser.take_due(self._wall_clock_ms()):
+            self.stir(key)
+        if len(self._waiting):
+            self._crowding.look()
         self.flush()
 
     def give_no_more(self) -> None:
@@ -231,7 +239,9 @@ class Popping:
             pop.origin.send(pop.command.reply(error.code, remark=error.remark))
             return True
         now_ms = self._wall_clock_ms()
+        is_known = False
         for key in self._keys(request):
+            is_known = is_known or key in self._pops.queues
             if key in self._busy:
                 continue
             choice = self._chooser.choose(key, request, wanted, now_ms)
@@ -244,6 +254,10 @@ class Popping:
                 continue
             self._propose(pop, key, choice)
             return True
+        if not is_known and self._chooser.has_too_many_queues:
+            remark = f"groups pop from {MAX_QUEUES} queues already: delete groups, or topics"
+            pop.origin.send(pop.command.reply(ResponseCode.SYSTEM_BUSY, remark=remark))
+            return True
         return False
 
     def _keys(self, request: PopRequest) -> Iterator[QueueKey]:
@@ -253,9 +267,17 @@ class Popping:
             yield group, topic, request.queue_id
             return
         count = self._topics.configs[topic].read_queue_count
-        self._turn += 1
+        first = self._next_turn(group, topic)
         for number in range(count):
-            yield group, topic, (self._turn + number) % count
+            yield group, topic, (first + number) % count
+
+    def _next_turn(self, group: str, topic: str) -> int:
+        """Grows with each pop of a group, so that none of its queues is passed over for ever."""
+        turn = self._turns.get((group, topic), 0)
+        if len(self._turns) >= MAX_TURNS:
+            self._turns.clear()
+        self._turns[group, topic] = turn + 1
+        return turn
 
     def _wanted(self, request: PopRequest) -> MessageFilter:
         """Which messages. Raises RequestRefused (23)."""
@@ -315,23 +337,29 @@ class Popping:
         self, pop: WaitingPop, command: Pop, given: list[int], times: list[int], rest: int
     ) -> Command:
         request, queue_id = pop.request, command.queue_id
-        records = [
-            _with_times(record, count - 1)
-            for record, count in zip(self._records(command.key, given), times, strict=True)
-        ]
+        records: list[bytes] = []
+        counts: list[str] = []
+        found: list[int] = []
+        for record, offset, count in zip(
+            self._records(command.key, given), given, times, strict=True
+        ):
+            if record:  # retention may have dropped it since
+                found.append(offset)
+                records.append(_with_times(record, count - 1))
+                counts.append(f"0 qo{queue_id}%{offset} {count - 1}")
+        if not found:
+            return pop.command.reply(
+                ResponseCode.POLLING_TIMEOUT, _times(0, request.invisible_ms, 0) | _NO_REST
+            )
         body = b"".join(records)
         fields = _times(command.popped_ms, request.invisible_ms, int(request.is_ordered))
         fields["reviveQid"] = str(check_point_queue(request.is_ordered))
         fields["restNum"] = str(max(0, rest))
-        fields["startOffsetInfo"] = f"0 {queue_id} {given[0]}"
-        fields["msgOffsetInfo"] = f"0 {queue_id} {','.join(map(str, given))}"
+        fields["startOffsetInfo"] = f"0 {queue_id} {found[0]}"
+        fields["msgOffsetInfo"] = f"0 {queue_id} {','.join(map(str, found))}"
         if request.is_ordered:
-            counts = [
-                f"0 qo{queue_id}%{offset} {count - 1}"
-                for offset, count in zip(given, times, strict=True)
-            ]
             fields["orderCountInfo"] = ";".join([f"0 {queue_id} {times[0] - 1}", *counts])
-        self._traffic.given(request.group, request.topic, len(given), len(body))
+        self._traffic.given(request.group, request.topic, len(found), len(body))
         return pop.command.reply(fields=fields, body=body)
 
     def _records(self, key: QueueKey, offsets: "list[int] | tuple[int, ...]") -> Iterator[bytes]:

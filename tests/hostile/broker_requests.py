@@ -208,7 +208,7 @@ REQUESTS: dict[int, tuple[dict[str, Any], bytes]] = {
         },
         b"",
     ),
-    CODE.NOTIFICATION: (POLLED, b""),
+    CODE.NOTIFICATION: ({**POLLED, "attemptId": "a"}, b""),
     CODE.QUERY_ASSIGNMENT: (
         {},
         json.dumps(
@@ -225,7 +225,7 @@ REQUESTS: dict[int, tuple[dict[str, Any], bytes]] = {
         ).encode(),
     ),
     CODE.GET_ALL_MESSAGE_REQUEST_MODE: ({}, b""),
-    CODE.PEEK_MESSAGE: ({**POLLED, "maxMsgNums": 32}, b""),
+    CODE.PEEK_MESSAGE: ({**POLLED, "maxMsgNums": 32, "attemptId": "a"}, b""),
     CODE.POLLING_INFO: ({**ASKED_GROUP, "topic": "T", "queueId": 0}, b""),
     CODE.ACK_MESSAGE: (POPPED, b""),
     CODE.CHANGE_MESSAGE_INVISIBLETIME: ({**POPPED, "invisibleTime": 60000}, b""),
