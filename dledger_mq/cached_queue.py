@@ -126,6 +126,11 @@ class CachedQueue:
         """Let these be taken again, after all others: one that always fails must not be next."""
         self._waiting.extend(one for one in messages if self._not_done.get(one.queue_offset) is one)
 
+    def put_back(self, messages: Sequence[ReceivedMessage]) -> None:
+        """Let these be taken again, before all others: their order is kept."""
+        still_here = [one for one in messages if self._not_done.get(one.queue_offset) is one]
+        self._waiting.extendleft(reversed(still_here))
+
     def reset(self, next_offset: int) -> None:
         """Forget everything and go on at `next_offset`."""
         self._waiting.clear()

@@ -318,6 +318,23 @@ class OpenedTwice(MessagingError):
         )
 
 
+class InvalidOptions(MessagingError):
+    """A number of `PushOptions` is out of range.
+
+    Attributes:
+        name: which number.
+        value: what was given.
+        least, most: its range.
+    """
+
+    def __init__(self, name: str, value: float, least: float, most: float) -> None:
+        self.name = name
+        self.value = value
+        self.least = least
+        self.most = most
+        super().__init__(f"PushOptions: {name} is {value:g}: give {least:g} to {most:g}")
+
+
 class InvalidBatching(MessagingError):
     """A number of `Batching` is out of range.
 

@@ -19,18 +19,22 @@ from dledger_mq.cached_queue import (
     MAX_TOTAL_CACHED_BYTES,
     CachedQueue,
 )
+from dledger_mq.call_rules import AtOnce, CallRule, InOrder
 from dledger_mq.client import Client, ConsumerEntry
 from dledger_mq.client_metrics import ClientMetrics
 from dledger_mq.client_use import ClientUse
 from dledger_mq.conditions import check_conditions
-from dledger_mq.errors import ClientClosed, MessagingError, NotIterable
+from dledger_mq.errors import ClientClosed, InvalidOptions, MessagingError, NotIterable
+from dledger_mq.giving_back import GivingBack
 from dledger_mq.iteration import Iteration
 from dledger_mq.lifetime import Lifetime
 from dledger_mq.listener import Listener, check_listener
 from dledger_mq.listening import Listening
 from dledger_mq.message import RETRY_TOPIC_PREFIX, ConsumeFrom, check_topic
 from dledger_mq.offsets import BrokerOffsets, FileOffsets, Offsets
+from dledger_mq.ordered_queues import OrderedQueues
 from dledger_mq.pauses import LONGEST_PAUSE_SECONDS
+from dledger_mq.postponed import Postponed
 from dledger_mq.pulling import PULL_BATCH
 from dledger_mq.queue_reader import QueueReader
 from dledger_mq.reported_metrics import reported
@@ -59,6 +63,12 @@ HANDOVER_SECONDS: Final = 1.0
 # broker answers in milliseconds, and after a crash messages are repeated, too.
 LAST_COMMIT_SECONDS: Final = 1.0
 
+# RocketMQ's maxReconsumeTimes of a consumer that keeps no order.
+MOST_RECONSUME_TIMES: Final = 16
+
+# RocketMQ's range for suspendCurrentQueueTimeMillis.
+SUSPEND_MILLISECONDS: Final = (10, 30_000)
+
 # RocketMQ starts a consumer of a TIMESTAMP half an hour back.
 DEFAULT_BACK_MILLISECONDS: Final = 30 * 60 * 1000
 
@@ -81,7 +91,10 @@ class PushOptions:
         max_cached_bytes: as `max_cached_messages`, for bodies and properties.
         max_total_cached_bytes: of all queues together, for bodies and properties. A queue that
             holds nothing may pull all the same.
-        max_reconsume_times: after so many repeats a message goes to the dead-letter topic.
+        max_reconsume_times: after so many repeats a message goes to the dead-letter topic. None is
+            16, and for an ordered consumer no end: the queue waits for the message.
+        suspend_milliseconds: of an ordered consumer: how long a queue waits when the listener
+            failed, before it gets the same message again; 10 to 30,000.
         close_timeout_seconds: how long the end of the block waits for listeners that run.
     """
 
@@ -91,8 +104,15 @@ class PushOptions:
     max_cached_messages: int = MAX_CACHED_MESSAGES
     max_cached_bytes: int = MAX_CACHED_BYTES
     max_total_cached_bytes: int = MAX_TOTAL_CACHED_BYTES
-    max_reconsume_times: int = 16
+    max_reconsume_times: int | None = None
+    suspend_milliseconds: int = 1000
     close_timeout_seconds: float = 5.0
+
+    def __post_init__(self) -> None:
+        """Check what cannot be right. Raises InvalidOptions."""
+        least, most = SUSPEND_MILLISECONDS
+        if not least <= self.suspend_milliseconds <= most:
+            raise InvalidOptions("suspend_milliseconds", self.suspend_milliseconds, least, most)
 
 
 class PushConsumer:
@@ -106,6 +126,9 @@ class PushConsumer:
     Every message is given out at least once: it may come again after a crash, a fail-over or a
     change of members.
 
+    An ordered consumer locks its queues, so that no other member reads them meanwhile, and gives
+    out the messages of one queue one after the other: the next one after the listener's success.
+
     Args:
         group: the consumer group; all members must subscribe to the same topics and tags.
         topics: a topic, several, or what is wanted by topic: tags ("TagA || TagB"), or a condition
@@ -114,6 +137,7 @@ class PushConsumer:
             None for a consumer that is iterated over.
         nameservers: "host:port" each, for a client of its own; or one text with semicolons between.
         client: an open client to share instead.
+        ordered: whether the order in each queue is kept. All members of a group must agree.
         model: CLUSTERING shares the messages in the group, BROADCASTING gives all to each member.
         consume_from: where to begin in a queue without a committed offset.
         consume_timestamp: for TIMESTAMP: milliseconds since 1970; half an hour ago when None.
@@ -130,6 +154,7 @@ class PushConsumer:
         *,
         nameservers: str | Sequence[str] = (),
         client: Client | None = None,
+        ordered: bool = False,
         model: MessageModel = MessageModel.CLUSTERING,
         consume_from: ConsumeFrom = ConsumeFrom.LAST,
         consume_timestamp: int | None = None,
@@ -146,6 +171,7 @@ class PushConsumer:
         self._use = ClientUse(nameservers, client)
         self._client = self._use.client
         self._lifetime = Lifetime("consumer")
+        self._is_ordered = ordered
         self._model = model
         self._consume_from = consume_from
         self._consume_timestamp = consume_timestamp
@@ -160,6 +186,7 @@ class PushConsumer:
         self._offsets: Offsets = FileOffsets(None)
         self._nursery: trio.Nursery | None = None
         self._listening: Listening | None = None
+        self._locked: OrderedQueues | None = None
         self._iteration: Iteration | None = None
         self._rebalance_wanted = trio.Event()
         self._assigned = trio.Event()
@@ -183,21 +210,26 @@ class PushConsumer:
             await self._use.enter(stack)
             await check_conditions(self._client, self.group, self._wanted.values())
             self._client.add_consumer(ConsumerEntry(self._data(), self._members_changed))
+            stack.push_async_callback(self._unlock_all)  # when no call of the listener runs
             nursery = await stack.enter_async_context(Background())
             self._nursery = nursery
             self._client.routes.watch(self._route_changed)
+            if self._is_ordered and self._is_shared:
+                self._locked = OrderedQueues(
+                    self._client, self.group, nursery, self._gained, self._renewed, self._lost
+                )
+            postponed = Postponed()
             self._listening = Listening(
-                self._client,
                 self.group,
+                self._call_rule(postponed),
+                postponed,
                 batch_size=1 if self._listener is None else self._options.batch_size,
-                gives_back=self._is_shared,
-                most_times=self._options.max_reconsume_times,
                 metrics=self._metrics,
             )
             if self._listener is not None:
                 for _ in range(self._options.concurrency):
                     nursery.start_soon(self._listening.work, self._listener)
-            nursery.start_soon(self._listening.release_postponed)
+            nursery.start_soon(postponed.release, self._listening.offer)
             nursery.start_soon(self._rebalance_forever)
             nursery.start_soon(self._commit_forever)
             self._stack = stack.pop_all()
@@ -266,6 +298,23 @@ class PushConsumer:
         else:
             await trio.lowlevel.checkpoint()
 
+    def _call_rule(self, postponed: Postponed) -> CallRule:
+        """When the listener is called, and what becomes of messages that failed."""
+        options = self._options
+        most = options.max_reconsume_times
+        giving_back = None
+        if self._is_shared:
+            giving_back = GivingBack(
+                self._client, self.group, MOST_RECONSUME_TIMES if most is None else most
+            )
+        if not self._is_ordered:
+            return AtOnce(self.group, postponed, giving_back)
+        suspend_seconds = options.suspend_milliseconds / 1000
+        return InOrder(self.group, postponed, giving_back, suspend_seconds, most, self._may_call)
+
+    def _may_call(self, queue: MessageQueue) -> bool:
+        return self._locked is None or self._locked.is_fresh(queue)
+
     @property
     def _is_shared(self) -> bool:
         """Whether members share the messages."""
@@ -286,13 +335,16 @@ class PushConsumer:
     async def ready(self) -> None:
         """Wait until this member has its share of the queues and knows where to begin in each.
 
-        A consumer that begins with the last message gets every message sent after this.
+        A consumer that begins with the last message gets every message sent after this. An ordered
+        consumer has a queue once the member before has given it up, or was silent for a minute.
 
         Raises:
             ClientClosed: the consumer is not open.
         """
         self._lifetime.check()
         await self._assigned.wait()
+        if self._locked is not None:
+            await self._locked.wait_held()
         for reader in list(self._readers.values()):
             await reader.positioned.wait()
 
@@ -354,16 +406,24 @@ class PushConsumer:
             lost += [
                 reader
                 for queue, reader in self._readers.items()
-                if queue.topic == topic and queue not in share.queues
+                if queue.topic == topic and queue not in share.queues and not reader.is_leaving
             ]
+            if self._locked is not None:
+                self._locked.keep_only(topic, share.queues)
             before = self._readers_before(topic, share)
             for queue in share.queues:
                 if queue not in self._readers:
                     is_handed_over = before.get(queue, self_id) != self_id
                     gained[queue] = HANDOVER_SECONDS if is_handed_over else 0.0
-        await self._give_up(lost)
-        for queue, handover_seconds in gained.items():
-            self._start_reading(queue, handover_seconds)
+        if self._locked is None:
+            await self._give_up(lost)
+            for queue, handover_seconds in gained.items():
+                self._start_reading(queue, handover_seconds)
+        else:
+            for reader in lost:
+                self._begin_leaving(reader)
+            for queue in gained:
+                self._locked.want(queue)
         if are_user_topics_known:
             self._assigned.set()
         return is_complete
@@ -411,7 +471,50 @@ class PushConsumer:
         await self._commit(readers)
         for reader in readers:
             reader.drop()
-            del self._readers[reader.queue]
+            self._readers.pop(reader.queue, None)  # the end of the block may have taken it
+
+    def _begin_leaving(self, reader: QueueReader) -> None:
+        reader.is_leaving = True
+        if self._nursery is not None:
+            self._nursery.start_soon(self._leave_locked, reader)
+
+    async def _leave_locked(self, reader: QueueReader) -> None:
+        """Give up a locked queue when the listener's call has ended, however long that takes.
+
+        The commit comes before the lock's end, so the next member begins behind it.
+        """
+        await reader.leave()
+        if not reader.dropped:
+            await self._commit([reader])
+        if not reader.dropped:
+            reader.drop()
+        self._readers.pop(reader.queue, None)
+        if self._locked is not None:
+            self._locked.give_up(reader.queue)
+        self._rebalance_wanted.set()  # it may have become this member's again
+
+    def _gained(self, queue: MessageQueue) -> None:
+        """A queue is locked: nobody else reads it, and the last commit is where to begin."""
+        self._start_reading(queue, 0.0)
+
+    def _renewed(self, queue: MessageQueue) -> None:
+        reader = self._readers.get(queue)
+        if reader is not None and reader.cached.waiting and self._listening is not None:
+            self._listening.offer(reader)
+
+    def _lost(self, queue: MessageQueue) -> None:
+        """A queue may be another member's: cut the listener off, and forget what was read."""
+        reader = self._readers.get(queue)
+        if reader is None:
+            return  # the consumer ends
+        reader.drop()
+        reader.call_scope.cancel()
+        if not reader.is_leaving:
+            self._begin_leaving(reader)
+
+    async def _unlock_all(self) -> None:
+        if self._locked is not None:
+            await self._locked.unlock_all()
 
     def _start_reading(self, queue: MessageQueue, handover_seconds: float) -> None:
         if self._nursery is None or self._listening is None or self._consume_timestamp is None:
@@ -429,6 +532,7 @@ class PushConsumer:
             self._listening.arrived,
             options.pull_batch,
             self._metrics,
+            holds_retries=not self._is_ordered,
         )
         self._readers[queue] = reader
         self._nursery.start_soon(
@@ -445,7 +549,9 @@ class PushConsumer:
         wanted = {
             reader.queue: reader.cached.commit_offset
             for reader in readers
-            if reader.positioned.is_set() and reader.cached.commit_offset != reader.committed
+            if reader.positioned.is_set()
+            and not reader.dropped
+            and reader.cached.commit_offset != reader.committed
         }
         if not wanted:
             return

@@ -49,9 +49,10 @@ class QueueReader:
         cached: where messages go.
         offsets: the group's progress.
         on_messages: called with the messages that have come; those of a retry topic are held until
-            `CachedQueue.give_back`.
+            `CachedQueue.give_back` (see `holds_retries`).
         most: how many messages one pull asks for.
         metrics: told of each pull, or None.
+        holds_retries: whether messages of a retry topic are held.
 
     Attributes:
         cached: what was pulled and is not done.
@@ -60,8 +61,10 @@ class QueueReader:
         positioned: set once it is known where to begin.
         back_off: when the listener may be called.
         is_leaving: no call of the listener may begin, since the queue is about to be dropped.
-        is_retry_topic: its messages were sent back by the group.
+        holds_messages: they were sent back by the group, and wait for their time when they come.
         running: calls of the listener with messages of this queue.
+        resumes_at: of an ordered consumer: when the listener may be called again.
+        call_scope: of an ordered consumer: the call of the listener that runs, or the last one.
     """
 
     def __init__(
@@ -75,6 +78,7 @@ class QueueReader:
         on_messages: "Callable[[QueueReader, list[ReceivedMessage]], None]",
         most: int,
         metrics: ReportedMetrics | None = None,
+        holds_retries: bool = True,
     ) -> None:
         self.queue = queue
         self.cached = cached
@@ -84,7 +88,9 @@ class QueueReader:
         self.back_off = BackOff()
         self.running = 0
         self.is_leaving = False
-        self.is_retry_topic = queue.topic.startswith(RETRY_TOPIC_PREFIX)
+        self.holds_messages = holds_retries and queue.topic.startswith(RETRY_TOPIC_PREFIX)
+        self.resumes_at = -math.inf
+        self.call_scope = trio.CancelScope()
         self._client = client
         self._group = group
         self._wanted = wanted
@@ -237,7 +243,7 @@ class QueueReader:
             return
         for record in result.unreadable:
             await self._bury(record)
-        self.cached.add(result.messages, result.next_offset, held=self.is_retry_topic)
+        self.cached.add(result.messages, result.next_offset, held=self.holds_messages)
         if result.messages:
             self._on_messages(self, result.messages)
 

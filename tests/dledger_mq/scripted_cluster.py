@@ -5,7 +5,11 @@ from dataclasses import dataclass, field
 
 import trio
 
-from remoting.bodies.consumer_group import encode_consumer_list
+from remoting.bodies.consumer_group import (
+    decode_queue_lock,
+    encode_consumer_list,
+    encode_locked_queues,
+)
 from remoting.bodies.heartbeat import decode_heartbeat
 from remoting.bodies.route import (
     BrokerData,
@@ -97,6 +101,7 @@ class Store:
 
     queues: dict[tuple[str, int], list[MessageRecord]] = field(default_factory=dict)
     offsets: dict[tuple[str, str, int], int] = field(default_factory=dict)
+    locks: dict[tuple[str, str, int], str] = field(default_factory=dict)
 
     def append(self, record: MessageRecord) -> MessageRecord:
         queue = self.queues.setdefault((record.topic, record.queue_id), [])
@@ -129,6 +134,8 @@ class ScriptedBroker(Peer):
             RequestCode.UNREGISTER_CLIENT: lambda _, c: c.reply(),
             RequestCode.GET_CONSUMER_LIST_BY_GROUP: self._consumer_list,
             RequestCode.CONSUMER_SEND_MSG_BACK: self._send_back,
+            RequestCode.LOCK_BATCH_MQ: self.lock,
+            RequestCode.UNLOCK_BATCH_MQ: self._unlock,
         }
 
     def on_close(self, connection: Connection) -> None:
@@ -231,6 +238,27 @@ class ScriptedBroker(Peer):
         if not members:
             return command.reply(1, remark="no consumer for this group")
         return command.reply(body=encode_consumer_list(members.values()))
+
+    def lock(self, _connection: Connection, command: Command) -> Command:
+        """What a leader answers to an ordered consumer; locks do not expire here."""
+        asked = decode_queue_lock(command.body)
+        owned = [
+            queue
+            for queue in asked.queues
+            if self.store.locks.setdefault(
+                (asked.group, queue.topic, queue.queue_id), asked.client_id
+            )
+            == asked.client_id
+        ]
+        return command.reply(body=encode_locked_queues(owned))
+
+    def _unlock(self, _connection: Connection, command: Command) -> Command:
+        asked = decode_queue_lock(command.body)
+        for queue in asked.queues:
+            key = (asked.group, queue.topic, queue.queue_id)
+            if self.store.locks.get(key) == asked.client_id:
+                del self.store.locks[key]
+        return command.reply()
 
     def _send_back(self, _connection: Connection, command: Command) -> Command:
         position = int(command.fields["offset"])

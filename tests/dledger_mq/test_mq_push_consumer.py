@@ -699,3 +699,12 @@ async def test_one_client_refuses_two_consumers_of_one_group() -> None:
                 await second.__aenter__()
         async with PushConsumer(GROUP, "T", Inbox(), client=client) as third:
             await third.ready()
+
+
+async def test_the_block_may_end_while_queues_are_given_up() -> None:
+    async with running() as cluster, cluster.consumer(Inbox()) as consumer:
+        await consumer.ready()
+        readers = list(consumer._readers.values())
+        consumer._readers = {}  # as at the end of the block, between two steps of this call
+        await consumer._give_up(readers)
+        assert all(reader.dropped for reader in readers)
