@@ -47,6 +47,7 @@ class BrokerConfig:
         directory: where log and consume queues lie.
         cluster: the cluster's name.
         auto_create_topics: whether a first message makes its topic.
+        max_connections: of clients; None: as many as the process may open files for.
         limits: what is held at most.
         retention: how long messages are kept.
         checks: when producers are asked how their transactions end.
@@ -68,6 +69,7 @@ class BrokerConfig:
     directory: Path
     cluster: str = DEFAULT_CLUSTER
     auto_create_topics: bool = True
+    max_connections: int | None = None
     limits: BrokerLimits = field(default_factory=BrokerLimits)
     retention: RetentionPolicy = field(default_factory=RetentionPolicy)
     checks: CheckPolicy = field(default_factory=CheckPolicy)
@@ -95,6 +97,8 @@ class BrokerConfig:
             self._check_peer_networks()
         for nameserver in self.nameservers:
             read_address("--nameservers", nameserver)
+        if self.max_connections is not None and self.max_connections < 1:
+            raise SettingInvalid("--max-connections", f"{self.max_connections}: give 1 or more")
         if not self.cluster or not self.cluster.isprintable() or " " in self.cluster:
             raise SettingInvalid("--cluster", f"{self.cluster!r}: give a name without spaces")
 
