@@ -18,7 +18,7 @@ BENCH_ARGUMENTS ?=
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .PHONY: help setup setup-spark test test-long check format lint types docs demo clients client-gaps interop-java \
-	bench bench-failover sim mutants lock clean distclean
+	bench bench-failover bench-broker sim mutants lock clean distclean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -66,6 +66,9 @@ bench: setup ## measure throughput beside other systems, those that are found he
 
 bench-failover: setup ## kill and stop leaders under load, ours and those of other systems
 	$(BIN)/python -m bench failover $(BENCH_ARGUMENTS)
+
+bench-broker: setup ## measure brokers beside RocketMQ's own (needs a JDK, Maven and a C compiler)
+	$(BIN)/python -m bench broker $(BENCH_ARGUMENTS)
 
 sim: setup ## simulate 2000 seeds of faults in virtual time
 	$(BIN)/jepsen-like simulate --seeds 2000

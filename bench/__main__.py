@@ -1,4 +1,4 @@
-"""The benchmarks: `make bench`, `make bench-failover`, and `python -m bench`."""
+"""The benchmarks: `make bench`, `bench-failover`, `bench-broker`, and `python -m bench`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import signal
 
 import click
 
+from bench.brokers.command import broker
 from bench.failover import failover
 from bench.footprint import footprint
 from bench.throughput import throughput
@@ -33,6 +34,7 @@ def main() -> None:
 
 
 main.add_command(throughput, THROUGHPUT)
+main.add_command(broker)
 main.add_command(failover)
 main.add_command(footprint)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 SOURCES = Path(__file__).parent / "peers"
 GO_MODULE = SOURCES / "go"
 JAVA = SOURCES / "java"
+ROCKETMQ = SOURCES / "rocketmq"
 
 # The default folder of built programs and of the data of runs; git ignores it.
 BUILD = Path("build/bench")
@@ -22,6 +23,8 @@ BUILD_TIMEOUT_S = 1200
 
 # The certificates are kept as long as the built programs.
 CERTIFICATE_DAYS = "3650"
+
+_JAVA_ADVICE = "install a JDK, 11 or later"
 
 
 class Unavailable(Exception):
@@ -95,17 +98,26 @@ class Toolchain:
 
     def java_command(self) -> list[str]:
         """A Java that finds the classes of the folder `java`. Raises Unavailable."""
-        advice = "install a JDK, 11 or later"
-        java, javac = self.find("java", advice), self.find("javac", advice)
+        # Without these, DLedger wedges on Java 16 and later when it deletes a file.
+        opens = [f"--add-opens=java.base/{each}=ALL-UNNAMED" for each in ("java.nio", "sun.nio.ch")]
+        class_path = self.class_path(JAVA, "Java DLedger")
+        return [self._java(), "-Xms512m", "-Xmx512m", *opens, "-cp", class_path]
+
+    def class_path(self, sources: Path, what: str) -> str:
+        """The libraries that the pom.xml of a folder names, and the classes of the folder, both
+        made once. Raises Unavailable.
+        """
+        self._java()
+        javac = self.find("javac", _JAVA_ADVICE)
         maven = self.find("mvn", "install Maven")
-        folder = self._folder / "java" / _digest(JAVA)
+        folder = self._folder / sources.name / _digest(sources)
         libraries, classes = folder / "lib", folder / "classes"
-        class_path = os.pathsep.join((str(classes), str(libraries / "*")))
         if not classes.exists():
-            self._building("Java DLedger (Maven)")
+            self._building(f"{what} (Maven)")
             copy = [
-                *(maven, "--quiet", "--batch-mode", "--file", str(JAVA / "pom.xml")),
+                *(maven, "--quiet", "--batch-mode", "--file", str(sources / "pom.xml")),
                 *("dependency:copy-dependencies", f"-DoutputDirectory={libraries}"),
+                "-DincludeScope=runtime",
             ]
             try:
                 run([*copy, "--offline"])  # from the user's cache, if all is there
@@ -113,12 +125,24 @@ class Toolchain:
                 run(copy)
             unfinished = folder / "classes.unfinished"
             unfinished.mkdir(parents=True, exist_ok=True)
-            sources = sorted(str(source) for source in JAVA.glob("*.java"))
-            run([javac, "-cp", str(libraries / "*"), "-d", str(unfinished), *sources])
+            if found := sorted(str(source) for source in sources.glob("*.java")):
+                run([javac, "-cp", str(libraries / "*"), "-d", str(unfinished), *found])
             unfinished.rename(classes)
-        # Without these, DLedger wedges on Java 16 and later when it deletes a file.
-        opens = [f"--add-opens=java.base/{each}=ALL-UNNAMED" for each in ("java.nio", "sun.nio.ch")]
-        return [java, "-Xms512m", "-Xmx512m", *opens, "-cp", class_path]
+        return os.pathsep.join((str(classes), str(libraries / "*")))
+
+    def shared_library(self, source: Path) -> Path:
+        """A library for LD_PRELOAD, made of one file of C. Raises Unavailable."""
+        compiler = self.find("cc", "install a C compiler")
+        target = self._folder / "c" / _digest(source.parent) / f"{source.stem}.so"
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            unfinished = target.with_suffix(".unfinished")
+            run([compiler, "-O2", "-shared", "-fPIC", "-o", str(unfinished), str(source), "-ldl"])
+            unfinished.rename(target)
+        return target
+
+    def _java(self) -> str:
+        return self.find("java", _JAVA_ADVICE)
 
 
 def run(command: list[str]) -> str:

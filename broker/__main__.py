@@ -27,6 +27,7 @@ from broker.transactions.policy import CheckPolicy
 from dledger import DLedgerError, collect_seldom, parse_peers
 from remoting.net.address import Address
 from remoting.net.bounded_log import BoundedLog
+from remoting.net.descriptors import raise_descriptor_limit
 from remoting.wire.errors import RemotingError
 
 
@@ -118,6 +119,11 @@ def _number(option: str, default: float, explanation: str) -> Callable[[F], F]:
     show_default=True,
     help="Whether a first message creates its topic.",
 )
+@click.option(
+    "--max-connections",
+    type=int,
+    help="Connections of clients at once; as many as the process may open files for.",
+)
 @_number("--keep-hours", _DEFAULT.keep_hours, "Messages are kept for so many hours.")
 @click.option(
     "--delete-at-hours",
@@ -169,6 +175,7 @@ def broker(exit_with_stdin: bool, **options: Any) -> None:
     """Run one member of a group of brokers: a RocketMQ broker over a replicated log."""
     config = read_config(options)
     collect_seldom()
+    raise_descriptor_limit()
     trio.run(_run, config, exit_with_stdin)
 
 
@@ -189,6 +196,7 @@ def read_config(options: Mapping[str, Any]) -> BrokerConfig:
         directory=options["directory"],
         cluster=options["cluster"],
         auto_create_topics=options["auto_create_topics"],
+        max_connections=options["max_connections"],
         retention=RetentionPolicy(
             keep_hours=options["keep_hours"],
             at_hours=read_hours(options["delete_at_hours"]),

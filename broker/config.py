@@ -55,6 +55,7 @@ class BrokerConfig:
         notifies_consumers: whether the members of a group are told when others come and go.
         max_message_bytes: the longest body of a send.
         max_delay_seconds: the longest time that a message may ask to wait; levels are not judged.
+        max_connections: of clients; None: as many as the process may open files for.
         limits: what is held at most.
         retention: how long messages are kept.
         checks: when producers are asked how their transactions end.
@@ -82,6 +83,7 @@ class BrokerConfig:
     notifies_consumers: bool = True
     max_message_bytes: int = MAX_MESSAGE_BYTES
     max_delay_seconds: int = MAX_DELAY_SECONDS
+    max_connections: int | None = None
     limits: BrokerLimits = field(default_factory=BrokerLimits)
     retention: RetentionPolicy = field(default_factory=RetentionPolicy)
     checks: CheckPolicy = field(default_factory=CheckPolicy)
@@ -109,6 +111,8 @@ class BrokerConfig:
             self._check_peer_networks()
         for nameserver in self.nameservers:
             read_address("--nameservers", nameserver)
+        if self.max_connections is not None and self.max_connections < 1:
+            raise SettingInvalid("--max-connections", f"{self.max_connections}: give 1 or more")
         if not self.cluster or not self.cluster.isprintable() or " " in self.cluster:
             raise SettingInvalid("--cluster", f"{self.cluster!r}: give a name without spaces")
 

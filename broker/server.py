@@ -250,7 +250,9 @@ async def run_broker(
         TooFewDescriptors: the process may open too few files.
     """
     # Before the log is opened: with too few files it could not go on, rather than not begin.
-    serving = ServerLimits(spare_descriptors=SPARE_DESCRIPTORS).within_descriptors()
+    serving = ServerLimits(
+        max_connections=config.max_connections, spare_descriptors=SPARE_DESCRIPTORS
+    ).within_descriptors()
     queues = ConsumeQueues(config.directory / "consumequeue")
     machine = BrokerMachine(queues, REGISTRY, os.fspath(config.directory / "state"))
     node_config = NodeConfig(

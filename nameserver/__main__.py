@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import time
+from functools import partial
 
 import click
 import trio
@@ -12,7 +13,9 @@ import trio
 from nameserver.server import NAMESERVER_PORT, serve_nameserver
 from remoting.net.address import Address, parse_address
 from remoting.net.bounded_log import BoundedLog
+from remoting.net.descriptors import raise_descriptor_limit
 from remoting.net.errors import AddressMalformed, ListenFailed, PortInUse, TooFewDescriptors
+from remoting.net.server import ServerLimits
 
 _STDIN = 0
 
@@ -27,29 +30,37 @@ _STDIN = 0
     help="Where to listen.",
 )
 @click.option(
+    "--max-connections",
+    type=click.IntRange(1),
+    help="Connections at once; as many as the process may open files for.",
+)
+@click.option(
     "--exit-with-stdin",
     is_flag=True,
     help="End when standard input ends, as it does when the program that started this one dies.",
 )
-def main(address: str, exit_with_stdin: bool) -> None:
+def main(address: str, max_connections: int | None, exit_with_stdin: bool) -> None:
     """Tell clients where topics are. Keeps nothing on disk; run as many as you like."""
     handler = logging.StreamHandler()
     handler.addFilter(BoundedLog(time.monotonic))
     line = "%(asctime)s %(levelname)s %(message)s"
     logging.basicConfig(level=logging.INFO, format=line, handlers=[handler])
+    raise_descriptor_limit()
     try:
-        trio.run(_serve, parse_address(address), exit_with_stdin)
+        trio.run(_serve, parse_address(address), max_connections, exit_with_stdin)
     except (AddressMalformed, PortInUse, ListenFailed, TooFewDescriptors) as error:
         sys.exit(f"nameserver: {error}")
 
 
-async def _serve(address: Address, exit_with_stdin: bool) -> None:
+async def _serve(address: Address, max_connections: int | None, exit_with_stdin: bool) -> None:
     """Serve until a signal, or the end of standard input."""
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         problem: PortInUse | ListenFailed | TooFewDescriptors | None = None
+        limits = ServerLimits(max_connections=max_connections)
+        serve = partial(serve_nameserver, limits=limits)
         async with trio.open_nursery() as nursery:
             try:
-                listening = await nursery.start(serve_nameserver, address.host, address.port)
+                listening = await nursery.start(serve, address.host, address.port)
             except (PortInUse, ListenFailed, TooFewDescriptors) as error:
                 # Raised below, so that it does not come wrapped in a group.
                 problem = error

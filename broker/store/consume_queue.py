@@ -6,7 +6,6 @@ behind it are leftovers that the next batch overwrites. What a snapshot of the s
 synced before (`queue_sync`); everything else is written again by the replay behind the snapshot.
 """
 
-import os.path
 from bisect import bisect_left
 from collections.abc import Callable
 from typing import Final, NoReturn
@@ -194,7 +193,7 @@ class ConsumeQueue:
         return position
 
     def _path(self, file_start: int) -> str:
-        return os.path.join(self.folder, f"{file_start:020d}")
+        return f"{self.folder}/{file_start:020d}"
 
     def _write_at(self, first: int, units: bytes) -> None:
         position, at = first * UNIT_BYTES, 0

@@ -6,6 +6,7 @@ Only what is applied can be read here: every lookup goes through a consume queue
 import struct
 from collections.abc import Collection
 from enum import Enum
+from itertools import accumulate, islice
 from typing import Final, NamedTuple
 
 from broker.filters.condition import Condition
@@ -22,6 +23,7 @@ from broker.messages.record_facts import (
 from broker.messages.state import MESSAGES
 from broker.serving.parts import Shared
 from broker.serving.queues import Queues
+from broker.store.record_runs import read_records
 from dledger import HEADER_BYTES, OutsideLog
 from remoting.message.properties import decode_some
 from remoting.message.record import MESSAGE_MAGIC
@@ -121,26 +123,40 @@ class MessageReader:
         wants_all = codes is None and condition is None
         scanned = max_messages if wants_all else MAX_PULL_SCANNED_UNITS
         units = self._queues.read(topic, queue_id, offset, scanned)
-        parts: list[bytes] = []
+        if condition is None:
+            chosen, next_offset = choose(units, offset, max_messages, codes)
+            records = read_records(self._log.read_bytes, chosen)
+        else:
+            records, next_offset = self._met(units, offset, max_messages, codes, condition)
+        if not records:
+            return ReadResult(Found.FILTERED, b"", 0, next_offset, begin, end)
+        return ReadResult(Found.MESSAGES, b"".join(records), len(records), next_offset, begin, end)
+
+    def _met(
+        self,
+        units: bytes,
+        offset: int,
+        max_messages: int,
+        codes: Collection[int] | None,
+        condition: Condition,
+    ) -> tuple[list[bytes | memoryview], int]:
+        """The messages of a run of units that meet a condition, and where to go on."""
+        records: list[bytes | memoryview] = []
         size_sum = looked_at = 0
         next_offset = offset
         for place, size, tags_code in UNIT.iter_unpack(units):
             if codes is None or tags_code in codes:
-                if parts and (size_sum + size > MAX_PULL_BYTES or len(parts) >= max_messages):
+                if records and (size_sum + size > MAX_PULL_BYTES or len(records) >= max_messages):
                     break
                 record = self._log.read_bytes(place, size)
-                if condition is None or condition.is_met(
-                    decode_some(properties_run(record), condition.names)
-                ):
-                    parts.append(record)
+                if condition.is_met(decode_some(properties_run(record), condition.names)):
+                    records.append(record)
                     size_sum += size
                 looked_at += size
             next_offset += 1
-            if condition is not None and looked_at > MAX_CONDITION_BYTES:
+            if looked_at > MAX_CONDITION_BYTES:
                 break
-        if not parts:
-            return ReadResult(Found.FILTERED, b"", 0, next_offset, begin, end)
-        return ReadResult(Found.MESSAGES, b"".join(parts), len(parts), next_offset, begin, end)
+        return records, next_offset
 
     def store_timestamp_ms(self, topic: str, queue_id: int, offset: int) -> int | None:
         """When the message at `offset` was stored; None when the queue does not hold it."""
@@ -203,6 +219,28 @@ class MessageReader:
         if not units or UNIT.unpack(units)[:2] != (position, size):
             return None
         return record
+
+
+def choose(
+    units: bytes, offset: int, max_messages: int, codes: Collection[int] | None
+) -> tuple[list[tuple[int, int]], int]:
+    """Which messages of a run of units are sent, as places and sizes, and where to go on."""
+    found = UNIT.iter_unpack(units)
+    if codes is None:
+        chosen = [(place, size) for place, size, _code in islice(found, max_messages)]
+        sums = accumulate([size for _place, size in chosen])
+        count = max(1, sum([so_far <= MAX_PULL_BYTES for so_far in sums]))
+        return chosen[:count], offset + min(count, len(chosen))
+    chosen = []
+    size_sum = 0
+    for place, size, code in found:
+        if code in codes:
+            if chosen and (size_sum + size > MAX_PULL_BYTES or len(chosen) >= max_messages):
+                break
+            chosen.append((place, size))
+            size_sum += size
+        offset += 1
+    return chosen, offset
 
 
 MESSAGE_READER: Final = Shared(

@@ -18,6 +18,7 @@ from remoting.net.errors import (
     TooManyRequests,
 )
 from remoting.net.held_bytes import HeldBytes
+from remoting.net.plain_socket import NO_DESCRIPTOR, plain_descriptor, read_some, write_now
 from remoting.net.request_table import MAX_WAITING_REQUESTS, RequestTable, Settle, WaitingRequest
 from remoting.wire.command import ONEWAY_FLAG, RESPONSE_FLAG, Command
 from remoting.wire.errors import FrameError, RemotingError
@@ -25,8 +26,10 @@ from remoting.wire.frame import MAX_FRAME_BYTES, FrameDecoder, encode_command
 
 _log = logging.getLogger(__name__)
 
-# One read. Four times as much was measured to be no faster.
+# One read, and one after a read that was filled: requests that came together are handed over
+# together, and large ones by few reads.
 _RECEIVE_BYTES: Final = 64 * 1024
+_MANY_BYTES: Final = 512 * 1024
 
 # Frames are joined up to about this much for one send; joining more costs copies and saves nothing.
 _SEND_BYTES: Final = 256 * 1024
@@ -105,6 +108,7 @@ class Connection:
         self._wake = trio.Event()
         self._taken = trio.Event()
         self._scope: trio.CancelScope | None = None
+        self._descriptor = NO_DESCRIPTOR
         self._close_error: RemotingError | None = None
         self._last_words: str | None = None  # why it closes once all is sent
 
@@ -187,17 +191,33 @@ class Connection:
         """
         if self._close_error is not None:
             return
-        unsent = self._queued_total - self._sent_total + len(frame)
+        size = len(frame)
+        unsent = self._queued_total - self._sent_total + size
         if unsent > self._limits.max_unsent_bytes:
             self.close(PeerTooSlow(str(self.peer), unsent, self._limits.max_unsent_bytes))
             return
-        if self._queued_total == self._sent_total:
+        if unsent == size:
             self._unsent_since = trio.current_time()
+            # An idle connection: this saves the wake-up of the task that writes.
+            if self._descriptor != NO_DESCRIPTOR and (written := self._write_now(frame)):
+                if written == size:
+                    return
+                frame = frame[written:]
+                size -= written
         self._queue.append(frame)
-        self._queued_total += len(frame)
+        self._queued_total += size
         if self._held is not None:
-            self._held.add(len(frame))
+            self._held.add(size)
         self._wake.set()
+
+    def _write_now(self, frame: bytes) -> int:
+        written = write_now(self._descriptor, frame)
+        if written:
+            self._queued_total += written
+            self._begun_total += written
+            self._sent_total += written
+            self.last_activity = self._unsent_since
+        return written
 
     def request(self, command: Command, settle: Settle, timeout_seconds: float) -> int | None:
         """Send a request; `settle` is called once, with the reply or the error.
@@ -294,10 +314,12 @@ class Connection:
             if self._close_error is None:
                 async with trio.open_nursery() as nursery:
                     self._scope = nursery.cancel_scope
+                    self._descriptor = plain_descriptor(stream)
                     nursery.start_soon(self._write, stream)
                     await self._read(stream, receive)
                     nursery.cancel_scope.cancel()
         finally:
+            self._descriptor = NO_DESCRIPTOR
             self.close("this side ended it")
             await trio.aclose_forcefully(stream)
 
@@ -305,15 +327,21 @@ class Connection:
         """Read until the peer closes, fails or sends what is no frame."""
         decoder = FrameDecoder(self._limits.max_frame_bytes)
         a_turn = self._limits.max_commands_a_turn
+        descriptor = self._descriptor
+        wanted = _RECEIVE_BYTES
         try:
             while not self.is_closed:
                 partial_bytes = decoder.buffered_bytes
-                data = await stream.receive_some(_RECEIVE_BYTES)
+                if descriptor != NO_DESCRIPTOR:
+                    data = await read_some(descriptor, wanted)
+                else:
+                    data = bytes(await stream.receive_some(wanted))
                 if not data:
                     self.close("the peer closed it")
                     return
+                wanted = _RECEIVE_BYTES if len(data) < wanted else _MANY_BYTES
                 self.last_activity = trio.current_time()
-                decoded = decoder.feed(bytes(data))
+                decoded = decoder.feed(data)
                 if decoded or decoder.buffered_bytes != self._partial_bytes:
                     self._note_partial(decoder.buffered_bytes, bool(decoded))
                 commands = self._requests_among(decoded)

@@ -114,7 +114,8 @@ class ServerLimits:
     """What a server takes.
 
     Attributes:
-        max_connections: more are closed as they come. A client process opens one or two.
+        max_connections: more are closed as they come. A client process opens one or two. None: as
+            many as the process may open files for, and 65536 at most.
         idle_seconds: a connection silent in both directions for this long is closed; RocketMQ's
             value. Clients send heartbeats every 30 seconds.
         unread_seconds: a connection whose peer takes nothing of its answers for this long is
@@ -127,7 +128,7 @@ class ServerLimits:
         connection: what each connection may hold.
     """
 
-    max_connections: int = 4096
+    max_connections: int | None = None
     idle_seconds: float = 120.0
     unread_seconds: float = 15.0
     spare_descriptors: int = 256
@@ -135,7 +136,7 @@ class ServerLimits:
     connection: ConnectionLimits = field(default_factory=ConnectionLimits)
 
     def within_descriptors(self) -> "ServerLimits":
-        """These limits with no more connections than the process may open files for.
+        """These limits with a number of connections that the process may open files for.
 
         A lower number is told with one line in the log. A server does this itself; a program that
         does more than serve can do it before anything else starts.
@@ -260,6 +261,7 @@ class Server:
         limits = (limits or ServerLimits()).within_descriptors()
         self._handler = handler
         self._limits = limits
+        self._max_connections = limits.max_connections or 0
         self._tls = tls
         self._connections: set[Connection] = set()
         self._held = HeldBytes(limits.max_held_bytes, self._relieve)
@@ -367,14 +369,15 @@ class Server:
             await trio.aclose_forcefully(stream)
             return
         descriptors = 1 if gate is None else 2  # with the connection to where it is passed on
-        if len(self._connections) + self._unserved + descriptors > self._limits.max_connections:
+        if len(self._connections) + self._unserved + descriptors > self._max_connections:
             now = trio.current_time()
             if now >= self._told_full_at + TELL_SECONDS:
                 self._told_full_at = now
                 _log.warning(
-                    "connection from %s refused: %d are open; raise max_connections or close some",
+                    "connection from %s refused: %d are open; raise --max-connections or "
+                    "close some",
                     peer,
-                    self._limits.max_connections,
+                    self._max_connections,
                 )
             await trio.aclose_forcefully(stream)
             return

@@ -17,7 +17,10 @@ from remoting.wire.errors import FrameMalformed
 # of message properties. Floats keep their text, as signatures are made over it.
 _DECODER: Final = json.JSONDecoder(strict=False, parse_float=str)
 _decode = _DECODER.decode
+_raw_decode = _DECODER.raw_decode
 _quote = encode_basestring_ascii
+
+_ALL_TEXT: Final = {str}
 
 _LANGUAGE_JSON: Final[dict[int | str, str]] = {code: f'"{code.name}"' for code in LanguageCode}
 
@@ -37,9 +40,9 @@ def encode_json_header(command: Command) -> bytes:
     fields = ",".join([f"{quote(name)}:{quote(value)}" for name, value in command.fields.items()])
     remark = "" if command.remark is None else f',"remark":{quote(command.remark)}'
     text = (
-        f'{{"code":{command.code:d},"extFields":{{{fields}}},"flag":{command.flag:d},'
-        f'"language":{language},"opaque":{command.opaque:d}{remark},'
-        f'"serializeTypeCurrentRPC":"JSON","version":{command.version:d}}}'
+        f'{{"code":{command.code:d},"extFields":{{{fields}}},"flag":{command.flag},'
+        f'"language":{language},"opaque":{command.opaque}{remark},'
+        f'"serializeTypeCurrentRPC":"JSON","version":{command.version}}}'
     )
     return text.encode("ascii")
 
@@ -56,7 +59,12 @@ def decode_json_header(header: bytes, body: bytes) -> Command:
     """
     try:
         text = header.decode("utf-8", "replace")
-        values = _decode(text)
+        # Nearly all headers are an object and nothing else: `decode` looks for more.
+        end = -1
+        if text[:1] == "{":
+            values, end = _raw_decode(text)
+        if end != len(text):
+            values = _decode(text)
     except (ValueError, RecursionError) as error:
         raise FrameMalformed(f"header is not JSON: {error!s:.120}") from None
     if type(values) is not dict:
@@ -66,11 +74,8 @@ def decode_json_header(header: bytes, body: bytes) -> Command:
         fields = {}
     elif type(fields) is not dict:
         raise FrameMalformed("extFields is not a JSON object")
-    else:
-        for value in fields.values():
-            if type(value) is not str:
-                fields = _as_text(fields)
-                break
+    elif set(map(type, fields.values())) - _ALL_TEXT:
+        fields = _as_text(fields)
     remark = values.get("remark")
     if remark is not None and type(remark) is not str:
         remark = _text_of(remark)

@@ -1,5 +1,6 @@
 """One connection, over streams in memory."""
 
+import os
 from collections.abc import Callable, Sequence
 
 import trio
@@ -64,6 +65,50 @@ async def test_what_is_queued_in_one_turn_leaves_in_one_send(nursery: trio.Nurse
     assert [command.code for command in FrameDecoder().feed(bytes(data))] == list(range(50))
     await trio.testing.wait_all_tasks_blocked()
     assert connection.unsent_bytes == 0
+
+
+async def plain(nursery: trio.Nursery) -> tuple[Connection, trio.SocketStream]:
+    """A connection over sockets whose other end the test holds."""
+    ours, theirs = trio.socket.socketpair()
+    connection = Connection(PEER, ConnectionLimits())
+    nursery.start_soon(connection.run, trio.SocketStream(ours), lambda _connection, _all: None)
+    await trio.testing.wait_all_tasks_blocked()
+    return connection, trio.SocketStream(theirs)
+
+
+async def test_a_frame_on_an_idle_plain_connection_leaves_at_once(nursery: trio.Nursery) -> None:
+    connection, theirs = await plain(nursery)
+    connection.send(Command(7))
+    assert connection.unsent_bytes == 0
+    # Without a task having run in between.
+    (command,) = FrameDecoder().feed(os.read(theirs.socket.fileno(), 1000))
+    assert command.code == 7
+    await theirs.aclose()
+
+
+async def test_what_a_full_socket_does_not_take_follows_in_order(nursery: trio.Nursery) -> None:
+    connection, theirs = await plain(nursery)
+    for number in range(40):
+        connection.send(Command(number, {}, bytes(300_000)))
+    assert connection.unsent_bytes > 1_000_000
+    decoder = FrameDecoder()
+    found: list[int] = []
+    while len(found) < 40:
+        found += [command.code for command in decoder.feed(bytes(await theirs.receive_some()))]
+    assert found == list(range(40))
+    await trio.testing.wait_all_tasks_blocked()
+    assert connection.unsent_bytes == 0
+    await theirs.aclose()
+
+
+async def test_a_closed_plain_connection_writes_nothing_more(nursery: trio.Nursery) -> None:
+    connection, theirs = await plain(nursery)
+    connection.close("test")
+    connection.send(Command(7))
+    await trio.testing.wait_all_tasks_blocked()
+    connection.send(Command(8))
+    assert await theirs.receive_some() == b""
+    await theirs.aclose()
 
 
 async def test_a_peer_that_asks_faster_than_it_reads_is_slowed_down(

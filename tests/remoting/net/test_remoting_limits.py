@@ -16,6 +16,7 @@ import trio.testing
 from remoting.net.address import Address, parse_address
 from remoting.net.client import RemotingClient
 from remoting.net.connection import Connection, ConnectionLimits
+from remoting.net.descriptors import raise_descriptor_limit
 from remoting.net.errors import PeerDoesNotRead, ServerOutOfRoom, TooFewDescriptors
 from remoting.net.held_bytes import HeldBytes
 from remoting.net.server import ServerLimits, serve
@@ -270,9 +271,36 @@ def test_the_limit_of_connections_is_lowered_to_the_descriptors_and_told(
         assert limits.max_connections == 924
         assert limits.within_descriptors() == limits
     assert [r.message for r in caplog.records] == [
-        "at most 924 connections are taken instead of 4096: the process may open 1024 files and "
-        "keeps 100 for itself; raise the limit with ulimit -n"
+        "at most 924 connections are taken: the process may open 1024 files and keeps 100 for "
+        "itself; raise the limit with ulimit -n"
     ]
+
+
+def test_a_limit_that_was_asked_for_and_cannot_be_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with descriptors_limited_to(1024):
+        assert ServerLimits(max_connections=900).within_descriptors().max_connections == 768
+    assert "at most 768 connections are taken instead of 900: " in caplog.text
+
+
+def test_a_server_takes_as_many_connections_as_there_are_descriptors_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with descriptors_limited_to(10_000):
+        assert ServerLimits(spare_descriptors=100).within_descriptors().max_connections == 9_900
+        few = ServerLimits(max_connections=20).within_descriptors()
+        assert few.max_connections == 20
+    assert not caplog.records
+
+
+def test_the_soft_limit_of_files_is_raised_to_the_hard_one() -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with descriptors_limited_to(1024):
+        raise_descriptor_limit()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
+        raise_descriptor_limit()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
 
 
 async def test_a_server_without_descriptors_for_connections_does_not_start() -> None:

@@ -1,0 +1,1 @@
+"""Measures brokers: ours, and RocketMQ's own."""

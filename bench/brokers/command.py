@@ -1,0 +1,208 @@
+"""`make bench-broker`: our brokers beside RocketMQ's, with RocketMQ's own client as the load."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from bench.brokers.group import BrokerGroup, Brokers
+from bench.brokers.ours import OURS
+from bench.brokers.rocketmq import Load, load_program, rocketmq
+from bench.brokers.rows import ROWS, Bench, Figure, Row, Scale
+from bench.machine import this_machine
+from bench.one_run import RunFailed
+from bench.options import build_option, folder_option, json_option, markdown_option
+from bench.report import markdown_report, show_tables
+from bench.summary import Rows
+from bench.toolchain import Toolchain, Unavailable
+
+HOW = (
+    "Three processes and a name server each on this machine, over loopback, data on one disk; one "
+    "kind of brokers after the other. Ours answer when a message is synced on two of three; "
+    "RocketMQ's (DLedger mode) sync by a timer. The load for both is RocketMQ's Java client. The "
+    "ratio is how many times better ours are."
+)
+_KEYS = [row.key for row in ROWS]
+
+
+class Results:
+    """All figures, by kind of brokers."""
+
+    def __init__(self) -> None:
+        self.figures: dict[str, dict[str, list[Figure]]] = {}
+        self.notes: list[str] = []
+
+    def add(self, brokers: Brokers, figures: Sequence[Figure]) -> None:
+        """Add what was measured in one round."""
+        mine = self.figures.setdefault(brokers.key, {})
+        for figure in figures:
+            mine.setdefault(figure.name, []).append(figure)
+
+    def table(self, kinds: Sequence[Brokers]) -> Rows:
+        """One row a figure: medians over the rounds, and how many times better ours are."""
+        names = dict.fromkeys(name for mine in self.figures.values() for name in mine)
+        columns = ["what", *(f"{each.name}" for each in kinds)]
+        cells = []
+        for name in names:
+            found = [self._median(each, name) for each in kinds]
+            row = [name, *("" if one is None else in_words(one) for one in found)]
+            if len(kinds) > 1:
+                row.append(ratio(*found[:2]))
+            cells.append(row)
+        return Rows("Brokers", [*columns, "ratio"] if len(kinds) > 1 else columns, cells)
+
+    def to_json(self) -> str:
+        """Every figure of every round."""
+        content = {
+            key: {name: [one.value for one in figures] for name, figures in mine.items()}
+            for key, mine in self.figures.items()
+        }
+        return json.dumps({"figures": content, "notes": self.notes}, indent=1) + "\n"
+
+    def _median(self, brokers: Brokers, name: str) -> Figure | None:
+        found = self.figures.get(brokers.key, {}).get(name)
+        if not found:
+            return None
+        return found[0]._replace(value=statistics.median([one.value for one in found]))
+
+
+def in_words(figure: Figure) -> str:
+    """A value with its unit: `14,500 a second`, `4.20 ms`."""
+    digits = 0 if figure.value >= 100 else 1 if figure.value >= 10 else 2
+    return f"{figure.value:,.{digits}f} {figure.unit}"
+
+
+def ratio(ours: Figure | None, theirs: Figure | None) -> str:
+    """How many times better ours is."""
+    if ours is None or theirs is None or not ours.value or not theirs.value:
+        return ""
+    better = ours.value / theirs.value
+    return f"{better if ours.more_is_better else 1 / better:.2g} x"
+
+
+def chosen_rows(text: str) -> list[Row]:
+    """`all`, or keys with commas; the group is started for any. Raises click.UsageError."""
+    wanted = _KEYS if text == "all" else text.split(",")
+    for key in wanted:
+        if key not in _KEYS:
+            raise click.UsageError(f"--rows {key!r}: give all, or of {', '.join(_KEYS)}")
+    return [row for row in ROWS if row.key in wanted]
+
+
+def measure(
+    brokers: Brokers,
+    rows: Sequence[Row],
+    load: Load | None,
+    scale: Scale,
+    folder: Path,
+    results: Results,
+) -> None:
+    """Start a group, measure all rows, end it. What fails becomes a note."""
+    is_ours = brokers.key == OURS.key
+    try:
+        with BrokerGroup(brokers, folder / brokers.key) as group:
+            bench = Bench(group, load, scale, folder, is_ours)
+            for row in rows:
+                if row.only_ours and not is_ours:
+                    continue
+                try:
+                    figures = row.measure(bench)
+                except RunFailed as error:
+                    results.notes.append(f"{brokers.name}, {row.what}: {error}")
+                    _tell(results.notes[-1])
+                    continue
+                results.add(brokers, figures)
+                for figure in figures:
+                    _tell(f"{brokers.name}, {figure.name}: {in_words(figure)}")
+    except RunFailed as error:
+        results.notes.append(f"{brokers.name}: {error}")
+        _tell(results.notes[-1])
+    finally:
+        shutil.rmtree(folder / brokers.key, ignore_errors=True)
+
+
+@click.command()
+@click.option("--rows", default="all", show_default=True, help=f"Or of {', '.join(_KEYS)}.")
+@click.option(
+    "--peers",
+    type=click.Choice(["java", "none"]),
+    default="java",
+    show_default=True,
+    help="Whether RocketMQ's brokers are measured beside ours.",
+)
+@click.option("--rounds", default=1, show_default=True, type=click.IntRange(1))
+@click.option("--seconds", default=Scale().seconds, show_default=True, help="Of each rate.")
+@click.option("--backlog", default=Scale().backlog, show_default=True, type=click.IntRange(1))
+@click.option("--delayed", default=Scale().delayed, show_default=True, type=click.IntRange(1))
+@click.option("--topics", default=Scale().topics, show_default=True, type=click.IntRange(1))
+@click.option("--connections", default=Scale().connections, show_default=True)
+@click.option("--kills", default=Scale().kills, show_default=True, type=click.IntRange(1))
+@folder_option
+@build_option
+@json_option("figure")
+@markdown_option("table")
+def broker(
+    rows: str,
+    peers: str,
+    rounds: int,
+    folder: Path,
+    build: Path,
+    kept: Path | None,
+    page: Path | None,
+    **scale: float,
+) -> None:
+    """Measure our brokers beside RocketMQ's."""
+    wanted, at_scale = chosen_rows(rows), Scale(**scale)  # type: ignore[arg-type]
+    folder.mkdir(parents=True, exist_ok=True)
+    machine = this_machine(folder)
+    results = Results()
+    toolchain = Toolchain(build, building=lambda what: _tell(f"building {what}"))
+    base = Path(tempfile.mkdtemp(prefix="brokers-", dir=folder)).absolute()
+    began = time.strftime("%Y-%m-%d %H:%M")
+    kinds = [OURS]
+    try:
+        load = None
+        try:
+            load = load_program(toolchain, base)
+            if peers == "java":
+                kinds.append(rocketmq(toolchain))
+        except Unavailable as error:
+            what = (
+                "RocketMQ's brokers are" if load else "RocketMQ, and all that its client loads, is"
+            )
+            results.notes.append(f"{what} left out: {error}")
+            _tell(results.notes[-1])
+            if load is None:
+                wanted = [row for row in wanted if not row.needs_load]
+        for _ in range(rounds):
+            for brokers in kinds:
+                measure(brokers, wanted, load, at_scale, base, results)
+                if kept is not None:
+                    kept.write_text(results.to_json())
+    except KeyboardInterrupt:
+        results.notes.append("stopped before its end")
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+    table = results.table(kinds)
+    if table.cells:
+        show_tables([table], HOW)
+    if page is not None:
+        lines = [
+            f"{machine.in_words()}.",
+            f"{', '.join(each.version for each in kinds)}. {rounds} rounds, begun {began}.",
+            HOW,
+            *results.notes,
+        ]
+        page.write_text(markdown_report(lines, [table]))
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

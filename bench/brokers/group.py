@@ -1,0 +1,163 @@
+"""A name server and three brokers as processes: started, watched, killed, ended."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+from bench.brokers.asking import NotAnswered, leader_address, send_one
+from bench.one_run import RunFailed, end, last_complaint
+from bench.process_figures import memory
+
+NAMESERVER = "nameserver"
+
+# RocketMQ's brokers need about ten seconds.
+READY_TIMEOUT_S = 90.0
+_PAUSE_S = 0.005
+
+
+class Addresses(NamedTuple):
+    """Where a group is: a folder, its name server, and two addresses for each member."""
+
+    folder: Path
+    nameserver: str
+    members: dict[str, str]
+    inner: dict[str, str]
+
+
+class Program(NamedTuple):
+    """A process, and what its environment has besides ours."""
+
+    command: list[str]
+    environment: dict[str, str]
+
+
+class Brokers(NamedTuple):
+    """One kind of brokers. `addresses` makes a place for a group in a folder; `programs` starts it:
+    by name, the name server and the members.
+    """
+
+    key: str
+    name: str
+    version: str
+    addresses: Callable[[Path], Addresses]
+    programs: Callable[[Addresses], dict[str, Program]]
+
+
+class BrokerGroup:
+    """A group that runs. A context manager that ends all of it.
+
+    Attributes:
+        nameserver: its address.
+        ready_s: how long it took from the first start to the first stored message.
+    """
+
+    def __init__(self, brokers: Brokers, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        self._addresses = brokers.addresses(folder)
+        self._programs = brokers.programs(self._addresses)
+        self._complaints = folder / "complaints"
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self.nameserver = self._addresses.nameserver
+        self.ready_s = 0.0
+
+    def __enter__(self) -> BrokerGroup:
+        self._errors = self._complaints.open("ab")
+        try:
+            self._start(NAMESERVER)
+            began = time.monotonic()
+            for name in self._addresses.members:
+                self._start(name)
+            self._wait_ready()
+            self.ready_s = time.monotonic() - began
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._end()
+
+    def leader(self) -> str:
+        """The member that name servers call the master. Raises RunFailed after a while."""
+        return self._until(self._leader, "no member leads")
+
+    def leader_address(self) -> str:
+        """Where it serves."""
+        return self._addresses.members[self.leader()]
+
+    def kill(self, name: str) -> None:
+        """Kill a member, without a chance to say goodbye."""
+        process = self._running.pop(name)
+        process.kill()
+        process.wait()
+        end([process])  # closes its pipe
+
+    def restart(self, name: str) -> None:
+        """Start a killed member again."""
+        self._start(name)
+
+    def memory_mib(self) -> float:
+        """Resident memory of the largest member."""
+        return max(memory(self._running[name].pid).resident for name in self._addresses.members)
+
+    def leader_memory_mib(self) -> float:
+        """Resident memory of the leader."""
+        return memory(self._running[self.leader()].pid).resident
+
+    def last_complaint(self) -> str:
+        """What its processes said last, as the end of a sentence."""
+        return last_complaint(self._complaints)
+
+    def _start(self, name: str) -> None:
+        program = self._programs[name]
+        self._running[name] = subprocess.Popen(
+            program.command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=self._errors,
+            env={**os.environ, **program.environment},
+        )
+
+    def _end(self) -> None:
+        end(list(self._running.values()))
+        self._running.clear()
+        self._errors.close()
+
+    def _leader(self) -> str | None:
+        address = leader_address(self.nameserver)
+        found = [name for name, member in self._addresses.members.items() if member == address]
+        return found[0] if found and found[0] in self._running else None
+
+    def _wait_ready(self) -> None:
+        def stored() -> str | None:
+            name = self._leader()
+            if name is not None and send_one(self._addresses.members[name], "BenchReady"):
+                return name
+            return None
+
+        self._until(stored, "no message was stored")
+
+    def _until(self, look: Callable[[], str | None], problem: str) -> str:
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while time.monotonic() < deadline:
+            try:
+                if (found := look()) is not None:
+                    return found
+            except NotAnswered:
+                pass  # not yet
+            for name, process in self._running.items():
+                if process.poll() is not None:
+                    raise RunFailed(f"{name} has ended{self.last_complaint()}")
+            time.sleep(_PAUSE_S)
+        raise RunFailed(f"{problem} within {READY_TIMEOUT_S:g} s{self.last_complaint()}")

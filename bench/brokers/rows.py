@@ -1,0 +1,219 @@
+"""What is measured of a group of brokers."""
+
+from __future__ import annotations
+
+import resource
+import socket
+import statistics
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.brokers.asking import NotAnswered, make_topics
+from bench.brokers.failover import outage_ms
+from bench.brokers.group import BrokerGroup
+from bench.brokers.rocketmq import Load
+from bench.one_run import RunFailed
+
+# How long a Java virtual machine takes to start and to end, at most.
+_AROUND_S = 30.0
+
+_LEVEL_OF_TWO_HOURS = 18
+_TOPIC_QUEUES = 8
+
+
+class Figure(NamedTuple):
+    """One thing that was measured. `more_is_better`: else less is."""
+
+    name: str
+    unit: str
+    value: float
+    more_is_better: bool = False
+
+
+class Scale(NamedTuple):
+    """How much is done. Times are in seconds."""
+
+    seconds: float = 8.0
+    backlog: int = 500_000
+    delayed: int = 1_000_000
+    topics: int = 10_000
+    connections: int = 10_000
+    kills: int = 5
+
+
+class Bench(NamedTuple):
+    """A group under test."""
+
+    group: BrokerGroup
+    load: Load | None
+    scale: Scale
+    folder: Path
+    is_ours: bool
+
+    def run(self, work: str, about_s: float, **options: object) -> dict[str, float]:
+        """Have the load program work for so long, at most. Raises RunFailed."""
+        if self.load is None:
+            raise RunFailed("there is no load program")
+        within_s = about_s + _AROUND_S
+        return self.load.run(work, self.group.nameserver, self.folder, within_s, **options)
+
+    def send(self, topic: str, threads: int, batch: int = 1) -> dict[str, float]:
+        """Send bodies of 1 KB for the measured time. Raises RunFailed."""
+        seconds = int(max(1, self.scale.seconds))
+        options = {"topic": topic, "threads": threads, "batch": batch, "seconds": seconds}
+        return self.run("send", seconds, **options)
+
+    def make_topics(self, names: list[str]) -> None:
+        """Make topics of eight queues. Raises RunFailed."""
+        try:
+            make_topics(self.group.leader_address(), names, _TOPIC_QUEUES)
+        except NotAnswered as error:
+            raise RunFailed(str(error)) from None
+
+
+class Row(NamedTuple):
+    """Something to measure.
+
+    `only_ours`: of RocketMQ it would take too long, or says nothing. `needs_load`: the load program
+    works for it.
+    """
+
+    key: str
+    what: str
+    measure: Callable[[Bench], list[Figure]]
+    only_ours: bool = False
+    needs_load: bool = True
+
+
+def _ready(bench: Bench) -> list[Figure]:
+    return [Figure("start until the first message is stored", "s", bench.group.ready_s)]
+
+
+def _sends(topic: str, threads: int, batch: int, name: str) -> Callable[[Bench], list[Figure]]:
+    def measure(bench: Bench) -> list[Figure]:
+        found = bench.send(topic, threads, batch)
+        return [
+            Figure(name, "a second", found["a_second"], more_is_better=True),
+            Figure(f"{name}: median", "ms", found["p50_ms"]),
+            Figure(f"{name}: 99th percentile", "ms", found["p99_ms"]),
+        ]
+
+    return measure
+
+
+def _catch_up(bench: Bench) -> list[Figure]:
+    count = bench.scale.backlog
+    bench.make_topics(["Backlog"])
+    bench.run("fill", 120, topic="Backlog", bytes=256, batch=100, count=count, in_flight=16)
+    found = bench.run("drain", 90, topic="Backlog", count=count, consume=32, timeout_s=90)
+    return [Figure("catch-up, 256 B", "a second", found["a_second"], more_is_better=True)]
+
+
+def _travel(bench: Bench) -> list[Figure]:
+    seconds = int(max(1, bench.scale.seconds))
+    found = bench.run("travel", seconds + 20, topic="Travel", seconds=seconds, rate=2000)
+    return [
+        Figure("end to end at 2,000/s: median", "ms", found["p50_ms"]),
+        Figure("end to end at 2,000/s: 99th percentile", "ms", found["p99_ms"]),
+    ]
+
+
+def _memory(bench: Bench) -> list[Figure]:
+    return [Figure("memory of a broker, the largest", "MiB", bench.group.memory_mib())]
+
+
+def _failover(bench: Bench) -> list[Figure]:
+    # RocketMQ's group takes ten seconds for each.
+    kills = bench.scale.kills if bench.is_ours else 1
+    took: list[float] = []
+    for _ in range(kills):
+        leader = bench.group.leader()
+
+        def kill(name: str = leader) -> None:
+            bench.group.kill(name)
+
+        took.append(outage_ms(bench.group.nameserver, kill, patience_s=60.0))
+        bench.group.restart(leader)
+        time.sleep(2.0)  # it catches up
+    return [
+        Figure("leader killed, our client: median", "ms", statistics.median(took)),
+        Figure("leader killed, our client: worst", "ms", max(took)),
+    ]
+
+
+def _beside(bench: Bench, what: str, name: str, make: Callable[[], None]) -> list[Figure]:
+    """Sends before and after `make`."""
+    topic = f"Beside{what}"
+    bench.make_topics([topic])
+    before = bench.send(topic, 64)["a_second"]
+    make()
+    after = bench.send(topic, 64)["a_second"]
+    return [
+        Figure(f"64 senders before {name}", "a second", before, more_is_better=True),
+        Figure(f"64 senders with {name}", "a second", after, more_is_better=True),
+    ]
+
+
+def _delayed(bench: Bench) -> list[Figure]:
+    count = bench.scale.delayed
+
+    def make() -> None:
+        options = {"bytes": 256, "delay_level": _LEVEL_OF_TWO_HOURS, "in_flight": 1000}
+        bench.run("fill", 240, topic="Delayed", count=count, **options)
+
+    return _beside(bench, "Delayed", f"{count:,} delayed messages", make)
+
+
+def _topics(bench: Bench) -> list[Figure]:
+    count = bench.scale.topics
+
+    def make() -> None:
+        bench.make_topics([f"Topic{number:05}" for number in range(count)])
+
+    return _beside(bench, "Topics", f"{count:,} topics", make)
+
+
+def _connections(bench: Bench) -> list[Figure]:
+    count = bench.scale.connections
+    _need_descriptors(count + 100)
+    host, _, port = bench.group.leader_address().rpartition(":")
+    with ExitStack() as stack:
+
+        def make() -> None:
+            for _ in range(count):
+                stack.enter_context(socket.create_connection((host, int(port)), 10))
+
+        before_mib = bench.group.leader_memory_mib()
+        figures = _beside(bench, "Connections", f"{count:,} idle connections", make)
+        grown = (bench.group.leader_memory_mib() - before_mib) * 1024 / count
+    return [*figures, Figure(f"memory of each of {count:,} idle connections", "KiB", grown)]
+
+
+def _need_descriptors(count: int) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < count:
+        if hard != resource.RLIM_INFINITY and hard < count:
+            raise RunFailed(f"this process may open {hard} files, {count} are needed: ulimit -n")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
+
+
+ROWS = (
+    Row("ready", "time to ready", _ready, needs_load=False),
+    Row("senders", "64 senders of 1 KB", _sends("Senders", 64, 1, "64 senders of 1 KB")),
+    Row("sender", "one sender of 1 KB", _sends("Sender", 1, 1, "one sender of 1 KB")),
+    Row(
+        "batches",
+        "batches of 32 from 16 senders",
+        _sends("Batches", 16, 32, "16 senders, batches of 32 x 1 KB"),
+    ),
+    Row("catch-up", "catch-up", _catch_up),
+    Row("travel", "end to end at 2,000/s", _travel),
+    Row("memory", "memory", _memory, needs_load=False),
+    Row("failover", "leader killed", _failover, needs_load=False),
+    Row("topics", "sends beside many topics", _topics, only_ours=True),
+    Row("connections", "sends beside idle connections", _connections, only_ours=True),
+    Row("delayed", "sends beside delayed messages", _delayed, only_ours=True),
+)

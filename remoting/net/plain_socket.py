@@ -1,0 +1,44 @@
+"""Reads and writes plain connections by system calls, without trio's streams.
+
+A stream of trio takes two reads for a message, the first of which finds nothing, and as much time
+again in wrappers. Connections with TLS go through the stream, which encrypts.
+"""
+
+import os
+from typing import Final
+
+import trio
+
+# Stands for the descriptor of a connection that is used through its stream only.
+NO_DESCRIPTOR: Final = -1
+
+
+def plain_descriptor(stream: trio.abc.Stream) -> int:
+    """The descriptor of a plain connection; NO_DESCRIPTOR for any other stream."""
+    return stream.socket.fileno() if isinstance(stream, trio.SocketStream) else NO_DESCRIPTOR
+
+
+def write_now(descriptor: int, frame: bytes) -> int:
+    """Write what the socket takes at once; return how many bytes.
+
+    An error is ignored here: the task that writes the rest meets the same one.
+    """
+    try:
+        return os.write(descriptor, frame)
+    except OSError:
+        return 0
+
+
+async def read_some(descriptor: int, max_bytes: int) -> bytes:
+    """Wait for bytes and return them; empty at the end of the stream.
+
+    Raises trio.BrokenResourceError, and trio.ClosedResourceError after this side closed it.
+    """
+    while True:
+        await trio.lowlevel.wait_readable(descriptor)
+        try:
+            return os.read(descriptor, max_bytes)
+        except BlockingIOError:
+            continue
+        except OSError as error:
+            raise trio.BrokenResourceError(f"the connection broke: {error}") from error

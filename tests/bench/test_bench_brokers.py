@@ -1,0 +1,113 @@
+"""The benchmark of brokers: its tables, its load program, and a real group."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from bench.__main__ import main
+from bench.brokers.asking import make_topics, route
+from bench.brokers.command import Results, chosen_rows, in_words, measure, ratio
+from bench.brokers.group import BrokerGroup
+from bench.brokers.ours import OURS
+from bench.brokers.rocketmq import Load
+from bench.brokers.rows import Bench, Figure, Row, Scale
+from bench.one_run import RunFailed
+from bench.toolchain import Toolchain
+
+
+def test_values_are_shown_with_their_units() -> None:
+    assert in_words(Figure("sends", "a second", 14_500.4)) == "14,500 a second"
+    assert in_words(Figure("median", "ms", 4.2)) == "4.20 ms"
+    assert in_words(Figure("memory", "MiB", 41.26)) == "41.3 MiB"
+
+
+def test_a_ratio_says_how_many_times_better_ours_is() -> None:
+    assert ratio(Figure("", "", 30.0, True), Figure("", "", 10.0, True)) == "3 x"
+    assert ratio(Figure("", "", 2.0), Figure("", "", 5.0)) == "2.5 x"
+    assert ratio(Figure("", "", 2.0), None) == ""
+
+
+def test_rows_are_chosen_by_key_and_stay_in_their_order() -> None:
+    assert [row.key for row in chosen_rows("memory,ready")] == ["ready", "memory"]
+    with pytest.raises(click.UsageError, match="give all, or of ready"):
+        chosen_rows("ready,speed")
+
+
+def test_the_table_has_the_median_of_all_rounds() -> None:
+    results = Results()
+    for value in (1.0, 9.0, 2.0):
+        results.add(OURS, [Figure("ready", "s", value)])
+    assert results.table([OURS]).cells == [["ready", "2.00 s"]]
+
+
+def program(folder: Path, does: str) -> Load:
+    path = folder / "load"
+    path.write_text(f"#!/bin/sh\n{does}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return Load([str(path)])
+
+
+def test_the_load_program_is_told_what_to_do_and_its_last_line_is_read(tmp_path: Path) -> None:
+    load = program(tmp_path, 'echo "$@" >&2; echo started; echo \'{"a_second": 3.5, "failed": 0}\'')
+    found = load.run("send", "127.0.0.1:1", tmp_path, 10, threads=64)
+    assert found["a_second"] == 3.5
+    said = (tmp_path / "load-complaints").read_text()
+    assert said == "send nameserver=127.0.0.1:1 threads=64\n"
+
+
+def test_a_load_that_fails_or_hangs_fails_its_row(tmp_path: Path) -> None:
+    with pytest.raises(RunFailed, match="measured nothing; the last complaint: no route"):
+        program(tmp_path, "echo no route >&2; exit 1").run("send", "", tmp_path, 10)
+    with pytest.raises(RunFailed, match="send: 2 have failed"):
+        program(tmp_path, "echo '{\"failed\": 2}'").run("send", "", tmp_path, 10)
+    with pytest.raises(RunFailed, match=r"took more than 0\.2 s"):
+        program(tmp_path, "exec sleep 30").run("send", "", tmp_path, 0.2)
+
+
+def test_a_group_is_started_loses_its_leader_and_ends(tmp_path: Path) -> None:
+    with BrokerGroup(OURS, tmp_path / "group") as group:
+        assert group.ready_s > 0
+        first = group.leader()
+        make_topics(group.leader_address(), [f"T{number}" for number in range(5)], 2)
+        assert route(group.nameserver, "T4") is not None
+        assert 10 < group.memory_mib() < 500
+        group.kill(first)
+        assert group.leader() != first
+        running = list(group._running.values())
+    assert all(process.poll() is not None for process in running)
+
+
+def test_a_row_that_fails_is_noted_and_the_others_are_measured(tmp_path: Path) -> None:
+    def fails(_bench: Bench) -> list[Figure]:
+        raise RunFailed("no luck")
+
+    rows = [
+        Row("one", "the first", fails),
+        Row("two", "the second", lambda bench: [Figure("ready", "s", bench.group.ready_s)]),
+    ]
+    results = Results()
+    measure(OURS, rows, None, Scale(), tmp_path, results)
+    assert results.notes == ["dledger, the first: no luck"]
+    assert [cells[0] for cells in results.table([OURS]).cells] == ["ready"]
+    assert not (tmp_path / OURS.key).exists()
+
+
+def test_without_java_what_needs_no_load_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found_nothing(folder: Path, building: Callable[[str], object]) -> Toolchain:
+        return Toolchain(folder, lambda _name: None, building)
+
+    monkeypatch.setattr("bench.brokers.command.Toolchain", found_nothing)
+    arguments = ["broker", "--rows", "memory,senders", "--dir", str(tmp_path), "--build"]
+    done = CliRunner().invoke(main, [*arguments, str(tmp_path / "build")])
+    assert done.exit_code == 0, done.output
+    assert "install a JDK" in done.output
+    assert "memory of a broker" in done.output
+    assert "senders" not in done.output
