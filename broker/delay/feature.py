@@ -7,6 +7,7 @@ from broker.delay.commands import DELAY, DELIVER, DROP_DELAYED, MOVE_DELAYED
 from broker.delay.delayed_sends import DELAYED_SENDS
 from broker.delay.deliveries import DELIVERIES
 from broker.delay.delivery_task import DeliveryTask
+from broker.delay.figures import DelayFigures
 from broker.delay.recall import RecallProcessor
 from broker.delay.state import DELAYS
 from broker.feature import Feature
@@ -14,6 +15,7 @@ from broker.retention.kept_back import KEPT_BACK
 from broker.sends.special_sends import SPECIAL_SENDS
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
+from broker.store.message_reader import MESSAGE_READER
 from remoting.wire.codes import RequestCode
 
 
@@ -21,6 +23,7 @@ def _service(parts: Parts) -> Service:
     delays, sends, deliveries = parts.state[DELAYS], parts[DELAYED_SENDS], parts[DELIVERIES]
     parts[SPECIAL_SENDS].add(sends)
     parts[KEPT_BACK].add(deliveries.move_before)
+    told = DelayFigures(parts.state, parts[MESSAGE_READER], parts.wall_clock_ms)
     processor = RecallProcessor(parts.state, parts.log, deliveries, parts.config.group)
 
     def figures() -> Mapping[str, str]:
@@ -31,7 +34,12 @@ def _service(parts: Parts) -> Service:
         }
 
     return Service(
-        handlers={RequestCode.RECALL_MESSAGE: Handler(processor.recall)},
+        handlers={
+            RequestCode.RECALL_MESSAGE: Handler(processor.recall),
+            RequestCode.GET_ALL_DELAY_OFFSET: Handler(told.level_offsets, confirmed=True),
+            RequestCode.GET_TIMER_CHECK_POINT: Handler(told.timer_checkpoint, confirmed=True),
+            RequestCode.GET_TIMER_METRICS: Handler(told.timer_metrics, confirmed=True),
+        },
         begin_term=deliveries.begin_term,
         applied=lambda _folded: deliveries.applied(),
         figures=figures,

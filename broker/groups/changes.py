@@ -1,9 +1,10 @@
 """Consumer groups that are being made, changed or deleted, through the log."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from broker.errors import RequestRefused
-from broker.groups.commands import DeleteGroup, PutGroup
+from broker.groups.commands import DeleteGroup, Forbid, PutGroup
 from broker.groups.config import ConsumerGroup
 from broker.groups.state import GROUPS
 from broker.log.entry import LogCommand
@@ -16,6 +17,9 @@ from broker.topics.changes import TOPIC_CHANGES, TopicChanges
 from broker.topics.names import created_for_group, is_system_group, retry_topic
 from broker.topics.state import TOPICS
 from remoting.wire.codes import ResponseCode
+
+# Pairs of group and topic that are kept apart; operators name them one by one.
+MAX_FORBIDDEN: Final = 20_000
 
 
 class GroupChanges:
@@ -79,10 +83,26 @@ class GroupChanges:
 
         submit_commands(self._log, commands, created)
 
-    def put_group(self, config: ConsumerGroup, then: Then) -> None:
-        """Create or change a consumer group."""
+    def put_groups(self, configs: Sequence[ConsumerGroup], then: Then) -> None:
+        """Create or change consumer groups, in adjacent entries.
+
+        Raises:
+            RequestRefused (2): there are too many groups; then none is made or changed.
+        """
         limit = self._settings.now.limits.max_groups
-        submit_commands(self._log, [PutGroup(config, max_groups=limit)], then)
+        groups = self._groups.configs
+        new = len({config.group for config in configs} - groups.keys())
+        if new and len(groups) + len(self._creating) + new > limit:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_BUSY,
+                f"there are {len(groups)} consumer groups: delete one first",
+            )
+        commands = [PutGroup(config, max_groups=limit) for config in configs]
+        submit_commands(self._log, commands, then)
+
+    def forbid(self, group: str, topic: str, is_forbidden: bool, then: Then) -> None:
+        """Keep a group from reading a topic, or let it read."""
+        submit_commands(self._log, [Forbid(group, topic, is_forbidden, MAX_FORBIDDEN)], then)
 
     def delete_group(self, group: str, with_offsets: bool, then: Then) -> None:
         """Delete a consumer group with its locks, and its offsets when asked to."""

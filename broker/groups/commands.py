@@ -61,6 +61,30 @@ class DeleteGroup:
         return [self.group, self.with_offsets]
 
 
+@dataclass(frozen=True, slots=True)
+class Forbid:
+    """An operator forbids a group to read a topic, or lets it.
+
+    Attributes:
+        group: the consumer group.
+        topic: the topic.
+        is_forbidden: whether it may not.
+        max_forbidden: with so many no other is forbidden.
+    """
+
+    kind: ClassVar[int] = 32
+    version: ClassVar[int] = ATTACHED_VERSION
+
+    group: str
+    topic: str
+    is_forbidden: bool
+    max_forbidden: int
+
+    def members(self) -> list[object]:
+        """As in LogCommand."""
+        return [self.group, self.topic, self.is_forbidden, self.max_forbidden]
+
+
 def _read_put(members: dict[str, Any], only_if_absent: bool) -> PutGroup:
     return PutGroup(read_group(members), bool(only_if_absent))
 
@@ -98,9 +122,31 @@ def _delete(
     return None
 
 
+def _forbid(
+    state: BrokerState, _folded: Folded, command: Forbid, _entry: Entry
+) -> EntryRefused | None:
+    groups, pair = state[GROUPS], (command.group, command.topic)
+    if not command.is_forbidden:
+        groups.forbidden.discard(pair)
+    elif pair not in groups.forbidden and len(groups.forbidden) >= command.max_forbidden:
+        return EntryRefused(f"{len(groups.forbidden)} groups are kept from topics already")
+    else:
+        groups.forbidden.add(pair)
+    return None
+
+
 PUT_GROUP: Final = CommandType(
     PutGroup, {FIRST_VERSION: _read_put, GUARDED_VERSION: _read_put_within}, _put
 )
 DELETE_GROUP: Final = CommandType(
     DeleteGroup, {FIRST_VERSION: _read_delete, GUARDED_VERSION: _read_delete_with_locks}, _delete
+)
+FORBID: Final = CommandType(
+    Forbid,
+    {
+        ATTACHED_VERSION: lambda group, topic, is_forbidden, max_forbidden: Forbid(
+            text(group), text(topic), bool(number(is_forbidden)), number(max_forbidden)
+        )
+    },
+    _forbid,
 )

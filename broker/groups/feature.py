@@ -4,7 +4,7 @@ from typing import Final
 
 from broker.feature import Feature
 from broker.groups.changes import GROUP_CHANGES
-from broker.groups.commands import DELETE_GROUP, PUT_GROUP
+from broker.groups.commands import DELETE_GROUP, FORBID, PUT_GROUP
 from broker.groups.processor import GroupProcessor
 from broker.groups.state import GROUPS
 from broker.serving.parts import Parts
@@ -18,7 +18,9 @@ def _service(parts: Parts) -> Service:
     return Service(
         handlers={
             RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: Handler(processor.put_group),
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: Handler(processor.put_groups),
             RequestCode.DELETE_SUBSCRIPTIONGROUP: Handler(processor.delete_group),
+            RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: Handler(processor.forbid),
             RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: Handler(processor.group_config),
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: Handler(processor.all_groups),
         },
@@ -26,4 +28,6 @@ def _service(parts: Parts) -> Service:
     )
 
 
-FEATURE: Final = Feature(commands=(PUT_GROUP, DELETE_GROUP), parts=(GROUPS,), service=_service)
+FEATURE: Final = Feature(
+    commands=(PUT_GROUP, DELETE_GROUP, FORBID), parts=(GROUPS,), service=_service
+)

@@ -1,7 +1,9 @@
-"""Answers administrators' requests about consumer groups (200, 201, 207, 352).
+"""Answers administrators' requests about consumer groups (200, 201, 207, 225, 352, 353).
 
 Source: RocketMQ's AdminBrokerProcessor.
 """
+
+from typing import Final
 
 from broker.errors import RequestRefused
 from broker.groups.changes import GroupChanges
@@ -10,12 +12,15 @@ from broker.groups.state import GROUPS
 from broker.log.state import BrokerState
 from broker.serving.origin import Origin
 from broker.serving.replying import replying
-from broker.topics.names import check_group_name
+from broker.topics.names import check_group_name, check_topic_name
 from remoting.bodies.json_object import JsonObject
-from remoting.bodies.topic_config import DataVersion
+from remoting.bodies.topic_config import PERMISSION_READ, DataVersion
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
-from remoting.wire.loose_json import compact_json
+from remoting.wire.loose_json import LARGE, JsonValue, compact_json
+
+# In one request (225): some milliseconds, and one append.
+MAX_GROUPS_AT_ONCE: Final = 500
 
 
 class GroupProcessor:
@@ -32,15 +37,48 @@ class GroupProcessor:
             BodyMalformed: it cannot be read.
             RequestRefused (29): a name, a number or an attribute that is not allowed.
         """
-        body = JsonObject.parse("consumer group", command.body)
-        for name in body.object("attributes").members:
-            raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER,
-                f"unsupported key {name!r:.80}: consumer groups have no attributes",
+        config = _asked(JsonObject.parse("consumer group", command.body))
+        self._changes.put_groups([config], replying(origin, command))
+
+    def put_groups(self, origin: Origin, command: Command) -> None:
+        """Create or change many consumer groups (225): all of them, or none.
+
+        Raises:
+            BodyMalformed: it cannot be read.
+            RequestRefused: (2) too many, (29) a name or a number that is not allowed.
+        """
+        body = JsonObject.parse("consumer groups", command.body, size=LARGE)
+        configs = [_asked(one) for one in body.objects("groupConfigList", MAX_GROUPS_AT_ONCE)]
+        if not configs:
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, "no group is named")
+        self._changes.put_groups(configs, replying(origin, command))
+
+    def forbid(self, origin: Origin, command: Command) -> Command | None:
+        """Say whether a group may read a topic, after changing that if it is asked for (353).
+
+        Raises:
+            FieldMissing: a field it must have is missing.
+            RequestRefused: (1) too many are kept apart, (29) a bad name.
+        """
+        group, topic = command.text("group"), command.text("topic")
+        check_group_name(group)
+        check_topic_name(topic)
+
+        def told() -> Command:
+            is_readable = (group, topic) not in self._groups.forbidden
+            body = {"group": group, "readable": is_readable, "topic": topic}
+            return command.reply(body=compact_json(body).encode())
+
+        if not command.fields.get("readable"):
+            return told()
+
+        def then(refusal: RequestRefused | None) -> None:
+            origin.send(
+                told() if refusal is None else command.reply(refusal.code, remark=refusal.remark)
             )
-        config = ConsumerGroup.from_json(body)
-        check_group_config(config)
-        self._changes.put_group(config, replying(origin, command))
+
+        self._changes.forbid(group, topic, not command.boolean("readable"), then)
+        return None
 
     def delete_group(self, origin: Origin, command: Command) -> None:
         """Delete a consumer group (207), and its offsets when asked to.
@@ -66,5 +104,24 @@ class GroupProcessor:
     def all_groups(self, _origin: Origin, command: Command) -> Command:
         """Every group's configuration (201)."""
         table = {name: group.to_json() for name, group in self._groups.configs.items()}
-        body = {"dataVersion": DataVersion().to_json(), "subscriptionGroupTable": table}
+        forbidden: dict[str, dict[str, JsonValue]] = {}
+        for group, topic in sorted(self._groups.forbidden):
+            forbidden.setdefault(group, {})[topic] = PERMISSION_READ
+        body = {
+            "dataVersion": DataVersion().to_json(),
+            "forbiddenTable": forbidden,
+            "subscriptionGroupTable": table,
+        }
         return command.reply(body=compact_json(body).encode())
+
+
+def _asked(value: JsonObject) -> ConsumerGroup:
+    """A consumer group as it is asked for. Raises BodyMalformed, RequestRefused (29)."""
+    for name in value.object("attributes").members:
+        raise RequestRefused(
+            ResponseCode.INVALID_PARAMETER,
+            f"unsupported key {name!r:.80}: consumer groups have no attributes",
+        )
+    config = ConsumerGroup.from_json(value)
+    check_group_config(config)
+    return config

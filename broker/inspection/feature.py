@@ -4,8 +4,10 @@ from typing import Final
 
 from broker.consumers.members import CONSUMERS
 from broker.feature import Feature
+from broker.inspection.consumer_status import ConsumerStatus
 from broker.inspection.forwarding import Forwarding
 from broker.inspection.processor import InspectionProcessor
+from broker.inspection.queue_units import QueueUnits
 from broker.offsets.commits import OFFSET_COMMITS
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
@@ -18,8 +20,16 @@ def _service(parts: Parts) -> Service:
     consumers, reader, config = parts[CONSUMERS], parts[MESSAGE_READER], parts.config
     forwarding = Forwarding(consumers, reader, config.group)
     processor = InspectionProcessor(
-        parts.state, consumers, reader, parts[OFFSET_COMMITS], parts[SETTINGS], config.group
+        parts.state,
+        consumers,
+        reader,
+        parts[OFFSET_COMMITS],
+        parts[SETTINGS],
+        config.group,
+        parts.wall_clock_ms,
     )
+    units = QueueUnits(parts.state, consumers, reader)
+    status = ConsumerStatus(consumers)
     return Service(
         handlers={
             RequestCode.GET_CONSUMER_RUNNING_INFO: Handler(forwarding.running_info),
@@ -31,6 +41,12 @@ def _service(parts: Parts) -> Service:
                 processor.topics_of_group, confirmed=True
             ),
             RequestCode.QUERY_CONSUME_TIME_SPAN: Handler(processor.time_spans, confirmed=True),
+            RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: Handler(processor.subscription),
+            RequestCode.QUERY_CORRECTION_OFFSET: Handler(
+                processor.correction_offsets, confirmed=True
+            ),
+            RequestCode.QUERY_CONSUME_QUEUE: Handler(units.show, confirmed=True),
+            RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: Handler(status.gather),
             RequestCode.CLONE_GROUP_OFFSET: Handler(processor.clone_offsets, confirmed=True),
         }
     )

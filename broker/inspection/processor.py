@@ -1,8 +1,9 @@
-"""Answers what operators ask about the progress of groups (300, 303, 314, 343).
+"""Answers what operators ask about the progress of groups (300, 303, 308, 314, 343, 345).
 
 Source: RocketMQ's AdminBrokerProcessor.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from broker.consumers.members import Consumers
@@ -21,6 +22,9 @@ from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import JsonValue, compact_json
 
+# Stands for "behind the others" in the answer to 308: Java's Long.MAX_VALUE.
+_BEHIND: Final = (1 << 63) - 1
+
 # In one request: some ten milliseconds.
 MAX_CLONED_OFFSETS: Final = 20_000
 
@@ -30,6 +34,7 @@ class InspectionProcessor:
 
     Args:
         state, consumers, reader, commits, settings, broker_name: what it works with.
+        wall_clock_ms: milliseconds since 1970.
     """
 
     def __init__(
@@ -40,6 +45,7 @@ class InspectionProcessor:
         commits: OffsetCommits,
         settings: Settings,
         broker_name: str,
+        wall_clock_ms: Callable[[], int],
     ) -> None:
         self._topics = state[TOPICS]
         self._offsets = state[OFFSETS]
@@ -48,6 +54,7 @@ class InspectionProcessor:
         self._commits = commits
         self._settings = settings
         self._broker_name = broker_name
+        self._wall_clock_ms = wall_clock_ms
 
     def groups_of_topic(self, _origin: Origin, command: Command) -> Command:
         """The groups that subscribe to a topic now, or have consumed it (300)."""
@@ -65,8 +72,44 @@ class InspectionProcessor:
             topics.update(members.subscriptions)
         return command.reply(body=compact_json({"topicList": sorted(topics)}).encode())
 
+    def subscription(self, _origin: Origin, command: Command) -> Command:
+        """What a group subscribes to in a topic now (345)."""
+        group, topic = command.text("group"), command.text("topic")
+        found = self._consumers.subscription(group, topic)
+        body: dict[str, JsonValue] = {
+            "group": group,
+            "subscriptionData": None if found is None else found.to_json(),
+            "topic": topic,
+        }
+        return command.reply(body=compact_json(body).encode())
+
+    def correction_offsets(self, _origin: Origin, command: Command) -> Command:
+        """How far the slowest group of a topic is in each queue (308).
+
+        Groups that are named in `filterGroups` do not count, nor do offsets of messages that are
+        gone. For a queue in which `compareGroup` is behind that, the answer is the largest number.
+        RocketMQ deletes the offsets of the groups that it is told to leave out.
+
+        Raises:
+            FieldMissing: a field it must have is missing.
+        """
+        topic, compared = command.text("topic"), command.text("compareGroup")
+        left_out = set(command.fields.get("filterGroups", "").split(","))
+        slowest: dict[int, int] = {}
+        for (group, consumed), queues in self._offsets.tables.items():
+            if consumed != topic or group in left_out:
+                continue
+            for queue_id, offset in queues.items():
+                if offset >= self._reader.begin(topic, queue_id):
+                    slowest[queue_id] = min(offset, slowest.get(queue_id, offset))
+        for queue_id, offset in self._offsets.tables.get((compared, topic), {}).items():
+            if queue_id in slowest and slowest[queue_id] > offset:
+                slowest[queue_id] = _BEHIND
+        table = {str(queue_id): slowest[queue_id] for queue_id in sorted(slowest)}
+        return command.reply(body=compact_json({"correctionOffsets": table}).encode())
+
     def time_spans(self, _origin: Origin, command: Command) -> Command:
-        """From when to when the messages of each queue are, and how old what is next (303).
+        """From when to when the messages of each queue are, and how long what is next waits (303).
 
         Raises:
             FieldMissing: a field it must have is missing.
@@ -86,9 +129,11 @@ class InspectionProcessor:
             self._reader.store_timestamp_ms(topic, queue_id, at) or 0 for at in (begin, end - 1)
         )
         done = self._reader.store_timestamp_ms(topic, queue_id, max(begin, committed - 1)) or 0
+        waiting = self._reader.store_timestamp_ms(topic, queue_id, max(begin, committed))
+        delay_ms = 0 if waiting is None else max(0, self._wall_clock_ms() - waiting)
         return {
             "consumeTimeStamp": done,
-            "delayTime": max(0, newest - done) if committed < end else 0,
+            "delayTime": delay_ms,
             "maxTimeStamp": newest,
             "messageQueue": {
                 "brokerName": self._broker_name,

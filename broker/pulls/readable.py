@@ -65,6 +65,11 @@ class Readable:
                 ResponseCode.NO_PERMISSION,
                 f"subscription group no permission, {group}: it is switched off",
             )
+        if self._groups.forbidden and (group, topic) in self._groups.forbidden:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION,
+                f"the consumer group[{group}] is forbidden for topic[{topic}]",
+            )
         if (
             settings is not None
             and not settings.consume_broadcast_enable

@@ -24,11 +24,15 @@ from broker.serving.member import MEMBER
 from broker.serving.parts import Parts, Shared
 from broker.settings.settings import SETTINGS
 from dledger import DiskFailed, Node, OutsideLog, SegmentBegin
+from remoting.wire.codes import ResponseCode
 
 _log = logging.getLogger(__name__)
 
 # How often clock and disk are looked at; RocketMQ's value.
 LOOK_SECONDS: Final = 10.0
+
+# Requests that wait for a look; each operator has one or two.
+_MAX_ASKED: Final = 100
 
 # Queues whose files are looked at between two checkpoints: some milliseconds.
 _QUEUES_AT_ONCE: Final = 50
@@ -79,15 +83,43 @@ class LogKeeper:
         self._used_percent = used_percent
         self.is_deciding = False
         self._queues_kept_from = 0  # up to where the consume queues' files were removed
+        self._woken = trio.Event()
+        self._told_when_decided: list[Callable[[], None]] = []
+        self._drops_soon = False
+        self._asked: list[Callable[[], None]] = []  # to call when a look is done
 
     async def run(self) -> None:
         """Look at clock and disk, for ever."""
         while True:
             await self.look()
-            await trio.sleep(LOOK_SECONDS)
+            with trio.move_on_after(LOOK_SECONDS):
+                await self._woken.wait()
+            self._woken = trio.Event()
+
+    def look_soon(self, then: Callable[[], None], *, drops: bool) -> None:
+        """Look now; `then` is called when it is decided what goes.
+
+        Args:
+            then: what to call.
+            drops: whether the hour counts as one in which old messages go.
+
+        Raises:
+            RequestRefused (2): so many have asked for it that no more may.
+        """
+        if len(self._asked) >= _MAX_ASKED:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_BUSY, f"{len(self._asked)} wait for retention: ask later"
+            )
+        self._asked.append(then)
+        self._drops_soon |= drops
+        self._woken.set()
 
     async def look(self) -> None:
         """One look: refuse messages or not, decide when leading, remove files."""
+        asked, self._asked = self._asked, []
+        drops, self._drops_soon = self._drops_soon, False
+        if asked:
+            self._queues_kept_from = 0  # an earlier look may have failed
         try:
             used = await trio.to_thread.run_sync(self._used_percent, self._directory)
         except OSError as error:
@@ -97,8 +129,15 @@ class LogKeeper:
         self._refuse(policy.refuses(used), used)
         now_ms = self._wall_clock_ms()
         if self._is_leading() and not self.is_deciding:
-            self._decide(policy, policy.due(used, self._hour_of(now_ms)), now_ms)
+            drop = policy.due(used, self._hour_of(now_ms))
+            if drops and drop is Drop.NOTHING:
+                drop = Drop.EXPIRED
+            self._decide(policy, drop, now_ms)
         await self._remove_queue_files()
+        if self.is_deciding:
+            self._told_when_decided += asked
+        else:
+            _call(asked)
 
     def _refuse(self, is_refusing: bool, used: float) -> None:
         if is_refusing != self._disk.is_refusing:
@@ -128,6 +167,8 @@ class LogKeeper:
 
     def _proposed(self, refusal: RequestRefused | None) -> None:
         self.is_deciding = False
+        told, self._told_when_decided = self._told_when_decided, []
+        _call(told)
         if refusal is not None:
             _log.warning("retention is decided again later: %s", refusal.remark)
 
@@ -174,6 +215,11 @@ class LogKeeper:
         except DiskFailed as error:
             _log.warning("consume queue files stay: %s", error)
         self._queues_kept_from = position
+
+
+def _call(all_of: list[Callable[[], None]]) -> None:
+    for one in all_of:
+        one()
 
 
 def _made(parts: Parts) -> LogKeeper:

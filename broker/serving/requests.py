@@ -13,6 +13,7 @@ from broker.log.folded import Folded
 from broker.log.registry import add_once
 from broker.log.replicated_log import Log
 from broker.log.submissions import Then
+from broker.serving.not_here import NOT_HERE
 from broker.serving.service import Handler, Service
 from remoting.net.answering import answer_each
 from remoting.net.connection import Connection
@@ -100,7 +101,7 @@ class Requests:
     def _answer(self, connection: Connection, command: Command) -> Command | None:
         handler = self._handlers.get(command.code)
         if handler is None:
-            return unsupported(command)
+            return unsupported(command, NOT_HERE.get(command.code, ""))
         try:
             if not handler.any_role:
                 self._check_leads(handler)

@@ -158,6 +158,14 @@ class MessageReader:
                 break
         return records, next_offset
 
+    def units(
+        self, topic: str, queue_id: int, offset: int, count: int
+    ) -> list[tuple[int, int, int]]:
+        """Index units of a queue: position, size and hash of the tag; none before its beginning."""
+        if offset < self.begin(topic, queue_id):
+            return []
+        return list(UNIT.iter_unpack(self._queues.read(topic, queue_id, offset, count)))
+
     def store_timestamp_ms(self, topic: str, queue_id: int, offset: int) -> int | None:
         """When the message at `offset` was stored; None when the queue does not hold it."""
         if offset < self.begin(topic, queue_id):

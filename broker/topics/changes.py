@@ -1,6 +1,6 @@
 """Topics that are being made, changed or deleted, through the log."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from broker.errors import RequestRefused
@@ -62,7 +62,7 @@ class TopicChanges:
             self._creating.pop(topic, None)
             then(refusal)
 
-        self._change(self.command(config, only_if_absent=True), created)
+        self._change([self.command(config, only_if_absent=True)], created)
 
     def put_topic(self, config: TopicConfig, then: Then) -> None:
         """Create or change a topic; `then` is called when the name servers know it too.
@@ -70,10 +70,20 @@ class TopicChanges:
         Raises:
             RequestRefused: it cannot be as it is asked for, or there are too many topics.
         """
-        check_topic_config(config)
-        if config.topic not in self._topics.configs:
-            self.check_room()
-        self._change(self.command(config), then)
+        self.put_topics([config], then)
+
+    def put_topics(self, configs: Sequence[TopicConfig], then: Then) -> None:
+        """Create or change topics, in adjacent entries.
+
+        Raises:
+            RequestRefused: one cannot be as it is asked for, or there are too many topics; then
+                none is made or changed.
+        """
+        for config in configs:
+            check_topic_config(config)
+        names = {config.topic for config in configs}
+        self.check_room(len(names - self._topics.configs.keys()))
+        self._change([self.command(config) for config in configs], then)
 
     def delete_topic(self, topic: str, then: Then) -> None:
         """Delete a topic with its messages' index; sends to it are refused from now on."""
@@ -83,20 +93,20 @@ class TopicChanges:
             self._deleting.discard(topic)
             then(refusal)
 
-        self._change(DeleteTopic(topic, self._wall_clock_ms(), with_locks=True), deleted)
+        self._change([DeleteTopic(topic, self._wall_clock_ms(), with_locks=True)], deleted)
 
     def command(self, config: TopicConfig, *, only_if_absent: bool = False) -> PutTopic:
         """The command that makes or changes a topic."""
         return PutTopic(config, self._wall_clock_ms(), only_if_absent, self._max_topics())
 
-    def check_room(self) -> None:
-        """Raises RequestRefused (2) when there are too many topics."""
+    def check_room(self, new: int = 1) -> None:
+        """Raises RequestRefused (2) when there are too many topics for `new` more."""
         topics = len(self._topics.configs) + len(self._creating)
-        if topics >= self._max_topics():
+        if new and topics + new > self._max_topics():
             raise RequestRefused(ResponseCode.SYSTEM_BUSY, f"{topics} topics: delete one first")
 
-    def _change(self, command: PutTopic | DeleteTopic, then: Then) -> None:
-        """Append a command; tell when it is applied and the name servers know."""
+    def _change(self, commands: Sequence[PutTopic | DeleteTopic], then: Then) -> None:
+        """Append commands; tell when they are applied and the name servers know."""
 
         def changed(refusal: RequestRefused | None) -> None:
             if refusal is None:
@@ -104,7 +114,7 @@ class TopicChanges:
             else:
                 then(refusal)
 
-        submit_commands(self._log, [command], changed)
+        submit_commands(self._log, commands, changed)
 
 
 def _made(parts: Parts) -> TopicChanges:

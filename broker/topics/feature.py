@@ -14,11 +14,22 @@ from remoting.wire.codes import RequestCode
 
 
 def _service(parts: Parts) -> Service:
-    processor = TopicProcessor(parts.state, parts[TOPIC_CHANGES])
+    config = parts.config
+    processor = TopicProcessor(
+        parts.state,
+        parts[TOPIC_CHANGES],
+        (config.cluster, config.group, f"{config.cluster}_REPLY_TOPIC"),
+        str(config.address),
+    )
     topics = parts.state[TOPICS]
     return Service(
         handlers={
             RequestCode.UPDATE_AND_CREATE_TOPIC: Handler(processor.put_topic),
+            RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: Handler(processor.put_topics),
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: Handler(
+                processor.system_topics, any_role=True
+            ),
+            RequestCode.CLEAN_UNUSED_TOPIC: Handler(processor.clean_unused, any_role=True),
             RequestCode.DELETE_TOPIC_IN_BROKER: Handler(processor.delete_topic),
             RequestCode.GET_TOPIC_CONFIG: Handler(processor.topic_config),
             RequestCode.GET_ALL_TOPIC_CONFIG: Handler(processor.all_topics),

@@ -38,6 +38,16 @@ SEND_FORBIDDEN: Final = frozenset(
     }
 )
 
+# Topics that RocketMQ keeps for itself, whether they exist or not. Those of a broker and a cluster
+# have their names besides.
+SYSTEM_TOPICS: Final = SEND_FORBIDDEN | {
+    TEMPLATE_TOPIC,
+    "BenchmarkTest",
+    "RMQ_SYS_TRACE_TOPIC",
+}
+
+SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"
+
 # What exists in an empty log. RocketMQ has more; the others belong to features it is not there for.
 FIRST_TOPICS: Final = {
     config.topic: config
@@ -85,6 +95,11 @@ def retry_topic(group: str) -> str:
 def dead_letter_topic(group: str) -> str:
     """The topic that a consumer group's hopeless messages go to."""
     return DEAD_LETTER_PREFIX + group
+
+
+def is_system_topic(topic: str) -> bool:
+    """Whether RocketMQ keeps a topic for itself."""
+    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
 
 
 def is_system_group(group: str) -> bool:

@@ -1,15 +1,21 @@
-"""Answers administrators' requests about topics (17, 21, 215, 351).
+"""Answers administrators' requests about topics (17, 18, 21, 215, 305, 316, 351).
 
 Source: RocketMQ's AdminBrokerProcessor.
 """
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
 
 from broker.errors import RequestRefused
 from broker.log.state import BrokerState
 from broker.serving.origin import Origin
 from broker.serving.replying import replying
 from broker.topics.changes import TopicChanges
-from broker.topics.names import FIRST_TOPICS
+from broker.topics.names import FIRST_TOPICS, SYSTEM_TOPICS
 from broker.topics.state import TOPICS
+from remoting.bodies.json_object import JsonObject
+from remoting.bodies.table import encode_topic_list
 from remoting.bodies.topic_config import (
     PERMISSION_READ_WRITE,
     DataVersion,
@@ -18,15 +24,28 @@ from remoting.bodies.topic_config import (
 )
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
-from remoting.wire.loose_json import compact_json
+from remoting.wire.loose_json import LARGE, compact_json
+
+# In one request (18): some milliseconds, and one append.
+MAX_TOPICS_AT_ONCE: Final = 500
 
 
 class TopicProcessor:
-    """Makes, deletes and shows topics."""
+    """Makes, deletes and shows topics.
 
-    def __init__(self, state: BrokerState, changes: TopicChanges) -> None:
+    Args:
+        state, changes: what it works with.
+        own_names: of the broker and its cluster, which are names of topics, too.
+        address: the broker's address as clients know it.
+    """
+
+    def __init__(
+        self, state: BrokerState, changes: TopicChanges, own_names: Sequence[str], address: str
+    ) -> None:
         self._topics = state[TOPICS]
         self._changes = changes
+        self._own_names = own_names
+        self._address = address
 
     def put_topic(self, origin: Origin, command: Command) -> None:
         """Create or change a topic (17).
@@ -46,11 +65,53 @@ class TopicProcessor:
         )
         self._changes.put_topic(config, replying(origin, command))
 
+    def put_topics(self, origin: Origin, command: Command) -> None:
+        """Create or change many topics (18): all of them, or none.
+
+        RocketMQ changes none any more once it has come to one that is as it should be already.
+
+        Raises:
+            BodyMalformed: it cannot be read.
+            RequestRefused: (2) too many, (29) one cannot be as it is asked for, or none is named.
+        """
+        body = JsonObject.parse("topics", command.body, size=LARGE)
+        configs = [
+            self._asked(TopicConfig.from_json(one))
+            for one in body.objects("topicConfigList", MAX_TOPICS_AT_ONCE)
+        ]
+        if not configs:
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, "no topic is named")
+        self._changes.put_topics(configs, replying(origin, command))
+
+    def _asked(self, config: TopicConfig) -> TopicConfig:
+        """A topic of a list: RocketMQ's tools write its attributes as changes."""
+        changes = [
+            f"{name}={value}" if name.startswith("+") else name
+            for name, value in config.attributes.items()
+        ]
+        return replace(config, attributes=self._changed_attributes(config.topic, changes))
+
+    def system_topics(self, _origin: Origin, command: Command) -> Command:
+        """The topics that RocketMQ keeps for itself (305)."""
+        names = sorted(SYSTEM_TOPICS.union(self._own_names))
+        return command.reply(body=encode_topic_list(names, self._address))
+
+    def clean_unused(self, _origin: Origin, command: Command) -> Command:
+        """Remove queues of topics that do not exist (316): there are none.
+
+        They go with their topic, when its deletion is applied. RocketMQ leaves them.
+        """
+        return command.reply(remark="nothing to clean: the queues of a topic go with it")
+
     def _attributes(self, command: Command) -> dict[str, str]:
         """The topic's attributes, changed as it is asked for: "+name=value,-name"."""
-        config = self._topics.configs.get(command.text("topic"))
+        changes = command.fields.get("attributes", "").split(",")
+        return self._changed_attributes(command.text("topic"), changes)
+
+    def _changed_attributes(self, topic: str, changes: Sequence[str]) -> dict[str, str]:
+        config = self._topics.configs.get(topic)
         attributes = dict(config.attributes) if config is not None else {}
-        for change in command.fields.get("attributes", "").split(","):
+        for change in changes:
             name, separator, value = change[1:].partition("=")
             if not change.strip():
                 continue

@@ -17,7 +17,7 @@ from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import CommandType
 from broker.log.state import BrokerState
 from broker.messages.record_facts import read_record_facts, record_size
-from broker.transactions.state import TRANSACTIONS, End, Half
+from broker.transactions.state import MAX_ENDS, TRANSACTIONS, End, Half
 from dledger import Entry
 
 
@@ -118,6 +118,28 @@ class MoveHalf:
         return [self.position]
 
 
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Behind a record: it waits for its transaction once more, which was given up.
+
+    Attributes:
+        position: of the message among those that were given up.
+        group: the producer group.
+        due_ms: when its producers are asked how it ends.
+    """
+
+    kind: ClassVar[int] = 31
+    version: ClassVar[int] = ATTACHED_VERSION
+
+    position: int
+    group: str
+    due_ms: int
+
+    def members(self) -> list[object]:
+        """As in LogCommand."""
+        return [self.position, self.group, self.due_ms]
+
+
 def _prepare(
     state: BrokerState, _folded: Folded, command: Prepare, entry: Entry
 ) -> EntryRefused | None:
@@ -133,6 +155,20 @@ def _prepare(
         command.due_ms,
     )
     return None
+
+
+def _resume(
+    state: BrokerState, folded: Folded, command: Resume, entry: Entry
+) -> EntryRefused | None:
+    resumed = state[TRANSACTIONS].resumed
+    if command.position in resumed:
+        return EntryRefused(f"the transaction given up at {command.position} is open again")
+    refused = _prepare(state, folded, Prepare(command.group, command.due_ms), entry)
+    if refused is None:
+        resumed[command.position] = None
+        if len(resumed) > MAX_ENDS:
+            resumed.popitem(last=False)
+    return refused
 
 
 def _commit(
@@ -216,5 +252,15 @@ MOVE_HALF: Final = CommandType(
     MoveHalf,
     {ATTACHED_VERSION: lambda position: MoveHalf(natural(position))},
     _move,
+    is_attached=True,
+)
+RESUME: Final = CommandType(
+    Resume,
+    {
+        ATTACHED_VERSION: lambda position, group, due_ms: Resume(
+            natural(position), text(group), natural(due_ms)
+        )
+    },
+    _resume,
     is_attached=True,
 )

@@ -20,7 +20,7 @@ from broker.serving.parts import Parts, Shared
 from broker.topics.names import GIVEN_UP_TOPIC, HALF_TOPIC
 from broker.topics.own_topics import OWN_TOPICS, OwnTopics
 from broker.topics.state import TOPICS
-from broker.transactions.commands import Commit, GiveUp, MoveHalf, Rollback
+from broker.transactions.commands import Commit, GiveUp, MoveHalf, Resume, Rollback
 from broker.transactions.state import TRANSACTIONS, Half
 from remoting.message.properties import (
     REAL_QUEUE_ID,
@@ -134,6 +134,29 @@ class Ends:
         can go. Raises RequestRefused.
         """
         self._add_made(HALF_TOPIC, self.record(half), MoveHalf(position), position, then)
+
+    def resume(
+        self, position: int, record: MessageRecord, group: str, wait_ms: int, then: Then
+    ) -> None:
+        """Open a transaction once more that was given up.
+
+        Args:
+            position: of its message among those that were given up.
+            record: the message.
+            group: its producer group.
+            wait_ms: how much later producers are asked how it ends.
+            then: told the outcome.
+
+        Raises:
+            RequestRefused (2): too much waits for the log.
+        """
+        self._own_topics.make(HALF_TOPIC)
+        done = self._began(position, then)
+
+        def attach(placed: MessageRecord) -> LogCommand:
+            return Resume(position, group, placed.store_timestamp + wait_ms)
+
+        self._add(position, MadeMessages(HALF_TOPIC, 0, [record], done, attach))
 
     def _add_made(
         self, topic: str, record: MessageRecord, command: LogCommand, position: int, then: Then

@@ -9,11 +9,22 @@ from broker.retention.kept_back import KEPT_BACK
 from broker.sends.special_sends import SPECIAL_SENDS
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
+from broker.settings.settings import SETTINGS
+from broker.store.message_reader import MESSAGE_READER
 from broker.transactions.checks import CHECKS
-from broker.transactions.commands import CHECKED, COMMIT, GIVE_UP, MOVE_HALF, PREPARE, ROLLBACK
+from broker.transactions.commands import (
+    CHECKED,
+    COMMIT,
+    GIVE_UP,
+    MOVE_HALF,
+    PREPARE,
+    RESUME,
+    ROLLBACK,
+)
 from broker.transactions.ends import ENDS
 from broker.transactions.half_sends import HALF_SENDS
 from broker.transactions.processor import EndProcessor
+from broker.transactions.resuming import ResumeProcessor
 from broker.transactions.state import TRANSACTIONS
 from remoting.wire.codes import RequestCode
 
@@ -22,6 +33,9 @@ def _service(parts: Parts) -> Service:
     transactions, ends, checks = parts.state[TRANSACTIONS], parts[ENDS], parts[CHECKS]
     parts[SPECIAL_SENDS].add(parts[HALF_SENDS])
     parts[KEPT_BACK].add(checks.move_before)
+    resuming = ResumeProcessor(
+        parts.state, ends, parts[MESSAGE_READER], parts[SETTINGS], parts[FULL_DISK]
+    )
     processor = EndProcessor(parts.state, ends, parts[FULL_DISK])
 
     def begin_term() -> None:
@@ -37,7 +51,10 @@ def _service(parts: Parts) -> Service:
         }
 
     return Service(
-        handlers={RequestCode.END_TRANSACTION: Handler(processor.end)},
+        handlers={
+            RequestCode.END_TRANSACTION: Handler(processor.end),
+            RequestCode.RESUME_CHECK_HALF_MESSAGE: Handler(resuming.resume),
+        },
         begin_term=begin_term,
         tick=checks.tick,
         figures=figures,
@@ -45,7 +62,7 @@ def _service(parts: Parts) -> Service:
 
 
 FEATURE: Final = Feature(
-    commands=(PREPARE, COMMIT, ROLLBACK, CHECKED, GIVE_UP, MOVE_HALF),
+    commands=(PREPARE, COMMIT, ROLLBACK, CHECKED, GIVE_UP, MOVE_HALF, RESUME),
     parts=(TRANSACTIONS,),
     service=_service,
 )

@@ -52,6 +52,8 @@ class Transactions:
     Attributes:
         halves: the open ones.
         ends: how the last ones ended, the oldest first.
+        resumed: the last messages of transactions that were given up, and that an operator has
+            opened once more, by their positions; the oldest first.
         committed: how many were committed.
         rolled_back: how many were rolled back.
         given_up: of how many nobody said in time how they end.
@@ -59,6 +61,7 @@ class Transactions:
 
     halves: dict[int, Half] = field(default_factory=dict)
     ends: OrderedDict[int, End] = field(default_factory=OrderedDict)
+    resumed: OrderedDict[int, None] = field(default_factory=OrderedDict)
     committed: int = 0
     rolled_back: int = 0
     given_up: int = 0
@@ -78,6 +81,14 @@ class Transactions:
         else:
             self.given_up += 1
         return half
+
+
+def _captured_resumed(transactions: Transactions) -> Iterator[object]:
+    return iter(list(transactions.resumed))
+
+
+def _take_resumed(transactions: Transactions, rows: list[Any]) -> None:
+    transactions.resumed.update((int(position), None) for position in rows)
 
 
 def _needed_from(transactions: Transactions) -> int | None:
@@ -110,6 +121,7 @@ TRANSACTIONS: Final = StatePart(
     rows=(
         Rows("halves", _captured_halves, _take_halves),
         Rows("ends of transactions", _captured_ends, _take_ends),
+        Rows("resumed transactions", _captured_resumed, _take_resumed),
     ),
     needed_from=_needed_from,
 )

@@ -47,9 +47,9 @@ class DispatchTable(Generic[Origin]):
         return sorted(self._functions)
 
 
-def unsupported(command: Command) -> Command:
-    """The reply to an unknown request code, in RocketMQ's words."""
+def unsupported(command: Command, why: str = "") -> Command:
+    """The reply to a request code that is not answered, in RocketMQ's words, and why it is not."""
+    remark = f" request type {command.code} not supported"
     return command.reply(
-        ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
-        remark=f" request type {command.code} not supported",
+        ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f"{remark}: {why}" if why else remark
     )

@@ -33,6 +33,12 @@ CONFIRMED = (
     RequestCode.CLONE_GROUP_OFFSET,
     RequestCode.QUERY_MESSAGE,
     RequestCode.PEEK_MESSAGE,
+    RequestCode.GET_BROKER_CONSUME_STATS,
+    RequestCode.QUERY_CORRECTION_OFFSET,
+    RequestCode.QUERY_CONSUME_QUEUE,
+    RequestCode.GET_ALL_DELAY_OFFSET,
+    RequestCode.GET_TIMER_CHECK_POINT,
+    RequestCode.GET_TIMER_METRICS,
 )
 
 Answers = list[RequestRefused | None]
@@ -110,6 +116,7 @@ async def test_a_leader_without_its_quorum_answers_no_offset(tmp_path: Path, cod
         assert (await client.ask(15, commitOffset=0, **fields)).code == 0
         fields |= {"group": "g", "isForce": "true", "srcGroup": "g", "destGroup": "h"}
         fields |= {"key": "7F0000010001000000000000000001", "maxNum": 1}
+        fields |= {"compareGroup": "g", "index": 0, "count": 1}
         fields |= {"beginTimestamp": 0, "endTimestamp": 1 << 62, "maxMsgNums": 1}
         assert (await client.ask(code, **fields)).code == 0
         for node_id in list(group.brokers):

@@ -108,11 +108,12 @@ async def test_how_old_is_what_a_group_reads_next(tmp_path: Path) -> None:
             clock.now_ms = START_MS + 1000 * number
             await client.send("T", b"x")
         await commit(client, 2)
+        clock.now_ms += 5000
         told = await client.ask(CODE.QUERY_CONSUME_TIME_SPAN, topic="T", group="g")
         spans = json.loads(told.body)["consumeTimeSpanSet"]
         assert spans[0] == {
             "consumeTimeStamp": START_MS + 1000,
-            "delayTime": 2000,
+            "delayTime": 6000,
             "maxTimeStamp": START_MS + 3000,
             "messageQueue": {"brokerName": "broker-a", "queueId": 0, "topic": "T"},
             "minTimeStamp": START_MS,

@@ -169,16 +169,45 @@ REQUESTS: dict[int, tuple[dict[str, Any], bytes]] = {
     CODE.GET_EARLIEST_MSG_STORETIME: (OF_A_QUEUE, b""),
     CODE.GET_ALL_CONSUMER_OFFSET: ({}, b""),
     CODE.UPDATE_AND_CREATE_TOPIC: (TOPIC, b""),
+    CODE.UPDATE_AND_CREATE_TOPIC_LIST: (
+        {},
+        json.dumps(
+            {
+                "topicConfigList": [
+                    {
+                        **{"topicName": "T", "readQueueNums": 4, "writeQueueNums": 4, "perm": 6},
+                        **{"topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": False},
+                        "attributes": {"+message.type": "NORMAL"},
+                    }
+                ]
+            }
+        ).encode(),
+    ),
+    CODE.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: ({}, b""),
+    CODE.CLEAN_UNUSED_TOPIC: ({}, b""),
+    CODE.CLEAN_EXPIRED_CONSUMEQUEUE: ({}, b""),
+    CODE.TRIGGER_DELETE_FILES: ({}, b""),
+    CODE.DELETE_EXPIRED_COMMITLOG: ({}, b""),
+    CODE.GET_ALL_DELAY_OFFSET: ({}, b""),
+    CODE.GET_TIMER_CHECK_POINT: ({}, b""),
+    CODE.GET_TIMER_METRICS: ({}, b""),
+    CODE.GET_BROKER_HA_STATUS: ({}, b""),
     CODE.DELETE_TOPIC_IN_BROKER: ({"topic": "other"}, b""),
     CODE.GET_TOPIC_CONFIG: ({"topic": "T"}, b""),
     CODE.GET_ALL_TOPIC_CONFIG: ({}, b""),
     CODE.GET_TOPIC_STATS_INFO: ({"topic": "T"}, b""),
     CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: ({}, json.dumps(GROUP).encode()),
+    CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: (
+        {},
+        json.dumps({"groupConfigList": [GROUP]}).encode(),
+    ),
+    CODE.UPDATE_AND_GET_GROUP_FORBIDDEN: ({"group": "g", "topic": "T", "readable": "true"}, b""),
     CODE.DELETE_SUBSCRIPTIONGROUP: ({"groupName": "other", "cleanOffset": "true"}, b""),
     CODE.GET_SUBSCRIPTIONGROUP_CONFIG: ({"group": "g"}, b""),
     CODE.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: ({}, b""),
     CODE.GET_CONSUMER_CONNECTION_LIST: (ASKED_GROUP, b""),
-    CODE.GET_CONSUME_STATS: ({**ASKED_GROUP, "topic": "T"}, b""),
+    CODE.GET_CONSUME_STATS: ({**ASKED_GROUP, "topic": "T", "topicList": "T;U"}, b""),
+    CODE.GET_BROKER_CONSUME_STATS: ({"isOrder": "false"}, b""),
     CODE.GET_BROKER_RUNTIME_INFO: ({}, b""),
     CODE.GET_BROKER_CONFIG: ({}, b""),
     CODE.UPDATE_BROKER_CONFIG: ({}, b"fileReservedTime=48\ndeleteWhen=04"),
@@ -256,6 +285,20 @@ REQUESTS: dict[int, tuple[dict[str, Any], bytes]] = {
         b"",
     ),
     CODE.QUERY_TOPICS_BY_CONSUMER: ({"group": "g"}, b""),
+    CODE.QUERY_SUBSCRIPTION_BY_CONSUMER: ({"topic": "T", "group": "g"}, b""),
+    CODE.QUERY_CORRECTION_OFFSET: (
+        {"topic": "T", "compareGroup": "g", "filterGroups": "h,i"},
+        b"",
+    ),
+    CODE.QUERY_CONSUME_QUEUE: (
+        {**OF_A_QUEUE, "index": 0, "count": 10, "consumerGroup": "g"},
+        b"",
+    ),
+    CODE.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: (
+        {"topic": "T", "group": "g", "clientAddr": ""},
+        b"",
+    ),
+    CODE.RESUME_CHECK_HALF_MESSAGE: ({"msgId": "7F00000100002A9F0000000000000000"}, b""),
     CODE.QUERY_CONSUME_TIME_SPAN: ({"topic": "T", "group": "g"}, b""),
     CODE.CLONE_GROUP_OFFSET: (
         {"srcGroup": "g", "destGroup": "h", "topic": "T", "offline": "true"},

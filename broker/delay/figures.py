@@ -1,0 +1,86 @@
+"""Answers how far delayed messages are delivered (45, 60, 61).
+
+RocketMQ's slaves copy these, and its tools show them. Here they are computed from the log, in which
+they stand for every member. Source: RocketMQ's AdminBrokerProcessor.
+"""
+
+import struct
+from collections.abc import Callable
+from typing import Final
+
+from broker.delay.due import LEVEL_MS
+from broker.delay.state import DELAYS
+from broker.log.state import BrokerState
+from broker.serving.origin import Origin
+from broker.store.message_reader import MessageReader
+from broker.topics.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from remoting.bodies.topic_config import DataVersion
+from remoting.wire.command import Command
+from remoting.wire.loose_json import JsonValue, compact_json
+
+# RocketMQ's TimerCheckpoint: times and offsets of its timer, and a version of three numbers.
+_CHECKPOINT: Final = struct.Struct(">7q")
+
+
+class DelayFigures:
+    """Tells about delayed messages.
+
+    Args:
+        state, reader: what it works with.
+        wall_clock_ms: milliseconds since 1970.
+    """
+
+    def __init__(
+        self, state: BrokerState, reader: MessageReader, wall_clock_ms: Callable[[], int]
+    ) -> None:
+        self._state = state
+        self._delays = state[DELAYS]
+        self._reader = reader
+        self._wall_clock_ms = wall_clock_ms
+
+    def level_offsets(self, _origin: Origin, command: Command) -> Command:
+        """For each level with messages: the first offset in its queue that waits (45)."""
+        table: dict[str, JsonValue] = {
+            str(level): self._first_waiting(level - 1)
+            for level in range(1, len(LEVEL_MS) + 1)
+            if self._reader.end(SCHEDULE_TOPIC, level - 1)
+        }
+        body: dict[str, JsonValue] = {
+            "dataVersion": DataVersion(self._delays.delivered).to_json(),
+            "offsetTable": table,
+        }
+        return command.reply(body=compact_json(body).encode())
+
+    def _first_waiting(self, queue_id: int) -> int:
+        """All messages of a level wait equally long, so those that wait are behind the others.
+
+        A message that retention had to move is behind some that wait longer.
+        """
+        low = self._reader.begin(SCHEDULE_TOPIC, queue_id)
+        high = self._reader.end(SCHEDULE_TOPIC, queue_id)
+        while low < high:
+            middle = (low + high) // 2
+            units = self._reader.units(SCHEDULE_TOPIC, queue_id, middle, 1)
+            if units and units[0][0] not in self._delays.waiting:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def timer_checkpoint(self, _origin: Origin, command: Command) -> Command:
+        """How far the timer has read (60): all that is applied."""
+        end = self._reader.end(TIMER_TOPIC, 0)
+        body = _CHECKPOINT.pack(
+            *(self._wall_clock_ms(), self._state.log_end, end, end),
+            *(0, self._wall_clock_ms(), self._delays.delivered),
+        )
+        return command.reply(body=body)
+
+    def timer_metrics(self, _origin: Origin, command: Command) -> Command:
+        """How many messages wait, over all topics (61). RocketMQ counts by topic."""
+        waiting = {"count": len(self._delays.waiting), "timeStamp": self._wall_clock_ms()}
+        body: dict[str, JsonValue] = {
+            "dataVersion": DataVersion(self._delays.delivered).to_json(),
+            "timingCount": {TIMER_TOPIC: dict[str, JsonValue](waiting)},
+        }
+        return command.reply(body=compact_json(body).encode())

@@ -1,0 +1,98 @@
+"""Asks the members of a group how far they are (223, through 221).
+
+Source: RocketMQ's Broker2Client.getConsumeStatus, which asks one member after the other.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from broker.consumers.members import Consumers
+from broker.errors import RequestRefused
+from broker.serving.origin import Origin
+from remoting.bodies.message_queue import decode_queue_keyed, queue_keyed_json
+from remoting.wire.codes import RequestCode, ResponseCode
+from remoting.wire.command import Command, server_request
+from remoting.wire.errors import RemotingError
+from remoting.wire.loose_json import compact_json
+
+# RocketMQ's value.
+ASK_SECONDS: Final = 5.0
+
+# Members that are asked for one answer; a group of more is asked member by member (307).
+MAX_MEMBERS: Final = 500
+
+
+class ConsumerStatus:
+    """Gathers the answers of consumers.
+
+    Args:
+        consumers: the members of groups.
+    """
+
+    def __init__(self, consumers: Consumers) -> None:
+        self._consumers = consumers
+
+    def gather(self, origin: Origin, command: Command) -> None:
+        """Tell which offset each member of a group has come to in each of its queues of a topic.
+
+        A member that does not answer in time, or whose answer cannot be read, is left out.
+
+        Raises:
+            FieldMissing: a field it must have is missing.
+            RequestRefused: (1) the group has no such member, (2) it has too many.
+        """
+        topic, group = command.text("topic"), command.text("group")
+        wanted = command.fields.get("clientAddr", "")
+        found = self._consumers.group(group)
+        members = {
+            one.client_id: peer
+            for peer, one in (found.members.items() if found is not None else ())
+            if not peer.is_closed and wanted in ("", str(peer.peer), one.client_id)
+        }
+        if not members:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR,
+                f"No Any Consumer online in the consumer group: [{group:.120}]",
+            )
+        if len(members) > MAX_MEMBERS:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_BUSY,
+                f"{len(members)} members: at most {MAX_MEMBERS} are asked at once; name one",
+            )
+        tables: dict[str, str] = {}
+        waiting = set(members)
+
+        def answered(client_id: str, outcome: Command | RemotingError) -> None:
+            waiting.discard(client_id)
+            table = _table(outcome)
+            if table is not None:
+                tables[client_id] = table
+            if not waiting:
+                rows = [f"{compact_json(one)}:{tables[one]}" for one in sorted(tables)]
+                body = f'{{"consumerTable":{{{",".join(rows)}}}}}'
+                origin.send(command.reply(body=body.encode()))
+
+        fields = {"group": group, "topic": topic}
+        for client_id, member in members.items():
+            member.request(
+                server_request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, fields),
+                _told(answered, client_id),
+                ASK_SECONDS,
+            )
+
+
+def _told(
+    answered: Callable[[str, Command | RemotingError], None], client_id: str
+) -> Callable[[Command | RemotingError], None]:
+    return lambda outcome: answered(client_id, outcome)
+
+
+def _table(outcome: Command | RemotingError) -> str | None:
+    """The offsets in a consumer's answer, as Java's tools read them; None when it has none."""
+    if isinstance(outcome, RemotingError) or outcome.code != ResponseCode.SUCCESS:
+        return None
+    try:
+        offsets = decode_queue_keyed("consumer status", "messageQueueTable", outcome.body)
+    except RemotingError:
+        return None
+    return queue_keyed_json(offsets.items())

@@ -1,0 +1,88 @@
+"""Answers what stands in a consume queue (321).
+
+Source: RocketMQ's AdminBrokerProcessor.queryConsumeQueue.
+"""
+
+from typing import Final
+
+from broker.consumers.members import Consumers
+from broker.errors import RequestRefused
+from broker.filters.state import FILTERS
+from broker.log.state import BrokerState
+from broker.pulls.request import filter_of
+from broker.serving.origin import Origin
+from broker.store.message_reader import MessageReader
+from broker.topics.state import TOPICS
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+from remoting.wire.loose_json import JsonValue, compact_json
+
+# In one answer: some milliseconds. mqadmin asks for ten.
+MAX_UNITS: Final = 1000
+
+
+class QueueUnits:
+    """Shows units of consume queues.
+
+    Args:
+        state, consumers, reader: what it works with.
+    """
+
+    def __init__(self, state: BrokerState, consumers: Consumers, reader: MessageReader) -> None:
+        self._topics = state[TOPICS]
+        self._filters = state[FILTERS]
+        self._consumers = consumers
+        self._reader = reader
+
+    def show(self, _origin: Origin, command: Command) -> Command:
+        """Where the messages of a queue lie in the log, and whether a group wants them by their
+        tags.
+
+        Raises:
+            FieldMissing: a field it must have is missing.
+            RequestRefused: (1) no such queue, (29) too many units.
+        """
+        topic, queue_id = command.text("topic"), command.integer("queueId")
+        index, count = command.integer("index"), command.integer("count")
+        group = command.fields.get("consumerGroup", "")
+        config = self._topics.configs.get(topic)
+        if config is None or not (
+            0 <= queue_id < max(config.read_queue_count, config.write_queue_count)
+        ):
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR, f"{queue_id}@{topic:.127} is not exist!"
+            )
+        if not 0 <= count <= MAX_UNITS or index < 0:
+            raise RequestRefused(
+                ResponseCode.INVALID_PARAMETER,
+                f"{count} units from {index} on: give up to {MAX_UNITS}, from 0 on",
+            )
+        subscription = self._consumers.subscription(group, topic) if group else None
+        filter_data: str | None = None
+        if group and subscription is None:
+            filter_data = f"{group}@{topic} is not online!"
+        elif group and (kept := self._filters.found(group, topic)) is not None:
+            filter_data = compact_json({"expression": kept.condition, "version": kept.version})
+        wanted = None if subscription is None else filter_of(subscription)
+        units = self._reader.units(topic, queue_id, index, count)
+        rows: list[JsonValue] = [
+            {
+                "bitMap": None,
+                "eval": wanted is not None and wanted.wants(code),
+                "extendDataJson": None,
+                "msg": None,
+                "physicOffset": position,
+                "physicSize": size,
+                "tagsCode": code,
+            }
+            for position, size, code in units
+        ]
+        body: dict[str, JsonValue] = {
+            "filterData": filter_data,
+            "maxQueueIndex": self._reader.end(topic, queue_id),
+            "minQueueIndex": self._reader.begin(topic, queue_id),
+            "queueData": rows,
+            "subscriptionData": None if subscription is None else subscription.to_json(),
+        }
+        remark = None if units else f"Index {index} of {queue_id}@{topic} is not exist!"
+        return command.reply(body=compact_json(body).encode(), remark=remark)
