@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from broker.features import REGISTRY, empty_state
 from broker.limits import BrokerLimits
@@ -70,6 +71,29 @@ async def test_a_group_goes_back_to_a_time_and_reads_on_from_there(tmp_path: Pat
         assert await commit(client, 6) == 0
         assert await committed(client) == 6
         assert (await client.pull("T", 11)).code == ResponseCode.PULL_NOT_FOUND
+
+
+async def test_a_consumer_that_reads_on_faster_than_the_log_is_not_moved_again(
+    tmp_path: Path,
+) -> None:
+    async with served(tmp_path) as client:
+        for _ in range(5):
+            await client.send("T", b"x")
+        await commit(client, 5)
+        for moved_to in (3, 1):
+            await reset(client, queueId=0, offset=moved_to)
+            codes: dict[int, int] = {}
+
+            async def pull(offset: int, codes: dict[int, int] = codes) -> None:
+                codes[offset] = (await client.pull("T", offset)).code
+
+            # Both are looked at before the entry is applied that ends the reset.
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(pull, moved_to)
+                await trio.testing.wait_all_tasks_blocked()
+                nursery.start_soon(pull, 5)
+            assert codes[moved_to] == ResponseCode.SUCCESS
+            assert codes[5] == ResponseCode.PULL_NOT_FOUND
 
 
 async def test_a_pull_that_waits_is_told_at_once(tmp_path: Path) -> None:
