@@ -121,6 +121,17 @@ async def test_a_batch_lies_in_one_queue_with_offsets_in_a_row(tmp_path: Path) -
         assert len(keys) == 5, "each message without a key is given one of its own"
 
 
+async def test_a_popped_message_is_sent_on_without_the_handle_that_it_had(tmp_path: Path) -> None:
+    async with served(tmp_path) as client:
+        mine = "POP_CK\x010 1 2 3 0 b 0 0\x02a\x01b\x02"
+        assert (await client.send("T", b"x", i=mine)).code == 0
+        body = encode_batch_body([BatchMessage(b"y", mine.encode()), BatchMessage(b"z")])
+        assert (await client.ask(320, body, **send_fields("T", 0, m="true"))).code == 0
+        one, two, _three = await client.messages("T")
+        assert "POP_CK" not in one.property_map() | two.property_map()
+        assert one.property_map()["a"] == two.property_map()["a"] == "b"
+
+
 async def test_the_batch_flag_of_the_c_client_is_understood(tmp_path: Path) -> None:
     async with served(tmp_path) as client:
         body = encode_batch_body([BatchMessage(b"a"), BatchMessage(b"b")])
