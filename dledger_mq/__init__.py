@@ -8,6 +8,7 @@ from dledger_mq.admin import Admin, BrokerStatus, QueueProgress
 from dledger_mq.batching import Batching
 from dledger_mq.client import Client
 from dledger_mq.client_metrics import ClientMetrics
+from dledger_mq.consumer_group import ConsumerGroup
 from dledger_mq.errors import (
     ClientClosed,
     ClosedDuringCall,
@@ -37,6 +38,12 @@ from dledger_mq.errors import (
     TransactionRefused,
     WindowFull,
 )
+from dledger_mq.group_answers import (
+    ConsumerConnection,
+    GroupConnections,
+    GroupProgress,
+    TimeSpan,
+)
 from dledger_mq.listener import Listener
 from dledger_mq.message import ConsumeFrom, ConsumeResult, Message
 from dledger_mq.producer import Producer
@@ -47,6 +54,7 @@ from dledger_mq.received_message import ReceivedMessage
 from dledger_mq.selectors import QueueSelector, by_key, by_sharding_key, to_queue
 from dledger_mq.send_result import SendResult, SendStatus
 from dledger_mq.sending import SendCallback, SendOutcome
+from dledger_mq.statistics import Statistic, WindowTotal
 from dledger_mq.subscription import Sql
 from dledger_mq.transaction import Transaction, TransactionCheck, TransactionState
 from remoting.bodies.heartbeat import MessageModel
@@ -62,7 +70,11 @@ __all__ = [
     "ClosedDuringCall",
     "ConsumeFrom",
     "ConsumeResult",
+    "ConsumerConnection",
+    "ConsumerGroup",
+    "GroupConnections",
     "GroupInUse",
+    "GroupProgress",
     "InvalidBatching",
     "InvalidCondition",
     "InvalidListener",
@@ -103,11 +115,14 @@ __all__ = [
     "SendStatus",
     "SomeFailed",
     "Sql",
+    "Statistic",
+    "TimeSpan",
     "Transaction",
     "TransactionCheck",
     "TransactionRefused",
     "TransactionState",
     "WindowFull",
+    "WindowTotal",
     "by_key",
     "by_sharding_key",
     "to_queue",

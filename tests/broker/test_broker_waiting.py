@@ -32,6 +32,7 @@ from broker.sends.sends import Sends
 from broker.topics.changes import TopicChanges
 from broker.topics.state import TOPICS
 from broker.traffic.put_times import PutTimes
+from broker.traffic.traffic import Traffic
 from dledger.entry import Body, PositionedBody
 from dledger.errors import (
     Discarded,
@@ -225,8 +226,9 @@ def test_a_member_without_heartbeats_for_two_minutes_is_gone() -> None:
 def sends_over(log: FakeLog, **limits: int) -> tuple[Sends, BrokerState]:
     state = empty_state()
     address = Address("127.0.0.1", 10911)
-    times = PutTimes()
-    return Sends(state, log, address, BrokerLimits(**limits), lambda: 5000, 1, float, times), state
+    counts = PutTimes(), Traffic(float, "c")
+    sends = Sends(state, log, address, BrokerLimits(**limits), lambda: 5000, 1, float, *counts)
+    return sends, state
 
 
 PREFIX = "7F00000100002A9F"
@@ -281,6 +283,7 @@ def test_a_long_expression_is_read_like_a_short_one() -> None:
     assert tag_filter("||".join(tags)).codes == frozenset(map(tags_code, tags))
 
 
+@pytest.mark.feature("F53")
 def test_messages_that_wait_for_their_topics_are_bounded_in_bytes_over_all() -> None:
     log, origin = FakeLog(), Origin()
     sends, state = sends_over(log)
@@ -382,6 +385,7 @@ def test_messages_that_the_log_had_no_room_for_get_the_offsets_that_are_next_the
     assert offsets_of(log.taken[-1][0]) == [first]
 
 
+@pytest.mark.feature("F31")
 @pytest.mark.parametrize(
     ("error", "code"),
     [

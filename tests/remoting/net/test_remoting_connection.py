@@ -46,6 +46,7 @@ async def test_a_request_that_was_never_sent_is_known_not_to_have_happened(
     assert len(results) == 2
 
 
+@pytest.mark.feature("F53")
 async def test_a_peer_that_does_not_read_is_cut_off_at_the_limit_in_bytes(
     nursery: trio.Nursery,
 ) -> None:
