@@ -186,6 +186,7 @@ def test_a_snapshot_has_the_messages_that_wait(tmp_path: Path) -> None:
 # --- a broker -------------------------------------------------------------------------------------
 
 
+@pytest.mark.feature("F41")
 @pytest.mark.parametrize("level", [1, 3, 18, 19, 99])
 async def test_a_message_of_a_level_comes_when_its_time_is_over_and_not_before(
     tmp_path: Path, level: int
@@ -210,6 +211,7 @@ async def test_a_message_of_a_level_comes_when_its_time_is_over_and_not_before(
         assert await one.bodies() == [b"now", b"late"]
 
 
+@pytest.mark.feature("F41")
 @pytest.mark.parametrize(
     ("properties", "due_ms"),
     [
@@ -356,6 +358,7 @@ async def recall(one: Delayed, handle: str, topic: str = "T") -> Command:
     return await one.client.ask(RequestCode.RECALL_MESSAGE, topic=topic, recallHandle=handle)
 
 
+@pytest.mark.feature("F41")
 async def test_a_recalled_message_never_comes(tmp_path: Path) -> None:
     async with delaying(tmp_path) as one:
         handle = (await one.send(TIMED.format(10_000))).fields["recallHandle"]

@@ -47,6 +47,7 @@ async def committed(client: Client, queue_id: int = 0) -> int:
     return int((await client.ask(14, **fields)).fields["offset"])
 
 
+@pytest.mark.feature("F49")
 async def test_a_group_goes_back_to_a_time_and_reads_on_from_there(tmp_path: Path) -> None:
     clock = Clock()
     async with served(tmp_path, clock=clock) as client:
@@ -116,6 +117,7 @@ async def test_a_pull_that_waits_is_told_at_once(tmp_path: Path) -> None:
         assert found[0].fields["nextBeginOffset"] == "0"
 
 
+@pytest.mark.feature("F50")
 async def test_a_group_without_members_is_moved_and_so_is_one_queue_of_it(tmp_path: Path) -> None:
     async with served(tmp_path) as client:
         for queue_id in (0, 1, 1, 1):
@@ -142,6 +144,7 @@ async def test_without_force_a_group_goes_back_only(tmp_path: Path) -> None:
         assert await committed(client) == 0
 
 
+@pytest.mark.feature("F49")
 async def test_a_new_leader_tells_the_group_that_it_was_moved(tmp_path: Path) -> None:
     async with served(tmp_path) as client:
         for _ in range(5):

@@ -62,6 +62,7 @@ async def put_group(client: Client, **more: Any) -> Command:
     return await client.ask(CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body)
 
 
+@pytest.mark.feature("F10")
 async def test_all_settings_of_a_topic_are_told_as_they_were_given(tmp_path: Path) -> None:
     async with served(tmp_path) as client:
         assert (

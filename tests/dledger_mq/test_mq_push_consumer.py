@@ -143,6 +143,7 @@ async def test_a_new_group_that_begins_with_the_last_message_gets_only_new_ones(
     assert inbox.bodies == [b"new"]
 
 
+@pytest.mark.feature("F38")
 async def test_a_message_that_failed_comes_again_under_its_own_topic(clock: MockClock) -> None:
     inbox = Inbox(failures=1)
     async with running() as cluster:
@@ -275,6 +276,7 @@ async def test_a_broadcasting_consumer_tries_a_message_again_before_it_drops_it(
     assert "is dropped (broadcast)" in caplog.text
 
 
+@pytest.mark.feature("F33")
 async def test_two_members_share_the_queues_and_the_last_one_takes_all() -> None:
     first, second = Inbox(), Inbox()
     async with running() as cluster, cluster.consumer(first) as one:
@@ -409,6 +411,7 @@ async def test_consumption_goes_on_at_the_new_leader_when_the_old_one_dies() -> 
     assert cluster.store.offsets[(GROUP, "T", 0)] == 2
 
 
+@pytest.mark.feature("F51")
 async def test_a_leader_that_freezes_while_it_holds_pulls_is_left_for_the_new_one(
     clock: MockClock,
 ) -> None:
@@ -586,6 +589,7 @@ async def test_a_full_cache_stops_pulling_and_a_done_message_lets_it_go_on() -> 
     assert len({message.body for message in inbox.messages}) == 200
 
 
+@pytest.mark.feature("F53")
 async def test_a_stuck_listener_fills_no_more_than_the_bound_of_all_queues() -> None:
     gate = trio.Event()
     inbox = Inbox()
@@ -647,6 +651,7 @@ async def test_a_queue_goes_on_when_another_has_made_room_for_it() -> None:
             await until(lambda: pulls(0) > 1)
 
 
+@pytest.mark.feature("F33")
 async def test_a_broadcasting_consumer_gets_all_queues_and_tells_no_broker_its_offsets(
     tmp_path: Path,
 ) -> None:
