@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,8 @@ class Origin:
     peer = Address("10.0.0.1", 1)
 
     def send(self, command: Command) -> None: ...
+
+    def send_all(self, commands: Sequence[Command]) -> None: ...
 
     def send_oneway(self, command: Command) -> None: ...
 

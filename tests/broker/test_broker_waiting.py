@@ -64,6 +64,9 @@ class Origin:
     def send(self, command: Command) -> None:
         self.sent.append(command)
 
+    def send_all(self, commands: Sequence[Command]) -> None:
+        self.sent += commands
+
     def send_oneway(self, command: Command) -> None:
         self.sent.append(command)
 
