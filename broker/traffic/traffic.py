@@ -4,7 +4,7 @@ Names and keys are those of RocketMQ's statistics (315).
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from heapq import nsmallest
 from typing import Final, NamedTuple
@@ -176,6 +176,10 @@ class Traffic:
     def counter(self, counted: Counted, key: str) -> Counter | None:
         """A counter, or None when nothing was counted with this key."""
         return self._counters.get((counted, key))
+
+    def counters(self, counted: Counted) -> Iterator[tuple[str, Counter]]:
+        """All counters of one kind, with their keys."""
+        return ((key, one) for (kind, key), one in self._counters.items() if kind is counted)
 
     def given_per_second(self, group: str, topic: str) -> float:
         """How many messages a group gets, over the last minute."""
