@@ -7,10 +7,11 @@ forever while another is wrong at the first glance.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from jepsen_like.checkers.bounds import Bounds
+from jepsen_like.checkers.checker import counted, no_function
 from jepsen_like.checkers.failing_part import STEPS_AT_ONCE, FailingPart, failing_part
 from jepsen_like.checkers.models.model import Model
 from jepsen_like.checkers.overlaps import Overlaps
@@ -49,7 +50,7 @@ class Linearizability:
         Raises HistoryUnreadable if an operation is none of the model's, ModelFailed.
         """
         whole = self._objects(history)
-        looked_at = f"{_counted(len(history.operations), 'operation')} on {_objects(len(whole))}"
+        looked_at = f"{counted(len(history.operations), 'operation')} on {_objects(len(whole))}"
         if not whole:
             return Report(Verdict.UNKNOWN, "no operation that may have happened was recorded")
         try:
@@ -137,7 +138,7 @@ class Linearizability:
         how = f"{late} has no place in any order"
         summary = (
             f"{KIND}{key}, lines {lines[0]} to {lines[1]}: "
-            f"{_counted(len(part), 'operation')}; {looked_at}"
+            f"{counted(len(part), 'operation')}; {looked_at}"
         )
         figures: dict[str, object] = {
             "key": wrong.key,
@@ -159,9 +160,7 @@ class Linearizability:
         """The longest order there is, and what has no place behind it."""
         told = getattr(self._model, "told", lambda state: f"the state is {state!r}")
         order = found.order
-        text = [
-            f"An order of the first {_counted(len(order), 'operation')}:" if order else "First,"
-        ]
+        text = [f"An order of the first {counted(len(order), 'operation')}:" if order else "First,"]
         hidden = len(order) - ORDER_SHOWN_MAX
         state: Hashable = self._model.initial
         if not order:
@@ -171,7 +170,7 @@ class Linearizability:
             after = self._model.step(state, operation)
             state = after if after is not None else state
             if number == hidden - 1:
-                text.append(f"  ... {_counted(hidden, 'operation')} before: {told(state)}")
+                text.append(f"  ... {counted(hidden, 'operation')} before: {told(state)}")
             if number >= hidden:
                 then = f"    then {told(state)}" if state != before else ""
                 text.append(f"  {operation}{then}")
@@ -197,17 +196,5 @@ class _Object(NamedTuple):
     search: Search
 
 
-def no_function(function: str, functions: Collection[str]) -> str:
-    """That a history has a function that a model does not have."""
-    return (
-        f"{shown(function, 40)} is no function of this model, which has "
-        f"{', '.join(sorted(functions))}: name another model with --model"
-    )
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def _objects(number: int) -> str:
-    return _counted(number, "object")
+    return counted(number, "object")
