@@ -217,6 +217,7 @@ async def test_a_pop_in_order_waits_for_the_acknowledgement(tmp_path: Path) -> N
         await until(lambda: _is(got == [b"1"]))
 
 
+@pytest.mark.feature("F39")
 async def test_a_message_that_fails_too_often_becomes_a_dead_letter(tmp_path: Path) -> None:
     async with popping(tmp_path) as pop:
         await group_with(pop.client, 2)
