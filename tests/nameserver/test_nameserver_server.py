@@ -118,8 +118,19 @@ def test_the_cluster_and_the_topics_are_listed(direct: Direct) -> None:
     assert decode_topic_list(topics.body) == ["T", "TBW102"]
     of_cluster = direct(RequestCode.GET_TOPICS_BY_CLUSTER, {"cluster": "cl"})
     assert decode_topic_list(of_cluster.body) == ["T", "TBW102"]
-    system = direct(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
-    assert decode_topic_list(system.body) == ["cl", "b"]
+
+
+def test_the_names_of_clusters_and_brokers_are_system_topics_where_they_have_routes(
+    direct: Direct,
+) -> None:
+    def listed() -> list[str]:
+        return decode_topic_list(direct(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS).body)
+
+    assert listed() == [], "a tool would take them for topics, and 105 answers 17"
+    direct.ask(register_command(topics=("cl", "b", "T")))
+    assert listed() == ["cl", "b"]
+    for topic in listed():
+        assert direct(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}).code == 0
 
 
 def test_a_lone_master_is_answered_bare_and_a_slave_is_told_its_master(direct: Direct) -> None:
