@@ -47,6 +47,7 @@ from dledger_mq.received_message import ReceivedMessage
 from dledger_mq.selectors import QueueSelector, by_key, by_sharding_key, to_queue
 from dledger_mq.send_result import SendResult, SendStatus
 from dledger_mq.sending import SendCallback, SendOutcome
+from dledger_mq.statistics import Statistic, WindowTotal
 from dledger_mq.subscription import Sql
 from dledger_mq.transaction import Transaction, TransactionCheck, TransactionState
 from remoting.bodies.heartbeat import MessageModel
@@ -103,11 +104,13 @@ __all__ = [
     "SendStatus",
     "SomeFailed",
     "Sql",
+    "Statistic",
     "Transaction",
     "TransactionCheck",
     "TransactionRefused",
     "TransactionState",
     "WindowFull",
+    "WindowTotal",
     "by_key",
     "by_sharding_key",
     "to_queue",

@@ -9,35 +9,30 @@ from typing import Final
 import trio
 
 from dledger_mq import requests
-from dledger_mq.calls import NOT_NOW_CODES, call_master
+from dledger_mq.calls import call_master
 from dledger_mq.client import Client
 from dledger_mq.client_use import ClientUse
-from dledger_mq.errors import (
-    MessagingError,
-    NameServersUnreachable,
-    NoMaster,
-    RequestRefused,
-    RouteNotFound,
-)
+from dledger_mq.errors import RequestRefused, RouteNotFound
+from dledger_mq.leaders import Leaders
 from dledger_mq.lifetime import Lifetime
 from dledger_mq.message import check_topic
 from dledger_mq.offsets import BrokerOffsets
 from dledger_mq.pauses import pause_seconds
 from dledger_mq.received_message import ReceivedMessage, received
+from dledger_mq.statistics import Statistic, decode_statistic
 from remoting.bodies.message_queue import MessageQueue
-from remoting.bodies.route import BrokerData, decode_cluster_info
+from remoting.bodies.route import BrokerData
 from remoting.bodies.table import decode_table, decode_topic_list
 from remoting.bodies.topic_config import PERMISSION_READ_WRITE, TopicConfig
 from remoting.message.record import decode_records
 from remoting.wire.codes import ResponseCode
-from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
 
 # mqadmin's default for a new topic.
 DEFAULT_QUEUES: Final = 8
 
-# How long orders follow an election, and how long a new topic may take to be seen.
-ORDER_TIMEOUT_SECONDS: Final = 10.0
+# How long a new topic may take to be seen.
+ROUTE_TIMEOUT_SECONDS: Final = 10.0
 
 # How long a search goes on: it waits for an election, and for the index to come up to the log.
 SEARCH_TIMEOUT_SECONDS: Final = 30.0
@@ -47,6 +42,9 @@ _SEARCH_ATTEMPT_SECONDS: Final = 8.0  # a broker waits for its index for 5
 DEFAULT_FOUND: Final = 32
 _LAST_MILLISECOND: Final = (1 << 63) - 1
 _FOUND_OR_NOT: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND})
+
+# A name and a key that nothing was counted for.
+_COUNTED_OR_NOT: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR})
 
 # Figures of brokers are read one by one from memory.
 FIGURES_TIMEOUT_SECONDS: Final = 2.0
@@ -144,11 +142,7 @@ class Admin:
 
     async def brokers(self) -> list[BrokerData]:
         """The groups of brokers that the name servers know, by name."""
-        reply = await self._client.routes.ask_nameserver(
-            requests.cluster_info(), "tell the cluster"
-        )
-        info = decode_cluster_info(reply.body)
-        return [info.brokers[name] for name in sorted(info.brokers)]
+        return await Leaders(self._client).brokers()
 
     async def cluster(self) -> list[BrokerStatus]:
         """Every broker, with the figures it gives."""
@@ -200,9 +194,11 @@ class Admin:
         """
         check_topic(topic)
         config = TopicConfig(topic, queues, queues, permission)
-        await self._order(requests.create_topic(config), "make a topic", topic, cluster)
+        await Leaders(self._client).ask_each(
+            requests.create_topic(config), "make a topic", cluster=cluster, topic=topic
+        )
         failures = 0
-        with trio.move_on_after(ORDER_TIMEOUT_SECONDS):
+        with trio.move_on_after(ROUTE_TIMEOUT_SECONDS):
             while True:
                 try:
                     if (await self._client.routes.refresh(topic)).read_queues:
@@ -218,7 +214,9 @@ class Admin:
         Raises:
             NoMaster, RequestRefused: see `create_topic`.
         """
-        await self._order(requests.delete_topic_in_broker(topic), "remove a topic", topic, cluster)
+        await Leaders(self._client).ask_each(
+            requests.delete_topic_in_broker(topic), "remove a topic", cluster=cluster, topic=topic
+        )
         for address in self._client.routes.nameservers:
             reply = await self._client.remoting.request(
                 address, requests.delete_topic_in_nameserver(topic)
@@ -297,37 +295,26 @@ class Admin:
         found.sort(key=lambda one: one.store_timestamp, reverse=True)
         return found
 
-    async def _order(self, command: Command, what: str, topic: str, cluster: str) -> None:
-        """Have every group's leader carry out a command; it may be carried out twice."""
-        deadline = trio.current_time() + ORDER_TIMEOUT_SECONDS
-        done: set[str] = set()
-        failures = 0
-        while True:
-            problem: MessagingError | RemotingError = NoMaster(topic, "")
-            try:
-                brokers = [one for one in await self.brokers() if cluster in ("", one.cluster)]
-                for broker in brokers:
-                    if broker.broker_name not in done:
-                        await self._order_one(broker, command, what, topic)
-                        done.add(broker.broker_name)
-                if brokers:
-                    return
-            except RequestRefused as error:
-                if error.code not in NOT_NOW_CODES:
-                    raise
-                problem = error
-            except NameServersUnreachable:
-                raise  # no election brings one back
-            except (MessagingError, RemotingError) as error:
-                problem = error
-            failures += 1
-            if trio.current_time() >= deadline:
-                raise problem
-            await trio.sleep(pause_seconds(failures))
+    async def statistics(self, name: str, key: str) -> dict[str, Statistic]:
+        """What the leaders have counted in the last minute, hour and day.
 
-    async def _order_one(self, broker: BrokerData, command: Command, what: str, topic: str) -> None:
-        if broker.leader is None:
-            raise NoMaster(topic, broker.broker_name)
-        reply = await self._client.remoting.request(broker.leader, command)
-        if reply.code != ResponseCode.SUCCESS:
-            raise RequestRefused(broker.leader, what, reply.code, reply.remark)
+        docs/statistics.md has the names and their keys.
+
+        Args:
+            name: of what is counted, as "TOPIC_PUT_NUMS".
+            key: a topic, or "topic@group", or what else belongs to the name.
+
+        Returns:
+            By the names of the groups of brokers; a group that has counted nothing is left out.
+
+        Raises:
+            NoMaster, NameServersUnreachable, RequestRefused: see `create_topic`.
+        """
+        replies = await Leaders(self._client).ask_each(
+            requests.broker_statistics(name, key), "tell statistics", accepted=_COUNTED_OR_NOT
+        )
+        return {
+            broker_name: decode_statistic(reply.body)
+            for broker_name, reply in replies.items()
+            if reply.code == ResponseCode.SUCCESS
+        }

@@ -334,5 +334,10 @@ def runtime_info() -> Command:
     return Command(RequestCode.GET_BROKER_RUNTIME_INFO)
 
 
+def broker_statistics(name: str, key: str) -> Command:
+    """Ask a broker for what it has counted (315)."""
+    return Command(RequestCode.VIEW_BROKER_STATS_DATA, {"statsName": name, "statsKey": key})
+
+
 def _queue_question(code: RequestCode, queue: MessageQueue) -> Command:
     return Command(code, {"topic": queue.topic, "queueId": str(queue.queue_id)})

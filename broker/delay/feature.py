@@ -10,6 +10,7 @@ from broker.delay.delivery_task import DeliveryTask
 from broker.delay.figures import DelayFigures
 from broker.delay.recall import RecallProcessor
 from broker.delay.state import DELAYS
+from broker.delay.timer_rates import TimerRates
 from broker.feature import Feature
 from broker.retention.kept_back import KEPT_BACK
 from broker.sends.special_sends import SPECIAL_SENDS
@@ -26,8 +27,14 @@ def _service(parts: Parts) -> Service:
     told = DelayFigures(parts.state, parts[MESSAGE_READER], parts.wall_clock_ms)
     processor = RecallProcessor(parts.state, parts.log, deliveries, parts.config.group)
 
+    rates = TimerRates(delays, parts.clock)
+
     def figures() -> Mapping[str, str]:
+        came, went = rates.rates()
         return {
+            **told.figures(),
+            "timerDequeueTps": f"{went:.2f}",
+            "timerEnqueueTps": f"{came:.2f}",
             "dledgerDelayedDelivered": str(delays.delivered),
             "dledgerDelayedDropped": str(delays.dropped),
             "dledgerDelayedWaiting": str(len(delays.waiting)),
@@ -42,6 +49,7 @@ def _service(parts: Parts) -> Service:
         },
         begin_term=deliveries.begin_term,
         applied=lambda _folded: deliveries.applied(),
+        look_over=rates.sample,
         figures=figures,
         tasks=(DeliveryTask(deliveries).run,),
     )

@@ -5,7 +5,7 @@ they stand for every member. Source: RocketMQ's AdminBrokerProcessor.
 """
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from broker.delay.due import LEVEL_MS
@@ -41,15 +41,36 @@ class DelayFigures:
     def level_offsets(self, _origin: Origin, command: Command) -> Command:
         """For each level with messages: the first offset in its queue that waits (45)."""
         table: dict[str, JsonValue] = {
-            str(level): self._first_waiting(level - 1)
-            for level in range(1, len(LEVEL_MS) + 1)
-            if self._reader.end(SCHEDULE_TOPIC, level - 1)
+            str(level): first for level, (first, _end) in self._levels().items()
         }
         body: dict[str, JsonValue] = {
             "dataVersion": DataVersion(self._delays.delivered).to_json(),
             "offsetTable": table,
         }
         return command.reply(body=compact_json(body).encode())
+
+    def figures(self) -> Mapping[str, str]:
+        """What code 28 says of delayed messages, by RocketMQ's names.
+
+        For each level with messages the first offset that waits and the queue's end; how late the
+        timer is, in seconds; and how many messages wait.
+        """
+        now_ms = self._wall_clock_ms()
+        overdue = self._delays.waiting.due(now_ms, 0, 1)
+        return {
+            **{
+                f"scheduleMessageOffset_{level}": f"{first},{end}"
+                for level, (first, end) in self._levels().items()
+            },
+            "timerCongestNum": str(len(self._delays.waiting)),
+            "timerOffsetBehind": "0",  # what is applied is on the timer
+            "timerReadBehind": str((now_ms - overdue[0].due_ms) // 1000 if overdue else 0),
+        }
+
+    def _levels(self) -> Mapping[int, tuple[int, int]]:
+        """The first offset that waits, and the end, of each level's queue that has messages."""
+        ends = {queue: self._reader.end(SCHEDULE_TOPIC, queue) for queue in range(len(LEVEL_MS))}
+        return {queue + 1: (self._first_waiting(queue), end) for queue, end in ends.items() if end}
 
     def _first_waiting(self, queue_id: int) -> int:
         """All messages of a level wait equally long, so those that wait are behind the others.

@@ -55,6 +55,8 @@ class RecordFold:
             messages.store_timestamp_ms = store_timestamp
             if store_timestamp >= messages.time_marks.next_ms:
                 messages.time_marks.add(newest, entry.index, store_timestamp)
+            if store_timestamp >= messages.quarter_counts.next_ms:
+                messages.quarter_counts.add(store_timestamp, messages.messages - 1)
         key = (topic, queue_id)
         arrivals = self._arrivals.get(key)
         if arrivals is None:

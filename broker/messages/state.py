@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from broker.log.state import Deletion, Rows, StatePart
+from broker.messages.quarter_counts import QuarterCounts
 from broker.messages.time_marks import TimeMarks
 
 
@@ -18,6 +19,7 @@ class Messages:
         store_timestamp_ms: of the newest message. New ones are never older, so that a search by
             time is a binary search, whatever the clocks of successive leaders say.
         time_marks: which part of the log is how old.
+        quarter_counts: how many messages there were at which time.
         kept_from: the first entry of the log that is kept; 0 while nothing was ever dropped.
         kept_position: where that entry begins. No message before it can be read.
     """
@@ -26,6 +28,7 @@ class Messages:
     messages: int = 0
     store_timestamp_ms: int = 0
     time_marks: TimeMarks = field(default_factory=TimeMarks)
+    quarter_counts: QuarterCounts = field(default_factory=QuarterCounts)
     kept_from: int = 0
     kept_position: int = 0
 
@@ -49,6 +52,16 @@ def _take_times(messages: Messages, rows: list[Any]) -> None:
     messages.time_marks = TimeMarks(list(times_ms), list(indexes), int(next_ms))
 
 
+def _captured_quarters(messages: Messages) -> Iterator[object]:
+    counts = messages.quarter_counts
+    return iter([list(counts.begins_ms), list(counts.counts), counts.next_ms])
+
+
+def _take_quarters(messages: Messages, rows: list[Any]) -> None:
+    begins_ms, counts, next_ms = rows
+    messages.quarter_counts = QuarterCounts(list(begins_ms), list(counts), int(next_ms))
+
+
 def _captured_ends(messages: Messages) -> Iterator[object]:
     rows: list[list[object]] = [[topic, ends.copy()] for topic, ends in messages.queue_ends.items()]
     return iter(rows)
@@ -64,6 +77,7 @@ MESSAGES: Final = StatePart(
     numbers=("messages", "store_timestamp_ms", "kept_from", "kept_position"),
     rows=(
         Rows("times", _captured_times, _take_times),
+        Rows("quarters", _captured_quarters, _take_quarters),
         Rows("ends", _captured_ends, _take_ends),
     ),
     topic_deleted=_topic_deleted,

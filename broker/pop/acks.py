@@ -3,6 +3,7 @@
 Source: RocketMQ's AckMessageProcessor and ChangeInvisibleTimeProcessor.
 """
 
+from collections import Counter as Counts
 from collections.abc import Callable, Sequence
 
 from broker.errors import RequestRefused
@@ -18,6 +19,7 @@ from broker.pop.state import POPS, Flight, QueueKey
 from broker.serving.origin import Origin
 from broker.store.message_reader import MessageReader
 from broker.topics.state import TOPICS
+from broker.traffic.traffic import Traffic
 from remoting.bodies.pop import MAX_ACKS, decode_batch_ack
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
@@ -32,6 +34,7 @@ class PopAcks:
         reader: knows which messages there are.
         chooser: told when a message is due.
         stir: told that something of a queue may be given now.
+        traffic: told what is acknowledged.
         wall_clock_ms: milliseconds since 1970.
     """
 
@@ -42,6 +45,7 @@ class PopAcks:
         reader: MessageReader,
         chooser: Chooser,
         stir: Callable[[QueueKey], None],
+        traffic: Traffic,
         wall_clock_ms: Callable[[], int],
     ) -> None:
         self._pops = state[POPS]
@@ -50,6 +54,7 @@ class PopAcks:
         self._reader = reader
         self._chooser = chooser
         self._stir = stir
+        self._traffic = traffic
         self._wall_clock_ms = wall_clock_ms
         self._messages: list[PoppedMessage] = []
         self._thens: list[Then] = []
@@ -122,6 +127,9 @@ class PopAcks:
             if refusal is not None:
                 origin.send(_not_hidden(command, refusal))
                 return
+            # As if it had been acknowledged, and given once more.
+            self._traffic.acknowledged(message.group, message.topic, 1)
+            self._traffic.popped(message.group, message.topic)
             self._chooser.shown(message.key, hide.visible_ms)
             self._stir(message.key)
             fields = {
@@ -146,6 +154,8 @@ class PopAcks:
 
         def then(refusal: RequestRefused | None) -> None:
             self._is_on_its_way = False
+            if refusal is None:
+                self._count(messages)
             for key in {message.key for message in messages}:
                 self._stir(key)
             for one in thens:
@@ -160,6 +170,16 @@ class PopAcks:
         thens, self._thens, self._messages = self._thens, [], []
         for then in thens:
             then(refusal)
+
+    @property
+    def waiting(self) -> int:
+        """How many acknowledgements wait for the log."""
+        return len(self._messages)
+
+    def _count(self, messages: Sequence[PoppedMessage]) -> None:
+        counts = Counts((message.group, message.topic) for message in messages)
+        for (group, topic), count in counts.items():
+            self._traffic.acknowledged(group, topic, count)
 
     def _add(self, messages: Sequence[PoppedMessage], origin: Origin, command: Command) -> None:
         if len(self._messages) + len(messages) > MAX_WAITING_ACKS:

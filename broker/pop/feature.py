@@ -10,6 +10,7 @@ from broker.pop.acks import PopAcks
 from broker.pop.choice import Chooser
 from broker.pop.commands import ACK_POPPED, BURY_POPPED, HIDE_POPPED, POP
 from broker.pop.crowding import Crowding
+from broker.pop.limits import MAX_WAITING_ACKS
 from broker.pop.lost_messages import LostMessages
 from broker.pop.popping import Popping
 from broker.pop.state import POPS
@@ -42,7 +43,9 @@ def _service(parts: Parts) -> Service:
         parts.wall_clock_ms,
         parts.clock,
     )
-    acks = PopAcks(state, log, reader, chooser, popping.stir, parts.wall_clock_ms)
+    acks = PopAcks(
+        *(state, log, reader, chooser, popping.stir, parts[TRAFFIC], parts.wall_clock_ms)
+    )
 
     def begin_term() -> None:
         lost.begin_term()
@@ -58,6 +61,8 @@ def _service(parts: Parts) -> Service:
 
     def figures() -> dict[str, str]:
         return {
+            "ackThreadPoolQueueCapacity": str(MAX_WAITING_ACKS),
+            "ackThreadPoolQueueSize": str(acks.waiting),
             "dledgerPopsWaiting": str(len(popping)),
             "dledgerPoppedInFlight": str(state[POPS].flying),
         }

@@ -337,6 +337,7 @@ class Popping:
         self, pop: WaitingPop, command: Pop, given: list[int], times: list[int], rest: int
     ) -> Command:
         request, queue_id = pop.request, command.queue_id
+        began = self._clock()
         records: list[bytes] = []
         counts: list[str] = []
         found: list[int] = []
@@ -359,7 +360,10 @@ class Popping:
         fields["msgOffsetInfo"] = f"0 {queue_id} {','.join(map(str, found))}"
         if request.is_ordered:
             fields["orderCountInfo"] = ";".join([f"0 {queue_id} {times[0] - 1}", *counts])
-        self._traffic.given(request.group, request.topic, len(found), len(body))
+        self._traffic.given(
+            request.group, request.topic, queue_id, len(found), len(body), self._clock() - began
+        )
+        self._traffic.popped(request.group, request.topic)
         return pop.command.reply(fields=fields, body=body)
 
     def _records(self, key: QueueKey, offsets: "list[int] | tuple[int, ...]") -> Iterator[bytes]:
@@ -373,7 +377,7 @@ class Popping:
         if not pop.request.invisible_ms:
             pop.origin.send(pop.command.reply(fields=_notice(False)))
             return
-        self._traffic.given(pop.request.group, pop.request.topic, 0, 0)
+        self._traffic.missed()
         pop.origin.send(
             pop.command.reply(
                 ResponseCode.POLLING_TIMEOUT, _times(0, pop.request.invisible_ms, 0) | _NO_REST

@@ -193,9 +193,16 @@ class PullProcessor:
                 self._check(request)  # again, if it has waited
                 if (moved_to := self._moved_to(request)) is not None:
                     return _moved(command, moved_to)
+                began = self._clock()
                 found = self._read(request)
-                size = len(found.messages)
-                self._traffic.given(request.group, request.topic, found.message_count, size)
+                self._traffic.given(
+                    request.group,
+                    request.topic,
+                    request.queue_id,
+                    found.message_count,
+                    len(found.messages),
+                    self._clock() - began,
+                )
                 return _reply(command, found)
             except RequestRefused as error:
                 return command.reply(error.code, remark=error.remark)

@@ -8,7 +8,7 @@ from broker.feature import Feature
 from broker.messages.state import MESSAGES
 from broker.query.indexing import KeyIndexing
 from broker.query.processor import QueryProcessor
-from broker.query.searches import Searches
+from broker.query.searches import MAX_WAITING, Searches
 from broker.query.tasks import IndexTasks
 from broker.serving.member import MEMBER
 from broker.serving.parts import Parts
@@ -31,11 +31,19 @@ def _service(parts: Parts) -> Service:
     searches = Searches(parts.state, index, parts[MESSAGE_READER])
     tasks = IndexTasks(index, indexing, searches, member, messages)
     processor = QueryProcessor(parts.state, searches, parts.clock)
+
+    def figures() -> dict[str, str]:
+        return {
+            "dledgerKeyIndexBehindBytes": str(indexing.behind_bytes),
+            "queryThreadPoolQueueCapacity": str(MAX_WAITING),
+            "queryThreadPoolQueueSize": str(len(searches.waiting)),
+        }
+
     return Service(
         handlers={RequestCode.QUERY_MESSAGE: Handler(processor.query, confirmed=True)},
         end_term=searches.end_term,
         dropped=searches.drop,
-        figures=lambda: {"dledgerKeyIndexBehindBytes": str(indexing.behind_bytes)},
+        figures=figures,
         tasks=(tasks.keep, tasks.answer),
     )
 

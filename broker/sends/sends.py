@@ -24,6 +24,7 @@ from broker.messages.state import MESSAGES
 from broker.sends.pending_messages import PendingMessages
 from broker.serving.parts import Parts, Shared
 from broker.traffic.put_times import PUT_TIMES, PutTimes
+from broker.traffic.traffic import TRAFFIC, Traffic
 from dledger import (
     MAX_BODY_BYTES,
     Appended,
@@ -71,6 +72,7 @@ class Sends:
         process_id: makes the keys unique that messages without one are given.
         clock: seconds on the monotonic clock.
         put_times: told how long messages took.
+        traffic: told the same, by queue.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Sends:
         process_id: int,
         clock: Callable[[], float],
         put_times: PutTimes,
+        traffic: Traffic,
     ) -> None:
         self._messages = state[MESSAGES]
         self._log = log
@@ -92,6 +95,7 @@ class Sends:
         self._process_id = process_id
         self._clock = clock
         self._put_times = put_times
+        self._traffic = traffic
         self._waiting: deque[PendingMessages] = deque()
         self._waiting_messages = 0
         self._waiting_bytes = 0
@@ -139,6 +143,7 @@ class Sends:
                 self._count(sends, 1)
                 return
             except DLedgerError as error:
+                self._put_times.failed += sum([len(send.records) for send in sends])
                 refusal = refused_append(error)
                 for send in sends:
                     send.refuse(refusal)
@@ -292,8 +297,12 @@ class Sends:
     ) -> None:
         """Tell each sender of one append what became of its messages."""
         at = 0
-        if not isinstance(outcome, DLedgerError):
-            self._put_times.add(self._clock() - handed_over, len(outcome))
+        if isinstance(outcome, DLedgerError):
+            self._put_times.failed += sum([len(send.records) for send in placed.sends])
+        else:
+            seconds = self._clock() - handed_over
+            self._put_times.add(seconds, len(outcome))
+            self._traffic.put_within(placed.next_offsets, seconds)
         if placed.raises_format:
             at = 1
             if isinstance(outcome, DLedgerError) and epoch == self._epoch:
@@ -323,6 +332,7 @@ def _made(parts: Parts) -> Sends:
         parts.process_id,
         parts.clock,
         parts[PUT_TIMES],
+        parts[TRAFFIC],
     )
 
 

@@ -1,5 +1,6 @@
 """Sums over the last minute, hour and day."""
 
+from array import array
 from typing import Final, NamedTuple
 
 _BUCKET_SECONDS: Final = 10
@@ -29,55 +30,47 @@ class Total(NamedTuple):
         return self.sum / self.times if self.times else 0.0
 
 
-class _Ring:
-    """The last buckets of one length."""
+class _Window(NamedTuple):
+    """How a window lies in the cells of a counter: a sum and a number of times for each bucket.
 
-    __slots__ = ("_bucket_seconds", "_latest", "_sums", "_times")
+    Attributes:
+        bucket_seconds: how long a bucket is.
+        buckets: how many there are, the present one with them.
+        at: its first cell; the one before it has the number of the latest bucket.
+    """
 
-    def __init__(self, bucket_seconds: int, buckets: int) -> None:
-        self._bucket_seconds = bucket_seconds
-        self._sums = [0] * buckets
-        self._times = [0] * buckets
-        self._latest = 0
+    bucket_seconds: int
+    buckets: int
+    at: int
 
-    def add(self, second: int, amount: int, times: int) -> None:
-        number = self._begin(second)
-        self._sums[number % len(self._sums)] += amount
-        self._times[number % len(self._sums)] += times
+    @property
+    def end(self) -> int:
+        """The cell behind its last one."""
+        return self.at + 2 * self.buckets
 
-    def total(self, second: int) -> Total:
-        self._begin(second)
-        # Whole buckets, and the begin of the present one.
-        seconds = (len(self._sums) - 1) * self._bucket_seconds + second % self._bucket_seconds
-        return Total(sum(self._sums), sum(self._times), max(1, seconds))
 
-    def _begin(self, second: int) -> int:
-        """The number of the bucket of a time; those that it takes the place of are emptied."""
-        number = second // self._bucket_seconds
-        buckets = len(self._sums)
-        for passed in range(max(self._latest + 1, number - buckets + 1), number + 1):
-            self._sums[passed % buckets] = self._times[passed % buckets] = 0
-        self._latest = max(self._latest, number)
-        return self._latest
+_MINUTE: Final = _Window(_BUCKET_SECONDS, 7, 1)
+_HOUR: Final = _Window(600, 7, _MINUTE.end + 1)
+_DAY: Final = _Window(3600, 25, _HOUR.end + 1)
 
 
 class Counter:
     """Counts one thing, in buckets of 10 seconds, ten minutes and an hour, as RocketMQ samples.
+
+    A broker has one for each of thousands of names, so all its buckets are one array.
 
     Attributes:
         sum: of everything.
         last_second: when something was counted last.
     """
 
-    __slots__ = ("_amount", "_day", "_hour", "_minute", "_times", "last_second", "sum")
+    __slots__ = ("_amount", "_cells", "_times", "last_second", "sum")
 
     def __init__(self) -> None:
-        self._minute = _Ring(_BUCKET_SECONDS, 7)
-        self._hour = _Ring(600, 7)
-        self._day = _Ring(3600, 25)
+        self._cells = array("q", bytes(8 * _DAY.end))
         self.sum = 0
         self.last_second = 0
-        self._amount = self._times = 0  # counted in the present 10 seconds, not in the rings yet
+        self._amount = self._times = 0  # counted in the present 10 seconds, not in the cells yet
 
     def add(self, second: int, amount: int = 1, times: int = 1) -> None:
         """Count something at a time in whole seconds, which never goes back."""
@@ -90,21 +83,41 @@ class Counter:
 
     def minute(self, second: int) -> Total:
         """The last minute."""
-        self._settle()
-        return self._minute.total(second)
+        return self._total(_MINUTE, second)
 
     def hour(self, second: int) -> Total:
         """The last hour."""
-        self._settle()
-        return self._hour.total(second)
+        return self._total(_HOUR, second)
 
     def day(self, second: int) -> Total:
         """The last day."""
+        return self._total(_DAY, second)
+
+    def _total(self, window: _Window, second: int) -> Total:
         self._settle()
-        return self._day.total(second)
+        self._begin(window, second)
+        cells = self._cells[window.at : window.end]
+        # Whole buckets, and the begin of the present one.
+        length = window.bucket_seconds
+        seconds = (window.buckets - 1) * length + second % length
+        return Total(sum(cells[::2]), sum(cells[1::2]), max(1, seconds))
 
     def _settle(self) -> None:
-        if self._times:
-            for ring in (self._minute, self._hour, self._day):
-                ring.add(self.last_second, self._amount, self._times)
-            self._amount = self._times = 0
+        """Put what was counted in the present 10 seconds into the windows."""
+        if not self._times:
+            return
+        for window in (_MINUTE, _HOUR, _DAY):
+            cell = self._begin(window, self.last_second)
+            self._cells[cell] += self._amount
+            self._cells[cell + 1] += self._times
+        self._amount = self._times = 0
+
+    def _begin(self, window: _Window, second: int) -> int:
+        """The cell of a time's bucket; buckets whose place was taken by later ones are emptied."""
+        cells, number = self._cells, second // window.bucket_seconds
+        latest = cells[window.at - 1]
+        for passed in range(max(latest + 1, number - window.buckets + 1), number + 1):
+            cell = window.at + 2 * (passed % window.buckets)
+            cells[cell] = cells[cell + 1] = 0
+        number = cells[window.at - 1] = max(latest, number)
+        return window.at + 2 * (number % window.buckets)

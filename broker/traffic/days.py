@@ -1,27 +1,41 @@
-"""How much there was at midnight, today and yesterday."""
+"""When the days began, in local time."""
 
-from typing import Generic, TypeVar
+from collections.abc import Callable
+from typing import NamedTuple
 
-T = TypeVar("T")
+from broker.messages.quarter_counts import QUARTER_MS
+
+_DAY_MS = 24 * 3600 * 1000
+
+# A day has 25 hours when the clocks are set back.
+_QUARTERS_OF_A_DAY = 25 * 4
 
 
-class Mornings(Generic[T]):
-    """Sums as they were when the days began; before that, as they were at the start.
+class Mornings(NamedTuple):
+    """When yesterday and today began, in milliseconds since 1970."""
+
+    yesterday_ms: int
+    today_ms: int
+
+
+def mornings(now_ms: int, hour_of: Callable[[int], int]) -> Mornings:
+    """The begins of yesterday and today.
+
+    A day begins where the hour of the day falls, which is at a quarter of an hour in every time
+    zone. Where the clocks are set forward at midnight, a day begins with one o'clock.
 
     Args:
-        now: the sums at the start.
-
-    Attributes:
-        yesterday: when yesterday began.
-        today: when today began.
+        now_ms: milliseconds since 1970.
+        hour_of: the local hour of the day at such a time.
     """
+    today_ms = _began(now_ms, hour_of)
+    return Mornings(_began(today_ms - 1, hour_of), today_ms)
 
-    def __init__(self, now: T) -> None:
-        self.yesterday = self.today = now
-        self._hour = 0
 
-    def look(self, hour: int, now: T) -> None:
-        """Look at the clock, several times an hour; `hour` is the local hour of the day."""
-        if hour < self._hour:
-            self.yesterday, self.today = self.today, now
-        self._hour = hour
+def _began(at_ms: int, hour_of: Callable[[int], int]) -> int:
+    begin_ms = at_ms - at_ms % QUARTER_MS
+    for _ in range(_QUARTERS_OF_A_DAY + 1):
+        if hour_of(begin_ms) < hour_of(begin_ms - 1):
+            return begin_ms
+        begin_ms -= QUARTER_MS
+    return at_ms - at_ms % _DAY_MS  # a clock that no zone has

@@ -4,6 +4,7 @@ from functools import partial
 from typing import Final
 
 from broker.feature import Feature
+from broker.retention.disk_usage import capacity_bytes
 from broker.serving.member import MEMBER
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
@@ -23,8 +24,11 @@ def _service(parts: Parts) -> Service:
         parts.state,
         parts.config.limits,
         parts.wall_clock_ms,
+        parts.clock,
         member.hour_of,
         partial(member.used_percent, parts.config.directory),
+        partial(capacity_bytes, parts.config.directory),
+        str(parts.config.directory),
     )
     processor = TrafficProcessor(traffic, parts.state, parts[MESSAGE_READER], parts.wall_clock_ms)
 
@@ -34,6 +38,7 @@ def _service(parts: Parts) -> Service:
 
     return Service(
         handlers={RequestCode.VIEW_BROKER_STATS_DATA: Handler(processor.view)},
+        begin_term=figures.begin_term,
         applied=traffic.stored,
         tick=traffic.sample,
         look_over=look_over,

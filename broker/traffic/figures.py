@@ -4,32 +4,37 @@ Source: RocketMQ's StoreStatsService and AdminBrokerProcessor.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from broker.limits import BrokerLimits
 from broker.log.state import BrokerState
+from broker.messages.quarter_counts import QuarterCounts
 from broker.messages.state import MESSAGES
-from broker.traffic.days import Mornings
+from broker.traffic.days import mornings
 from broker.traffic.put_times import PutTimes
 from broker.traffic.traffic import Traffic
 
 # RocketMQ has a queue before each pool of threads. Here one loop answers all requests as they come,
 # so none waits there, and there is no lock on the page cache to wait for.
 _NEVER_WAITING: Final = {
+    "EndTransactionQueueSize": "0",
     "ackThreadPoolQueueHeadWaitTimeMills": "0",
-    "ackThreadPoolQueueSize": "0",
-    "endTransactionQueueSize": "0",
+    "litePullThreadPoolQueueHeadWaitTimeMills": "0",
+    "litePullThreadPoolQueueSize": "0",  # both kinds of pulls wait together
     "pageCacheLockTimeMills": "0",
     "pullThreadPoolQueueHeadWaitTimeMills": "0",
     "queryThreadPoolQueueHeadWaitTimeMills": "0",
-    "queryThreadPoolQueueSize": "0",
-    "remainHowManyDataToCommit": "0",
-    "remainHowManyDataToFlush": "0",
     "sendThreadPoolQueueHeadWaitTimeMills": "0",
-    "timerDequeueTps": "0.0",
-    "timerEnqueueTps": "0.0",
-    "timerOffsetBehind": "0",
-    "timerReadBehind": "0",
+}
+
+# Java's index thread has a buffer, and its store a pool of buffers, which it says to be boundless
+# when it is off. Here neither is between a message and the log.
+_WITHOUT_BUFFERS: Final = {
+    "dispatchMaxBuffer": "0",
+    "remainHowManyDataToCommit": "0 B",
+    "remainHowManyDataToFlush": "0 B",  # what is answered is synced
+    "remainTransientStoreBufferNumbs": str((1 << 31) - 1),
 }
 
 
@@ -42,8 +47,11 @@ class TrafficFigures:
         state: the applied state.
         limits: what is held at most.
         wall_clock_ms: milliseconds since 1970.
-        hour_of: the local hour of the day at such a time.
+        clock: seconds on the monotonic clock.
+        hour_of: the local hour of the day at a time of the wall clock.
         used_percent: how much of the disk is used.
+        capacity_bytes: how large the disk is, and how much of it can be used; may raise OSError.
+        directory: where the log is.
     """
 
     def __init__(
@@ -53,59 +61,109 @@ class TrafficFigures:
         state: BrokerState,
         limits: BrokerLimits,
         wall_clock_ms: Callable[[], int],
+        clock: Callable[[], float],
         hour_of: Callable[[int], int],
         used_percent: Callable[[], float],
+        capacity_bytes: Callable[[], tuple[int, int]],
+        directory: str,
     ) -> None:
         self._traffic = traffic
         self._put_times = put_times
         self._messages = state[MESSAGES]
         self._limits = limits
         self._wall_clock_ms = wall_clock_ms
+        self._clock = clock
         self._hour_of = hour_of
         self._used_percent = used_percent
+        self._capacity_bytes = capacity_bytes
+        self._directory = directory
         self._started_ms = wall_clock_ms()
-        self._mornings = Mornings(self._now())
+        self._serves_since_ms = 0
+        # What this member gives out. What is put stands in the state, for all members.
+        self._given = QuarterCounts()
+
+    def begin_term(self) -> None:
+        """This member takes messages from now on."""
+        self._serves_since_ms = self._wall_clock_ms()
 
     def look(self) -> None:
         """Look at the clock, several times an hour."""
-        self._mornings.look(self._hour_of(self._wall_clock_ms()), self._now())
-
-    def _now(self) -> tuple[int, int]:
-        """Messages put, over all members, and given out by this one."""
-        return self._messages.messages, self._traffic.sums.given
+        now_ms = self._wall_clock_ms()
+        if now_ms >= self._given.next_ms:
+            self._given.add(now_ms, self._traffic.sums.given)
+        self._put_times.look(self._clock())
 
     def figures(self) -> Mapping[str, str]:
         """The figures by name."""
-        traffic, limits, put, given = self._traffic, self._limits, *self._now()
-        yesterday, today = self._mornings.yesterday, self._mornings.today
-        used = f"{self._used_percent() / 100:.4f}"
-        transferred = _words(traffic.rates(lambda sums: sums.given))
+        sums, times = self._traffic.sums, self._put_times
         return {
             **_NEVER_WAITING,
+            **_WITHOUT_BUFFERS,
+            **self._days(),
+            **self._rates(),
+            **self._disk(),
+            **self._capacities(),
             "brokerActive": "true",
-            "commitLogDiskRatio": used,
-            "consumeQueueDiskRatio": used,
-            "dledgerUncountedByTopic": str(traffic.left_out),
+            "dledgerCountersForgotten": str(self._traffic.forgotten),
             "earliestMessageTimeStamp": str(self._messages.time_marks.earliest_ms),
-            "endTransactionThreadPoolQueueCapacity": str(limits.max_waiting_sends),
-            "getFoundTps": _words(traffic.rates(lambda sums: sums.found)),
-            "getMissTps": _words(traffic.rates(lambda sums: sums.missed)),
-            "getTotalTps": _words(traffic.rates(lambda sums: sums.found + sums.missed)),
+            "getMessageEntireTimeMax": str(self._traffic.slowest_read_ms),
+            "putLatency99": f"{times.percentile_ms(0.99):.2f}",
+            "putLatency999": f"{times.percentile_ms(0.999):.2f}",
+            "putMessageAverageSize": f"{sums.put_bytes / sums.put if sums.put else 0:.2f}",
+            "putMessageDistributeTime": str(times),
+            "putMessageEntireTimeMax": str(times.slowest_ms),
+            "putMessageFailedTimes": str(times.failed),
+            "putMessageSizeTotal": str(sums.put_bytes),
+            "putMessageTimesTotal": str(sums.put),
+            "runtime": _duration(self._wall_clock_ms() - self._started_ms),
+            "startAcceptSendRequestTimeStamp": str(self._serves_since_ms),
+        }
+
+    def _days(self) -> Mapping[str, str]:
+        """How many messages there were when the days began; local time of this member."""
+        began = mornings(self._wall_clock_ms(), self._hour_of)
+        put, given = self._messages.messages, self._traffic.sums.given
+        puts = self._messages.quarter_counts
+        return {
+            "msgGetTotalTodayMorning": str(self._given.before(began.today_ms, given)),
+            "msgGetTotalTodayNow": str(given),
+            "msgGetTotalYesterdayMorning": str(self._given.before(began.yesterday_ms, given)),
+            "msgPutTotalTodayMorning": str(puts.before(began.today_ms, put)),
+            "msgPutTotalTodayNow": str(put),
+            "msgPutTotalYesterdayMorning": str(puts.before(began.yesterday_ms, put)),
+        }
+
+    def _rates(self) -> Mapping[str, str]:
+        rates = self._traffic.rates
+        transferred = _words(rates(lambda sums: sums.given))
+        return {
+            "getFoundTps": _words(rates(lambda sums: sums.found)),
+            "getMissTps": _words(rates(lambda sums: sums.missed)),
+            "getTotalTps": _words(rates(lambda sums: sums.found + sums.missed)),
             "getTransferedTps": transferred,  # RocketMQ 4's spelling
             "getTransferredTps": transferred,
-            "msgGetTotalTodayMorning": str(today[1]),
-            "msgGetTotalTodayNow": str(given),
-            "msgGetTotalYesterdayMorning": str(yesterday[1]),
-            "msgPutTotalTodayMorning": str(today[0]),
-            "msgPutTotalTodayNow": str(put),
-            "msgPutTotalYesterdayMorning": str(yesterday[0]),
+            "putTps": _words(rates(lambda sums: sums.put)),
+        }
+
+    def _disk(self) -> Mapping[str, str]:
+        used = f"{self._used_percent() / 100:.4f}"
+        figures = {
+            "commitLogDiskRatio": used,
+            f"commitLogDiskRatio_{self._directory}": used,
+            "consumeQueueDiskRatio": used,
+        }
+        with suppress(OSError):  # RocketMQ leaves it out then
+            total, free = map(readable_bytes, self._capacity_bytes())
+            figures["commitLogDirCapacity"] = f"Total : {total}, Free : {free}."
+        return figures
+
+    def _capacities(self) -> Mapping[str, str]:
+        """How much may wait, of each kind."""
+        limits = self._limits
+        return {
+            "EndTransactionThreadPoolQueueCapacity": str(limits.max_waiting_sends),
+            "litePullThreadPoolQueueCapacity": str(limits.max_held_pulls),
             "pullThreadPoolQueueCapacity": str(limits.max_held_pulls),
-            "putMessageDistributeTime": str(self._put_times),
-            "putMessageEntireTimeMax": str(self._put_times.slowest_ms),
-            "putMessageTimesTotal": str(traffic.sums.put),
-            "putTps": _words(traffic.rates(lambda sums: sums.put)),
-            "queryThreadPoolQueueCapacity": "64",
-            "runtime": _duration(self._wall_clock_ms() - self._started_ms),
             "sendThreadPoolQueueCapacity": str(limits.max_waiting_sends),
         }
 
@@ -120,3 +178,11 @@ def _duration(milliseconds: int) -> str:
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
     return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"
+
+
+def readable_bytes(count: int) -> str:
+    """A number of bytes as Java writes them for people: 39.2 GiB."""
+    if count < 1024:
+        return f"{count} B"
+    power = (count.bit_length() - 1) // 10
+    return f"{count / 1024**power:.1f} {'KMGTPE'[power - 1]}iB"

@@ -60,10 +60,11 @@ class TrafficProcessor:
             return _reply(command, total, total, total)
         counted = Counted.__members__.get(name)
         counter = None if counted is None else self._traffic.counter(counted, key)
-        if counter is None:
+        if counted is None or counter is None:
             raise _unknown(name, key)
         now = self._traffic.second
-        return _reply(command, counter.minute(now), counter.hour(now), counter.day(now))
+        totals = counter.minute(now), counter.hour(now), counter.day(now)
+        return _reply(command, *totals, units=1000 if counted.is_time else 1)
 
     def _behind(self, key: str, *, in_time: bool) -> int | None:
         """How far a group is behind in a queue; the key is `queue@topic@group`."""
@@ -88,10 +89,15 @@ def _unknown(name: str, key: str) -> RequestRefused:
     )
 
 
-def _reply(command: Command, minute: Total, hour: Total, day: Total) -> Command:
+def _reply(command: Command, minute: Total, hour: Total, day: Total, units: int = 1) -> Command:
+    """What was counted, in units of so much. RocketMQ's tools read a sum as a whole number."""
     named = {"statsMinute": minute, "statsHour": hour, "statsDay": day}
     content = {
-        name: {"sum": one.sum, "tps": round(one.per_second, 3), "avgpt": round(one.average, 3)}
+        name: {
+            "sum": one.sum // units,
+            "tps": round(one.per_second / units, 3),
+            "avgpt": round(one.average / units, 3),
+        }
         for name, one in named.items()
     }
     return command.reply(body=json.dumps(content).encode())

@@ -4,16 +4,22 @@ Names and keys are those of RocketMQ's statistics (315).
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
+from heapq import nsmallest
 from typing import Final, NamedTuple
 
 from broker.log.folded import Folded
 from broker.serving.parts import Shared
+from broker.topics.names import DEAD_LETTER_PREFIX, is_system_topic
 from broker.traffic.counter import Counter
 
-# Topics and pairs of topic and group that are counted. One takes 1.5 KB.
-MAX_COUNTERS: Final = 20_000
+# Names and keys that are counted; one takes 1.1 KB.
+MAX_COUNTERS: Final = 30_000
+
+# When there are so many, this share of them is forgotten: those that have counted nothing for the
+# longest time. To look for them takes some milliseconds, so it is not done for each new one.
+_FORGOTTEN_SHARE: Final = 16
 
 # A counter that counts nothing for so long is all zero, and is let go.
 IDLE_SECONDS: Final = 26 * 3600
@@ -27,11 +33,29 @@ class Counted(Enum):
 
     TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"  # topic
     TOPIC_PUT_SIZE = "TOPIC_PUT_SIZE"
+    TOPIC_PUT_LATENCY = "TOPIC_PUT_LATENCY"  # queue@topic; microseconds
+    QUEUE_PUT_NUMS = "QUEUE_PUT_NUMS"  # topic@queue
+    QUEUE_PUT_SIZE = "QUEUE_PUT_SIZE"
+    QUEUE_GET_NUMS = "QUEUE_GET_NUMS"  # topic@queue@group
+    QUEUE_GET_SIZE = "QUEUE_GET_SIZE"
     GROUP_GET_NUMS = "GROUP_GET_NUMS"  # topic@group
     GROUP_GET_SIZE = "GROUP_GET_SIZE"
+    GROUP_GET_LATENCY = "GROUP_GET_LATENCY"  # queue@topic@group; microseconds
+    GROUP_ACK_NUMS = "GROUP_ACK_NUMS"  # topic@group
+    GROUP_CK_NUMS = "GROUP_CK_NUMS"
     SNDBCK_PUT_NUMS = "SNDBCK_PUT_NUMS"
+    DLQ_PUT_NUMS = "DLQ_PUT_NUMS"  # group
     BROKER_PUT_NUMS = "BROKER_PUT_NUMS"  # the cluster
     BROKER_GET_NUMS = "BROKER_GET_NUMS"
+    BROKER_ACK_NUMS = "BROKER_ACK_NUMS"
+    BROKER_CK_NUMS = "BROKER_CK_NUMS"
+    BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC = "BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC"
+    BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC = "BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC"
+
+    @property
+    def is_time(self) -> bool:
+        """Whether it is counted in microseconds, and told in milliseconds."""
+        return self.name.endswith("_LATENCY")
 
 
 class Sums(NamedTuple):
@@ -39,12 +63,14 @@ class Sums(NamedTuple):
 
     Attributes:
         put: messages stored.
+        put_bytes: their bytes.
         found: pulls that got something.
         missed: pulls that got nothing.
         given: messages given to consumers.
     """
 
     put: int = 0
+    put_bytes: int = 0
     found: int = 0
     missed: int = 0
     given: int = 0
@@ -59,7 +85,8 @@ class Traffic:
 
     Attributes:
         sums: everything since the start.
-        left_out: how often there was no room to count by topic or group.
+        slowest_read_ms: of all pulls and pops, from looking for messages until they were found.
+        forgotten: counters that were in use, and had to make room for others.
     """
 
     def __init__(self, clock: Callable[[], float], cluster: str) -> None:
@@ -68,33 +95,79 @@ class Traffic:
         self._counters: dict[tuple[Counted, str], Counter] = {}
         self._samples: deque[tuple[float, Sums]] = deque(maxlen=RATE_SECONDS[-1] + 1)
         self.sums = Sums()
-        self.left_out = 0
+        self.slowest_read_ms = 0
+        self.forgotten = 0
+
+    def __len__(self) -> int:
+        """How many counters there are."""
+        return len(self._counters)
 
     def stored(self, folded: Folded) -> None:
         """Messages were applied."""
+        if folded.deleted_topics:
+            self._forget_topics(folded.deleted_topics)
         if not folded.arrivals:
             return
-        put = 0
-        for (topic, _queue_id), arrived in folded.arrivals.items():
+        put = put_bytes = own = 0
+        for (topic, queue_id), arrived in folded.arrivals.items():
             count = len(arrived.units)
             size = sum([int.from_bytes(unit[8:12], "big") for unit in arrived.units])
             put += count
-            self._add(Counted.TOPIC_PUT_NUMS, topic, count)
+            put_bytes += size
+            self._add(Counted.TOPIC_PUT_NUMS, topic, count, count)
             self._add(Counted.TOPIC_PUT_SIZE, topic, size, count)
+            queue = f"{topic}@{queue_id}"
+            self._add(Counted.QUEUE_PUT_NUMS, queue, count, count)
+            self._add(Counted.QUEUE_PUT_SIZE, queue, size, count)
+            if topic.startswith(DEAD_LETTER_PREFIX):
+                self._add(Counted.DLQ_PUT_NUMS, topic.removeprefix(DEAD_LETTER_PREFIX), count)
+            if is_system_topic(topic):
+                own += count
         self._add(Counted.BROKER_PUT_NUMS, self._cluster, put)
-        self.sums = self.sums._replace(put=self.sums.put + put)
-
-    def given(self, group: str, topic: str, messages: int, size: int) -> None:
-        """A pull is answered."""
+        if put > own:
+            self._add(Counted.BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC, self._cluster, put - own)
         sums = self.sums
+        self.sums = sums._replace(put=sums.put + put, put_bytes=sums.put_bytes + put_bytes)
+
+    def put_within(self, queues: Iterable[tuple[str, int]], seconds: float) -> None:
+        """Messages of these queues, handed to the log together, were applied after this time."""
+        for topic, queue_id in queues:
+            self._add(Counted.TOPIC_PUT_LATENCY, f"{queue_id}@{topic}", int(seconds * 1e6))
+
+    def given(
+        self, group: str, topic: str, queue_id: int, messages: int, size: int, seconds: float
+    ) -> None:
+        """A pull is answered, after a read that took so long."""
+        sums = self.sums
+        self.slowest_read_ms = max(self.slowest_read_ms, int(seconds * 1000))
         if not messages:
             self.sums = sums._replace(missed=sums.missed + 1)
             return
         self.sums = sums._replace(found=sums.found + 1, given=sums.given + messages)
         key = f"{topic}@{group}"
         self._add(Counted.GROUP_GET_NUMS, key, messages)
-        self._add(Counted.GROUP_GET_SIZE, key, size, messages)
+        self._add(Counted.GROUP_GET_SIZE, key, size)
+        self._add(Counted.GROUP_GET_LATENCY, f"{queue_id}@{key}", int(seconds * 1e6))
+        key = f"{topic}@{queue_id}@{group}"
+        self._add(Counted.QUEUE_GET_NUMS, key, messages)
+        self._add(Counted.QUEUE_GET_SIZE, key, size)
         self._add(Counted.BROKER_GET_NUMS, self._cluster, messages)
+        if not is_system_topic(topic):
+            self._add(Counted.BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC, self._cluster, messages)
+
+    def missed(self) -> None:
+        """A pull or a pop got nothing."""
+        self.sums = self.sums._replace(missed=self.sums.missed + 1)
+
+    def popped(self, group: str, topic: str) -> None:
+        """A group has to acknowledge what it was given; RocketMQ stores a check point for it."""
+        self._add(Counted.GROUP_CK_NUMS, f"{topic}@{group}", 1)
+        self._add(Counted.BROKER_CK_NUMS, self._cluster, 1)
+
+    def acknowledged(self, group: str, topic: str, messages: int) -> None:
+        """A group has acknowledged messages that it popped."""
+        self._add(Counted.GROUP_ACK_NUMS, f"{topic}@{group}", messages)
+        self._add(Counted.BROKER_ACK_NUMS, self._cluster, messages)
 
     def sent_back(self, group: str, topic: str) -> None:
         """A consumer could not consume a message."""
@@ -142,10 +215,24 @@ class Traffic:
         counter = self._counters.get((counted, key))
         if counter is None:
             if len(self._counters) >= MAX_COUNTERS:
-                self.left_out += 1
-                return
+                self._forget_idle()
             counter = self._counters[counted, key] = Counter()
         counter.add(self.second, amount, times)
+
+    def _forget_idle(self) -> None:
+        """Make room: forget the counters that have counted nothing for the longest time."""
+        counters = self._counters
+        count = max(1, len(counters) // _FORGOTTEN_SHARE)
+        for key in nsmallest(count, counters, key=lambda key: counters[key].last_second):
+            del counters[key]
+        self.forgotten += count
+
+    def _forget_topics(self, topics: Iterable[str]) -> None:
+        """A topic that is made again begins to count anew."""
+        gone = set(topics)
+        for key in [key for key in self._counters if not gone.isdisjoint(key[1].split("@"))]:
+            if key[1] != self._cluster:
+                del self._counters[key]
 
 
 TRAFFIC: Final = Shared("traffic", lambda parts: Traffic(parts.clock, parts.config.cluster))

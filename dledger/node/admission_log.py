@@ -22,30 +22,42 @@ class AdmissionLog:
     def __init__(self, node_id: str, replica: Replica) -> None:
         self._node_id = node_id
         self._replica = replica
-        self._lost = False
+        self._in_doubt = False
+        self._said = False
         self._peers_in_doubt: set[str] = set()
 
     def after_turn(self) -> None:
         """Log what changed since the last turn."""
         admission = self._replica.admission
-        lost = admission.lost and not (admission.is_fresh and admission.told_last_index < 0)
-        if lost is not self._lost:
-            self._lost = lost
-            self._say_own(lost)
+        told = not admission.is_fresh or admission.told_last_index >= 0
+        if admission.lost:
+            self._in_doubt = True
+            if told and not self._said:
+                self._said = True
+                self._say_doubt()
+        elif self._in_doubt:
+            # A proof may come in the same turn as the first word of the group's log.
+            if self._replica.state.proven and told:
+                self._say_proof()
+            self._in_doubt = self._said = False
         for peer, dispatcher in self._replica.dispatchers.items():
             if dispatcher.proven is (peer in self._peers_in_doubt):
                 self._say_peer(peer, dispatcher.proven)
 
-    def _say_own(self, lost: bool) -> None:
-        if lost:
-            logger.log(
-                self._level(self._replica.admission.is_fresh),
-                "%s is new or lost data: it neither votes nor counts until it holds the log of a "
-                "leader, and with it everything that it may have promised",
-                self._node_id,
-            )
-        elif self._replica.state.proven:
-            logger.info("%s holds the log of a leader: it votes and counts", self._node_id)
+    def _say_doubt(self) -> None:
+        logger.log(
+            self._level(self._replica.admission.is_fresh),
+            "%s is new or lost data: it neither votes nor counts until it holds the log of a "
+            "leader, and with it everything that it may have promised",
+            self._node_id,
+        )
+
+    def _say_proof(self) -> None:
+        logger.info(
+            "%s %sholds the log of a leader: it votes and counts",
+            self._node_id,
+            "" if self._said else "is new or lost data, and ",
+        )
 
     def _say_peer(self, peer: str, proven: bool) -> None:
         if proven:

@@ -80,6 +80,17 @@ class JsonObject:
             return int(value)
         raise BodyMalformed(self.body_name, f"{name} is not a 64-bit number")
 
+    def number(self, name: str) -> float:
+        """A number, whole or not.
+
+        Raises:
+            BodyMalformed: it is missing, or none.
+        """
+        value = self.members.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise BodyMalformed(self.body_name, f"{name} is not a number")
+        return float(value)
+
     def boolean(self, name: str, default: bool = False) -> bool:
         """A truth value, also as text."""
         value = self.members.get(name)

@@ -18,6 +18,7 @@ from broker.log.fold import fold
 from broker.log.folded import EntryRefused
 from broker.log.state_snapshot import captured, restored
 from broker.messages import time_marks
+from broker.messages.quarter_counts import QuarterCounts
 from broker.messages.state import MESSAGES
 from broker.messages.time_marks import MARK_EVERY_MS, TimeMarks
 from broker.offsets.commands import CommitOffsets, CommittedOffset
@@ -174,7 +175,11 @@ def test_a_log_and_a_snapshot_of_an_earlier_program_mean_what_they_meant() -> No
         for (topic, queue_id), one in folded.arrivals.items()
     ]
     assert arrivals == found["arrivals"]
-    assert restored(found["chunks"], REGISTRY) == state
+    again = restored(found["chunks"], REGISTRY)
+    # That program did not count messages by quarters of an hour.
+    assert again[MESSAGES].quarter_counts == QuarterCounts()
+    again[MESSAGES].quarter_counts = state[MESSAGES].quarter_counts
+    assert again == state
     rows, then = rows_of(captured(state)), rows_of(found["chunks"])
     # What came later is as in an empty log.
     first = {name for name, _value in rows_of(captured(empty_state()))["numbers"]}
@@ -185,6 +190,7 @@ def test_a_log_and_a_snapshot_of_an_earlier_program_mean_what_they_meant() -> No
         *("resets_made", "setting_changes", "settings_changed_ms"),
     }
     rows["numbers"] = [row for row in rows["numbers"] if row[0] not in later]
+    del rows["quarters"]
     assert rows == then
 
 

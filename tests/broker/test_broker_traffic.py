@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.messages.quarter_counts import MAX_QUARTERS, QUARTER_MS, QuarterCounts
 from broker.traffic.counter import Counter
-from broker.traffic.days import Mornings
+from broker.traffic.days import mornings
+from broker.traffic.figures import readable_bytes
 from broker.traffic.put_times import PutTimes
 from broker.traffic.traffic import Counted, Traffic
 from remoting.bodies.table import decode_table
@@ -133,35 +137,246 @@ def test_rates_are_those_of_the_last_seconds() -> None:
     traffic.sample()
     for _ in range(700):
         now += 1.0
-        traffic.given("g", "T", 10 if now > 690 else 1, 100)
+        traffic.given("g", "T", 0, 10 if now > 690 else 1, 100, 0.0)
         traffic.sample()
     assert traffic.rates(lambda sums: sums.given) == pytest.approx((10.0, 2.5, 1.15))
     assert traffic.given_per_second("g", "T") == pytest.approx(2.5, abs=0.7)
 
 
-def test_counters_are_bounded_and_let_go_when_they_are_idle(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("broker.traffic.traffic.MAX_COUNTERS", 3)
+def test_counters_are_let_go_when_they_are_idle() -> None:
     now = 0.0
     traffic = Traffic(lambda: now, "c")
-    traffic.given("g", "T", 1, 1)  # by group, its bytes, and for the broker
-    traffic.given("h", "T", 1, 1)
-    assert traffic.left_out == 2
-    assert traffic.sums.given == 2
+    traffic.given("h", "T", 0, 5, 1, 0.0)
     now = 30 * 3600.0
     traffic.let_go()
-    traffic.given("h", "T", 1, 1)
+    assert traffic.counter(Counted.GROUP_GET_NUMS, "T@h") is None
+    traffic.given("h", "T", 0, 1, 1, 0.0)
     counter = traffic.counter(Counted.GROUP_GET_NUMS, "T@h")
     assert counter is not None
     assert counter.sum == 1
 
 
-def test_days_begin_at_midnight() -> None:
-    days = Mornings(5)
-    for hour, total in ((22, 6), (23, 7), (23, 8), (0, 9), (0, 10), (13, 20), (23, 30), (1, 40)):
-        days.look(hour, total)
-    assert (days.yesterday, days.today) == (9, 40)
+def test_counters_are_bounded_and_the_longest_idle_ones_make_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("broker.traffic.traffic.MAX_COUNTERS", 32)
+    now = 0.0
+    traffic = Traffic(lambda: now, "c")
+    for number in range(200):
+        now += 1.0
+        traffic.sent_back("busy", "T")
+        traffic.sent_back(f"g{number}", "T")
+    assert len(traffic) <= 32
+    assert traffic.forgotten == 200 + 1 - len(traffic)
+    busy = traffic.counter(Counted.SNDBCK_PUT_NUMS, "T@busy")
+    assert busy is not None
+    assert busy.sum == 200
+    assert traffic.counter(Counted.SNDBCK_PUT_NUMS, "T@g0") is None
+    assert traffic.counter(Counted.SNDBCK_PUT_NUMS, "T@g199") is not None
+
+
+async def test_a_topic_that_is_made_again_counts_anew(tmp_path: Path) -> None:
+    async with served(tmp_path) as client:
+        await client.send("T", b"1")
+        await client.send("U", b"1")
+        await client.pull("T", 0, group="g")
+        assert (await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, topic="T")).code == 0
+        await client.send("T", b"1")
+        for key, count in (("T", 1), ("U", 1)):
+            assert (await stats(client, "TOPIC_PUT_NUMS", key))["statsMinute"]["sum"] == count
+        reply = await client.ask(
+            RequestCode.VIEW_BROKER_STATS_DATA, statsName="GROUP_GET_NUMS", statsKey="T@g"
+        )
+        assert reply.code == ResponseCode.SYSTEM_ERROR
+        assert (await stats(client, "BROKER_PUT_NUMS", "DefaultCluster"))["statsDay"]["sum"] == 3
+
+
+# --- days -----------------------------------------------------------------------------------------
+
+ZONES = (
+    *("Etc/UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Asia/Kathmandu"),
+    *("Pacific/Auckland", "Pacific/Chatham", "Atlantic/Azores", "Australia/Lord_Howe"),
+    *("America/Havana", "Asia/Beirut", "Africa/Cairo", "Pacific/Kiritimati"),
+)
+
+
+@given(st.sampled_from(ZONES), st.integers(1_600_000_000_000, 1_900_000_000_000))
+def test_days_begin_at_midnight_in_every_time_zone(zone: str, now_ms: int) -> None:
+    there = ZoneInfo(zone)
+
+    def local(time_ms: int) -> datetime:
+        return datetime.fromtimestamp(time_ms / 1000, there)
+
+    began = mornings(now_ms, lambda time_ms: local(time_ms).hour)
+    assert local(began.today_ms).date() == local(now_ms).date()
+    assert local(began.today_ms - 1).date() == local(now_ms).date() - timedelta(days=1)
+    assert local(began.yesterday_ms).date() == local(began.today_ms - 1).date()
+    assert local(began.yesterday_ms - 1).date() == local(now_ms).date() - timedelta(days=2)
+
+
+def test_a_clock_that_no_zone_has_has_days_too() -> None:
+    day = 24 * 3600 * 1000
+    assert mornings(10 * day + 5, lambda _time_ms: 12) == (9 * day, 10 * day)
+
+
+@given(st.lists(st.integers(0, 5 * QUARTER_MS), min_size=1, max_size=300), st.data())
+def test_what_came_before_a_quarter_is_known_for_two_days(
+    steps: list[int], data: st.DataObject
+) -> None:
+    counts, times, now = QuarterCounts(), list[int](), START_MS
+    for step in steps:
+        now += step
+        if now >= counts.next_ms:
+            counts.add(now, len(times))
+        times.append(now)
+    assert len(counts.begins_ms) == len(counts.counts) <= MAX_QUARTERS
+    two_days = 48 * 3600 * 1000
+    asked = data.draw(st.integers(max(START_MS, now - two_days), now + QUARTER_MS))
+    asked -= asked % QUARTER_MS
+    earlier = sum(time < asked for time in times)
+    if asked >= counts.begins_ms[0] or len(counts.begins_ms) < MAX_QUARTERS:
+        assert counts.before(asked, len(times)) == earlier
+
+
+async def test_todays_messages_are_those_since_midnight_also_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    clock = Clock()
+    day = 24 * 3600 * 1000
+    clock.now_ms = midnight = START_MS - START_MS % day
+
+    def hour_of(time_ms: int) -> int:
+        return time_ms // 3_600_000 % 24
+
+    async with served(tmp_path, clock=clock, hour_of=hour_of) as client:
+        for at, count in ((-2 * day, 1), (-day - 1, 2), (-day, 3), (-1, 4), (0, 5), (day // 2, 6)):
+            clock.now_ms = midnight + at
+            for _ in range(count):
+                assert (await client.send("T", b"x")).code == 0
+    async with served(tmp_path, clock=clock, hour_of=hour_of) as client:
+        found = await figures(client)
+        put = [found[f"msgPutTotal{when}"] for when in WHEN]
+        assert put == ["3", "10", "21"]
+        assert [found[f"msgGetTotal{when}"] for when in WHEN] == ["0", "0", "0"]
+
+
+WHEN = ("YesterdayMorning", "TodayMorning", "TodayNow")
+
+# Every figure of RocketMQ 4.9.8 and 5.3.3, from AdminBrokerProcessor and those that it asks.
+OF_ROCKETMQ = (
+    *("EndTransactionQueueSize", "EndTransactionThreadPoolQueueCapacity"),
+    *("ackThreadPoolQueueCapacity", "ackThreadPoolQueueHeadWaitTimeMills"),
+    *("ackThreadPoolQueueSize", "bootTimestamp", "brokerActive", "brokerVersion"),
+    *("brokerVersionDesc", "commitLogDirCapacity", "commitLogDiskRatio", "commitLogMaxOffset"),
+    *("commitLogMinOffset", "consumeQueueDiskRatio", "dispatchBehindBytes", "dispatchMaxBuffer"),
+    *("earliestMessageTimeStamp", "getFoundTps", "getMessageEntireTimeMax", "getMissTps"),
+    *("getTotalTps", "getTransferedTps", "getTransferredTps", "litePullThreadPoolQueueCapacity"),
+    *("litePullThreadPoolQueueHeadWaitTimeMills", "litePullThreadPoolQueueSize"),
+    *("msgGetTotalTodayMorning", "msgGetTotalTodayNow", "msgGetTotalYesterdayMorning"),
+    *("msgPutTotalTodayMorning", "msgPutTotalTodayNow", "msgPutTotalYesterdayMorning"),
+    *("pageCacheLockTimeMills", "pullThreadPoolQueueCapacity"),
+    *("pullThreadPoolQueueHeadWaitTimeMills", "pullThreadPoolQueueSize", "putLatency99"),
+    *("putLatency999", "putMessageAverageSize", "putMessageDistributeTime"),
+    *("putMessageEntireTimeMax", "putMessageFailedTimes", "putMessageSizeTotal"),
+    *("putMessageTimesTotal", "putTps", "queryThreadPoolQueueCapacity"),
+    *("queryThreadPoolQueueHeadWaitTimeMills", "queryThreadPoolQueueSize"),
+    *("remainHowManyDataToCommit", "remainHowManyDataToFlush", "remainTransientStoreBufferNumbs"),
+    *("runtime", "sendThreadPoolQueueCapacity", "sendThreadPoolQueueHeadWaitTimeMills"),
+    *("sendThreadPoolQueueSize", "startAcceptSendRequestTimeStamp", "timerCongestNum"),
+    *("timerDequeueTps", "timerEnqueueTps", "timerOffsetBehind", "timerReadBehind"),
+)
+
+
+async def test_all_figures_of_rocketmq_are_told(tmp_path: Path) -> None:
+    clock = Clock()
+    async with served(tmp_path, clock=clock) as client:
+        await client.send("T", b"x" * 100)
+        await client.send("T", b"x" * 300)
+        await client.send("T", b"later", i="UNIQ_KEY\x01A\x02DELAY\x013\x02")
+        await client.pull("T", 0, group="g")
+        found = await figures(client)
+        assert set(OF_ROCKETMQ) <= found.keys()
+        assert f"commitLogDiskRatio_{tmp_path}" in found
+        assert found["scheduleMessageOffset_3"] == "0,1"
+        assert (found["timerCongestNum"], found["timerReadBehind"]) == ("1", "0")
+        assert float(found["putLatency99"]) > 0
+        assert int(found["putMessageSizeTotal"]) / 3 == pytest.approx(
+            float(found["putMessageAverageSize"]), abs=0.01
+        )
+        assert found["putMessageFailedTimes"] == "0"
+        assert int(found["startAcceptSendRequestTimeStamp"]) == START_MS
+        # As the exporter of RocketMQ takes it apart.
+        words = found["commitLogDirCapacity"].split(" ")
+        assert (words[0], words[3][-1], words[4]) == ("Total", ",", "Free")
+        assert float(words[2]) >= float(words[6]) >= 0 or words[3] != words[7].replace(".", ",")
+        clock.now_ms += 25_000
+        assert (await figures(client))["timerReadBehind"] in ("0", "15")
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (1 << 40, "1.0 TiB"),
+        (1536 << 20, "1.5 GiB"),
+    ],
+)
+def test_bytes_are_written_as_java_writes_them(count: int, words: str) -> None:
+    assert readable_bytes(count) == words
+
+
+def test_percentiles_are_those_of_the_last_minute() -> None:
+    times = PutTimes()
+    assert times.percentile_ms(0.99) == 0.0
+    times.look(100.0)
+    for milliseconds in range(1, 101):
+        times.add(milliseconds / 1000, 10)
+    assert times.percentile_ms(0.5) == pytest.approx(50, rel=0.06)
+    assert times.percentile_ms(0.99) == pytest.approx(99, rel=0.06)
+    times.look(161.0)
+    times.add(100.0, 1)  # longer than any class
+    assert times.percentile_ms(0.99) == pytest.approx(99, rel=0.06)
+    times.look(222.0)
+    times.look(283.0)
+    assert times.percentile_ms(0.99) == 0.0
+
+
+async def test_queues_groups_and_times_are_counted_too(tmp_path: Path) -> None:
+    async with served(tmp_path) as client:
+        for _ in range(4):
+            await client.send("T", b"x" * 1000, 1)
+        await client.pull("T", 0, 1)
+        size = (await stats(client, "QUEUE_PUT_SIZE", "T@1"))["statsMinute"]["sum"]
+        expected = {
+            ("QUEUE_PUT_NUMS", "T@1"): 4,
+            ("QUEUE_GET_NUMS", "T@1@g"): 4,
+            ("QUEUE_GET_SIZE", "T@1@g"): size,
+            ("BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC", "DefaultCluster"): 4,
+            ("BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC", "DefaultCluster"): 4,
+        }
+        for (name, key), count in expected.items():
+            assert (await stats(client, name, key))["statsDay"]["sum"] == count
+        put = (await stats(client, "TOPIC_PUT_LATENCY", "1@T"))["statsMinute"]
+        got = (await stats(client, "GROUP_GET_LATENCY", "1@T@g"))["statsMinute"]
+        assert isinstance(put["sum"], int)
+        assert 0 < put["avgpt"] < 10_000
+        assert 0 <= got["avgpt"] < 10_000
+        # What waits for its time is counted when it comes, and where it waits.
+        await client.send("T", b"x", 1, i="UNIQ_KEY\x01A\x02DELAY\x0118\x02")
+        for name, count in (("BROKER_PUT_NUMS", 5), ("BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC", 4)):
+            assert (await stats(client, name, "DefaultCluster"))["statsDay"]["sum"] == count
+
+
+async def test_messages_given_up_are_counted_by_group(tmp_path: Path) -> None:
+    async with served(tmp_path) as client:
+        await client.send("T", b"x")
+        (record,) = await client.messages("T")
+        back: dict[str, Any] = {"group": "g", "offset": record.physical_offset, "delayLevel": -1}
+        assert (await client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, **back)).code == 0
+        assert (await stats(client, "SNDBCK_PUT_NUMS", "T@g"))["statsMinute"]["sum"] == 1
+        assert (await stats(client, "DLQ_PUT_NUMS", "g"))["statsMinute"]["sum"] == 1
 
 
 def test_times_are_counted_in_the_classes_of_rocketmq() -> None:

@@ -32,6 +32,7 @@ from broker.sends.sends import Sends
 from broker.topics.changes import TopicChanges
 from broker.topics.state import TOPICS
 from broker.traffic.put_times import PutTimes
+from broker.traffic.traffic import Traffic
 from dledger.entry import Body, PositionedBody
 from dledger.errors import (
     Discarded,
@@ -222,8 +223,9 @@ def test_a_member_without_heartbeats_for_two_minutes_is_gone() -> None:
 def sends_over(log: FakeLog, **limits: int) -> tuple[Sends, BrokerState]:
     state = empty_state()
     address = Address("127.0.0.1", 10911)
-    times = PutTimes()
-    return Sends(state, log, address, BrokerLimits(**limits), lambda: 5000, 1, float, times), state
+    counts = PutTimes(), Traffic(float, "c")
+    sends = Sends(state, log, address, BrokerLimits(**limits), lambda: 5000, 1, float, *counts)
+    return sends, state
 
 
 PREFIX = "7F00000100002A9F"

@@ -97,7 +97,7 @@ def test_every_member_may_lose_its_disk_one_after_the_other(group: Group) -> Non
         group.append(f"without-{number}")
         group.start(name)
         group.wait(all_proven)
-        assert "neither votes nor counts" in group.log(name)
+        assert "is new or lost data" in group.log(name)
         assert "it votes and counts" in group.log(name)
     assert group.bodies(until="without-2") == [
         f"{when}-{n}" for n in range(3) for when in ("before", "without")

@@ -1,0 +1,48 @@
+"""What a member writes to its log about its doubt and its proof."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from dledger.core.replica import Replica
+from dledger.node.admission_log import AdmissionLog
+
+IN_DOUBT = {"lost": True, "proven": False}
+PROVEN = {"lost": False, "proven": True}
+
+
+def lines_of(caplog: pytest.LogCaptureFixture, *turns: dict[str, Any]) -> list[str]:
+    """The lines after these turns of a member that began with an empty folder."""
+    caplog.set_level(logging.INFO)
+    admission = SimpleNamespace(lost=False, is_fresh=True, told_last_index=-1)
+    state = SimpleNamespace(proven=False)
+    view = SimpleNamespace(last_index=-1)
+    replica = SimpleNamespace(admission=admission, state=state, view=view, dispatchers={})
+    log = AdmissionLog("n1", cast(Replica, replica))
+    for turn in turns:
+        admission.lost, state.proven = turn["lost"], turn["proven"]
+        admission.told_last_index = turn.get("told", -1)
+        log.after_turn()
+    return [record.getMessage() for record in caplog.records]
+
+
+def test_a_doubt_and_its_proof_are_said_once_each(caplog: pytest.LogCaptureFixture) -> None:
+    told = {**IN_DOUBT, "told": 5}
+    doubt, proof = lines_of(caplog, IN_DOUBT, told, told, {**PROVEN, "told": 5})
+    assert "is new or lost data: it neither votes nor counts" in doubt
+    assert "it votes and counts" in proof
+
+
+def test_a_proof_in_the_turn_that_tells_of_the_log_is_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    (line,) = lines_of(caplog, IN_DOUBT, {**PROVEN, "told": 5})
+    assert line == "n1 is new or lost data, and holds the log of a leader: it votes and counts"
+
+
+def test_a_member_of_a_new_group_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    assert lines_of(caplog, IN_DOUBT, PROVEN) == []
