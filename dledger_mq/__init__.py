@@ -8,6 +8,7 @@ from dledger_mq.admin import Admin, BrokerStatus, QueueProgress
 from dledger_mq.batching import Batching
 from dledger_mq.client import Client
 from dledger_mq.client_metrics import ClientMetrics
+from dledger_mq.dead_letters import Redriven
 from dledger_mq.errors import (
     ClientClosed,
     ClosedDuringCall,
@@ -52,6 +53,7 @@ from dledger_mq.subscription import Sql
 from dledger_mq.transaction import Transaction, TransactionCheck, TransactionState
 from remoting.bodies.heartbeat import MessageModel
 from remoting.bodies.message_queue import MessageQueue
+from remoting.bodies.trace import TraceRecord
 
 __all__ = [
     "Admin",
@@ -94,6 +96,7 @@ __all__ = [
     "QueueProgress",
     "QueueSelector",
     "ReceivedMessage",
+    "Redriven",
     "Rejected",
     "RequestRefused",
     "RouteNotFound",
@@ -105,6 +108,7 @@ __all__ = [
     "SomeFailed",
     "Sql",
     "Statistic",
+    "TraceRecord",
     "Transaction",
     "TransactionCheck",
     "TransactionRefused",
