@@ -8,6 +8,7 @@ from dledger_mq.admin import Admin, BrokerStatus, QueueProgress
 from dledger_mq.batching import Batching
 from dledger_mq.client import Client
 from dledger_mq.client_metrics import ClientMetrics
+from dledger_mq.consumer_group import ConsumerGroup
 from dledger_mq.dead_letters import Redriven
 from dledger_mq.errors import (
     ClientClosed,
@@ -38,6 +39,12 @@ from dledger_mq.errors import (
     TransactionRefused,
     WindowFull,
 )
+from dledger_mq.group_answers import (
+    ConsumerConnection,
+    GroupConnections,
+    GroupProgress,
+    TimeSpan,
+)
 from dledger_mq.listener import Listener
 from dledger_mq.message import ConsumeFrom, ConsumeResult, Message
 from dledger_mq.producer import Producer
@@ -65,7 +72,11 @@ __all__ = [
     "ClosedDuringCall",
     "ConsumeFrom",
     "ConsumeResult",
+    "ConsumerConnection",
+    "ConsumerGroup",
+    "GroupConnections",
     "GroupInUse",
+    "GroupProgress",
     "InvalidBatching",
     "InvalidCondition",
     "InvalidListener",
@@ -108,6 +119,7 @@ __all__ = [
     "SomeFailed",
     "Sql",
     "Statistic",
+    "TimeSpan",
     "TraceRecord",
     "Transaction",
     "TransactionCheck",

@@ -7,8 +7,10 @@ import click
 
 from dledger_mq.consume_command import consume
 from dledger_mq.find_command import find
+from dledger_mq.group_commands import group_commands
 from dledger_mq.redrive_command import redrive
 from dledger_mq.send_command import send
+from dledger_mq.settings_command import settings
 from dledger_mq.stats_command import stats
 from dledger_mq.status_command import status
 from dledger_mq.topic_commands import topic_commands
@@ -44,6 +46,8 @@ main.add_command(topic_commands)
 main.add_command(send)
 main.add_command(consume)
 main.add_command(find)
+main.add_command(group_commands)
+main.add_command(settings)
 main.add_command(trace)
 main.add_command(redrive)
 main.add_command(stats)

@@ -1,6 +1,6 @@
 """What an operator asks and orders: topics, brokers, how far consumers are behind."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from types import TracebackType
@@ -12,8 +12,10 @@ from dledger_mq import requests
 from dledger_mq.calls import call_master
 from dledger_mq.client import Client
 from dledger_mq.client_use import ClientUse
+from dledger_mq.consumer_group import ConsumerGroup
 from dledger_mq.dead_letters import LAST_MILLISECOND, Redriven, Redrives
 from dledger_mq.errors import RequestRefused, RouteNotFound
+from dledger_mq.group_answers import decode_group_list
 from dledger_mq.leaders import Leaders
 from dledger_mq.lifetime import Lifetime
 from dledger_mq.message import check_topic
@@ -24,7 +26,7 @@ from dledger_mq.statistics import Statistic, decode_statistic
 from dledger_mq.traces import TRACE_TOPIC, trace_of
 from remoting.bodies.message_queue import MessageQueue
 from remoting.bodies.route import BrokerData
-from remoting.bodies.table import decode_table, decode_topic_list
+from remoting.bodies.table import decode_properties_text, decode_table, decode_topic_list
 from remoting.bodies.topic_config import PERMISSION_READ_WRITE, TopicConfig
 from remoting.bodies.trace import TraceRecord
 from remoting.message.record import decode_records
@@ -381,3 +383,45 @@ class Admin:
             for broker_name, reply in replies.items()
             if reply.code == ResponseCode.SUCCESS
         }
+
+    def group(self, name: str) -> ConsumerGroup:
+        """A consumer group: how far it is, its members, and moving it.
+
+        Raises:
+            InvalidMessage: the name is not legal.
+        """
+        check_topic(name)
+        return ConsumerGroup(self._client, name)
+
+    async def groups_of(self, topic: str) -> list[str]:
+        """The consumer groups that subscribe to a topic now, or have consumed it."""
+        replies = await Leaders(self._client).ask_each(
+            requests.groups_of_topic(topic), "list the groups of a topic", topic=topic
+        )
+        return sorted({one for reply in replies.values() for one in decode_group_list(reply.body)})
+
+    async def settings(self) -> dict[str, dict[str, str]]:
+        """The settings in force, by the names of the groups of brokers."""
+        replies = await Leaders(self._client).ask_each(
+            requests.broker_settings(), "show its settings"
+        )
+        return {name: decode_properties_text(reply.body) for name, reply in replies.items()}
+
+    async def change_settings(self, values: Mapping[str, str], *, broker_name: str = "") -> None:
+        """Change settings of brokers while they run: all that are named, or none.
+
+        All members of a group of brokers obey, and remember it. docs/settings.md has what can be
+        changed.
+
+        Args:
+            values: by name; an empty text gives a setting back to the command line.
+            broker_name: only in this group of brokers; in all when empty.
+
+        Raises:
+            RequestRefused: there is no such setting, it cannot be changed, or not to this value.
+        """
+        await Leaders(self._client).ask_each(
+            requests.change_settings(values),
+            "change settings",
+            names={broker_name} if broker_name else None,
+        )

@@ -60,6 +60,11 @@ class CachedQueue:
         return len(self._waiting)
 
     @property
+    def held_bytes(self) -> int:
+        """The bodies and properties of the messages that are not done."""
+        return self._bytes
+
+    @property
     def full(self) -> bool:
         """Whether pulling must wait until messages are done."""
         return (

@@ -17,6 +17,7 @@ from dledger_mq.lifetime import Lifetime
 from dledger_mq.nameserver_addresses import read_nameservers
 from dledger_mq.replies import AwaitedReplies
 from dledger_mq.routes import Routes
+from dledger_mq.running_info import RunningInfo, encode_offsets, encode_running_info
 from dledger_mq.silence_watch import SilenceWatch
 from dledger_mq.this_process import new_identity
 from dledger_mq.topic_route import ClientRoute
@@ -27,7 +28,7 @@ from remoting.message.record import decode_record
 from remoting.net.client import RemotingClient
 from remoting.net.connection import Connection
 from remoting.net.dispatch import unsupported
-from remoting.wire.codes import RequestCode
+from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
 
@@ -54,10 +55,12 @@ class ConsumerEntry:
     Attributes:
         data: what heartbeats say of it.
         on_members_changed: called when a broker says that the group's members changed.
+        running_info: tells what the consumer is doing.
     """
 
     data: ConsumerData
     on_members_changed: Callable[[], None]
+    running_info: Callable[[], RunningInfo]
 
 
 class Client:
@@ -260,7 +263,7 @@ class Client:
         """Answer a request of a broker.
 
         40 says that the members of a group changed; 39 asks how a transaction has ended; 326 brings
-        a reply.
+        a reply; 221 and 307 ask how far a consumer is, and what it is doing.
         """
         if command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
             entry = self._consumers.get(command.fields.get("consumerGroup", ""))
@@ -273,7 +276,25 @@ class Client:
         if command.code == RequestCode.CHECK_TRANSACTION_STATE:
             self._asked(connection, command)
             return None
+        if command.code == RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT:
+            return self._told(
+                command,
+                command.fields.get("group", ""),
+                lambda info: encode_offsets(info, command.fields.get("topic", "")),
+            )
+        if command.code == RequestCode.GET_CONSUMER_RUNNING_INFO:
+            return self._told(command, command.fields.get("consumerGroup", ""), encode_running_info)
         return unsupported(command)
+
+    def _told(
+        self, command: Command, group: str, encode: Callable[[RunningInfo], bytes]
+    ) -> Command:
+        """What a consumer of this client says of itself."""
+        entry = self._consumers.get(group)
+        if entry is None:
+            remark = f"the consumer group <{group:.120}> not exist in the consumer"
+            return command.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
+        return command.reply(body=encode(entry.running_info()))
 
     def _asked(self, connection: Connection, command: Command) -> None:
         """Pass a question on to a producer of the group that has a check."""

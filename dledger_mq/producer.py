@@ -333,7 +333,7 @@ class Producer:
             before, perhaps by an attempt of this call whose answer was lost.
 
         Raises:
-            InvalidMessage: it was not delayed, or its broker gives no handles.
+            InvalidMessage: it was not for a time, or its broker gives no handles.
             RequestRefused, NoMaster, NameServersUnreachable: the broker did not say.
         """
         self._opened()

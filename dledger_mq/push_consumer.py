@@ -38,6 +38,7 @@ from dledger_mq.postponed import Postponed
 from dledger_mq.pulling import PULL_BATCH
 from dledger_mq.queue_reader import QueueReader
 from dledger_mq.reported_metrics import reported
+from dledger_mq.running_info import QueueInfo, RunningInfo
 from dledger_mq.subscription import Sql, group_subscriptions
 from dledger_mq.this_process import now_milliseconds
 from dledger_mq.topic_route import ClientRoute
@@ -179,6 +180,7 @@ class PushConsumer:
         self._options = options or PushOptions()
         self._metrics = reported(metrics)
         self._stack = AsyncExitStack()
+        self._opened_milliseconds = 0
         self._wanted: dict[str, SubscriptionData] = {}
         self._readers: dict[MessageQueue, QueueReader] = {}
         self._cached_bytes = CachedBytes(self._options.max_total_cached_bytes)
@@ -209,7 +211,9 @@ class PushConsumer:
             self._prepare()
             await self._use.enter(stack)
             await check_conditions(self._client, self.group, self._wanted.values())
-            self._client.add_consumer(ConsumerEntry(self._data(), self._members_changed))
+            self._client.add_consumer(
+                ConsumerEntry(self._data(), self._members_changed, self._running_info)
+            )
             stack.push_async_callback(self._unlock_all)  # when no call of the listener runs
             nursery = await stack.enter_async_context(Background())
             self._nursery = nursery
@@ -322,7 +326,7 @@ class PushConsumer:
 
     def _prepare(self) -> None:
         """Find out what to read, and where progress is kept."""
-        now = now_milliseconds()
+        now = self._opened_milliseconds = now_milliseconds()
         if self._consume_timestamp is None:
             self._consume_timestamp = now - DEFAULT_BACK_MILLISECONDS
         self._wanted = group_subscriptions(self.group, self._topics, now)
@@ -367,6 +371,27 @@ class PushConsumer:
             message_model=self._model,
             consume_from_where=_FROM_WHERE[self._consume_from],
             subscriptions=list(self._wanted.values()),
+        )
+
+    def _running_info(self) -> RunningInfo:
+        queues = {
+            queue: QueueInfo(
+                reader.cached.commit_offset,
+                reader.cached.next_offset,
+                len(reader.cached),
+                reader.cached.held_bytes,
+                self._locked is not None and self._locked.is_fresh(queue),
+            )
+            for queue, reader in self._readers.items()
+            if reader.positioned.is_set()
+        }
+        return RunningInfo(
+            self._client.routes.nameservers,
+            self._is_ordered,
+            self._options.concurrency,
+            self._opened_milliseconds,
+            tuple(self._wanted.values()),
+            queues,
         )
 
     def _members_changed(self) -> None:

@@ -7,6 +7,7 @@ from dledger_mq.topic_route import AUTO_CREATE_TOPIC, DEFAULT_QUEUE_COUNT
 from remoting.bodies.consumer_group import QueueLock, encode_queue_lock
 from remoting.bodies.heartbeat import Heartbeat, SubscriptionData, encode_heartbeat
 from remoting.bodies.message_queue import MessageQueue
+from remoting.bodies.table import encode_properties_text
 from remoting.bodies.topic_config import TopicConfig
 from remoting.message.properties import encode_properties, properties_text
 from remoting.wire.codes import RequestCode
@@ -359,6 +360,84 @@ def redrive(
 def runtime_info() -> Command:
     """Ask a broker for its figures (28)."""
     return Command(RequestCode.GET_BROKER_RUNTIME_INFO)
+
+
+def broker_settings() -> Command:
+    """Ask a broker for its settings (26)."""
+    return Command(RequestCode.GET_BROKER_CONFIG)
+
+
+def change_settings(values: Mapping[str, str]) -> Command:
+    """Change settings of a broker and its group (25)."""
+    return Command(RequestCode.UPDATE_BROKER_CONFIG, body=encode_properties_text(values))
+
+
+def consume_stats(group: str, topic: str = "") -> Command:
+    """Ask how far a group is (208), in one topic or in all."""
+    return Command(RequestCode.GET_CONSUME_STATS, {"consumerGroup": group, "topic": topic})
+
+
+def consumer_connections(group: str) -> Command:
+    """Ask for the members of a group (203)."""
+    return Command(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": group})
+
+
+def running_info(group: str, client_id: str) -> Command:
+    """Have a broker ask a member what it is doing (307)."""
+    fields = {"consumerGroup": group, "clientId": client_id, "jstackEnable": "false"}
+    return Command(RequestCode.GET_CONSUMER_RUNNING_INFO, fields)
+
+
+def consume_status(group: str, topic: str) -> Command:
+    """Have a broker ask the members of a group how far they are (223)."""
+    fields = {"group": group, "topic": topic, "clientAddr": ""}
+    return Command(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, fields)
+
+
+def time_spans(group: str, topic: str) -> Command:
+    """Ask when the messages of a topic were stored, and which a group has consumed (303)."""
+    return Command(RequestCode.QUERY_CONSUME_TIME_SPAN, {"group": group, "topic": topic})
+
+
+def groups_of_topic(topic: str) -> Command:
+    """Ask for the groups that consume a topic (300)."""
+    return Command(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": topic})
+
+
+def reset_offsets(
+    group: str,
+    topic: str,
+    timestamp_milliseconds: int,
+    *,
+    is_forced: bool,
+    queue_id: int = -1,
+    offset: int = -1,
+) -> Command:
+    """Move a group in a topic (222).
+
+    Args:
+        group: the consumer group.
+        topic: the topic.
+        timestamp_milliseconds: to this time, since 1970; -1 is the end.
+        is_forced: also forward.
+        queue_id: only this queue; -1 is all.
+        offset: to this offset of the one queue.
+    """
+    fields = {
+        "group": group,
+        "topic": topic,
+        "timestamp": str(timestamp_milliseconds),
+        "isForce": "true" if is_forced else "false",
+        "queueId": str(queue_id),
+        "offset": str(offset),
+    }
+    return Command(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, fields)
+
+
+def clone_offsets(source: str, target: str, topic: str = "") -> Command:
+    """Let a group go on where another one is (314)."""
+    fields = {"srcGroup": source, "destGroup": target, "topic": topic, "offline": "false"}
+    return Command(RequestCode.CLONE_GROUP_OFFSET, fields)
 
 
 def broker_statistics(name: str, key: str) -> Command:

@@ -8,7 +8,7 @@ import click
 from rich.table import Table
 
 from dledger_mq.admin import DEFAULT_QUEUES, Admin, QueueProgress
-from dledger_mq.command_line import nameserver_option, output, run
+from dledger_mq.command_line import nameserver_option, output, run, say
 
 
 @click.group("topic")
@@ -91,3 +91,18 @@ def status(topic: str, group: str | None, as_json: bool, nameservers: Sequence[s
             "-" if group is None else str(row.lag),
         )
     output.print(table)
+
+
+@topic_commands.command("groups")
+@click.argument("topic")
+@nameserver_option
+def groups(topic: str, nameservers: Sequence[str]) -> None:
+    """Print the consumer groups that subscribe to TOPIC now, or have consumed it."""
+
+    async def task() -> list[str]:
+        async with Admin(nameservers=nameservers) as admin:
+            return await admin.groups_of(topic)
+
+    for group in run(task):
+        if not say(group):
+            return

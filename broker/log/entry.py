@@ -87,6 +87,11 @@ class RawCommand(NamedTuple):
     members: list[Any]
 
 
+def is_record(body: bytes) -> bool:
+    """Whether the body of an entry is a message record, by its mark."""
+    return body[4:8] == _RECORD_MARK
+
+
 def kind_of(body: bytes) -> EntryKind:
     """What the body of an entry is, by its first eight bytes."""
     mark = body[4:8]

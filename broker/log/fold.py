@@ -6,7 +6,7 @@ alike, with a result that says so; only a command of a newer version stops the m
 
 from collections.abc import Sequence
 
-from broker.log.entry import EntryKind, kind_of
+from broker.log.entry import EntryKind, is_record, kind_of
 from broker.log.folded import EntryRefused, Folded
 from broker.log.state import BrokerState
 from dledger import Entry
@@ -22,11 +22,10 @@ def fold(state: BrokerState, entries: Sequence[Entry]) -> Folded:
     add_result = folded.results.append
     fold_record = state.registry.records(state, folded)
     for entry in entries:
-        kind = kind_of(entry.body)
         refused: EntryRefused | None
-        if kind is EntryKind.RECORD:
+        if is_record(entry.body):
             refused = fold_record(entry)
-        elif kind is EntryKind.COMMAND:
+        elif kind_of(entry.body) is EntryKind.COMMAND:
             refused = state.registry.fold(state, folded, entry, entry.body, is_attached=False)
         else:
             refused = EntryRefused("neither a message nor a command")

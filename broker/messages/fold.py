@@ -8,7 +8,7 @@ from broker.log.state import BrokerState
 from broker.messages.record_facts import read_record_facts
 from broker.messages.state import MESSAGES
 from broker.topics.state import TOPICS
-from dledger import Entry
+from dledger import HEADER_BYTES, Entry
 
 # One message in a consume queue: physical offset, size, hash of the tag.
 UNIT: Final = struct.Struct(">qiq")
@@ -39,7 +39,7 @@ class RecordFold:
             if topic not in self._topics.configs:
                 return EntryRefused(f"a record of topic {topic}, which does not exist")
             ends = messages.queue_ends[topic] = {}
-        if ends.get(queue_id, 0) != offset or place != entry.body_pos:
+        if ends.get(queue_id, 0) != offset or place != entry.pos + HEADER_BYTES:
             return EntryRefused(
                 f"record {offset} of {topic}/{queue_id} where {ends.get(queue_id, 0)} is next"
             )

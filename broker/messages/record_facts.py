@@ -10,8 +10,8 @@ from remoting.message.tags import tags_code
 STORE_TIMESTAMP_AT: Final = 56
 SMALLEST_RECORD_BYTES: Final = 91
 
-_HEAD: Final = struct.Struct(">iI4xi4xqqi")  # size, magic, queue, queue offset, place, system flag
-_TIME: Final = struct.Struct(">q")
+# Size, magic, queue, queue offset, place, system flag, store timestamp, body length.
+_FIXED: Final = struct.Struct(">iI4xi4xqqi16xq20xi")
 _BODY_LENGTH: Final = struct.Struct(">i")
 _BODY_LENGTH_AT: Final = 84
 BODY_AT: Final = _BODY_LENGTH_AT + _BODY_LENGTH.size
@@ -38,22 +38,24 @@ def read_record_facts(body: bytes) -> RecordFacts | None:
     Behind `size` bytes a command may follow.
     """
     try:
-        size, magic, queue_id, queue_offset, place, system_flag = _HEAD.unpack_from(body)
-        (store_timestamp,) = _TIME.unpack_from(body, STORE_TIMESTAMP_AT)
-        (body_length,) = _BODY_LENGTH.unpack_from(body, _BODY_LENGTH_AT)
-        at = _BODY_LENGTH_AT + 4 + body_length
+        size, magic, queue_id, queue_offset, place, system_flag, stored_ms, body_length = (
+            _FIXED.unpack_from(body)
+        )
+        at = BODY_AT + body_length
         if body_length < 0 or magic != MESSAGE_MAGIC or system_flag & _V6:
             return None
         topic_end = at + 1 + body[at]
         topic = body[at + 1 : topic_end].decode()
-        (properties_length,) = _PROPERTIES_LENGTH.unpack_from(body, topic_end)
+        properties_length = _PROPERTIES_LENGTH.unpack_from(body, topic_end)[0]
     except (struct.error, IndexError, UnicodeDecodeError):
         return None
     properties_at = topic_end + 2
     if size > len(body) or properties_at + properties_length != size or queue_id < 0:
         return None
-    code = _code_of(body, properties_at, size) if properties_length else 0
-    return RecordFacts(topic, queue_id, queue_offset, place, size, code, store_timestamp)
+    tags_at = body.find(_TAGS, properties_at, size)
+    code = _code_of(body, tags_at, properties_at, size) if tags_at >= 0 else 0
+    facts = topic, queue_id, queue_offset, place, size, code, stored_ms
+    return tuple.__new__(RecordFacts, facts)  # a third of the time of RecordFacts(...)
 
 
 def record_size(body: bytes) -> int:
@@ -78,9 +80,8 @@ def properties_run(record: bytes) -> bytes:
     return record[at + 3 + record[at] : record_size(record)]
 
 
-def _code_of(body: bytes, properties_at: int, record_end: int) -> int:
-    """The hash of the TAGS property, 0 without one."""
-    at = body.find(_TAGS, properties_at, record_end)
+def _code_of(body: bytes, at: int, properties_at: int, record_end: int) -> int:
+    """The hash of the TAGS property, 0 without one. Its name is looked for from `at` on."""
     while at > properties_at and body[at - 1] != 2:  # the end of another property's name
         at = body.find(_TAGS, at + 1, record_end)
     if at < 0:

@@ -229,8 +229,10 @@ class PopAcks:
             )
 
     def _flight(self, message: PoppedMessage) -> Flight | None:
+        """What is out; None when it is not, or acknowledged already."""
         queue = self._pops.queues.get(message.key)
-        return None if queue is None else queue.flights.get(message.offset)
+        flight = None if queue is None else queue.flights.get(message.offset)
+        return None if flight is None or flight.is_settled else flight
 
 
 def _not_hidden(command: Command, refusal: RequestRefused) -> Command:

@@ -138,11 +138,11 @@ class Chooser:
         else:
             begins = False
         if request.is_ordered and queue.flights:
-            return self._chosen_in_order(key, queue, request, now_ms, end)
+            return self._chosen_in_order(key, queue, request, wanted, now_ms)
         if due := self._due(key, queue, request.max_messages, now_ms):
             next_offset = queue.next_offset
             return Choice(next_offset, next_offset, due, False, now_ms, end - next_offset)
-        chosen = self._chosen_next(key, queue, request, wanted, begin, end)
+        chosen = self._chosen_next(key, queue, request.max_messages, wanted)
         if chosen is None:
             # A group that begins with what is to come has begun now.
             if not begins or (moved_to is None and not request.from_end):
@@ -160,9 +160,14 @@ class Chooser:
         return end if request.from_end else begin
 
     def _chosen_in_order(
-        self, key: QueueKey, queue: PopQueue, request: PopRequest, now_ms: int, end: int
+        self,
+        key: QueueKey,
+        queue: PopQueue,
+        request: PopRequest,
+        wanted: MessageFilter,
+        now_ms: int,
     ) -> Choice | None:
-        """All that is out comes again before anything new: when it is due, or asked for again."""
+        """All that is out comes again, when it is due or asked for again; then what is new."""
         flights = queue.flights
         is_repeated = bool(request.attempt_id) and request.attempt_id == queue.attempt_id
         if not is_repeated:
@@ -174,8 +179,14 @@ class Chooser:
         if not offsets:
             return None
         popped_ms = max(now_ms, 1 + max(flights[offset].popped_ms for offset in offsets))
-        next_offset = queue.next_offset
-        return Choice(next_offset, next_offset, offsets, False, popped_ms, end - next_offset)
+        first = next_offset = queue.next_offset
+        room = request.max_messages - len(offsets)
+        if room and not is_repeated and len(offsets) == len(flights):
+            new = self._chosen_next(key, queue, room, wanted)
+            if new is not None:
+                offsets, next_offset = offsets + new[0], new[1]
+        rest = self._reader.end(*key[1:]) - next_offset
+        return Choice(first, next_offset, offsets, False, popped_ms, rest)
 
     def _due(self, key: QueueKey, queue: PopQueue, most: int, now_ms: int) -> tuple[int, ...]:
         """What is due, the oldest first."""
@@ -189,6 +200,8 @@ class Chooser:
         def due() -> Iterator[tuple[int, Flight]]:
             nonlocal soonest, is_something_due
             for offset, flight in queue.flights.items():
+                if flight.is_settled:
+                    continue  # it waits for an acknowledgement, not for a time
                 if flight.visible_ms <= now_ms:
                     is_something_due = True
                     yield offset, flight
@@ -221,7 +234,10 @@ class Chooser:
         count = size = 0
         for offset, flight in flights:
             is_worn = flight.times > allowed
-            if is_worn or offset < begin:
+            if flight.is_settled:
+                if is_worn or offset < begin:
+                    continue  # it was acknowledged: it is done with the one that it waits for
+            elif is_worn or offset < begin:
                 if len(self.lost) < _MAX_LOST:
                     self.lost.append(Lost(key, offset, flight, is_worn and offset >= begin))
                 continue
@@ -240,14 +256,13 @@ class Chooser:
         self,
         key: QueueKey,
         queue: PopQueue,
-        request: PopRequest,
+        most: int,
         wanted: MessageFilter,
-        begin: int,
-        end: int,
     ) -> tuple[tuple[int, ...], int] | None:
         """What was never given, and where the queue goes on; None for nothing."""
         _group, topic, queue_id = key
-        at = max(queue.next_offset, begin)
+        end = self._reader.end(topic, queue_id)
+        at = max(queue.next_offset, self._reader.begin(topic, queue_id))
         room = min(MAX_FLYING_PER_QUEUE - len(queue.flights), MAX_FLYING - self._pops.flying)
         if at >= end or room <= 0:
             return None
@@ -255,7 +270,7 @@ class Chooser:
             topic,
             queue_id,
             at,
-            min(request.max_messages, room),
+            min(most, room),
             wanted.codes,
             wanted.condition,
         )

@@ -32,7 +32,8 @@ class Pop:
         first: the queue's next offset, before; where the group begins with `begins`.
         next: after. What lies between and is not given is not wanted.
         offsets: what is given, rising.
-        attempt_id: of a pop in order; empty for others. Such a pop may be repeated.
+        attempt_id: of a pop in order, may be empty; None for others. A pop with one may be
+            repeated.
         begins: whether the group has never popped from the queue, or was moved there.
         as_of: how far the leader had applied the log, as a position.
     """
@@ -48,7 +49,7 @@ class Pop:
     first: int
     next: int
     offsets: tuple[int, ...]
-    attempt_id: str
+    attempt_id: str | None
     begins: bool
     as_of: int
 
@@ -143,20 +144,21 @@ def _pop(state: BrokerState, _folded: Folded, command: Pop, _entry: Entry) -> En
         return EntryRefused(f"a pop of {command.topic}/{command.queue_id} from {command.first}")
     is_repeated = bool(command.attempt_id) and command.attempt_id == queue.attempt_id
     flights = queue.flights
+    given = Flight(command.popped_ms, command.visible_ms, 1, command.attempt_id is not None)
     for offset in command.offsets:
         if offset >= command.first:
-            flights[offset] = Flight(command.popped_ms, command.visible_ms, 1)
+            flights[offset] = given
             pops.flying += 1
             continue
         flight = flights.get(offset)
         if flight is None:
             continue  # acknowledged meanwhile
         if flight.visible_ms <= command.popped_ms:
-            flights[offset] = Flight(command.popped_ms, command.visible_ms, flight.times + 1)
+            flights[offset] = given._replace(times=flight.times + 1)
         elif is_repeated:
-            flights[offset] = Flight(command.popped_ms, command.visible_ms, flight.times)
+            flights[offset] = given._replace(times=flight.times)
     queue.next_offset = command.next
-    queue.attempt_id = command.attempt_id
+    queue.attempt_id = command.attempt_id or ""
     _commit(state, key)
     return None
 
@@ -178,9 +180,15 @@ def _hide(
     message = command.message
     queue = state[POPS].queues.get(message.key)
     flight = None if queue is None else queue.flights.get(message.offset)
-    if queue is not None and flight is not None and flight.popped_ms == message.popped_ms:
-        hidden = Flight(command.hidden_ms, command.visible_ms, flight.times)
-        queue.flights[message.offset] = hidden
+    if (
+        queue is not None
+        and flight is not None
+        and not flight.is_settled
+        and (flight.popped_ms == message.popped_ms)
+    ):
+        queue.flights[message.offset] = flight._replace(
+            popped_ms=command.hidden_ms, visible_ms=command.visible_ms
+        )
     return None
 
 
@@ -188,7 +196,7 @@ def _bury(
     state: BrokerState, _folded: Folded, command: BuryPopped, _entry: Entry
 ) -> EntryRefused | None:
     message = command.message
-    if not state[POPS].land(message.key, message.offset, message.popped_ms):
+    if not state[POPS].bury(message.key, message.offset, message.popped_ms):
         return EntryRefused(f"the dead letter of {message.topic}, of a message that is not out")
     _commit(state, message.key)
     return None
@@ -210,7 +218,7 @@ def _read_pop(
     first: int,
     next_offset: int,
     offsets: list[Any],
-    attempt_id: str,
+    attempt_id: str | None,
     begins: bool,
     as_of: int,
 ) -> Pop:
@@ -228,7 +236,7 @@ def _read_pop(
         first,
         next_offset,
         taken,
-        text(attempt_id),
+        None if attempt_id is None else text(attempt_id),
         bool(begins),
         natural(as_of),
     )

@@ -295,7 +295,7 @@ class Popping:
             choice.first,
             choice.next,
             choice.offsets,
-            request.attempt_id if request.is_ordered else "",
+            request.attempt_id if request.is_ordered else None,
             choice.begins,
             self._state.log_end,
         )

@@ -20,13 +20,21 @@ class Flight(NamedTuple):
 
     Attributes:
         popped_ms: when it was given, or hidden longer; its handle says so.
-        visible_ms: when it is given again.
+        visible_ms: when it is given again. 0 when it was acknowledged in order, but a message
+            before it was not: it comes again with that one.
         times: how often it was given.
+        is_ordered: whether it was given in order.
     """
 
     popped_ms: int
     visible_ms: int
     times: int
+    is_ordered: bool = False
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it only waits for the acknowledgement of a message before it."""
+        return not self.visible_ms
 
 
 @dataclass(slots=True)
@@ -62,14 +70,37 @@ class Pops:
     flying: int = 0
 
     def land(self, key: QueueKey, offset: int, popped_ms: int) -> bool:
-        """A message needs not be given again, if it was given last at `popped_ms`."""
+        """A message is acknowledged, if it was given last at `popped_ms`.
+
+        What was given in order is done when everything before it is.
+        """
         queue = self.queues.get(key)
         flight = None if queue is None else queue.flights.get(offset)
         if queue is None or flight is None or flight.popped_ms != popped_ms:
             return False
-        del queue.flights[offset]
-        self.flying -= 1
+        if flight.is_ordered and offset != next(iter(queue.flights)):
+            queue.flights[offset] = flight._replace(visible_ms=0)
+        else:
+            self._end(queue, offset)
         return True
+
+    def bury(self, key: QueueKey, offset: int, popped_ms: int) -> bool:
+        """A message is not given again, if it was given last at `popped_ms`."""
+        queue = self.queues.get(key)
+        flight = None if queue is None else queue.flights.get(offset)
+        if queue is None or flight is None or flight.popped_ms != popped_ms:
+            return False
+        self._end(queue, offset)
+        return True
+
+    def _end(self, queue: PopQueue, offset: int) -> None:
+        """A message is done, and with it those behind that waited for it."""
+        flights = queue.flights
+        del flights[offset]
+        self.flying -= 1
+        while flights and flights[first := next(iter(flights))].is_settled:
+            del flights[first]
+            self.flying -= 1
 
     def drop(self, key: QueueKey) -> None:
         """Forget a queue."""
@@ -96,10 +127,14 @@ def _captured(pops: Pops) -> Iterator[object]:
     return iter(rows)
 
 
+def _flight(popped_ms: int, visible_ms: int, times: int, is_ordered: bool = False) -> Flight:
+    return Flight(int(popped_ms), int(visible_ms), int(times), bool(is_ordered))
+
+
 def _take(pops: Pops, rows: list[Any]) -> None:
     for group, topic, queue_id, next_offset, attempt_id, flights in rows:
         queue = PopQueue(int(next_offset), attempt_id=str(attempt_id))
-        queue.flights = {int(at): Flight(*map(int, one)) for at, one in flights.items()}
+        queue.flights = {int(at): _flight(*one) for at, one in flights.items()}
         pops.queues[group, topic, queue_id] = queue
         pops.flying += len(queue.flights)
 

@@ -94,7 +94,8 @@ class PullProcessor:
         self._settings = settings
         self._commits_offsets = True
         self._resets_seen = 0
-        self._ending: set[tuple[str, str, int]] = set()  # resets whose end is on its way
+        # Resets whose end is on its way, and where they have moved the group.
+        self._ending: dict[tuple[str, str, int], int] = {}
 
     def pull(self, origin: Origin, command: Command) -> None:
         """Answer a pull, or let it wait for a message.
@@ -215,13 +216,19 @@ class PullProcessor:
             return None
         key = (request.group, request.topic, request.queue_id)
         moved_to = self._offsets.reset(*key)
+        if moved_to is None or self._ending.get(key) == moved_to:
+            return None  # it has read there, and is ahead of the log's word of it
         if moved_to != request.offset:
             return moved_to
-        if key not in self._ending:
-            self._ending.add(key)
-            end = EndReset(*key, moved_to)
-            submit_commands(self._log, [end], lambda _refusal: self._ending.discard(key))
+        self._ending[key] = moved_to
+        end = EndReset(*key, moved_to)
+        submit_commands(self._log, [end], lambda _refusal: self._ended(key, moved_to))
         return None
+
+    def _ended(self, key: tuple[str, str, int], moved_to: int) -> None:
+        """The end of a reset is in the log, or was refused."""
+        if self._ending.get(key) == moved_to:
+            del self._ending[key]
 
     def _read(self, request: PullRequest) -> ReadResult:
         return self._reader.read(

@@ -19,6 +19,9 @@ _OTHER_BYTES: Final = 512
 # What producers of RocketMQ see of the broker's region; it names no place here.
 _REGION: Final = "DefaultRegion"
 
+# By client. A write costs more than the reply in it, so those of one append go together.
+Replies: TypeAlias = dict[Origin, list[Command]]
+
 # Makes the command that is folded together with a record.
 Attach: TypeAlias = Callable[[MessageRecord], LogCommand]
 
@@ -43,8 +46,10 @@ class PendingMessages(Protocol):
     first_offset: int
     attach: Attach | None
 
-    def stored(self, appended: Sequence[Appended]) -> None:
-        """They are stored and applied. Must not raise."""
+    def stored(self, appended: Sequence[Appended], replies: Replies) -> None:
+        """They are stored and applied; add the reply to those that are about to be sent. Must not
+        raise.
+        """
         ...
 
     def refuse(self, refusal: RequestRefused) -> None:
@@ -109,7 +114,7 @@ class PendingSend:
         for record in records:
             record.born_host, record.born_port = host, port
 
-    def stored(self, appended: Sequence[Appended]) -> None:
+    def stored(self, appended: Sequence[Appended], replies: Replies) -> None:
         """Tell the client where its messages are."""
         prefix = self._id_prefix
         ids = [f"{prefix}{one.pos + HEADER_BYTES:016X}" for one in appended]
@@ -122,7 +127,9 @@ class PendingSend:
         }
         if self.replied is not None:
             fields.update(self.replied(appended[0]))
-        self.origin.send(self._command.reply(ResponseCode.SUCCESS, fields))
+        replies.setdefault(self.origin, []).append(
+            self._command.reply(ResponseCode.SUCCESS, fields)
+        )
 
     def refuse(self, refusal: RequestRefused) -> None:
         """Answer that the messages were not stored."""
@@ -159,7 +166,7 @@ class MadeMessages:
         self.first_offset = 0
         self.size = sum([len(one.body) for one in records]) + _OTHER_BYTES * len(records)
 
-    def stored(self, appended: Sequence[Appended]) -> None:
+    def stored(self, appended: Sequence[Appended], replies: Replies) -> None:
         """As in `PendingMessages`."""
         self._done(None)
 

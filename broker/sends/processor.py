@@ -11,7 +11,6 @@ from broker.sends.request import SendRequest, read_send_request
 from broker.sends.special_sends import SpecialSends
 from broker.serving.origin import Origin
 from broker.settings.settings import Settings
-from broker.topics.attributes import check_message_type
 from broker.topics.names import RETRY_PREFIX, created_for_group, dead_letter_topic
 from broker.topics.state import TOPICS
 from remoting.bodies.topic_config import PERMISSION_WRITE, TopicConfig
@@ -87,9 +86,6 @@ class SendProcessor:
                 f"the broker[{self._broker_name}] sending message to topic {config.topic} is "
                 "forbidden: it is read-only",
             )
-        if config.attributes:
-            for record in request.records:
-                check_message_type(topic, config.attributes, record.properties)
         if queue_id < 0:
             self._turn += 1
             queue_id = self._turn % config.write_queue_count

@@ -11,7 +11,12 @@ from broker.limits import MAX_BATCH_MESSAGES
 from broker.topics.names import SEND_FORBIDDEN, check_topic_name
 from dledger import MAX_BODY_BYTES
 from remoting.message.batch import decode_batch_body
-from remoting.message.properties import MAX_PROPERTIES_BYTES, properties_bytes
+from remoting.message.properties import (
+    MAX_PROPERTIES_BYTES,
+    POP_CHECKPOINT,
+    edit_properties,
+    properties_bytes,
+)
 from remoting.message.record import (
     BORN_HOST_V6_FLAG,
     STORE_HOST_V6_FLAG,
@@ -23,6 +28,10 @@ from remoting.wire.command import Command
 
 # A record with nothing in it; with the message it must fit into one entry of the log.
 _RECORD_OVERHEAD_BYTES: Final = 91
+
+# A consumer that sends a popped message on sends its handle with it. With another consumer it would
+# stand for the message's own handle, as clients make one only where there is none.
+_HANDLE_MARK: Final = f"{POP_CHECKPOINT}\x01".encode()
 
 _V6: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 
@@ -121,6 +130,8 @@ def read_send_request(command: Command) -> SendRequest:
             )
         ]
     for record in records:
+        if _HANDLE_MARK in record.properties:
+            record.properties = edit_properties(record.properties, {}, (POP_CHECKPOINT,))
         _check_record(record)
     return SendRequest(
         topic,

@@ -21,7 +21,7 @@ from broker.log.folded import Folded
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.messages.state import MESSAGES
-from broker.sends.pending_messages import PendingMessages
+from broker.sends.pending_messages import PendingMessages, Replies
 from broker.serving.parts import Parts, Shared
 from broker.traffic.put_times import PUT_TIMES, PutTimes
 from broker.traffic.traffic import TRAFFIC, Traffic
@@ -297,6 +297,7 @@ class Sends:
     ) -> None:
         """Tell each sender of one append what became of its messages."""
         at = 0
+        replies: Replies = {}
         if isinstance(outcome, DLedgerError):
             self._put_times.failed += sum([len(send.records) for send in placed.sends])
         else:
@@ -313,12 +314,14 @@ class Sends:
             at += count
             refusal = refusal_of(part)
             if refusal is None and not isinstance(part, DLedgerError):
-                send.stored(part)
+                send.stored(part, replies)
             elif refusal is not None:
                 if epoch == self._epoch:
                     self._place_anew()
                     self._next.pop((send.topic, send.queue_id), None)
                 send.refuse(refusal)
+        for origin, commands in replies.items():
+            origin.send_all(commands)
 
 
 def _made(parts: Parts) -> Sends:

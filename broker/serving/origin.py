@@ -1,6 +1,6 @@
 """A client's connection, as features see it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from remoting.net.address import Address
@@ -23,6 +23,10 @@ class Origin(Protocol):
 
     def send(self, command: Command) -> None:
         """Queue a reply."""
+        ...
+
+    def send_all(self, commands: Sequence[Command]) -> None:
+        """Queue several replies, which go together."""
         ...
 
     def when_taken(self, then: Callable[[], None]) -> None:

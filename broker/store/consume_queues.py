@@ -1,5 +1,6 @@
 """All consume queues of a broker, in RocketMQ's folders: consumequeue/<topic>/<queue id>/<file>."""
 
+import contextlib
 import os
 from collections import OrderedDict
 from collections.abc import KeysView, Mapping
@@ -8,12 +9,16 @@ from pathlib import Path
 from typing import Final
 
 from broker.log.folded import Arrivals
-from broker.store.consume_queue import UNITS_PER_FILE, ConsumeQueue
+from broker.store.consume_queue import UNITS_PER_FILE, WRITE_UNITS, ConsumeQueue
 from broker.store.consume_queue_disk import OS_DISK, ConsumeQueueDisk
 from broker.store.damaged_queues import DamagedQueues
 from broker.store.queue_sync import QueueSync
 from broker.store.synced_mark import SyncedMark
 from dledger import DiskFailed
+
+# Queues with units in memory only. One more, and the units of the first of them are written: so
+# there is never much to do at once when all have to be.
+MAX_UNWRITTEN_QUEUES: Final = 256
 
 # Open files at once, of the 1024 that a process may usually have; the rest is for connections and
 # the log.
@@ -32,6 +37,7 @@ class ConsumeQueues:
         max_open_files: descriptors kept; the one used longest ago is closed first.
         units_per_file: 300,000 but in tests.
         disk: has the files.
+        write_units: how many units of a queue are written at once.
 
     Attributes:
         to_mend: the damaged queues, of the state that was restored last.
@@ -43,15 +49,18 @@ class ConsumeQueues:
         max_open_files: int = MAX_OPEN_FILES,
         units_per_file: int = UNITS_PER_FILE,
         disk: ConsumeQueueDisk = OS_DISK,
+        write_units: int = WRITE_UNITS,
     ) -> None:
         self._folder = os.fspath(folder)
         self._disk = disk
         self._max_open_files = max_open_files
         self._units_per_file = units_per_file
+        self._write_units = write_units
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
         self._files: OrderedDict[str, int] = OrderedDict()
         self._written: set[str] = set()  # since the last sync
         self._grown: set[tuple[str, int]] = set()
+        self._unwritten: dict[tuple[str, int], ConsumeQueue] = {}
         self._sync: QueueSync | None = None
         self._mark = SyncedMark(self._folder, disk)
         self.to_mend = DamagedQueues({}, 0)
@@ -70,8 +79,9 @@ class ConsumeQueues:
                 not come so far by itself are damaged, whatever they look like.
 
         Raises:
-            DiskFailed: the folder could not be read.
+            DiskFailed: the folder could not be read, or a file not be written.
         """
+        self._write_all()  # for a running member: its files are all that it has of its queues
         are_of_state = self._mark.read() >= log_end
         queues: dict[tuple[str, int], ConsumeQueue] = {}
         damaged: dict[tuple[str, int], ConsumeQueue] = {}
@@ -95,10 +105,14 @@ class ConsumeQueues:
         """What has to be durable before the state of now may be saved; to be run in any thread.
 
         `log_end`: how far the state is, as a position of the log.
+
+        Raises:
+            DiskFailed: a file could not be written.
         """
         last = self._sync
         if last is not None and last.has_failed:
             return last  # fails again: a replay has to write everything anew
+        self._write_all()
         paths = self._written
         if last is not None and not last.is_done:
             paths |= last.paths
@@ -125,12 +139,30 @@ class ConsumeQueues:
             queue = self._queues.get(key)
             if queue is None:
                 queue = self._queues[key] = self._new(key)
-            queue.append(b"".join(arrived.units))
+            if queue.append(b"".join(arrived.units)):
+                self._unwritten[key] = queue
+                if len(self._unwritten) > MAX_UNWRITTEN_QUEUES:
+                    oldest = next(iter(self._unwritten))
+                    self._unwritten[oldest].flush()
+                    del self._unwritten[oldest]
+            else:
+                self._unwritten.pop(key, None)
+
+    def _write_all(self) -> None:
+        """Write the units that are in memory only. Raises DiskFailed."""
+        for key, queue in list(self._unwritten.items()):
+            queue.flush()
+            del self._unwritten[key]
 
     def end(self, topic: str, queue_id: int) -> int:
         """The offset of the queue's next message."""
         queue = self._queues.get((topic, queue_id))
         return 0 if queue is None else queue.end
+
+    def written(self, topic: str, queue_id: int) -> int:
+        """The offset behind the last message that the queue's files have."""
+        queue = self._queues.get((topic, queue_id))
+        return 0 if queue is None else queue.written
 
     def begin(self, topic: str, queue_id: int, kept_position: int) -> int:
         """The offset of the queue's first message at or behind a position of the log.
@@ -174,6 +206,7 @@ class ConsumeQueues:
         queue = self._queues.get((topic, queue_id))
         if queue is None:
             return
+        queue.flush()  # later it would make a file again that is removed now
         for path in queue.remove_files(queue.begin(kept_position)):
             self._close_file(path)
             try:
@@ -192,6 +225,7 @@ class ConsumeQueues:
         folder = os.path.join(self._folder, topic)
         for key in [key for key in self._queues if key[0] == topic]:
             del self._queues[key]
+            self._unwritten.pop(key, None)
         self.to_mend.delete_topic(topic)
         for path in [path for path in self._files if path.startswith(folder + os.sep)]:
             self._close_file(path)
@@ -203,14 +237,21 @@ class ConsumeQueues:
             raise DiskFailed("rmtree", folder, error) from error
 
     def close(self) -> None:
-        """Close every file."""
+        """Write what is in memory only, and close every file.
+
+        If it cannot be written, the next start has it from the log, as after a kill.
+        """
+        with contextlib.suppress(DiskFailed):
+            self._write_all()
         while self._files:
             self._disk.close(self._files.popitem()[1])
 
     def _new(self, key: tuple[str, int]) -> ConsumeQueue:
         topic, queue_id = key
         folder = os.path.join(self._folder, topic, str(queue_id))
-        return ConsumeQueue(folder, self._open_file, self._units_per_file, self._disk)
+        return ConsumeQueue(
+            folder, self._open_file, self._units_per_file, self._disk, self._write_units
+        )
 
     def _open_file(self, path: str, to_write: bool) -> int:
         if to_write:

@@ -179,10 +179,28 @@ class Connection:
         """
         if command.flag & _RESPONSE_AND_ONEWAY == _RESPONSE_AND_ONEWAY:
             return
+        self.send_frame(self._encoded(command))
+
+    def send_all(self, commands: Sequence[Command]) -> None:
+        """Queue several commands, which go in one write while the peer takes all. As `send`.
+
+        Raises:
+            FrameError: a command cannot be a frame; none of them is sent.
+        """
+        frames = [
+            self._encoded(command)
+            for command in commands
+            if command.flag & _RESPONSE_AND_ONEWAY != _RESPONSE_AND_ONEWAY
+        ]
+        if frames:
+            self.send_frame(frames[0] if len(frames) == 1 else b"".join(frames))
+
+    def _encoded(self, command: Command) -> bytes:
+        """The frame of a command that is about to be sent."""
         frame = encode_command(command)
         if command.flag & RESPONSE_FLAG and self._close_error is None:
             self._let_go(self._kept.pop(command.opaque, 0))
-        self.send_frame(frame)
+        return frame
 
     def send_frame(self, frame: bytes) -> None:
         """Queue a whole frame. On a closed connection it is dropped.

@@ -153,6 +153,7 @@ async def put_topic(client: Client, topic: str, queues: int = 2, perm: int = 6) 
     return reply.code
 
 
+@pytest.mark.feature("F10")
 async def test_a_topic_is_made_changed_read_and_deleted(tmp_path: Path) -> None:
     async with served(tmp_path) as client:
         assert await put_topic(client, "T", 2) == 0

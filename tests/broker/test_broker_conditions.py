@@ -22,6 +22,7 @@ def met(text: str, **properties: str) -> bool:
     return found.is_met(decode_some(run, found.names))
 
 
+@pytest.mark.feature("F36")
 @pytest.mark.parametrize(
     ("text", "properties", "expected"),
     [
@@ -226,6 +227,7 @@ conditions = st.recursive(
 )
 
 
+@pytest.mark.feature("F36")
 @given(
     text=conditions,
     numbers=st.dictionaries(st.sampled_from("nm"), NUMBERS),

@@ -106,6 +106,7 @@ async def test_too_many_that_wait_are_refused() -> None:
     assert answers == []
 
 
+@pytest.mark.feature("F58")
 @pytest.mark.parametrize("code", CONFIRMED)
 async def test_a_leader_without_its_quorum_answers_no_offset(tmp_path: Path, code: int) -> None:
     async with group_of_three(tmp_path) as group:

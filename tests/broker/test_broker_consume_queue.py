@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from broker.log.folded import Arrivals
 from broker.messages.fold import UNIT
-from broker.store.consume_queue import FILE_BYTES, TAIL_BYTES, UNIT_BYTES
-from broker.store.consume_queues import ConsumeQueues
+from broker.store.consume_queue import FILE_BYTES, TAIL_BYTES, UNIT_BYTES, WRITE_UNITS
+from broker.store.consume_queues import MAX_UNWRITTEN_QUEUES, ConsumeQueues
 from dledger.errors import DiskFailed
 
 FEW = 7  # units a file in these tests
@@ -85,6 +85,64 @@ def test_what_is_no_longer_in_memory_is_read_from_the_files(tmp_path: Path) -> N
     assert target.read("A", 0, count - 1, 5) == unit(count - 1)
     middle = count // 2
     assert target.read("A", 0, middle, 800)[:UNIT_BYTES] == unit(middle)
+    target.close()
+
+
+MORE = WRITE_UNITS + 5
+
+
+def file_bytes(folder: Path, topic: str) -> int:
+    return sum(path.stat().st_size for path in (folder / "consumequeue" / topic).glob("*/*"))
+
+
+def test_units_are_written_many_at_a_time(tmp_path: Path) -> None:
+    target = ConsumeQueues(tmp_path / "consumequeue")
+    for number in range(MORE):
+        fill(target, "A", 0, number, 1)
+    assert file_bytes(tmp_path, "A") == WRITE_UNITS * UNIT_BYTES
+    # The first of them lie in the file only, the last in memory only.
+    for first in (0, WRITE_UNITS - 1, WRITE_UNITS, MORE - 1):
+        assert target.read("A", 0, first, MORE) == b"".join(map(unit, range(first, MORE)))
+    target.close()
+    assert file_bytes(tmp_path, "A") == MORE * UNIT_BYTES
+
+
+def test_what_a_snapshot_stands_for_is_written(tmp_path: Path) -> None:
+    target = queues(tmp_path)
+    fill(target, "A", 0, 0, FEW + 1)
+    sync = target.sync_due(1)
+    assert file_bytes(tmp_path, "A") == (FEW + 1) * UNIT_BYTES
+    assert {Path(path).name for path in sync.paths} == {f"{0:020d}", f"{FEW * UNIT_BYTES:020d}"}
+    target.close()
+
+
+def test_not_many_queues_have_units_in_memory_only(tmp_path: Path) -> None:
+    target = ConsumeQueues(tmp_path / "consumequeue")
+    for queue_id in range(MAX_UNWRITTEN_QUEUES + 3):
+        fill(target, "A", queue_id, 0, 1)
+    assert file_bytes(tmp_path, "A") == 3 * UNIT_BYTES
+    target.close()
+
+
+def test_a_file_that_was_removed_is_not_made_again(tmp_path: Path) -> None:
+    target = queues(tmp_path)
+    fill(target, "A", 0, 0, 2 * FEW + 2)
+    target.remove_files("A", 0, 100 * (2 * FEW + 1))
+    target.close()
+    folder = tmp_path / "consumequeue" / "A" / "0"
+    assert [path.name for path in folder.iterdir()] == [f"{2 * FEW * UNIT_BYTES:020d}"]
+
+
+def test_a_disk_that_takes_nothing_when_it_is_closed_is_left_to_the_next_start(
+    tmp_path: Path,
+) -> None:
+    target = queues(tmp_path)
+    fill(target, "A", 0, 0, 1)
+    (tmp_path / "consumequeue" / "A" / "0").rmdir()
+    with pytest.raises(DiskFailed):
+        target.sync_due(1)
+    with pytest.raises(DiskFailed):  # not forgotten by the first one
+        target.sync_due(1)
     target.close()
 
 

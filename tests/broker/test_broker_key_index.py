@@ -164,6 +164,7 @@ def test_files_that_nothing_vouches_for_are_made_again(tmp_path: Path) -> None:
     index.close()
 
 
+@pytest.mark.feature("F28")
 def test_old_files_go_and_the_last_one_stays(tmp_path: Path) -> None:
     index = index_in(str(tmp_path / "index"))
     for at in range(20):

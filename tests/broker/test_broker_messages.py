@@ -34,6 +34,7 @@ async def test_a_message_comes_back_as_it_was_sent(tmp_path: Path) -> None:
         assert reply.fields["msgId"] == message_id(host, int(port), message.physical_offset)
 
 
+@pytest.mark.feature("F11")
 async def test_a_topic_made_by_its_first_message_has_the_queues_the_client_asked_for(
     tmp_path: Path,
 ) -> None:
@@ -106,6 +107,7 @@ async def test_a_message_of_four_mebibytes_is_refused_and_one_a_little_smaller_i
         assert len((await client.messages("T"))[0].body) == limit - 300
 
 
+@pytest.mark.feature("F43")
 async def test_a_batch_lies_in_one_queue_with_offsets_in_a_row(tmp_path: Path) -> None:
     async with served(tmp_path) as client:
         batch = [BatchMessage(b"%d" % n, b"TAGS\x01t\x02") for n in range(5)]
@@ -119,6 +121,17 @@ async def test_a_batch_lies_in_one_queue_with_offsets_in_a_row(tmp_path: Path) -
         assert reply.fields["queueOffset"] == "0"
         keys = {message.property_map()["UNIQ_KEY"] for message in messages}
         assert len(keys) == 5, "each message without a key is given one of its own"
+
+
+async def test_a_popped_message_is_sent_on_without_the_handle_that_it_had(tmp_path: Path) -> None:
+    async with served(tmp_path) as client:
+        mine = "POP_CK\x010 1 2 3 0 b 0 0\x02a\x01b\x02"
+        assert (await client.send("T", b"x", i=mine)).code == 0
+        body = encode_batch_body([BatchMessage(b"y", mine.encode()), BatchMessage(b"z")])
+        assert (await client.ask(320, body, **send_fields("T", 0, m="true"))).code == 0
+        one, two, _three = await client.messages("T")
+        assert "POP_CK" not in one.property_map() | two.property_map()
+        assert one.property_map()["a"] == two.property_map()["a"] == "b"
 
 
 async def test_the_batch_flag_of_the_c_client_is_understood(tmp_path: Path) -> None:
@@ -170,6 +183,7 @@ async def test_store_times_never_go_back_with_the_clock(tmp_path: Path) -> None:
         assert stored == [START_MS, START_MS]
 
 
+@pytest.mark.feature("F58")
 async def test_a_restarted_broker_goes_on_where_it_was(tmp_path: Path) -> None:
     async with served(tmp_path) as client:
         await client.send("T", b"one", tags="A")
@@ -182,6 +196,7 @@ async def test_a_restarted_broker_goes_on_where_it_was(tmp_path: Path) -> None:
         assert reply.fields == {"offset": "1"}
 
 
+@pytest.mark.feature("F15")
 async def test_sends_above_what_the_log_takes_at_once_wait_their_turn(tmp_path: Path) -> None:
     limits = BrokerLimits(append_entries=3)
     async with served(tmp_path, limits=limits) as client:
@@ -206,6 +221,7 @@ async def send_back(client: Client, message: MessageRecord, **more: Any) -> int:
     return (await client.ask(36, **{**fields, **more})).code
 
 
+@pytest.mark.feature("F38")
 async def test_a_message_sent_back_comes_again_after_the_time_of_its_ladder(tmp_path: Path) -> None:
     async with delaying(tmp_path) as one:
         client = one.client
@@ -249,6 +265,7 @@ async def test_a_consumer_may_say_when_a_message_comes_again(
         assert await one.bodies("%RETRY%g") == [b"again"]
 
 
+@pytest.mark.feature("F39")
 @pytest.mark.parametrize("more", [{"delayLevel": -1}, {"maxReconsumeTimes": 0}])
 async def test_a_hopeless_message_goes_to_the_dead_letters(
     tmp_path: Path, more: dict[str, Any]
@@ -263,6 +280,7 @@ async def test_a_hopeless_message_goes_to_the_dead_letters(
         assert (await client.pull("%RETRY%g", 0)).code == ResponseCode.PULL_NOT_FOUND
 
 
+@pytest.mark.feature("F45")
 async def test_a_place_where_no_message_begins_cannot_be_sent_back_or_viewed(
     tmp_path: Path,
 ) -> None:
@@ -303,3 +321,38 @@ async def test_an_oneway_send_is_stored_and_not_answered(tmp_path: Path) -> None
         client.send_oneway(RequestCode.SEND_MESSAGE_V2, b"oneway", **send_fields("T"))
         reply = await client.pull("T", 1, sysFlag=6)
         assert [m.body for m in decode_records(reply.body)] == [b"oneway"]
+
+
+@pytest.mark.feature("F57")
+async def test_namespaces_are_kept_apart(tmp_path: Path) -> None:
+    # RocketMQ's clients put the namespace before the name, behind %RETRY%.
+    async with served(tmp_path) as client:
+        for namespace in ("MQ_INST_a", "MQ_INST_b"):
+            await client.send(f"{namespace}%T", namespace.encode())
+            await client.heartbeat(f"c-{namespace}", f"{namespace}%g", f"{namespace}%T")
+        for namespace in ("MQ_INST_a", "MQ_INST_b"):
+            (record,) = await client.messages(f"{namespace}%T")
+            assert record.body == namespace.encode()
+            back: dict[str, Any] = {"group": f"{namespace}%g", "offset": record.physical_offset}
+            told = await client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, delayLevel=-1, **back)
+            assert told.code == 0
+            assert len(await client.messages(f"%DLQ%{namespace}%g")) == 1
+
+
+@pytest.mark.feature("F48")
+async def test_traces_of_clients_are_stored_and_found_by_the_ids_of_their_messages(
+    tmp_path: Path,
+) -> None:
+    trace = b"Pub\x011700000000000\x01DefaultRegion\x01p\x01T\x01ID\x01TAG\x01KEY\x02"
+    async with served(tmp_path) as client:
+        await client.send("RMQ_SYS_TRACE_TOPIC", trace, keys="ID KEY")
+        found = await client.ask(
+            RequestCode.QUERY_MESSAGE,
+            topic="RMQ_SYS_TRACE_TOPIC",
+            key="ID",
+            maxNum=32,
+            beginTimestamp=0,
+            endTimestamp=1 << 60,
+        )
+        (record,) = decode_records(found.body)
+        assert record.body == trace

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,6 +28,9 @@ class Told:
         return Address("127.0.0.1", 1)
 
     def send(self, command: Command) -> None:
+        raise AssertionError("a notice is no reply")
+
+    def send_all(self, commands: Sequence[Command]) -> None:
         raise AssertionError("a notice is no reply")
 
     def when_taken(self, then: object) -> None:

@@ -183,6 +183,7 @@ async def _is(fact: bool) -> bool:
 # --- progress -------------------------------------------------------------------------------------
 
 
+@pytest.mark.feature("F55")
 async def test_the_progress_of_all_groups_is_told_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

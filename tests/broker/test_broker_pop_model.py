@@ -63,6 +63,7 @@ class Message:
     """A message of the model."""
 
     is_done: bool = False
+    is_settled: bool = False  # acknowledged in order, behind one that is not
     popped_ms: int = 0
     visible_ms: int = 0
     times: int = 0
@@ -104,7 +105,7 @@ class Member:
                 choice.first,
                 choice.next,
                 choice.offsets,
-                attempt if is_ordered else "",
+                attempt if is_ordered else None,
                 choice.begins,
                 self.log.end,
             )
@@ -158,11 +159,12 @@ def test_messages_are_new_out_or_done(script: list[tuple[str, int]], is_ordered:
             named = PoppedMessage(*KEY, offset, popped_ms)
             if what == "ack":
                 member.carry_out(AckPopped([named]))
-                message.is_done |= is_its_own
+                message.is_settled |= is_its_own
+                settle(model, is_ordered)
             else:
                 hidden_ms = max(now_ms, popped_ms + 1)
                 member.carry_out(HidePopped(named, hidden_ms, hidden_ms + count))
-                if is_its_own:
+                if is_its_own and not message.is_settled:
                     message.popped_ms, message.visible_ms = hidden_ms, hidden_ms + count
                     member.handles.append((offset, hidden_ms))
                     member.chooser.shown(KEY, hidden_ms + count)
@@ -172,11 +174,20 @@ def test_messages_are_new_out_or_done(script: list[tuple[str, int]], is_ordered:
 def expected(model: list[Message], now_ms: int, most: int, is_ordered: bool) -> list[int]:
     """What a pop is to be given."""
     out = [at for at, one in enumerate(model) if one.times and not one.is_done]
-    due = [at for at in out if model[at].visible_ms <= now_ms]
+    due = [at for at in out if model[at].is_settled or model[at].visible_ms <= now_ms]
+    fresh = [at for at, one in enumerate(model) if not one.times and not one.is_done]
+    new = [at for at in fresh if is_wanted(at)]
     if is_ordered and out:
-        return due[:most] if due == out else []
-    new = [at for at, one in enumerate(model) if not one.times and not one.is_done]
-    return due[:most] or [at for at in new if is_wanted(at)][:most]
+        return (due + new)[:most] if due == out else []
+    return due[:most] or new[:most]
+
+
+def settle(model: list[Message], is_ordered: bool) -> None:
+    """In order, what is acknowledged is done once everything before it is."""
+    for message in model:
+        message.is_done |= message.is_settled
+        if is_ordered and message.times and not message.is_done:
+            return
 
 
 def take(model: list[Message], offsets: list[int], now_ms: int) -> None:
@@ -185,6 +196,7 @@ def take(model: list[Message], offsets: list[int], now_ms: int) -> None:
         message = model[at]
         message.popped_ms, message.visible_ms = now_ms, now_ms + INVISIBLE_MS
         message.times += 1
+        message.is_settled = False
         for before in model[:at]:
             before.is_done |= not before.times
 
@@ -197,8 +209,9 @@ def check(state: BrokerState, model: list[Message]) -> None:
     out = {at: one for at, one in enumerate(model) if one.times and not one.is_done}
     assert list(queue.flights) == sorted(out)
     for at, flight in queue.flights.items():
-        model_has = (out[at].popped_ms, out[at].visible_ms, out[at].times)
-        assert flight == model_has
+        assert flight.is_settled is out[at].is_settled
+        visible_ms = 0 if flight.is_settled else out[at].visible_ms
+        assert flight[:3] == (out[at].popped_ms, visible_ms, out[at].times)
     assert state[POPS].flying == len(out)
     assert state[OFFSETS].committed(*KEY) == queue.done_offset
 
@@ -217,9 +230,9 @@ def test_a_pop_repeats_what_its_answer_lost_and_no_other() -> None:
 def test_a_second_pop_of_the_same_messages_is_refused() -> None:
     member = Member()
     member.reader.count = 3
-    pop = Pop(*KEY, 1000, 1010, 0, 2, (0, 1), "", True, member.log.end)
+    pop = Pop(*KEY, 1000, 1010, 0, 2, (0, 1), None, True, member.log.end)
     member.carry_out(pop)
-    again = Pop(*KEY, 1001, 1011, 0, 2, (0, 1), "", False, member.log.end)
+    again = Pop(*KEY, 1001, 1011, 0, 2, (0, 1), None, False, member.log.end)
     member.log.append(encode_log_command(again))
     (refused,) = member.fold_rest()
     assert isinstance(refused, EntryRefused)
@@ -238,7 +251,7 @@ def test_what_was_acknowledged_while_a_pop_of_it_was_on_its_way_is_not_given() -
     member = Member()
     member.reader.count = 2
     assert member.pop(1000, 2, False, "") == [0, 1]
-    late = Pop(*KEY, 2000, 2010, 2, 2, (0, 1), "", False, member.log.end)
+    late = Pop(*KEY, 2000, 2010, 2, 2, (0, 1), None, False, member.log.end)
     member.carry_out(AckPopped([PoppedMessage(*KEY, 0, 1000)]))
     member.carry_out(late)
     flights = member.state[POPS].queues[KEY].flights

@@ -88,6 +88,7 @@ async def test_a_pull_stops_at_256_kib_but_gives_one_message_however_large(tmp_p
         assert len(large.body) == 2 * MAX_PULL_BYTES
 
 
+@pytest.mark.feature("F35")
 async def test_only_wanted_tags_come_and_the_offset_passes_the_others(tmp_path: Path) -> None:
     async with served(tmp_path) as client:
         for number in range(9):
@@ -206,6 +207,7 @@ async def until_held(client: Client, count: int) -> None:
     await until(is_so)
 
 
+@pytest.mark.feature("F34")
 async def test_a_waiting_pull_is_answered_by_the_next_message_of_its_queue_and_tag(
     tmp_path: Path,
 ) -> None:
@@ -261,6 +263,7 @@ async def test_the_pulls_of_a_client_that_left_are_dropped(tmp_path: Path) -> No
         assert (await stays.send("T", b"y")).code == 0
 
 
+@pytest.mark.feature("F15")
 async def test_more_pulls_than_may_wait_are_told_to_come_back(tmp_path: Path) -> None:
     limits = BrokerLimits(max_held_pulls=1)
     async with served(tmp_path, limits=limits) as client, trio.open_nursery() as nursery:
@@ -356,6 +359,7 @@ async def test_a_pull_commits_the_offset_it_brings_for_a_known_group_only(tmp_pa
         assert broker.machine.state[OFFSETS].tables == {("known", "T"): {0: 1}}
 
 
+@pytest.mark.feature("F47")
 async def test_offsets_by_time_are_the_first_message_at_or_after_it(tmp_path: Path) -> None:
     clock = Clock()
     async with served(tmp_path, clock=clock) as client:
@@ -382,6 +386,7 @@ async def test_the_ends_of_a_queue_never_written_to_are_zero(tmp_path: Path) -> 
         assert (await client.ask(30, topic="nowhere", queueId=1)).fields == {"offset": "0"}
 
 
+@pytest.mark.feature("F35")
 async def test_two_tags_of_one_hash_both_come_and_the_client_tells_them_apart(
     tmp_path: Path,
 ) -> None:
@@ -408,6 +413,7 @@ async def hold_with_much(client: Client) -> None:
     await client.pull("T", 1, sysFlag=WAIT, body=bytes(100_000), more="x" * 10_000)
 
 
+@pytest.mark.feature("F14")
 async def test_a_client_that_does_not_read_has_only_so_many_answers_made(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as (broker, nursery):
         client = Client(nursery, str(broker.config.address))

@@ -37,6 +37,7 @@ async def found(client: Client, key: str, topic: str = "T", **more: Any) -> list
     return [record.body for record in decode_records(reply.body)]
 
 
+@pytest.mark.feature("F46")
 async def test_a_message_is_found_by_its_unique_key_and_by_each_of_its_keys(tmp_path: Path) -> None:
     async with served(tmp_path) as client:
         await send(client, b"1", "order-1  user-7", "AC01")
@@ -53,6 +54,7 @@ async def test_a_message_is_found_by_its_unique_key_and_by_each_of_its_keys(tmp_
         assert int(reply.fields["indexLastUpdateTimestamp"]) == START_MS
 
 
+@pytest.mark.feature("F46")
 async def test_keys_with_the_same_hash_are_told_apart(tmp_path: Path) -> None:
     async with served(tmp_path) as client:
         await send(client, b"1", "Aa")

@@ -113,6 +113,7 @@ async def lock(client: Client, client_id: str, queues: list[MessageQueue]) -> li
     return [queue.queue_id for queue in decode_locked_queues(reply.body)]
 
 
+@pytest.mark.feature("F40")
 async def test_a_new_leader_knows_who_holds_a_queue(tmp_path: Path) -> None:
     async with group_of_three(tmp_path) as group:
         first, client = await group.leader()

@@ -60,6 +60,7 @@ def test_records_are_those_that_single_reads_give(
     assert [bytes(one) for one in found] == [CONTENT[at : at + size] for at, size in places]
 
 
+@pytest.mark.feature("F20")
 def test_records_of_interleaved_queues_are_read_at_once() -> None:
     log = SegmentedLog()
     assert len(read_records(log.read_bytes, [(at * 3_000, 350) for at in range(32)])) == 32

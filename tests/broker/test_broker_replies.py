@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,7 @@ async def test_a_reply_is_pushed_to_the_client_that_has_asked(tmp_path: Path) ->
         assert TOPIC in (await consumer.ask(21)).body.decode()
 
 
+@pytest.mark.feature("F44")
 async def test_a_client_that_asked_another_group_is_found_by_its_heartbeat(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as (broker, nursery):
         asker, consumer = (Client(nursery, str(broker.config.address)) for _ in range(2))
@@ -112,6 +114,8 @@ class Origin:
     peer = Address("10.0.0.1", 1)
 
     def send(self, command: Command) -> None: ...
+
+    def send_all(self, commands: Sequence[Command]) -> None: ...
 
     def send_oneway(self, command: Command) -> None: ...
 

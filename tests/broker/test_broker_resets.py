@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from broker.features import REGISTRY, empty_state
 from broker.limits import BrokerLimits
@@ -46,6 +47,7 @@ async def committed(client: Client, queue_id: int = 0) -> int:
     return int((await client.ask(14, **fields)).fields["offset"])
 
 
+@pytest.mark.feature("F49")
 async def test_a_group_goes_back_to_a_time_and_reads_on_from_there(tmp_path: Path) -> None:
     clock = Clock()
     async with served(tmp_path, clock=clock) as client:
@@ -72,6 +74,29 @@ async def test_a_group_goes_back_to_a_time_and_reads_on_from_there(tmp_path: Pat
         assert (await client.pull("T", 11)).code == ResponseCode.PULL_NOT_FOUND
 
 
+async def test_a_consumer_that_reads_on_faster_than_the_log_is_not_moved_again(
+    tmp_path: Path,
+) -> None:
+    async with served(tmp_path) as client:
+        for _ in range(5):
+            await client.send("T", b"x")
+        await commit(client, 5)
+        for moved_to in (3, 1):
+            await reset(client, queueId=0, offset=moved_to)
+            codes: dict[int, int] = {}
+
+            async def pull(offset: int, codes: dict[int, int] = codes) -> None:
+                codes[offset] = (await client.pull("T", offset)).code
+
+            # Both are looked at before the entry is applied that ends the reset.
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(pull, moved_to)
+                await trio.testing.wait_all_tasks_blocked()
+                nursery.start_soon(pull, 5)
+            assert codes[moved_to] == ResponseCode.SUCCESS
+            assert codes[5] == ResponseCode.PULL_NOT_FOUND
+
+
 async def test_a_pull_that_waits_is_told_at_once(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as (broker, nursery):
         client, other = (Client(nursery, str(broker.config.address)) for _ in range(2))
@@ -92,6 +117,7 @@ async def test_a_pull_that_waits_is_told_at_once(tmp_path: Path) -> None:
         assert found[0].fields["nextBeginOffset"] == "0"
 
 
+@pytest.mark.feature("F50")
 async def test_a_group_without_members_is_moved_and_so_is_one_queue_of_it(tmp_path: Path) -> None:
     async with served(tmp_path) as client:
         for queue_id in (0, 1, 1, 1):
@@ -118,6 +144,7 @@ async def test_without_force_a_group_goes_back_only(tmp_path: Path) -> None:
         assert await committed(client) == 0
 
 
+@pytest.mark.feature("F49")
 async def test_a_new_leader_tells_the_group_that_it_was_moved(tmp_path: Path) -> None:
     async with served(tmp_path) as client:
         for _ in range(5):

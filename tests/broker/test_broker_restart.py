@@ -165,6 +165,7 @@ async def test_a_topic_made_again_before_the_snapshot_is_made_again_from_the_new
         assert await bodies(client, "T") == [100, 101, 102, 103]
 
 
+@pytest.mark.feature("F26")
 async def test_images_of_the_folder_at_any_moment_have_all_that_was_acknowledged(
     tmp_path: Path,
 ) -> None:
@@ -335,6 +336,7 @@ def test_more_files_missing_than_retention_removes_is_an_error_not_a_later_begin
     target.close()
 
 
+@pytest.mark.feature("F28")
 def test_the_beginning_of_a_queue_follows_what_is_kept_of_the_log(tmp_path: Path) -> None:
     target = ConsumeQueues(tmp_path / "consumequeue", 2, FEW)
     count = 5 * FEW

@@ -53,6 +53,7 @@ class Surroundings:
 # --- the rules ------------------------------------------------------------------------------------
 
 
+@pytest.mark.feature("F27")
 @pytest.mark.parametrize(
     ("used", "hour", "expected"),
     [
@@ -322,6 +323,7 @@ async def test_a_start_behind_retention_has_the_same_beginning(tmp_path: Path) -
             await send(client, 1)
 
 
+@pytest.mark.feature("F27")
 async def test_every_member_drops_the_same_and_a_new_leader_has_the_same_beginning(
     tmp_path: Path,
 ) -> None:

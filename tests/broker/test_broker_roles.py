@@ -3,6 +3,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+import pytest
 import trio
 
 from dledger.free_ports import free_ports
@@ -17,6 +18,7 @@ from tests.broker.one_broker import Client, running_broker, until
 from tests.broker.three_brokers import group_of_three
 
 
+@pytest.mark.feature("F21", "F22")
 async def test_a_new_leader_goes_on_with_the_messages_and_offsets_of_the_old_one(
     tmp_path: Path,
 ) -> None:
@@ -85,6 +87,7 @@ async def route(client: RemotingClient, nameserver: str, topic: str) -> TopicRou
     return decode_route(reply.body) if reply.code == 0 else None
 
 
+@pytest.mark.feature("F11")
 async def test_the_route_follows_the_leader_and_knows_a_topic_before_its_first_send_is_answered(
     tmp_path: Path,
 ) -> None:

@@ -377,6 +377,7 @@ async def _has(client: Client, code: int) -> bool:
 # --- three brokers --------------------------------------------------------------------------------
 
 
+@pytest.mark.feature("F22")
 async def test_all_members_obey_and_a_new_leader_keeps_what_was_set(tmp_path: Path) -> None:
     clock = Clock()
     async with group_of_three(tmp_path, clock=clock, **SMALL) as group:

@@ -62,6 +62,7 @@ async def put_group(client: Client, **more: Any) -> Command:
     return await client.ask(CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body)
 
 
+@pytest.mark.feature("F10")
 async def test_all_settings_of_a_topic_are_told_as_they_were_given(tmp_path: Path) -> None:
     async with served(tmp_path) as client:
         assert (
@@ -160,27 +161,11 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("message_type", "taken"),
-    [
-        ("NORMAL", {"NORMAL"}),
-        ("FIFO", {"FIFO", "NORMAL"}),
-        ("DELAY", {"DELAY", "TIMER"}),
-        ("TRANSACTION", {"TRANSACTION"}),
-        ("MIXED", set(KINDS)),
-        ("UNSPECIFIED", set(KINDS)),
-        ("", set(KINDS)),
-    ],
-)
-async def test_a_topic_takes_messages_of_its_type_only(
-    tmp_path: Path, message_type: str, taken: set[str]
+@pytest.mark.parametrize("message_type", ["NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"])
+async def test_a_topic_of_any_type_takes_messages_of_every_type(
+    tmp_path: Path, message_type: str
 ) -> None:
     async with served(tmp_path) as client:
-        change = f"+message.type={message_type}" if message_type else ""
-        assert (await put_topic(client, attributes=change)).code == 0
-        for kind, pairs in KINDS.items():
-            answer = await client.send("T", b"x", i=encode_properties(pairs).decode())
-            wanted = 0 if kind in taken else ResponseCode.MESSAGE_ILLEGAL
-            assert answer.code == wanted, (kind, answer.remark)
-            if wanted:
-                assert message_type in str(answer.remark)
+        assert (await put_topic(client, attributes=f"+message.type={message_type}")).code == 0
+        for pairs in KINDS.values():
+            assert (await client.send("T", b"x", i=encode_properties(pairs).decode())).code == 0

@@ -34,6 +34,7 @@ async def stats(client: Client, name: str, key: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.feature("F54")
 async def test_messages_are_counted_by_topic_and_group(tmp_path: Path) -> None:
     async with served(tmp_path) as client:
         for _ in range(5):
@@ -80,6 +81,7 @@ async def test_what_was_never_counted_is_told_as_such(tmp_path: Path, name: str,
         )
 
 
+@pytest.mark.feature("F55")
 async def test_how_far_a_group_is_behind_is_told_in_bytes_and_in_time(tmp_path: Path) -> None:
     clock = Clock()
     async with served(tmp_path, clock=clock) as client:
@@ -108,6 +110,7 @@ async def test_how_far_a_group_is_behind_is_told_in_bytes_and_in_time(tmp_path: 
 STEPS = st.tuples(st.integers(0, 20_000), st.integers(0, 100), st.booleans())
 
 
+@pytest.mark.feature("F54")
 @given(st.lists(STEPS, min_size=1, max_size=60))
 def test_a_counter_has_what_was_counted_in_its_window(
     steps: list[tuple[int, int, bool]],
@@ -287,6 +290,7 @@ OF_ROCKETMQ = (
 )
 
 
+@pytest.mark.feature("F54")
 async def test_all_figures_of_rocketmq_are_told(tmp_path: Path) -> None:
     clock = Clock()
     async with served(tmp_path, clock=clock) as client:

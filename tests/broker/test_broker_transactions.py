@@ -143,6 +143,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.feature("F42")
 @given(script=steps, cut=st.integers(0, 40))
 def test_each_transaction_ends_as_a_dictionary_says_also_behind_a_snapshot(
     script: list[tuple[str, int]], cut: int
@@ -360,6 +361,7 @@ async def test_a_transaction_is_ended_at_the_next_leader(tmp_path: Path) -> None
 # --- questions ------------------------------------------------------------------------------------
 
 
+@pytest.mark.feature("F42")
 async def test_a_producer_of_the_group_is_asked_after_six_seconds_and_its_answer_counts(
     tmp_path: Path,
 ) -> None:

@@ -64,6 +64,9 @@ class Origin:
     def send(self, command: Command) -> None:
         self.sent.append(command)
 
+    def send_all(self, commands: Sequence[Command]) -> None:
+        self.sent += commands
+
     def send_oneway(self, command: Command) -> None:
         self.sent.append(command)
 
@@ -280,6 +283,7 @@ def test_a_long_expression_is_read_like_a_short_one() -> None:
     assert tag_filter("||".join(tags)).codes == frozenset(map(tags_code, tags))
 
 
+@pytest.mark.feature("F53")
 def test_messages_that_wait_for_their_topics_are_bounded_in_bytes_over_all() -> None:
     log, origin = FakeLog(), Origin()
     sends, state = sends_over(log)
@@ -381,6 +385,7 @@ def test_messages_that_the_log_had_no_room_for_get_the_offsets_that_are_next_the
     assert offsets_of(log.taken[-1][0]) == [first]
 
 
+@pytest.mark.feature("F31")
 @pytest.mark.parametrize(
     ("error", "code"),
     [

@@ -80,6 +80,7 @@ def sizes(broker: ScriptedBroker) -> list[int]:
     ]
 
 
+@pytest.mark.feature("F43")
 async def test_messages_that_are_ready_together_are_one_request_and_each_has_its_place() -> None:
     async with sending() as (broker, producer):
         outcomes = await send_all(producer, bodies(20))

@@ -1,5 +1,6 @@
 from random import Random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -16,6 +17,7 @@ def message(offset: int, size: int = 1) -> ReceivedMessage:
     return ReceivedMessage(QUEUE, offset, b"x" * size)
 
 
+@pytest.mark.feature("F32")
 def test_the_offset_to_commit_is_that_of_the_oldest_message_that_is_not_done() -> None:
     cached = CachedQueue(10)
     cached.add([message(10), message(11), message(13)], 14)

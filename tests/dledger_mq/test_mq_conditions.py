@@ -31,6 +31,7 @@ def test_a_condition_is_a_subscription_of_its_own_kind() -> None:
     assert matches(found["T"], ReceivedMessage(MessageQueue("T", "b", 0), 0, b"x"))
 
 
+@pytest.mark.feature("F36")
 @pytest.mark.slow
 async def test_only_what_meets_the_condition_comes_also_from_the_next_leader() -> None:
     found: list[bytes] = []

@@ -34,6 +34,7 @@ from tests.dledger_mq.scripted_cluster import until
 FAILOVER_SECONDS = 8
 
 
+@pytest.mark.feature("F24")
 @pytest.mark.slow
 async def test_through_the_death_of_a_leader_nothing_acknowledged_is_lost() -> None:
     with tempfile.TemporaryDirectory() as folder, LocalCluster(Path(folder)) as cluster:
@@ -139,6 +140,7 @@ async def test_a_killed_command_leaves_no_process_and_its_folder_starts_again(
     assert second.returncode == 0
 
 
+@pytest.mark.feature("F25", "F60")
 @pytest.mark.slow
 async def test_several_groups_are_several_names_that_share_the_load(tmp_path: Path) -> None:
     (names,) = free_addresses(1)

@@ -96,6 +96,7 @@ async def test_messages_of_a_queue_keep_their_order_and_queues_take_turns() -> N
         assert (cluster.committed(0), cluster.committed(1)) == (100, 100)
 
 
+@pytest.mark.feature("F32")
 async def test_a_break_leaves_its_message_to_the_next_member() -> None:
     async with running() as cluster:
         cluster.put(b"0", b"1")

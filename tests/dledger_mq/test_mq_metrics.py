@@ -216,6 +216,7 @@ async def test_metrics_that_raise_hurt_nothing_and_are_logged_once(
     assert caplog.text.count("the metrics' call sent failed") == 1
 
 
+@pytest.mark.feature("F55")
 async def test_prometheus_reads_the_same() -> None:
     registry, listener = CollectorRegistry(), Listens()
     metrics = PrometheusMetrics(registry)

@@ -76,6 +76,7 @@ async def test_a_new_topic_borrows_the_queues_of_the_template() -> None:
     assert cluster.first.asked(SEND)[0].fields["b"] == "New"
 
 
+@pytest.mark.feature("F9")
 async def test_a_broker_that_does_not_lead_is_left_for_the_new_leader() -> None:
     async with running() as cluster, cluster.producer() as producer:
 
@@ -119,6 +120,7 @@ async def test_an_unknown_topic_is_rejected_with_the_reason() -> None:
             await producer.send(Message("Nowhere", b"x"))
 
 
+@pytest.mark.feature("F31")
 async def test_a_send_whose_every_answer_is_lost_has_an_unknown_outcome() -> None:
     async with running() as cluster, cluster.producer(timeout_seconds=0.5) as producer:
         cluster.first.answers[SEND] = lambda connection, _command: connection.close("crash")
@@ -199,6 +201,7 @@ async def test_a_body_that_can_change_is_sent_as_it_was() -> None:
     assert bodies == [b"before"] * 2
 
 
+@pytest.mark.feature("F52")
 async def test_many_messages_of_one_key_keep_their_order_in_one_queue() -> None:
     async with running() as cluster, cluster.producer() as producer:
         results = await producer.send_many(
@@ -209,6 +212,7 @@ async def test_many_messages_of_one_key_keep_their_order_in_one_queue() -> None:
     assert [result.queue_offset for result in results] == list(range(500))
 
 
+@pytest.mark.feature("F52")
 async def test_messages_without_a_key_are_spread_over_the_queues() -> None:
     async with running() as cluster, cluster.producer() as producer:
         await producer.send_many([Message("T", b"x") for _ in range(1000)])
@@ -248,12 +252,14 @@ async def test_a_batch_is_one_request_for_one_queue() -> None:
     assert [one.property_map()["UNIQ_KEY"] for one in queue] == result.message_id.split(",")
 
 
+@pytest.mark.feature("F43")
 async def test_a_batch_of_two_topics_is_refused() -> None:
     async with running() as cluster, cluster.producer() as producer:
         with pytest.raises(InvalidMessage, match="one topic"):
             await producer.send_batch([Message("T", b"a"), Message("U", b"b")])
 
 
+@pytest.mark.feature("F16")
 async def test_a_oneway_message_wants_no_reply() -> None:
     async with running() as cluster, cluster.producer() as producer:
         await producer.send_oneway(Message("T", b"a"))
@@ -263,6 +269,7 @@ async def test_a_oneway_message_wants_no_reply() -> None:
     assert not normal.is_oneway
 
 
+@pytest.mark.feature("F16")
 async def test_no_more_than_the_window_is_in_flight() -> None:
     async with running() as cluster, cluster.producer(max_in_flight=2) as producer:
         outcomes: list[SendOutcome] = []
@@ -303,6 +310,7 @@ async def test_a_selector_that_fails_fails_its_message_only() -> None:
         await producer.send(Message("T", b"y"))
 
 
+@pytest.mark.feature("F8")
 async def test_a_name_server_that_is_down_is_passed_over() -> None:
     async with running() as cluster:
         servers = ["127.0.0.1:1", cluster.names.address]
@@ -324,6 +332,7 @@ async def test_a_producer_is_known_by_its_heartbeat_and_leaves_its_group() -> No
     assert left.fields["producerGroup"] == "group"
 
 
+@pytest.mark.feature("F51")
 async def test_a_silent_leader_is_left_when_another_is_elected() -> None:
     async with running() as cluster, cluster.producer(timeout_seconds=10) as producer:
 

@@ -1,9 +1,11 @@
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
 
+import lz4.frame
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
@@ -21,6 +23,7 @@ from dledger_mq import (
     ReceivedMessage,
 )
 from remoting.message.properties import encode_properties
+from remoting.message.record import COMPRESSED_FLAG, COMPRESSION_LZ4
 from remoting.net.connection import Connection
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command
@@ -143,6 +146,7 @@ async def test_a_new_group_that_begins_with_the_last_message_gets_only_new_ones(
     assert inbox.bodies == [b"new"]
 
 
+@pytest.mark.feature("F38")
 async def test_a_message_that_failed_comes_again_under_its_own_topic(clock: MockClock) -> None:
     inbox = Inbox(failures=1)
     async with running() as cluster:
@@ -275,6 +279,7 @@ async def test_a_broadcasting_consumer_tries_a_message_again_before_it_drops_it(
     assert "is dropped (broadcast)" in caplog.text
 
 
+@pytest.mark.feature("F33")
 async def test_two_members_share_the_queues_and_the_last_one_takes_all() -> None:
     first, second = Inbox(), Inbox()
     async with running() as cluster, cluster.consumer(first) as one:
@@ -409,6 +414,7 @@ async def test_consumption_goes_on_at_the_new_leader_when_the_old_one_dies() -> 
     assert cluster.store.offsets[(GROUP, "T", 0)] == 2
 
 
+@pytest.mark.feature("F51")
 async def test_a_leader_that_freezes_while_it_holds_pulls_is_left_for_the_new_one(
     clock: MockClock,
 ) -> None:
@@ -539,6 +545,26 @@ async def test_a_damaged_body_is_read_again_and_neither_handed_out_nor_passed_ov
     assert inbox.bodies == [b"first", b"second", b"third"]
 
 
+async def test_a_message_whose_library_is_missing_waits_for_it_and_is_no_dead_letter(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    inbox = Inbox()
+    async with running() as cluster:
+        cluster.store.put("T", 0, lz4.frame.compress(b"small"))
+        (record,) = cluster.store.queues["T", 0]
+        record.system_flag = COMPRESSED_FLAG | COMPRESSION_LZ4
+        with monkeypatch.context() as without:
+            without.setitem(sys.modules, "lz4.frame", None)
+            async with cluster.consumer(inbox):
+                await until(lambda: len(cluster.first.asked(RequestCode.PULL_MESSAGE)) >= 4)
+        assert not inbox.messages
+        assert not cluster.first.asked(RequestCode.CONSUMER_SEND_MSG_BACK)
+        assert caplog.text.count("pip install 'dledger[compression]'") >= 1
+        async with cluster.consumer(inbox):
+            await inbox.wait(1)
+    assert inbox.bodies == [b"small"]
+
+
 async def test_tags_of_one_hash_are_told_apart() -> None:
     inbox = Inbox()
     async with running() as cluster:
@@ -586,6 +612,7 @@ async def test_a_full_cache_stops_pulling_and_a_done_message_lets_it_go_on() -> 
     assert len({message.body for message in inbox.messages}) == 200
 
 
+@pytest.mark.feature("F53")
 async def test_a_stuck_listener_fills_no_more_than_the_bound_of_all_queues() -> None:
     gate = trio.Event()
     inbox = Inbox()
@@ -647,6 +674,7 @@ async def test_a_queue_goes_on_when_another_has_made_room_for_it() -> None:
             await until(lambda: pulls(0) > 1)
 
 
+@pytest.mark.feature("F33")
 async def test_a_broadcasting_consumer_gets_all_queues_and_tells_no_broker_its_offsets(
     tmp_path: Path,
 ) -> None:

@@ -71,6 +71,7 @@ def test_a_reply_is_told_once_and_only_to_its_question() -> None:
     assert len(told) == 1
 
 
+@pytest.mark.feature("F44")
 @pytest.mark.slow
 async def test_questions_are_answered_also_after_a_leader_is_killed() -> None:
     late: list[ReceivedMessage] = []

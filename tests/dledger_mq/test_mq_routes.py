@@ -200,6 +200,7 @@ async def test_a_pull_consumer_reads_a_queue_to_its_end_and_commits() -> None:
             assert await consumer.committed(QUEUE) == 70
 
 
+@pytest.mark.feature("F34")
 async def test_a_held_pull_ends_when_a_message_comes() -> None:
     async with running() as (names, broker):
         async with PullConsumer("g", nameservers=[names.address]) as consumer:

@@ -85,6 +85,7 @@ async def test_a_block_commits_its_message_and_an_error_rolls_it_back() -> None:
         assert error.value.group == "q"
 
 
+@pytest.mark.feature("F42")
 @pytest.mark.slow
 async def test_another_producer_of_the_group_is_asked_for_one_that_died(
     caplog: pytest.LogCaptureFixture,

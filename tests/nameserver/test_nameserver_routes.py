@@ -113,6 +113,7 @@ def test_a_master_that_becomes_a_slave_leaves_the_name_without_a_master() -> Non
     assert table.master_of("b") is None
 
 
+@pytest.mark.feature("F5")
 def test_a_slave_is_told_its_master() -> None:
     table = RouteTable()
     assert (
@@ -155,6 +156,7 @@ def test_a_registration_that_is_not_complete_keeps_the_other_topics() -> None:
     assert route.queues[0].read_queue_count == 9
 
 
+@pytest.mark.feature("F2")
 def test_a_complete_registration_forgets_the_topics_it_does_not_list() -> None:
     table = RouteTable()
     register(table, A, 0, told("T", "U"))
@@ -201,6 +203,7 @@ def test_slaves_and_topics_stay_while_the_master_is_gone() -> None:
     assert not table.unregister(identity(A, 0), speaker(A))
 
 
+@pytest.mark.feature("F3")
 def test_only_the_last_connection_a_broker_registered_on_drops_it() -> None:
     table = RouteTable()
     for connection in ("old", "new"):
@@ -211,6 +214,7 @@ def test_only_the_last_connection_a_broker_registered_on_drops_it() -> None:
     assert table.route("T") is None
 
 
+@pytest.mark.feature("F6")
 def test_write_permission_stays_taken_away_until_it_is_given_back() -> None:
     table = RouteTable()
     register(table, A, 0, told("T", "U"))

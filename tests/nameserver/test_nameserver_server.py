@@ -91,6 +91,7 @@ def direct() -> Direct:
     return direct
 
 
+@pytest.mark.feature("F4")
 def test_a_route_is_answered_as_clients_want_it(direct: Direct) -> None:
     reply = direct(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"})
     assert decode_route(reply.body) == TopicRoute(
@@ -98,6 +99,7 @@ def test_a_route_is_answered_as_clients_want_it(direct: Direct) -> None:
     )
 
 
+@pytest.mark.feature("F4")
 def test_an_unknown_topic_is_answered_17(direct: Direct) -> None:
     reply = direct(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "N"})
     assert reply.code == ResponseCode.TOPIC_NOT_EXIST
@@ -145,6 +147,7 @@ def test_a_lone_master_is_answered_bare_and_a_slave_is_told_its_master(direct: D
     assert reply.fields == {"haServerAddr": "10.0.0.1:10912", "masterAddr": BROKER}
 
 
+@pytest.mark.feature("F2")
 def test_a_damaged_registration_is_refused(direct: Direct) -> None:
     with pytest.raises(RemotingError, match="crc32 not match"):
         direct.ask(register_command(bodyCrc32="7"))
@@ -222,6 +225,7 @@ def test_topics_are_deleted_and_registered(direct: Direct) -> None:
     assert decode_topic_list(direct(RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST).body) == []
 
 
+@pytest.mark.feature("F7")
 def test_an_order_configuration_goes_into_routes_and_to_brokers(direct: Direct) -> None:
     key = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T"}
     assert direct(RequestCode.GET_KV_CONFIG, key).code == ResponseCode.QUERY_NOT_FOUND
@@ -356,6 +360,7 @@ async def master(client: RemotingClient, address: str, topic: str = "T") -> str 
     return decode_route(reply.body).brokers[0].master if reply.code == 0 else None
 
 
+@pytest.mark.feature("F1")
 async def test_a_session_of_two_brokers_and_a_client(nursery: trio.Nursery) -> None:
     address = await start(nursery)
     client, first, second = (RemotingClient(nursery) for _ in range(3))
@@ -395,6 +400,7 @@ async def test_a_oneway_registration_counts_and_is_not_answered(nursery: trio.Nu
     await stream.aclose()
 
 
+@pytest.mark.feature("F3")
 async def test_a_broker_silent_for_120_seconds_is_dropped(
     mock_clock: trio.testing.MockClock,
 ) -> None:

@@ -155,6 +155,11 @@ class Client:
         """A reply."""
         self._answered(command)
 
+    def send_all(self, commands: Sequence[Command]) -> None:
+        """Several replies."""
+        for command in commands:
+            self._answered(command)
+
     def send_oneway(self, command: Command) -> None:
         """A request without a reply."""
         self._asked(command)

@@ -285,6 +285,7 @@ def test_an_error_of_the_disk_names_the_file(tmp_path: Path) -> None:
     assert isinstance(file, OsDiskFile)
 
 
+@pytest.mark.feature("F30")
 def test_spare_files_are_used_for_new_segments(tmp_path: Path) -> None:
     store = open_one(OsDisk(), tmp_path)
     spare = tmp_path / "dledger-n0" / "spare"

@@ -307,6 +307,7 @@ def test_an_offset_id_is_written_and_read() -> None:
     assert parse_message_id(long_text) == OffsetMessageId("fe80::1", 10911, 5)
 
 
+@pytest.mark.feature("F45")
 @given(IPV4, INT32, INT64)
 def test_every_offset_id_is_read_as_it_was_written(host: str, port: int, offset: int) -> None:
     assert parse_message_id(message_id(host, port, offset)) == OffsetMessageId(host, port, offset)

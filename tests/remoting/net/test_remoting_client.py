@@ -128,6 +128,7 @@ async def test_an_address_that_is_none_is_refused(nursery: trio.Nursery, address
     assert isinstance(results[0], AddressMalformed)
 
 
+@pytest.mark.feature("F17")
 async def test_a_lost_connection_fails_every_waiting_request_at_once(
     nursery: trio.Nursery,
 ) -> None:

@@ -3,13 +3,14 @@
 import os
 from collections.abc import Callable, Sequence
 
+import pytest
 import trio
 import trio.testing
 
 from remoting.net.address import Address, parse_address, peer_address
 from remoting.net.connection import Connection, ConnectionLimits
 from remoting.net.errors import ConnectionClosed, PeerTooSlow, RequestTimedOut, TooManyRequests
-from remoting.wire.command import Command
+from remoting.wire.command import ONEWAY_FLAG, RESPONSE_FLAG, Command
 from remoting.wire.errors import FrameTooLarge, RemotingError
 from remoting.wire.frame import MAX_FRAME_BYTES, FrameDecoder, encode_command
 from tests.remoting.net.recording_server import (
@@ -45,6 +46,7 @@ async def test_a_request_that_was_never_sent_is_known_not_to_have_happened(
     assert len(results) == 2
 
 
+@pytest.mark.feature("F53")
 async def test_a_peer_that_does_not_read_is_cut_off_at_the_limit_in_bytes(
     nursery: trio.Nursery,
 ) -> None:
@@ -83,6 +85,23 @@ async def test_a_frame_on_an_idle_plain_connection_leaves_at_once(nursery: trio.
     # Without a task having run in between.
     (command,) = FrameDecoder().feed(os.read(theirs.socket.fileno(), 1000))
     assert command.code == 7
+    await theirs.aclose()
+
+
+async def test_several_commands_on_an_idle_plain_connection_leave_in_one_write(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection, theirs = await plain(nursery)
+    written: list[bytes] = []
+
+    def write(_descriptor: int, frame: bytes) -> int:
+        written.append(frame)
+        return len(frame)
+
+    monkeypatch.setattr("remoting.net.connection.write_now", write)
+    connection.send_all([Command(1), Command(2, flag=RESPONSE_FLAG | ONEWAY_FLAG), Command(3)])
+    (data,) = written
+    assert [command.code for command in FrameDecoder().feed(data)] == [1, 3]
     await theirs.aclose()
 
 

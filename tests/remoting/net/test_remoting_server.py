@@ -132,6 +132,7 @@ async def test_a_oneway_request_is_carried_out_and_not_answered(nursery: trio.Nu
     await stream.aclose()
 
 
+@pytest.mark.feature("F12")
 async def test_a_frame_of_16_mib_plus_one_closes_its_connection_and_no_other(
     nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -202,6 +203,7 @@ async def on_virtual_time(
     return handler
 
 
+@pytest.mark.feature("F17")
 async def test_a_connection_silent_for_120_seconds_is_closed(
     mock_clock: trio.testing.MockClock,
 ) -> None:

@@ -35,6 +35,7 @@ def client_tls() -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(DATA / "tls-test-certificate.pem"))
 
 
+@pytest.mark.feature("F19")
 async def test_tls_and_plain_clients_share_one_port(nursery: trio.Nursery) -> None:
     address = await start(nursery, Recorder(), tls=server_tls())
     body = bytes(300_000)

@@ -55,6 +55,7 @@ def as_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+@pytest.mark.feature("F13")
 @pytest.mark.parametrize("name", EXPECTED)
 def test_a_recorded_frame_of_a_real_client_is_read_as_recorded(name: str) -> None:
     command = decode_frame((DATA / f"{name}.bin").read_bytes())
@@ -116,6 +117,7 @@ def test_a_command_survives_writing_and_reading(command: Command) -> None:
     assert decode_frame(encode_command(command)) == command
 
 
+@pytest.mark.feature("F12")
 @given(st.lists(ANY_COMMAND, max_size=6), st.lists(st.integers(1, 60), min_size=1, max_size=40))
 def test_commands_come_out_the_same_whatever_the_pieces(
     sent: list[Command], sizes: list[int]
@@ -293,6 +295,7 @@ def test_a_reply_has_what_every_client_needs() -> None:
     assert numbered["extFields"] == {"offset": "5"}
 
 
+@pytest.mark.feature("F13")
 def test_a_reply_is_written_in_the_format_of_its_request() -> None:
     request = Command(105, opaque=3, header_format=HeaderFormat.BINARY)
     assert request.reply(17, remark="no").header_format is HeaderFormat.BINARY

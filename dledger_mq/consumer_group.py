@@ -1,0 +1,193 @@
+"""A consumer group as operators see it: its progress, its members, and moving it."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from dledger_mq import requests
+from dledger_mq.client import Client
+from dledger_mq.errors import MessagingError, RequestRefused
+from dledger_mq.group_answers import (
+    ConsumerConnection,
+    GroupConnections,
+    GroupProgress,
+    TimeSpan,
+    decode_connections,
+    decode_consume_status,
+    decode_offsets,
+    decode_progress,
+    decode_time_spans,
+)
+from dledger_mq.leaders import Leaders
+from remoting.bodies.json_object import JsonObject
+from remoting.bodies.message_queue import MessageQueue
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+from remoting.wire.loose_json import LARGE, JsonValue
+
+# RocketMQ's time that means the end of a queue.
+_END_MILLISECONDS: Final = -1
+
+_ONLINE_OR_NOT: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.CONSUMER_NOT_ONLINE})
+
+# A broker that has no member of a group says so with 1, and with a remark.
+_MEMBER_OR_NOT: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR})
+
+# A broker knows no offsets of a group, or no group: another one may.
+_KNOWN_OR_NOT: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST})
+
+
+class ConsumerGroup:
+    """Questions and orders about one consumer group. Made by `Admin.group`.
+
+    Every call asks the leaders of all groups of brokers, and raises as `Admin.create_topic`.
+
+    A group is moved by the brokers: the new offsets are in their log, its members learn of them by
+    their next pull, and what they commit until then does not count. So a group can be moved while
+    it consumes and while it has no member. A broadcasting group keeps its offsets itself, and is
+    not moved.
+
+    Args:
+        client: whose connections and routes to use.
+        name: the group's name.
+    """
+
+    def __init__(self, client: Client, name: str) -> None:
+        self.name = name
+        self._client = client
+        self._leaders = Leaders(client)
+
+    async def progress(self, topic: str = "") -> list[GroupProgress]:
+        """How far it has consumed each queue of a topic, or of all its topics."""
+        command = requests.consume_stats(self.name, topic)
+        replies = await self._leaders.ask_each(command, "tell a group's progress")
+        rows = [row for reply in replies.values() for row in decode_progress(reply.body)]
+        return sorted(rows, key=lambda row: row.queue)
+
+    async def connections(self) -> GroupConnections | None:
+        """Its present members, and what they subscribe to; None when it has no member."""
+        replies = await self._leaders.ask_each(
+            requests.consumer_connections(self.name),
+            "tell a group's members",
+            accepted=_ONLINE_OR_NOT,
+        )
+        found = [
+            decode_connections(reply.body)
+            for reply in replies.values()
+            if reply.code == ResponseCode.SUCCESS
+        ]
+        if not found:
+            return None
+        consumers: dict[str, ConsumerConnection] = {}
+        subscriptions: dict[str, str] = {}
+        for one in found:
+            consumers |= {member.client_id: member for member in one.consumers}
+            subscriptions |= one.subscriptions
+        members = tuple(consumers[client_id] for client_id in sorted(consumers))
+        return GroupConnections(members, found[0].model, found[0].consume_from, subscriptions)
+
+    async def running_info(self, client_id: str) -> Mapping[str, JsonValue]:
+        """What a member says of itself: settings, queues and how far it is (307).
+
+        Raises:
+            RequestRefused: no broker has this member, or it does not answer.
+        """
+        command = requests.running_info(self.name, client_id)
+        reply = await self._first(command, "ask a consumer")
+        return JsonObject.parse("running info", reply.body, size=LARGE).members
+
+    async def consume_status(self, topic: str) -> dict[str, dict[MessageQueue, int]]:
+        """Where each member is in each of its queues of a topic, by client id; it says so itself.
+
+        Members that do not answer are left out.
+
+        Raises:
+            RequestRefused: the group has no member.
+        """
+        reply = await self._first(requests.consume_status(self.name, topic), "ask consumers")
+        return decode_consume_status(reply.body)
+
+    async def time_spans(self, topic: str) -> list[TimeSpan]:
+        """When the messages of each queue were stored, and how long the group's next one waits."""
+        replies = await self._leaders.ask_each(
+            requests.time_spans(self.name, topic),
+            "tell time spans",
+            names=await self._brokers_of(topic),
+            topic=topic,
+        )
+        spans = [span for reply in replies.values() for span in decode_time_spans(reply.body)]
+        return sorted(spans, key=lambda span: span.queue)
+
+    async def reset_to_time(
+        self, topic: str, timestamp_milliseconds: int, *, only_back: bool = False
+    ) -> dict[MessageQueue, int]:
+        """Move it to the first message stored at a time or later, in each queue of a topic.
+
+        Args:
+            topic: the topic.
+            timestamp_milliseconds: the time, since 1970.
+            only_back: a queue in which the group is not so far yet stays as it is.
+
+        Returns:
+            The next offset to consume, by queue.
+        """
+        command = requests.reset_offsets(
+            self.name, topic, timestamp_milliseconds, is_forced=not only_back
+        )
+        return await self._reset(command, topic)
+
+    async def reset_to_first(self, topic: str) -> dict[MessageQueue, int]:
+        """Move it to the first message that each queue of a topic holds."""
+        return await self.reset_to_time(topic, 0)
+
+    async def skip_all(self, topic: str) -> dict[MessageQueue, int]:
+        """Move it behind the last message of each queue of a topic."""
+        return await self.reset_to_time(topic, _END_MILLISECONDS)
+
+    async def reset_to_offset(self, queue: MessageQueue, offset: int) -> None:
+        """Move it to an offset of one queue.
+
+        Raises:
+            RequestRefused: the queue does not have this offset; the remark says which it has.
+        """
+        command = requests.reset_offsets(
+            self.name, queue.topic, 0, is_forced=True, queue_id=queue.queue_id, offset=offset
+        )
+        await self._leaders.ask_each(
+            command, "move a group", names={queue.broker_name}, topic=queue.topic
+        )
+
+    async def clone_to(self, target: str, topic: str = "") -> None:
+        """Let another group go on where this one is: in a topic, or in all it has consumed.
+
+        Raises:
+            RequestRefused: this group has no offsets there.
+        """
+        command = requests.clone_offsets(self.name, target, topic)
+        replies = await self._leaders.ask_each(command, "clone offsets", accepted=_KNOWN_OR_NOT)
+        if all(reply.code != ResponseCode.SUCCESS for reply in replies.values()):
+            broker_name, reply = next(iter(replies.items()))
+            raise RequestRefused(broker_name, "clone offsets", reply.code, reply.remark)
+
+    async def _reset(self, command: Command, topic: str) -> dict[MessageQueue, int]:
+        replies = await self._leaders.ask_each(
+            command, "move a group", names=await self._brokers_of(topic), topic=topic
+        )
+        offsets: dict[MessageQueue, int] = {}
+        for reply in replies.values():
+            offsets |= decode_offsets(reply.body)
+        return dict(sorted(offsets.items()))
+
+    async def _brokers_of(self, topic: str) -> set[str]:
+        route = await self._client.routes.refresh(topic)
+        return {queue.broker_name for queue in route.read_queues}
+
+    async def _first(self, command: Command, what: str) -> Command:
+        """The answer of the first broker that has a member to ask."""
+        replies = await self._leaders.ask_each(command, what, accepted=_MEMBER_OR_NOT)
+        problem: MessagingError | None = None
+        for broker_name, reply in replies.items():
+            if reply.code == ResponseCode.SUCCESS:
+                return reply
+            problem = RequestRefused(broker_name, what, reply.code, reply.remark)
+        assert problem is not None  # `ask_each` has asked one at least
+        raise problem

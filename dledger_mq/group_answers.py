@@ -1,0 +1,191 @@
+"""What brokers say of consumer groups, read from their answers."""
+
+from dataclasses import dataclass
+
+from remoting.bodies.json_object import JsonObject
+from remoting.bodies.message_queue import MessageQueue, decode_queue_keyed
+from remoting.wire.loose_json import LARGE, JsonValue, parse_json
+
+
+@dataclass(frozen=True, slots=True)
+class GroupProgress:
+    """How far a group has consumed a queue.
+
+    Attributes:
+        queue: the queue.
+        broker_offset: the index that the queue's next message will get.
+        consumer_offset: the group's next index to consume; 0 when it never committed one.
+        pulled_offset: the next index that the group will pull, as far as the broker knows.
+        last_timestamp: when the last message was stored that the group has consumed, in
+            milliseconds since 1970; 0 for none.
+    """
+
+    queue: MessageQueue
+    broker_offset: int
+    consumer_offset: int
+    pulled_offset: int
+    last_timestamp: int
+
+    @property
+    def lag(self) -> int:
+        """Messages that the group has not consumed."""
+        return max(0, self.broker_offset - self.consumer_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerConnection:
+    """A member of a group, and its connection.
+
+    Attributes:
+        client_id: its id.
+        address: where it connects from.
+        language: of its client.
+        version: of its client, as RocketMQ numbers them.
+    """
+
+    client_id: str
+    address: str
+    language: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConnections:
+    """The present members of a group.
+
+    Attributes:
+        consumers: the members; one that is connected to several brokers is there once.
+        model: CLUSTERING or BROADCASTING.
+        consume_from: where they begin without a committed offset.
+        subscriptions: by topic: the tags or the condition.
+    """
+
+    consumers: tuple[ConsumerConnection, ...]
+    model: str
+    consume_from: str
+    subscriptions: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSpan:
+    """When the messages of a queue were stored, in milliseconds since 1970; 0 for none.
+
+    Attributes:
+        queue: the queue.
+        first_timestamp: the first message it holds.
+        last_timestamp: the last one.
+        consumed_timestamp: the last one that the group has consumed.
+        waiting_milliseconds: how long the group's next message has waited.
+    """
+
+    queue: MessageQueue
+    first_timestamp: int
+    last_timestamp: int
+    consumed_timestamp: int
+    waiting_milliseconds: int
+
+
+def decode_progress(body: bytes) -> list[GroupProgress]:
+    """Read RocketMQ's ConsumeStats (208).
+
+    Raises:
+        BodyMalformed: it is no such body.
+    """
+    rows: list[GroupProgress] = []
+    for queue, value in decode_queue_keyed("progress", "offsetTable", body).items():
+        offsets = JsonObject("progress", value)
+        consumed = offsets.integer("consumerOffset")
+        rows.append(
+            GroupProgress(
+                queue,
+                offsets.integer("brokerOffset"),
+                consumed,
+                offsets.integer("pullOffset", consumed),
+                offsets.integer("lastTimestamp", 0),
+            )
+        )
+    return rows
+
+
+def decode_connections(body: bytes) -> GroupConnections:
+    """Read RocketMQ's ConsumerConnection (203).
+
+    Raises:
+        BodyMalformed: it is no such body.
+    """
+    found = JsonObject.parse("connections", body, size=LARGE)
+    consumers = tuple(
+        ConsumerConnection(
+            one.text("clientId"),
+            one.text("clientAddr"),
+            one.text("language"),
+            one.integer("version"),
+        )
+        for one in found.objects("connectionSet")
+    )
+    subscriptions = found.object("subscriptionTable").named_objects()
+    return GroupConnections(
+        consumers,
+        found.text("messageModel", ""),
+        found.text("consumeFromWhere", ""),
+        {topic: one.text("subString", "*") for topic, one in subscriptions.items()},
+    )
+
+
+def decode_offsets(body: bytes) -> dict[MessageQueue, int]:
+    """Read the offsets that a group was moved to (222).
+
+    Raises:
+        BodyMalformed: it is no such body.
+    """
+    table = JsonObject("offsets", dict[str, JsonValue]({}))
+    found: dict[MessageQueue, int] = {}
+    for queue, value in decode_queue_keyed("offsets", "offsetTable", body).items():
+        table.members["offset"] = value
+        found[queue] = table.integer("offset")
+    return found
+
+
+def decode_consume_status(body: bytes) -> dict[str, dict[MessageQueue, int]]:
+    """Read where each member of a group is in its queues (223), by client id.
+
+    Raises:
+        BodyMalformed: it is no such body.
+    """
+    members = JsonObject.parse("consume status", body, size=LARGE).object("consumerTable")
+    found: dict[str, dict[MessageQueue, int]] = {}
+    for client_id, queues in members.named_objects().items():
+        found[client_id] = {}
+        for key in queues.members:
+            queue = MessageQueue.from_json(
+                JsonObject("consume status", parse_json("consume status", key.encode()))
+            )
+            found[client_id][queue] = queues.integer(key)
+    return found
+
+
+def decode_time_spans(body: bytes) -> list[TimeSpan]:
+    """Read RocketMQ's QueryConsumeTimeSpanBody (303).
+
+    Raises:
+        BodyMalformed: it is no such body.
+    """
+    return [
+        TimeSpan(
+            MessageQueue.from_json(one.object("messageQueue")),
+            one.integer("minTimeStamp", 0),
+            one.integer("maxTimeStamp", 0),
+            one.integer("consumeTimeStamp", 0),
+            one.integer("delayTime", 0),
+        )
+        for one in JsonObject.parse("time spans", body, size=LARGE).objects("consumeTimeSpanSet")
+    ]
+
+
+def decode_group_list(body: bytes) -> list[str]:
+    """Read RocketMQ's GroupList (300).
+
+    Raises:
+        BodyMalformed: it is no such body.
+    """
+    return JsonObject.parse("groups", body, size=LARGE).texts("groupList")

@@ -1,0 +1,39 @@
+"""Why a history cannot be read, or an event not be written."""
+
+from __future__ import annotations
+
+
+class HistoryUnreadable(Exception):
+    """A file is not a history that can be checked. Its text is one line that names the place.
+
+    Args:
+        file: the file, as it was named by the caller.
+        line: the line, from 1; None if the whole file is meant.
+        problem: what is wrong, and what to do where that is not plain.
+    """
+
+    def __init__(self, file: str, line: int | None, problem: str) -> None:
+        super().__init__(file, line, problem)
+        self.file = file
+        self.line = line
+        self.problem = problem
+
+    def __str__(self) -> str:
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        return f"{place}: {self.problem}"
+
+
+class BadLine(Exception):
+    """A line is not an event, or not one that may stand where it does.
+
+    The reader knows the file and raises HistoryUnreadable in its place.
+    """
+
+    def __init__(self, problem: str, line: int | None = None) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.line = line
+
+
+class EventRefused(ValueError):
+    """An event that no reader would take is not written."""

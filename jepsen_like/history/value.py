@@ -1,0 +1,83 @@
+"""Keys and values of operations: they never change, and can be members of sets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Iterable
+from typing import TypeAlias
+
+# None, bool, int, float, str, tuples, frozen sets and `Map`s of the same.
+Value: TypeAlias = Hashable
+
+# What a message shows of a value: a screen line is about as long.
+SHOWN_CHARACTERS_MAX = 120
+# Deeper values are refused: no workload needs them, and each level costs a level of recursion.
+NESTED_MAX = 32
+
+
+class Map(dict[Value, Value]):
+    """A mapping that is part of a value. It has a hash, so nobody may change it."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:  # type: ignore[override] # a dict has none, because it may change
+        return hash(frozenset(self.items()))
+
+
+def frozen(value: object, depth: int = NESTED_MAX) -> Value:
+    """A value as JSON gives it, with tuples for lists and `Map`s for dictionaries.
+
+    Raises ValueError if it is nested deeper than `NESTED_MAX`.
+    """
+    if isinstance(value, (str, int, float)) or value is None:
+        return value
+    if depth == 0:
+        raise ValueError(f"a value is nested deeper than {NESTED_MAX} levels")
+    if isinstance(value, dict):
+        return Map({name: frozen(inner, depth - 1) for name, inner in value.items()})
+    if isinstance(value, (set, frozenset)):
+        return frozenset(frozen(inner, depth - 1) for inner in value)
+    if isinstance(value, (list, tuple)):
+        return tuple([frozen(inner, depth - 1) for inner in value])
+    raise ValueError(f"a value of type {type(value).__name__} has no place in a history")
+
+
+def thawed(value: object) -> object:
+    """A value as `json.dumps` takes it; sets become lists, in the order of what is shown."""
+    if isinstance(value, dict):
+        return {str(name): thawed(inner) for name, inner in value.items()}
+    if isinstance(value, (set, frozenset)):
+        return [thawed(inner) for inner in sorted(value, key=_rank)]
+    if isinstance(value, (list, tuple)):
+        return [thawed(inner) for inner in value]
+    return value
+
+
+def _rank(value: object) -> tuple[str, object]:
+    """Numbers by size, all else by what is shown."""
+    if isinstance(value, (int, float)):
+        return "", value
+    return type(value).__name__, shown(value)
+
+
+def ordered(values: Iterable[Value]) -> list[Value]:
+    """Values in an order that is the same in every run."""
+    return sorted(values, key=_rank)
+
+
+def shown(value: object, characters_max: int = SHOWN_CHARACTERS_MAX) -> str:
+    """A value as JSON, shortened in the middle where it is long."""
+    text = json.dumps(thawed(value), ensure_ascii=True)
+    if len(text) <= characters_max:
+        return text
+    half = (characters_max - 5) // 2
+    return f"{text[:half]} ... {text[-half:]}"
+
+
+def listed(values: Iterable[Value], values_max: int = 8) -> str:
+    """Some values, with commas; those behind the first `values_max` are only counted."""
+    there = ordered(values)
+    words = [shown(value, 40) for value in there[:values_max]]
+    if len(there) > values_max:
+        words.append(f"and {len(there) - values_max} more")
+    return ", ".join(words)
