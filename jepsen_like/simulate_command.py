@@ -70,6 +70,11 @@ def _list_bugs(context: click.Context, _: click.Parameter, wanted: bool) -> None
     help="Plant a known bug: the run must fail.",
 )
 @click.option(
+    "--aimed",
+    is_flag=True,
+    help="With a known bug: the load and the faults under which it shows soon.",
+)
+@click.option(
     "--list-seeded-bugs",
     is_flag=True,
     is_eager=True,
@@ -87,6 +92,7 @@ def simulate(
     trace: Path | None,
     as_json: bool,
     seeded_bug: str | None,
+    aimed: bool,
 ) -> None:
     """Simulate groups under faults in virtual time, one for each seed.
 
@@ -95,7 +101,7 @@ def simulate(
     """
     if seeded_bug is not None and seeded_bug not in TIERS[tier].bugs:
         raise click.UsageError(f"{seeded_bug} is a bug of another tier than {tier}: name it")
-    plan = Plan(seed, seeds, nodes, seconds, seeded_bug, tier)
+    plan = Plan(seed, seeds, nodes, seconds, seeded_bug, tier, aimed)
     result = _run(plan, jobs or os.cpu_count() or 1, quiet=as_json)
     failed = result.broken
     if trace is not None:
@@ -172,7 +178,7 @@ def rerun_command(plan: Plan, seed: int) -> str:
     if plan.fault_seconds is not None:
         words += ["--seconds", str(plan.fault_seconds)]
     if plan.seeded_bug is not None:
-        words += ["--seeded-bug", plan.seeded_bug]
+        words += ["--seeded-bug", plan.seeded_bug, *["--aimed"] * plan.aimed]
     return shlex.join([*words, "--trace", f"seed-{seed}.txt"])
 
 

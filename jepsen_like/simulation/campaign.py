@@ -26,7 +26,10 @@ SEEDS_AT_ONCE = 5
 
 
 class Plan(NamedTuple):
-    """What to run: `nodes` members, or hosts. None: as the seed decides."""
+    """What to run: `nodes` members, or hosts. None: as the seed decides.
+
+    With `aimed` the load and the faults are such that the seeded bug shows soon.
+    """
 
     first_seed: int
     seeds: int
@@ -34,6 +37,7 @@ class Plan(NamedTuple):
     fault_seconds: float | None = None
     seeded_bug: str | None = None
     tier: str = "members"
+    aimed: bool = False
 
 
 class Broken(NamedTuple):
@@ -67,7 +71,8 @@ class CampaignResult(NamedTuple):
 def run_seed(plan: Plan, seed: int, trace: Trace | None = None) -> SeedResult:
     """Run one seed of a plan, in this process."""
     tier = TIERS[plan.tier]
-    simulation = tier.make(seed, plan.nodes, plan.fault_seconds, trace)
+    make = tier.aimed.get(plan.seeded_bug or "", tier.make) if plan.aimed else tier.make
+    simulation = make(seed, plan.nodes, plan.fault_seconds, trace)
     broken = None
     with planted(tier.bugs[plan.seeded_bug]) if plan.seeded_bug is not None else nullcontext():
         try:

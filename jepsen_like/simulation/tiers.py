@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
+from jepsen_like.simulation.broker.aims import AIMS
 from jepsen_like.simulation.broker.broker_bugs import BROKER_BUGS
 from jepsen_like.simulation.broker.broker_simulation import EXPECTED_OF_BROKERS, broker_simulation
 from jepsen_like.simulation.coverage import EXPECTED, Coverage
@@ -46,12 +48,14 @@ class Tier(NamedTuple):
     Attributes:
         make: makes a run.
         bugs: the bugs that can be planted, by name.
+        aimed: by bug: makes runs that come where it shows; without one, `make` does.
         expected: the counts that many seeds together must reach.
     """
 
     make: MakeRun
     bugs: Mapping[str, SeededBug]
     expected: Sequence[str]
+    aimed: Mapping[str, MakeRun] = {}
 
 
 def _members(
@@ -68,6 +72,11 @@ def _hosts(
 
 TIERS = {
     "members": Tier(_members, seeded_bugs(), EXPECTED),
-    "brokers": Tier(broker_simulation, BROKER_BUGS, EXPECTED_OF_BROKERS),
+    "brokers": Tier(
+        broker_simulation,
+        BROKER_BUGS,
+        EXPECTED_OF_BROKERS,
+        {name: partial(broker_simulation, aim=aim) for name, aim in AIMS.items()},
+    ),
     "hosts": Tier(_hosts, HOST_BUGS, EXPECTED_OF_HOSTS),
 }

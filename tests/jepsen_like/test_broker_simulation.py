@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from dledger.entry import HEADER_BYTES, Entry, Magic
+from jepsen_like.simulation.broker.aims import AIMS
 from jepsen_like.simulation.broker.broker_bugs import BROKER_BUGS
 from jepsen_like.simulation.broker.broker_simulation import EXPECTED_OF_BROKERS
 from jepsen_like.simulation.broker.queue_disk import VirtualQueueDisk
@@ -14,25 +15,13 @@ from jepsen_like.simulation.broker.reference import Reference
 from jepsen_like.simulation.campaign import Plan, run_campaign, trace_seed
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.invariants import InvariantViolated
+from jepsen_like.simulation.tiers import TIERS
 from jepsen_like.simulation.virtual_disk import CrashStyle, VirtualDisk
 
 TIER = "brokers"
-# The seed from which a bug is looked for by default, where it is not the first one. A change of the
-# product moves what a seed does. Then `jepsen-like simulate --tier brokers --seeds 400
-# --seeded-bug NAME` names another seed; a bug that is not found any more has the wide windows below
-# fail too.
-SHOWS_AT = {
-    "damaged-files-marked": 76,
-    "damaged-queues-served": 120,
-    "file-before-the-first-unit-missing": 396,
-    "files-of-another-state-believed": 36,
-    "mended-files-believed": 192,
-    "offsets-of-an-earlier-topic": 476,
-    "queue-folders-not-synced": 36,
-    "rebuild-believes-the-first-record": 228,
-    "rebuild-ignores-deletions": 19,
-}
-SEEDS_NEARBY = 4
+# Seeds from the first on within which an aimed run must find each bug. Most show within five.
+AIMED_SEEDS = 60
+AIMED_SECONDS = 10.0
 # Seeds within which a long campaign must find each bug: at least three times what it takes today.
 FOUND_WITHIN = {
     "births-not-in-snapshots": 10,
@@ -95,7 +84,7 @@ def test_the_same_seed_makes_the_same_run_of_brokers() -> None:
 def test_a_run_of_brokers_does_not_depend_on_the_order_of_sets() -> None:
     # A bug shows or not by what a power cut takes, and so by the order in which files are synced.
     bug = ("--seeded-bug", "mended-files-believed")
-    asked = ("--tier", TIER, "--seed", "38", "--seeds", "2", *bug)
+    asked = ("--tier", TIER, "--seeds", "3", "--seconds", "6", *bug, "--aimed")
     told = {
         subprocess.run(
             [sys.executable, "-m", "jepsen_like", "simulate", *asked],
@@ -115,8 +104,13 @@ def test_the_table_names_every_bug_of_brokers() -> None:
 
 @pytest.mark.parametrize("name", sorted(BROKER_BUGS))
 def test_a_bug_planted_in_brokers_is_found(name: str) -> None:
-    plan = Plan(SHOWS_AT.get(name, 0), SEEDS_NEARBY, seeded_bug=name, tier=TIER)
-    assert run_campaign(plan, jobs=1).broken is not None, f"{name} does not show: see SHOWS_AT"
+    plan = Plan(0, AIMED_SEEDS, None, AIMED_SECONDS, seeded_bug=name, tier=TIER, aimed=True)
+    assert run_campaign(plan, jobs=1).broken is not None, f"{name} does not show: see AIMS"
+
+
+def test_aims_break_no_promise_by_themselves() -> None:
+    for seed, name in enumerate(sorted(AIMS)):
+        TIERS[TIER].aimed[name](seed, None, AIMED_SECONDS, None).run()
 
 
 @pytest.mark.long

@@ -60,9 +60,7 @@ class BrokerApplication:
         self._losses: LostQueues | None = None
         self._clients = BrokerClients(
             seed,
-            style.request_every_s,
-            style.wrong_member,
-            style.drops_log,
+            style,
             self._brokers,
             self._told,
             coverage,

@@ -8,6 +8,7 @@ from functools import partial
 
 from broker.messages.state import MESSAGES
 from broker.topics.state import TOPICS
+from jepsen_like.simulation.broker.broker_swarm import BrokerStyle
 from jepsen_like.simulation.broker.client_history import POSITION_DIGITS, ClientHistory
 from jepsen_like.simulation.broker.log_model import COMMIT, ROLLBACK
 from jepsen_like.simulation.broker.raw_entries import MOST_QUEUES, NUMBER_BYTES, RawEntries
@@ -25,7 +26,6 @@ from remoting.message.record import TRANSACTION_COMMIT, TRANSACTION_ROLLBACK, de
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 
-TOPICS_OF_CLIENTS = [f"T{number}" for number in range(6)]
 GROUPS_OF_CLIENTS = [f"G{number}" for number in range(4)]
 CLIENTS = ["C0", "C1", "C2"]
 TAGS = ("", "A", "B", "\u00e4")
@@ -41,9 +41,7 @@ class BrokerClients:
 
     Args:
         seed: of the run.
-        every_s: the mean time between two requests.
-        wrong_member: share of the requests that go to any member, not to a leader.
-        drops_log: whether the log's beginning is ever given up.
+        style: how often they ask what.
         brokers: those that run, by member.
         history, coverage, loop: of the run.
 
@@ -55,19 +53,16 @@ class BrokerClients:
     def __init__(
         self,
         seed: int,
-        every_s: float,
-        wrong_member: float,
-        drops_log: bool,
+        style: BrokerStyle,
         brokers: Mapping[str, ServedBroker],
         history: ClientHistory,
         coverage: Coverage,
         loop: EventLoop,
     ) -> None:
-        self._chance = chance = Chance(seed, "broker clients")
-        delayed = chance.choice((0, 8, 20))
-        transactions = chance.choice((0, 8, 20))
-        self._every_s = every_s
-        self._wrong_member = wrong_member
+        self._chance = Chance(seed, "broker clients")
+        self._every_s = style.request_every_s
+        self._wrong_member = style.wrong_member
+        self._topics = [f"T{number}" for number in range(style.topics)]
         self._brokers = brokers
         self._history = history
         self._coverage = coverage
@@ -78,31 +73,31 @@ class BrokerClients:
         self.reference: Reference | None = None
         self.raw = RawEntries(
             Chance(seed, "raw entries"),
-            TOPICS_OF_CLIENTS,
+            self._topics,
             GROUPS_OF_CLIENTS,
             CLIENTS,
             self._next_offset,
         )
-        kinds: list[tuple[Callable[[ServedBroker], None], int]] = [
-            (self._send, 40),
-            (self._send_batch, 10),
-            (self._send_delayed, delayed),
-            (self._recall, delayed // 4),
-            (self._send_half, transactions),
-            (self._end, transactions),
-            (self._be_producer, transactions // 4),
-            (self._put_topic, 6),
-            (self._delete_topic, chance.choice((2, 6))),
-            (self._put_group, 3),
-            (self._delete_group, 2),
-            (self._commit, 12),
-            (self._lock, 6),
-            (self._ask, 4),
-            (self._append_raw, chance.choice((0, 6))),
-            (self._drop_log, 4 if drops_log else 0),
-        ]
-        self._kinds = [kind for kind, _ in kinds]
-        self._weights = [weight for _, weight in kinds]
+        kinds: dict[str, Callable[[ServedBroker], None]] = {
+            "send": self._send,
+            "send batch": self._send_batch,
+            "send delayed": self._send_delayed,
+            "recall": self._recall,
+            "send half": self._send_half,
+            "end transaction": self._end,
+            "be producer": self._be_producer,
+            "put topic": self._put_topic,
+            "delete topic": self._delete_topic,
+            "put group": self._put_group,
+            "delete group": self._delete_group,
+            "commit offset": self._commit,
+            "lock": self._lock,
+            "ask": self._ask,
+            "append raw": self._append_raw,
+            "drop log": self._drop_log,
+        }
+        self._kinds = list(kinds.values())
+        self._weights = [style.weights[name] for name in kinds]
 
     def start(self) -> None:
         """Begin; requests go on until `stop`."""
@@ -147,7 +142,7 @@ class BrokerClients:
         broker.ask(Client(answered), [Command(code, texts, body)])
 
     def _topic(self) -> str:
-        return self._chance.choice(TOPICS_OF_CLIENTS)
+        return self._chance.choice(self._topics)
 
     def _group(self) -> str:
         return self._chance.choice(GROUPS_OF_CLIENTS)

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from jepsen_like.simulation.broker.broker_application import BrokerApplication
-from jepsen_like.simulation.broker.broker_swarm import broker_style, broker_swarm
+from jepsen_like.simulation.broker.broker_swarm import (
+    NO_AIM,
+    Aim,
+    broker_style,
+    broker_swarm,
+)
 from jepsen_like.simulation.clients import History
 from jepsen_like.simulation.coverage import Coverage
 from jepsen_like.simulation.event_loop import EventLoop
@@ -47,14 +52,16 @@ EXPECTED_OF_BROKERS = (
 
 
 def broker_simulation(
-    seed: int, nodes: int | None, seconds: float | None, trace: Trace | None
+    seed: int, nodes: int | None, seconds: float | None, trace: Trace | None, aim: Aim = NO_AIM
 ) -> Simulation:
-    """The run of a seed; `nodes` and `seconds` with faults replace what the seed would choose."""
+    """The run of a seed; `nodes`, `seconds` with faults, and then `aim` replace what the seed would
+    choose.
+    """
 
     def application(
         history: History, invariants: Invariants, coverage: Coverage, loop: EventLoop
     ) -> BrokerApplication:
-        style = broker_style(seed)
+        style = broker_style(seed, aim)
         return BrokerApplication(seed, style, history, invariants, coverage, loop)
 
-    return Simulation(broker_swarm(seed, nodes, seconds), trace, application)
+    return Simulation(broker_swarm(seed, nodes, seconds, aim), trace, application)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.swarm import NEVER, Swarm, swarm_of
@@ -20,17 +22,41 @@ class BrokerStyle:
     Attributes:
         request_every_s: mean time between two requests.
         wrong_member: share of the requests that go to any member.
-        drops_log: whether the log's beginning is ever given up.
         lose_queues_every_s: mean time between two losses of files of consume queues.
+        topics: how many topics clients use.
+        weights: how often clients do something of a kind, beside the other kinds.
     """
 
     request_every_s: float
     wrong_member: float
-    drops_log: bool
     lose_queues_every_s: float
+    topics: int
+    weights: Mapping[str, int]
 
 
-def broker_swarm(seed: int, nodes: int | None, fault_seconds: float | None) -> Swarm:
+class Aim(NamedTuple):
+    """What replaces the choices of a seed, so that runs come where one kind of mistake shows.
+
+    Attributes:
+        group, faults, snapshots, leadership: fields of Swarm and of its styles.
+        style: fields of BrokerStyle.
+        weights: of kinds; the other kinds stay as the seed decides.
+    """
+
+    group: Mapping[str, Any] = {}
+    faults: Mapping[str, Any] = {}
+    snapshots: Mapping[str, Any] = {}
+    leadership: Mapping[str, Any] = {}
+    style: Mapping[str, Any] = {}
+    weights: Mapping[str, int] = {}
+
+
+NO_AIM = Aim()
+
+
+def broker_swarm(
+    seed: int, nodes: int | None, fault_seconds: float | None, aim: Aim = NO_AIM
+) -> Swarm:
     """The group of a seed: as in the tier of bare members, with room for messages, and snapshots
     in every seed.
     """
@@ -52,22 +78,49 @@ def broker_swarm(seed: int, nodes: int | None, fault_seconds: float | None) -> S
         partition_every_s=chance.choice((NEVER, 3.0, 6.0)),
         pause_every_s=chance.choice((NEVER, 3.0)),
     )
-    return replace(
+    snapshots = replace(snapshots, piece_bytes=chance.choice((200, 4_096)))
+    swarm = replace(
         swarm,
-        faults=faults,
+        faults=replace(faults, **aim.faults),
         load=load,
-        snapshots=replace(snapshots, piece_bytes=chance.choice((200, 4_096))),
+        snapshots=replace(snapshots, **aim.snapshots),
+        leadership=replace(swarm.leadership, **aim.leadership),
         batch_bytes=chance.choice((1_000, 65_536)),
         segment_bytes=chance.choice((1_024, 4_096, 16_384)),
     )
+    return replace(swarm, **aim.group)
 
 
-def broker_style(seed: int) -> BrokerStyle:
+def broker_style(seed: int, aim: Aim = NO_AIM) -> BrokerStyle:
     """The load of a seed."""
     chance = Chance(seed, "broker style")
-    return BrokerStyle(
+    style = BrokerStyle(
         request_every_s=chance.choice((0.01, 0.03, 0.1)),
         wrong_member=chance.choice((0.02, 0.2)),
-        drops_log=chance.happens(0.6),
         lose_queues_every_s=chance.choice((NEVER, 0.2, 1.0)),
+        topics=6,
+        weights={**_weights(chance), **aim.weights},
     )
+    return replace(style, **aim.style)
+
+
+def _weights(chance: Chance) -> dict[str, int]:
+    delayed, transactions = chance.choice((0, 8, 20)), chance.choice((0, 8, 20))
+    return {
+        "send": 40,
+        "send batch": 10,
+        "send delayed": delayed,
+        "recall": delayed // 4,
+        "send half": transactions,
+        "end transaction": transactions,
+        "be producer": transactions // 4,
+        "put topic": 6,
+        "delete topic": chance.choice((2, 6)),
+        "put group": 3,
+        "delete group": 2,
+        "commit offset": 12,
+        "lock": 6,
+        "ask": 4,
+        "append raw": chance.choice((0, 6)),
+        "drop log": 4 if chance.happens(0.6) else 0,
+    }

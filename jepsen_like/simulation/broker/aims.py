@@ -1,0 +1,90 @@
+"""By seeded bug: the load and the faults under which it shows within a few seeds.
+
+A swarm has to find what nobody thought of, so it does a little of everything, and a rare mistake
+shows once in hundreds of seeds. Which seed that is moves with every change of the product. An aim
+makes it show from any seed on: it says what the mistake needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from jepsen_like.simulation.broker.broker_swarm import Aim
+from jepsen_like.simulation.swarm import NEVER
+
+_POWER_CUTS: Mapping[str, object] = {
+    "crash_every_s": 0.5,
+    "power_cut": 1.0,
+    "closed": 0.0,
+}
+# With late flushes a power cut takes what was acknowledged.
+_NO_LATE_FLUSH: Mapping[str, object] = {"flush_interval_s": None}
+_KILLS: Mapping[str, object] = {"crash_every_s": 0.5, "power_cut": 0.0, "crash_all": 0.3}
+_DROPS: Mapping[str, int] = {"drop log": 20}
+_LITTLE_LOG: Mapping[str, object] = {"segment_bytes": 1_024, "batch_bytes": 1_000}
+
+AIMS: Final[Mapping[str, Aim]] = {
+    # Deletions and creations of one topic overtake commits, which wait for the next batch.
+    "offsets-of-an-earlier-topic": Aim(
+        group={"sync_mean_s": 0.03, "turn_mean_s": 0.000_5, "quick_syncs": False, "slow_sync": 0.0},
+        faults={"crash_every_s": 4.0, "partition_every_s": NEVER},
+        style={"request_every_s": 0.01, "topics": 1, "wrong_member": 0.0},
+        weights={"put topic": 20, "delete topic": 20, "commit offset": 100, "send": 10},
+    ),
+    # The queues of the only topic are made again and again, from a log that begins anywhere.
+    "file-before-the-first-unit-missing": Aim(
+        group={**_LITTLE_LOG, "nodes": 1},
+        faults={**_KILLS, "crash_every_s": 0.3, "down_mean_s": 0.2},
+        style={"request_every_s": 0.01, "topics": 1, "lose_queues_every_s": 0.1},
+        weights={**_DROPS, "send": 80, "delete topic": 0, "put topic": 6},
+    ),
+    # The first record in the log is one that the fold passed over.
+    "rebuild-believes-the-first-record": Aim(
+        group=_LITTLE_LOG,
+        faults=_KILLS,
+        style={"request_every_s": 0.01, "topics": 1, "lose_queues_every_s": 0.1},
+        weights={**_DROPS, "append raw": 60, "delete topic": 1},
+    ),
+    "rebuild-ignores-deletions": Aim(
+        faults=_KILLS,
+        style={"request_every_s": 0.01, "topics": 1, "lose_queues_every_s": 0.1},
+        weights={"delete topic": 10, "put topic": 20, "send": 80, "drop log": 0},
+    ),
+    # A member that was given a snapshot is handed leadership at once.
+    "damaged-queues-served": Aim(
+        group={**_LITTLE_LOG, "nodes": 3, "election_timeout_s": 0.15, "wipe_every_s": 2.0},
+        faults={"crash_every_s": 1.0, "power_cut": 0.0, "partition_every_s": 0.7},
+        snapshots={"every_entries": 5, "trailing_entries": 0, "piece_bytes": 4_096},
+        leadership={"transfer_every_s": 0.05},
+        style={"request_every_s": 0.01, "lose_queues_every_s": NEVER},
+        weights=_DROPS,
+    ),
+    # A snapshot is written between the loss of a file and its rebuild, which the power cuts short.
+    "damaged-files-marked": Aim(
+        group={**_NO_LATE_FLUSH, "nodes": 1},
+        faults={**_POWER_CUTS, "crash_every_s": 0.3, "down_mean_s": 0.3},
+        snapshots={"every_entries": 5},
+        style={"request_every_s": 0.01, "topics": 1, "lose_queues_every_s": 0.1},
+        weights={"send": 80, "delete topic": 0},
+    ),
+    "mended-files-believed": Aim(
+        group={**_LITTLE_LOG, **_NO_LATE_FLUSH},
+        faults=_POWER_CUTS,
+        snapshots={"every_entries": 20, "trailing_entries": 0},
+        style={"request_every_s": 0.03, "lose_queues_every_s": 0.2},
+    ),
+    "queue-folders-not-synced": Aim(
+        group=_NO_LATE_FLUSH,
+        faults=_POWER_CUTS,
+        snapshots={"every_entries": 5},
+        style={"request_every_s": 0.01, "lose_queues_every_s": NEVER},
+    ),
+    "files-of-another-state-believed": Aim(
+        group={**_LITTLE_LOG, "nodes": 3},
+        faults={"crash_every_s": 0.8, "power_cut": 0.0, "down_mean_s": 2.0},
+        snapshots={"every_entries": 5, "trailing_entries": 0, "piece_bytes": 4_096},
+        style={"request_every_s": 0.01, "topics": 3},
+        weights={**_DROPS, "delete topic": 10, "put topic": 20},
+    ),
+}
