@@ -86,7 +86,7 @@ async def consuming(group: RealGroup, consumed: Consumed) -> AsyncIterator[PushC
 async def test_a_group_is_moved_while_it_consumes(tmp_path: Path) -> None:
     async with with_messages(tmp_path) as group:
         consumed = Consumed()
-        async with consuming(group, consumed):
+        async with consuming(group, consumed) as consumer:
             billing = group.admin.group("g")
             consumed.bodies.clear()
             moved = await billing.reset_to_time("T", START_MS + 3000)
@@ -99,6 +99,9 @@ async def test_a_group_is_moved_while_it_consumes(tmp_path: Path) -> None:
             with trio.fail_after(20):
                 await until(lambda: bool(consumed.bodies))
             assert consumed.bodies == [b"4"]
+            # It has committed the same offsets before it was moved, and has to do so again.
+            await consumer.commit()
+            assert [row.lag for row in await billing.progress("T")] == [0, 0]
 
 
 @pytest.mark.feature("F49", "F50")
