@@ -1,8 +1,8 @@
 """Offsets on their way into the log: one entry at a time, of all that has gathered.
 
 A request that wants an answer is answered when its offset is in the log, so it goes at once. Pulls
-bring offsets along for which nobody waits, one with each: an entry for each of them would have every
-member write and sync for each pull. They go with the next entry, and five times a second.
+bring offsets along for which nobody waits, one with each: an entry for each of them would have
+every member write and sync for each pull. They go with the next entry, and five times a second.
 """
 
 from collections.abc import Callable
@@ -72,8 +72,8 @@ class OffsetCommits:
             self._waiting.thens.append(then)
 
     def flush(self) -> None:
-        """Append what has gathered if somebody waits for it or it is much, unless an entry is on its
-        way; then it follows that one.
+        """Append what has gathered if somebody waits for it or it is much, unless an entry is on
+        its way; then it follows that one.
         """
         waiting = self._waiting
         if waiting.thens or len(waiting.offsets) >= MAX_OFFSETS_PER_ENTRY:

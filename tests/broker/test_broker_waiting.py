@@ -44,7 +44,7 @@ from dledger.errors import (
 from dledger.waits.pending_appends import Appended
 from remoting.bodies.heartbeat import ConsumerData
 from remoting.bodies.topic_config import TopicConfig
-from remoting.message.record import MessageRecord, encode_record_parts
+from remoting.message.record import MessageRecord, encode_parts_of_all
 from remoting.message.tags import tags_code
 from remoting.net.address import Address
 from remoting.net.request_table import Settle
@@ -341,11 +341,11 @@ def test_messages_are_encoded_once_however_long_the_log_is_full(
 ) -> None:
     encoded: list[MessageRecord] = []
 
-    def encode(record: MessageRecord) -> tuple[bytes, bytes]:
-        encoded.append(record)
-        return encode_record_parts(record)
+    def encode(records: Sequence[MessageRecord]) -> list[tuple[bytes, bytes]]:
+        encoded.extend(records)
+        return encode_parts_of_all(records)
 
-    monkeypatch.setattr("broker.sends.sends.encode_record_parts", encode)
+    monkeypatch.setattr("broker.sends.sends.encode_parts_of_all", encode)
     log, origin = FakeLog(), Origin()
     sends, _state = sends_over(log)
     log.refusal = LogFull(1, 1)
