@@ -25,11 +25,10 @@ from broker.settings.settings import SETTINGS
 from broker.settings.state import CHANGED_SETTINGS
 from broker.store.consume_queues import MAX_OPEN_FILES, ConsumeQueues
 from broker.store.rebuilding import rebuild_queues
-from broker.topics.names import is_legal_name
 from broker.topics.state import TOPICS
 from dledger import Node, NodeConfig, RoleChange, open_node
 from remoting.bodies.registration import BrokerRegistration
-from remoting.bodies.topic_config import DataVersion, TopicConfig
+from remoting.bodies.topic_config import DataVersion
 from remoting.net.client import RemotingClient
 from remoting.net.server import Server, ServerLimits, listen
 
@@ -128,12 +127,7 @@ class Broker:
             max(topics.topics_changed_ms, changed.settings_changed_ms),
             term,
         )
-        # RocketMQ's tools ask for the routes of two topics that have these names. Nobody sends
-        # anything there, so they are topics for name servers only.
-        names = [name for name in (self.config.cluster, self.config.group) if is_legal_name(name)]
-        probed = {name: TopicConfig(name, 1, 1) for name in names}
-        routed = self.parts[SETTINGS].routed(topics.configs)
-        return BrokerRegistration({**probed, **routed}, version)
+        return BrokerRegistration(dict(self.parts[SETTINGS].routed(topics.configs)), version)
 
     def _led_term(self) -> int | None:
         return self.requests.led_term

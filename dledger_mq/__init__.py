@@ -9,6 +9,7 @@ from dledger_mq.batching import Batching
 from dledger_mq.client import Client
 from dledger_mq.client_metrics import ClientMetrics
 from dledger_mq.consumer_group import ConsumerGroup
+from dledger_mq.dead_letters import Redriven
 from dledger_mq.errors import (
     ClientClosed,
     ClosedDuringCall,
@@ -59,6 +60,7 @@ from dledger_mq.subscription import Sql
 from dledger_mq.transaction import Transaction, TransactionCheck, TransactionState
 from remoting.bodies.heartbeat import MessageModel
 from remoting.bodies.message_queue import MessageQueue
+from remoting.bodies.trace import TraceRecord
 
 __all__ = [
     "Admin",
@@ -105,6 +107,7 @@ __all__ = [
     "QueueProgress",
     "QueueSelector",
     "ReceivedMessage",
+    "Redriven",
     "Rejected",
     "RequestRefused",
     "RouteNotFound",
@@ -117,6 +120,7 @@ __all__ = [
     "Sql",
     "Statistic",
     "TimeSpan",
+    "TraceRecord",
     "Transaction",
     "TransactionCheck",
     "TransactionRefused",

@@ -8,11 +8,13 @@ import click
 from dledger_mq.consume_command import consume
 from dledger_mq.find_command import find
 from dledger_mq.group_commands import group_commands
+from dledger_mq.redrive_command import redrive
 from dledger_mq.send_command import send
 from dledger_mq.settings_command import settings
 from dledger_mq.stats_command import stats
 from dledger_mq.status_command import status
 from dledger_mq.topic_commands import topic_commands
+from dledger_mq.trace_command import trace
 from dledger_mq.up_command import up
 
 # Options of the servers themselves are theirs to read.
@@ -46,6 +48,8 @@ main.add_command(consume)
 main.add_command(find)
 main.add_command(group_commands)
 main.add_command(settings)
+main.add_command(trace)
+main.add_command(redrive)
 main.add_command(stats)
 main.add_command(status)
 

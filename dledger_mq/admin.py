@@ -1,6 +1,6 @@
 """What an operator asks and orders: topics, brokers, how far consumers are behind."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from types import TracebackType
@@ -13,6 +13,7 @@ from dledger_mq.calls import call_master
 from dledger_mq.client import Client
 from dledger_mq.client_use import ClientUse
 from dledger_mq.consumer_group import ConsumerGroup
+from dledger_mq.dead_letters import LAST_MILLISECOND, Redriven, Redrives
 from dledger_mq.errors import RequestRefused, RouteNotFound
 from dledger_mq.group_answers import decode_group_list
 from dledger_mq.leaders import Leaders
@@ -22,10 +23,12 @@ from dledger_mq.offsets import BrokerOffsets
 from dledger_mq.pauses import pause_seconds
 from dledger_mq.received_message import ReceivedMessage, received
 from dledger_mq.statistics import Statistic, decode_statistic
+from dledger_mq.traces import TRACE_TOPIC, trace_of
 from remoting.bodies.message_queue import MessageQueue
 from remoting.bodies.route import BrokerData
 from remoting.bodies.table import decode_properties_text, decode_table, decode_topic_list
 from remoting.bodies.topic_config import PERMISSION_READ_WRITE, TopicConfig
+from remoting.bodies.trace import TraceRecord
 from remoting.message.record import decode_records
 from remoting.wire.codes import ResponseCode
 from remoting.wire.errors import RemotingError
@@ -40,9 +43,9 @@ ROUTE_TIMEOUT_SECONDS: Final = 10.0
 SEARCH_TIMEOUT_SECONDS: Final = 30.0
 _SEARCH_ATTEMPT_SECONDS: Final = 8.0  # a broker waits for its index for 5
 
-# A broker gives no more than 64 messages.
+# What a broker gives of a search at most, and by default.
+MAX_FOUND: Final = 64
 DEFAULT_FOUND: Final = 32
-_LAST_MILLISECOND: Final = (1 << 63) - 1
 _FOUND_OR_NOT: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND})
 
 # A name and a key that nothing was counted for.
@@ -261,7 +264,7 @@ class Admin:
         key: str,
         *,
         begin_ms: int = 0,
-        end_ms: int = _LAST_MILLISECOND,
+        end_ms: int = LAST_MILLISECOND,
         most: int = DEFAULT_FOUND,
     ) -> list[ReceivedMessage]:
         """Messages with a key, the newest first.
@@ -296,6 +299,66 @@ class Admin:
                 found += [received(record, queue) for record in decode_records(reply.body)]
         found.sort(key=lambda one: one.store_timestamp, reverse=True)
         return found
+
+    async def redrive(
+        self,
+        group: str,
+        *,
+        to_topic: bool = False,
+        ids: Sequence[str] = (),
+        begin_ms: int = 0,
+        end_ms: int = LAST_MILLISECOND,
+        most: int | None = None,
+        dry_run: bool = False,
+        on_progress: Callable[[Redriven], None] = lambda _progress: None,
+    ) -> Redriven:
+        """Have the dead letters of a consumer group delivered once more, each once.
+
+        It may be repeated, also after an error: what was delivered once more is passed over.
+
+        Args:
+            group: the group.
+            to_topic: to the topics that they were sent to, where all groups get them; else to the
+                retry topic of the group.
+            ids: only the messages with one of these ids, 1000 at most; all when empty.
+            begin_ms: only those that became dead letters at this time or later, milliseconds since
+                1970.
+            end_ms: and at this time or before.
+            most: no more than so many, the oldest first.
+            dry_run: only count.
+            on_progress: called after each batch.
+
+        Raises:
+            InvalidMessage: more than 1000 ids.
+            RouteNotFound: the group has no dead letters.
+            RequestRefused, NoMaster: a broker says no, or is none of ours (3).
+        """
+        redrives = Redrives(
+            self._client,
+            group,
+            to_topic=to_topic,
+            ids=ids,
+            begin_ms=begin_ms,
+            end_ms=end_ms,
+            dry_run=dry_run,
+        )
+        return await redrives.run(most, on_progress)
+
+    async def trace(self, message_id: str, *, trace_topic: str = TRACE_TOPIC) -> list[TraceRecord]:
+        """What clients told about a message, the earliest first.
+
+        Only clients with the trace switched on tell. At most 64 messages of the trace topic are
+        read of each group of brokers.
+
+        Args:
+            message_id: the id that its send has returned.
+            trace_topic: where clients write their traces.
+
+        Raises:
+            RouteNotFound, RequestRefused: see `find`.
+        """
+        told = await self.find(trace_topic, message_id, most=MAX_FOUND)
+        return trace_of(message_id, reversed(told))
 
     async def statistics(self, name: str, key: str) -> dict[str, Statistic]:
         """What the leaders have counted in the last minute, hour and day.

@@ -18,6 +18,7 @@ from dledger_mq.composer import COMPRESS_FROM_BYTES, Composer
 from dledger_mq.errors import (
     ClientClosed,
     InvalidMessage,
+    NoMaster,
     NoReply,
     NoTransactionCheck,
     Rejected,
@@ -315,7 +316,10 @@ class Producer:
             born_milliseconds=sending.born_milliseconds,
             oneway=True,
         )
-        self._client.remoting.send_oneway(route.masters[queue.broker_name], command)
+        address = route.masters.get(queue.broker_name)
+        if address is None:  # an order configuration keeps the queues of a broker that is away
+            raise Rejected(message.topic, str(NoMaster(message.topic, queue.broker_name)), 0)
+        self._client.remoting.send_oneway(address, command)
         await trio.lowlevel.checkpoint()
 
     async def recall(self, result: SendResult) -> bool:
@@ -329,7 +333,7 @@ class Producer:
             before, perhaps by an attempt of this call whose answer was lost.
 
         Raises:
-            InvalidMessage: it was not delayed, or its broker gives no handles.
+            InvalidMessage: it was not for a time, or its broker gives no handles.
             RequestRefused, NoMaster, NameServersUnreachable: the broker did not say.
         """
         self._opened()

@@ -13,7 +13,7 @@ from typing import Final
 
 from dledger_mq.message import RETRY_TOPIC_PREFIX
 from remoting.bodies.message_queue import MessageQueue
-from remoting.message.errors import MessageMalformed
+from remoting.message.errors import CompressionMissing, MessageMalformed
 from remoting.message.host import packed_host, unpacked_host
 from remoting.message.message_id import message_id
 from remoting.message.properties import (
@@ -206,6 +206,8 @@ def cut_messages(
         MessageMalformed: something in it is not a whole record, or the CRC of a stored body is
             wrong. No message of such an answer is given out, and none is passed over: another
             answer, or another leader, may have it whole.
+        CompressionMissing: a body needs a library that is not installed. It is no dead letter:
+            other members, or this one with the library, can read it.
     """
     messages: list[ReceivedMessage] = []
     unreadable: list[MessageRecord] = []
@@ -275,6 +277,8 @@ def cut_messages(
             )
         try:
             add(received(record, queue))
+        except CompressionMissing:
+            raise
         except MessageMalformed:
             unreadable.append(record)
     return messages, unreadable

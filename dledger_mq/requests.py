@@ -1,6 +1,6 @@
 """The requests this client makes, as commands. Names of fields are the wire's."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from dledger_mq.topic_route import AUTO_CREATE_TOPIC, DEFAULT_QUEUE_COUNT
@@ -328,6 +328,33 @@ def messages_by_key(topic: str, key: str, begin_ms: int, end_ms: int, most: int)
             "endTimestamp": str(end_ms),
         },
     )
+
+
+def redrive(
+    group: str,
+    queue: MessageQueue,
+    offset: int,
+    most: int,
+    *,
+    to_topic: bool,
+    begin_ms: int,
+    end_ms: int,
+    ids: Sequence[str],
+    is_dry: bool,
+) -> Command:
+    """Deliver dead letters of a queue once more (31001, known to our brokers only)."""
+    fields = {
+        "consumerGroup": group,
+        "queueId": str(queue.queue_id),
+        "beginOffset": str(offset),
+        "maxMsgNums": str(most),
+        "target": "TOPIC" if to_topic else "GROUP",
+        "beginTimestamp": str(begin_ms),
+        "endTimestamp": str(end_ms),
+        "dryRun": str(is_dry).lower(),
+    }
+    body = compact_json({"msgIds": list(ids)}).encode() if ids else b""
+    return Command(RequestCode.REDRIVE_DEAD_LETTERS, fields, body)
 
 
 def runtime_info() -> Command:

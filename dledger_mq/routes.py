@@ -160,7 +160,10 @@ class Routes:
         """Ask for the topic, then for the template of new topics if that is allowed."""
         found = await self._ask_one(topic)
         if found is not None:
-            return client_route(topic, found)
+            try:
+                return client_route(topic, found)
+            except BodyMalformed as error:
+                raise NameServersUnreachable(self.nameservers, str(error)) from None
         if topic in self._creatable:
             template = await self._ask_one(AUTO_CREATE_TOPIC)
             if template is not None:

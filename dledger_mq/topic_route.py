@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from remoting.bodies.message_queue import MessageQueue
+from remoting.bodies.order_conf import read_order_conf
 from remoting.bodies.route import TopicRoute
 from remoting.bodies.topic_config import PERMISSION_READ, PERMISSION_WRITE
 
@@ -26,7 +27,8 @@ class ClientRoute:
 
     Attributes:
         topic: the topic.
-        write_queues: queues to send to, in their order; only those of brokers with a master.
+        write_queues: queues to send to, in their order; only those of brokers with a master, unless
+            an order configuration fixes them.
         read_queues: queues to read, in their order, with or without a master now.
         masters: by broker name, where its master is reached without a detour.
         provisional: the topic does not exist; the queues are those it would get when made.
@@ -49,6 +51,9 @@ def client_route(topic: str, route: TopicRoute, *, provisional: bool = False) ->
         topic: the topic that was asked for.
         route: the answer, of the topic itself or (provisional) of `AUTO_CREATE_TOPIC`.
         provisional: the answer is that of `AUTO_CREATE_TOPIC`.
+
+    Raises:
+        BodyMalformed: its order configuration cannot be read.
     """
     masters = {
         broker.broker_name: broker.leader for broker in route.brokers if broker.leader is not None
@@ -64,9 +69,15 @@ def client_route(topic: str, route: TopicRoute, *, provisional: bool = False) ->
         if queue.permission & PERMISSION_READ:
             count = min(queue.read_queue_count, most)
             read_queues.update(MessageQueue(topic, name, number) for number in range(count))
+    if route.order_topic_conf and not provisional:
+        # As it is written: the queue of a key is found by its place in this list.
+        fixed = read_order_conf(route.order_topic_conf).items()
+        numbered = [MessageQueue(topic, name, at) for name, count in fixed for at in range(count)]
+    else:
+        numbered = sorted(write_queues)
     return ClientRoute(
         topic,
-        tuple(sorted(write_queues)),
+        tuple(numbered),
         tuple(sorted(read_queues)),
         masters,
         provisional,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from dledger.commands.exit_codes import InterruptibleCommands
+from jepsen_like.check_command import check
 from jepsen_like.simulate_command import simulate
 
 
@@ -14,6 +15,7 @@ def main() -> None:
 
 
 main.add_command(simulate)
+main.add_command(check)
 
 if __name__ == "__main__":
     main()

@@ -6,10 +6,12 @@ import signal
 import sys
 import time
 from functools import partial
+from pathlib import Path
 
 import click
 import trio
 
+from nameserver.errors import SettingFileUnreadable
 from nameserver.server import NAMESERVER_PORT, serve_nameserver
 from remoting.net.address import Address, parse_address
 from remoting.net.bounded_log import BoundedLog
@@ -18,6 +20,9 @@ from remoting.net.errors import AddressMalformed, ListenFailed, PortInUse, TooFe
 from remoting.net.server import ServerLimits
 
 _STDIN = 0
+
+# What keeps it from serving; told in one line.
+_PROBLEMS = (PortInUse, ListenFailed, TooFewDescriptors, SettingFileUnreadable)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -35,33 +40,46 @@ _STDIN = 0
     help="Connections at once; as many as the process may open files for.",
 )
 @click.option(
+    "--settings",
+    "settings_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Keep settings such as order configurations in this file; only in memory without it.",
+)
+@click.option(
     "--exit-with-stdin",
     is_flag=True,
     help="End when standard input ends, as it does when the program that started this one dies.",
 )
-def main(address: str, max_connections: int | None, exit_with_stdin: bool) -> None:
-    """Tell clients where topics are. Keeps nothing on disk; run as many as you like."""
+def main(
+    address: str, max_connections: int | None, settings_file: Path | None, exit_with_stdin: bool
+) -> None:
+    """Tell clients where topics are. Run as many as you like."""
     handler = logging.StreamHandler()
     handler.addFilter(BoundedLog(time.monotonic))
     line = "%(asctime)s %(levelname)s %(message)s"
     logging.basicConfig(level=logging.INFO, format=line, handlers=[handler])
     raise_descriptor_limit()
     try:
-        trio.run(_serve, parse_address(address), max_connections, exit_with_stdin)
-    except (AddressMalformed, PortInUse, ListenFailed, TooFewDescriptors) as error:
+        trio.run(_serve, parse_address(address), max_connections, settings_file, exit_with_stdin)
+    except (AddressMalformed, *_PROBLEMS) as error:
         sys.exit(f"nameserver: {error}")
 
 
-async def _serve(address: Address, max_connections: int | None, exit_with_stdin: bool) -> None:
+async def _serve(
+    address: Address,
+    max_connections: int | None,
+    settings_file: Path | None,
+    exit_with_stdin: bool,
+) -> None:
     """Serve until a signal, or the end of standard input."""
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        problem: PortInUse | ListenFailed | TooFewDescriptors | None = None
+        problem: Exception | None = None
         limits = ServerLimits(max_connections=max_connections)
-        serve = partial(serve_nameserver, limits=limits)
+        serve = partial(serve_nameserver, limits=limits, settings_file=settings_file)
         async with trio.open_nursery() as nursery:
             try:
                 listening = await nursery.start(serve, address.host, address.port)
-            except (PortInUse, ListenFailed, TooFewDescriptors) as error:
+            except _PROBLEMS as error:
                 # Raised below, so that it does not come wrapped in a group.
                 problem = error
             else:

@@ -72,3 +72,31 @@ class BrokerAlive(RemotingError):
             f"{address} is registered by another host, whose connection is open: end that broker, "
             "or speak from its host"
         )
+
+
+class SettingFileUnreadable(RemotingError):
+    """The file of settings cannot be used.
+
+    Attributes:
+        path: the file.
+        reason: what is wrong with it.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"{path}: {reason}; mend it, or move it away to begin without settings")
+
+
+class SettingNotKept(RemotingError):
+    """A setting could not be written to its file, and is not in force.
+
+    Attributes:
+        path: the file.
+        reason: what the disk said.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"{path} cannot be written ({reason}): nothing was changed, try again")

@@ -144,10 +144,16 @@ class Processors:
         return command.reply(body=body)
 
     def _system_topics(self, _asker: Asker, command: Command) -> Command:
-        """Every cluster and broker name is a topic, made by the brokers for tools' probes."""
+        """The names of clusters and brokers: brokers make topics of these names for tools' probes.
+
+        A name that is not a topic, since no topic may be called so, is left out: tools take the
+        whole list for topics.
+        """
         info = self._routes.cluster_info()
         address = next((data.master for data in info.brokers.values() if data.master), None)
-        return command.reply(body=encode_topic_list([*info.clusters, *info.brokers], address))
+        names = dict.fromkeys([*info.clusters, *info.brokers])
+        topics = [name for name in names if self._routes.has_topic(name)]
+        return command.reply(body=encode_topic_list(topics, address))
 
     def _unit_topics(self, _asker: Asker, command: Command) -> Command:
         mask, value = {

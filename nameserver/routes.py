@@ -486,6 +486,10 @@ class RouteTable:
             info.clusters.setdefault(data.cluster, []).append(broker_name)
         return info
 
+    def has_topic(self, topic: str) -> bool:
+        """Whether some broker serves a topic."""
+        return topic in self._topics
+
     def topics(self) -> list[str]:
         """Every topic, sorted."""
         return sorted(self._topics)

@@ -3,12 +3,15 @@
 import logging
 from collections.abc import Sequence
 from math import inf
+from pathlib import Path
 from typing import Final
 
 import trio
 
+from nameserver.errors import SettingNotKept
 from nameserver.processors import Asker, Processors
 from nameserver.routes import RouteTable
+from nameserver.setting_file import SettingFile
 from nameserver.settings import SettingTable
 from remoting.net.address import Address
 from remoting.net.answering import answer_each
@@ -33,6 +36,7 @@ async def serve_nameserver(
     task_status: trio.TaskStatus[Address] = trio.TASK_STATUS_IGNORED,
     limits: ServerLimits | None = None,
     tls: ServerTls | None = None,
+    settings_file: Path | None = None,
 ) -> None:
     """Be a name server until cancelled. Start it by `nursery.start`, which returns the address.
 
@@ -42,17 +46,37 @@ async def serve_nameserver(
         task_status: told the address listened on.
         limits: what is taken; the defaults when None.
         tls: how TLS is taken; only plain connections when None.
+        settings_file: where settings (100-102) are kept; only in memory when None.
 
     Raises:
+        SettingFileUnreadable: the file of settings cannot be used.
         PortInUse, ListenFailed, TooFewDescriptors: see `remoting.net.server.serve`.
     """
     routes = RouteTable()
-    handler = _Handler(routes, Processors(routes, SettingTable()))
+    settings = _settings(settings_file)
+    handler = _Handler(routes, Processors(routes, settings))
     limits = (limits or ServerLimits()).within_descriptors()
     listeners = await listen(host, port)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_scan, routes)
         await serve_listeners(listeners, handler, task_status=task_status, limits=limits, tls=tls)
+
+
+def _settings(path: Path | None) -> SettingTable:
+    """The settings as they were kept; each change is kept before it is answered."""
+    settings = SettingTable()
+    if path is not None:
+        file = SettingFile(path)
+        file.load(settings)
+
+        def keep() -> None:
+            try:
+                file.save(settings)
+            except OSError as error:
+                raise SettingNotKept(str(path), error.strerror or str(error)) from None
+
+        settings.keep = keep
+    return settings
 
 
 async def run_nameserver(host: str, port: int = NAMESERVER_PORT) -> None:

@@ -1,12 +1,19 @@
 """Texts that operators store in the name server by namespace and key, such as order configurations.
 
-They are kept in memory only: a name server that starts again has none until they are put again.
+They are kept in memory, and in a file if the name server was given one.
 """
 
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from nameserver.errors import TableFull
-from nameserver.limits import MAX_SETTINGS, MAX_SETTINGS_CHARACTERS, MAX_VALUE_CHARACTERS
+from nameserver.limits import (
+    MAX_SETTINGS,
+    MAX_SETTINGS_CHARACTERS,
+    MAX_VALUE_CHARACTERS,
+    check_topic,
+)
+from remoting.bodies.order_conf import read_order_conf
 
 # The namespace of static queue lists: topic -> "brokerName:count;...". It goes into routes.
 ORDER_TOPIC_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
@@ -14,6 +21,9 @@ ORDER_TOPIC_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 
 class SettingTable:
     """Values by namespace and key."""
+
+    # Called after each change; a change that it raises for is undone.
+    keep: Callable[[], None] | None = None
 
     def __init__(self) -> None:
         self._namespaces: dict[str, dict[str, str]] = {}
@@ -26,41 +36,72 @@ class SettingTable:
         Raises:
             TableFull: there are too many, the setting is over 16384 characters, or all of them
                 are over 1048576.
+            RegistrationRefused, BodyMalformed: it is an order configuration, and its topic or its
+                value cannot be one; clients would fail at it.
+            SettingNotKept: see `keep`.
         """
+        if namespace == ORDER_TOPIC_NAMESPACE and len(value) <= MAX_VALUE_CHARACTERS:
+            check_topic(key)
+            read_order_conf(value)
         size = _characters(namespace, key, value)
         if size > MAX_VALUE_CHARACTERS:
             raise TableFull("characters of one setting", MAX_VALUE_CHARACTERS)
         known = self._namespaces.get(namespace, {})
         before = known.get(key)
+        if before == value:
+            return
         if before is None and self._count >= MAX_SETTINGS:
             raise TableFull("settings", MAX_SETTINGS)
         grown = size if before is None else len(value) - len(before)
         if self._characters + grown > MAX_SETTINGS_CHARACTERS:
             raise TableFull("characters of settings", MAX_SETTINGS_CHARACTERS)
-        self._count += before is None
-        self._characters += grown
-        known[key] = value
-        self._namespaces[namespace] = known
+        self._set(namespace, key, value)
+        self._keep(namespace, key, before)
 
     def get(self, namespace: str, key: str) -> str | None:
         """A value, or None."""
         return self._namespaces.get(namespace, {}).get(key)
 
     def delete(self, namespace: str, key: str) -> bool:
-        """Remove a value; false when there was none."""
-        known = self._namespaces.get(namespace, {})
-        value = known.pop(key, None)
-        if value is None:
+        """Remove a value; false when there was none. Raises SettingNotKept: see `keep`."""
+        before = self.get(namespace, key)
+        if before is None:
             return False
-        self._count -= 1
-        self._characters -= _characters(namespace, key, value)
-        if not known:
-            del self._namespaces[namespace]
+        self._set(namespace, key, None)
+        self._keep(namespace, key, before)
         return True
 
     def all_of(self, namespace: str) -> dict[str, str]:
         """Every value of a namespace by key."""
         return dict(self._namespaces.get(namespace, {}))
+
+    def everything(self) -> Mapping[str, Mapping[str, str]]:
+        """Every value by namespace and key."""
+        return self._namespaces
+
+    def _set(self, namespace: str, key: str, value: str | None) -> None:
+        """Set a value; None removes it."""
+        known = self._namespaces.setdefault(namespace, {})
+        before = known.pop(key, None)
+        if before is not None:
+            self._count -= 1
+            self._characters -= _characters(namespace, key, before)
+        if value is not None:
+            self._count += 1
+            self._characters += _characters(namespace, key, value)
+            known[key] = value
+        if not known:
+            del self._namespaces[namespace]
+
+    def _keep(self, namespace: str, key: str, before: str | None) -> None:
+        """Have a change kept, or undo it."""
+        if self.keep is None:
+            return
+        try:
+            self.keep()
+        except BaseException:
+            self._set(namespace, key, before)
+            raise
 
 
 def _characters(namespace: str, key: str, value: str) -> int:

@@ -76,6 +76,8 @@ class DelayedSends:
     def prepare(self, send: PendingSend, pairs: Mapping[str, str]) -> None:
         """Let the message of a send wait, and tell the sender how to recall it.
 
+        One with a level cannot be recalled, as in RocketMQ: its sender gets no handle.
+
         Raises:
             RequestRefused (2): so many wait that no more may. What is on its way does not count.
         """
@@ -90,12 +92,15 @@ class DelayedSends:
             return  # its time came between the two looks at the clock
         topic, record = send.topic, send.records[0]
         self.delay(send, due)
+        if isinstance(due, AfterLevel):
+            return
+        due_ms = due.due_ms
 
         def replied(appended: Appended) -> Mapping[str, str]:
             handle = recall_handle(
                 topic,
                 self._broker_name,
-                _due_ms(due, record),
+                due_ms,
                 record.property_map()[UNIQUE_KEY],
                 appended.pos + HEADER_BYTES,
             )

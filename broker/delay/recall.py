@@ -17,8 +17,8 @@ from remoting.message.record import decode_record
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
-# Messages of one millisecond that are looked at for one that retention has moved: some
-# milliseconds of the event loop.
+# Messages of one millisecond that are looked at for one whose handle does not say where it is, or
+# that retention has moved: some milliseconds of the event loop.
 _MAX_LOOKED_AT: Final = 500
 
 
@@ -70,7 +70,9 @@ class RecallProcessor:
 
     def _found(self, handle: RecallHandle) -> Waiting | None:
         """The message of a handle, if it waits."""
-        there = self._delays.waiting.get(handle.position)
+        there = None
+        if handle.position is not None:
+            there = self._delays.waiting.get(handle.position)
         if there is not None and self._is_it(there, handle):
             return there
         for other in self._delays.waiting.due_at(handle.due_ms, _MAX_LOOKED_AT):

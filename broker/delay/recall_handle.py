@@ -1,7 +1,8 @@
 """The text by which a sender recalls a delayed message.
 
 RocketMQ 5's is base64 of "v1 topic broker time key", of which its clients read the broker. Behind
-these words ours has the position of the message in the log.
+these words ours has the position of the message in the log. A handle without it is read, too,
+because clients can make one themselves.
 """
 
 import base64
@@ -23,14 +24,14 @@ class RecallHandle(NamedTuple):
         broker_name: the group of brokers that has it.
         due_ms: when it is due, milliseconds since 1970.
         unique_key: its key.
-        position: where its record began in the log when it was sent.
+        position: where its record began in the log when it was sent; None when it does not say.
     """
 
     topic: str
     broker_name: str
     due_ms: int
     unique_key: str
-    position: int
+    position: int | None
 
 
 def recall_handle(topic: str, broker_name: str, due_ms: int, unique_key: str, position: int) -> str:
@@ -43,11 +44,16 @@ def read_recall_handle(text: str) -> RecallHandle:
     """Read a handle. Raises RequestRefused (29)."""
     try:
         words = base64.b64decode(text.encode("ascii"), b"-_", validate=True).decode().split(" ")
-        version, topic, broker_name, due_ms, *key, position = words
-        found = RecallHandle(topic, broker_name, int(due_ms), " ".join(key), int(position))
+        version, topic, broker_name, due_ms, *key = words
+        position = int(key.pop()) if len(key) > 1 else None
+        found = RecallHandle(topic, broker_name, int(due_ms), " ".join(key), position)
     except (ValueError, binascii.Error):
         raise _malformed(text) from None
-    if version != "v1" or not (0 <= found.position <= _MAX and 0 <= found.due_ms <= _MAX):
+    if (
+        version != "v1"
+        or not found.unique_key
+        or not (0 <= (position or 0) <= _MAX and 0 <= found.due_ms <= _MAX)
+    ):
         raise _malformed(text)
     return found
 

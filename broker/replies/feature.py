@@ -6,7 +6,7 @@ from broker.feature import Feature
 from broker.producers.members import PRODUCERS
 from broker.replies.askers import ASKERS
 from broker.replies.processor import ReplyProcessor
-from broker.replies.question_sends import QuestionSends
+from broker.replies.question_sends import QuestionSends, StrayReplies
 from broker.sends.special_sends import SPECIAL_SENDS
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
@@ -16,6 +16,7 @@ from remoting.wire.codes import RequestCode
 def _service(parts: Parts) -> Service:
     askers, config = parts[ASKERS], parts.config
     parts[SPECIAL_SENDS].add(QuestionSends(askers, config.cluster))
+    parts[SPECIAL_SENDS].add(StrayReplies())
     processor = ReplyProcessor(askers, parts[PRODUCERS], config.address, parts.wall_clock_ms)
     return Service(
         handlers={

@@ -6,6 +6,7 @@ A question is a message like others. Its property CLUSTER tells consumers where 
 from collections.abc import Mapping
 from typing import Final
 
+from broker.errors import RequestRefused
 from broker.limits import MAX_CLIENT_ID_CHARACTERS
 from broker.replies.askers import Askers
 from broker.sends.pending_messages import PendingSend
@@ -17,6 +18,7 @@ from remoting.message.properties import (
     REPLY_TO_CLIENT,
     edit_properties,
 )
+from remoting.wire.codes import RequestCode, ResponseCode
 
 REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
 REPLY: Final = "reply"  # the MSG_TYPE of replies
@@ -55,3 +57,25 @@ class QuestionSends:
         if pairs.get(CLUSTER) != self._cluster:
             record.properties = edit_properties(record.properties, {CLUSTER: self._cluster})
         send.needs = self._topic
+
+
+class StrayReplies:
+    """Refuses replies that are sent like other messages: stored, they would reach no asker.
+
+    Implements `sends.special_sends.SpecialSend`. RocketMQ stores them, where nobody reads them.
+    """
+
+    names = (MESSAGE_TYPE,)
+
+    def is_asked_for(self, pairs: Mapping[str, str]) -> bool:
+        """Whether the message is a reply to someone."""
+        return pairs.get(MESSAGE_TYPE) == REPLY and bool(pairs.get(REPLY_TO_CLIENT))
+
+    def prepare(self, send: PendingSend, pairs: Mapping[str, str]) -> None:
+        """Raises RequestRefused (13)."""
+        raise RequestRefused(
+            ResponseCode.MESSAGE_ILLEGAL,
+            f"a reply to {pairs[REPLY_TO_CLIENT]:.120} would be stored and not reach it: send it "
+            f"with request {RequestCode.SEND_REPLY_MESSAGE} or "
+            f"{RequestCode.SEND_REPLY_MESSAGE_V2}",
+        )

@@ -22,6 +22,7 @@ from broker.store.message_reader import MessageReader
 from broker.topics.names import check_group_name, created_for_group, dead_letter_topic, retry_topic
 from broker.topics.state import TOPICS
 from broker.traffic.traffic import Traffic
+from remoting.bodies.topic_config import PERMISSION_WRITE
 from remoting.message.properties import DELAY_TIME_LEVEL, RETRY_TOPIC, edit_properties
 from remoting.message.record import decode_record
 from remoting.wire.codes import ResponseCode
@@ -69,8 +70,9 @@ class RetryProcessor:
 
         Raises:
             FieldMissing: a field it must have is missing.
-            RequestRefused: (1) no such message, (14) the disk is too full, (16) clients may
-                not send, (26) no such group, and none is made, (29) a bad group name.
+            RequestRefused: (1) no such message, (14) the disk is too full, (16) clients may not
+                send, or not to the group's retry or dead letter topic, (26) no such group, and none
+                is made, (29) a bad group name.
         """
         self._disk.check()
         self._settings.check_writable()
@@ -132,6 +134,10 @@ class RetryProcessor:
         record.reconsume_times += 1
         self._turn += 1
         topic = self._topics.configs.get(topic.topic, topic)
+        if not topic.permission & PERMISSION_WRITE:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION, f"the topic[{topic.topic}] sending message is forbidden"
+            )
         queue_id = self._turn % topic.write_queue_count
 
         def done(refusal: RequestRefused | None) -> None:

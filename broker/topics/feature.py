@@ -18,6 +18,7 @@ def _service(parts: Parts) -> Service:
     processor = TopicProcessor(
         parts.state,
         parts[TOPIC_CHANGES],
+        parts[OWN_TOPICS],
         (config.cluster, config.group, f"{config.cluster}_REPLY_TOPIC"),
         str(config.address),
     )

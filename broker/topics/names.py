@@ -25,6 +25,9 @@ TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 GIVEN_UP_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 
+# Where clients put what they tell about their messages, when they are told to.
+TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+
 # Topics that only RocketMQ's own features write to.
 SEND_FORBIDDEN: Final = frozenset(
     {
@@ -43,7 +46,7 @@ SEND_FORBIDDEN: Final = frozenset(
 SYSTEM_TOPICS: Final = SEND_FORBIDDEN | {
     TEMPLATE_TOPIC,
     "BenchmarkTest",
-    "RMQ_SYS_TRACE_TOPIC",
+    TRACE_TOPIC,
 }
 
 SYSTEM_TOPIC_PREFIX: Final = "rmq_sys_"

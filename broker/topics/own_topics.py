@@ -1,27 +1,55 @@
-"""RocketMQ's own topics, which exist from the first message on that a feature puts there."""
+"""RocketMQ's own topics: some exist always, others from the first message on that goes there."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
+from broker.config import BrokerConfig
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.log.submissions import submit_commands
 from broker.serving.parts import Shared
 from broker.topics.commands import PutTopic
+from broker.topics.names import TRACE_TOPIC, is_legal_name
 from broker.topics.state import TOPICS
-from remoting.bodies.topic_config import PERMISSION_READ_WRITE, TopicConfig
+from remoting.bodies.topic_config import PERMISSION_INHERIT, PERMISSION_READ_WRITE, TopicConfig
+
+# RocketMQ's number of queues of the topic that is named like a cluster.
+_CLUSTER_QUEUES: Final = 16
+
+
+def standing_topics(config: BrokerConfig) -> tuple[TopicConfig, ...]:
+    """The topics that exist as soon as a leader serves, as in RocketMQ's TopicConfigManager.
+
+    Tools measure a cluster and a broker by messages to the topics that are named like them; a name
+    that no topic may have has none. Clients send the traces of their messages to the trace topic.
+    """
+    inherited = PERMISSION_READ_WRITE | PERMISSION_INHERIT
+    named = (
+        TopicConfig(config.cluster, _CLUSTER_QUEUES, _CLUSTER_QUEUES, inherited),
+        TopicConfig(config.group, 1, 1, inherited),
+        TopicConfig(TRACE_TOPIC, 1, 1, PERMISSION_READ_WRITE),
+    )
+    return tuple(topic for topic in named if is_legal_name(topic.topic))
 
 
 class OwnTopics:
-    """Makes such topics. Clients send nothing to them, so none has to wait for its route.
+    """Makes such topics. No send waits for one of them.
 
     Args:
+        standing: those that always exist.
         state: the applied state.
         log: the log.
         wall_clock_ms: milliseconds since 1970.
     """
 
-    def __init__(self, state: BrokerState, log: Log, wall_clock_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        standing: Sequence[TopicConfig],
+        state: BrokerState,
+        log: Log,
+        wall_clock_ms: Callable[[], int],
+    ) -> None:
+        self._standing = standing
         self._topics = state[TOPICS]
         self._log = log
         self._wall_clock_ms = wall_clock_ms
@@ -29,18 +57,34 @@ class OwnTopics:
 
     def make(self, topic: str, queues: int = 1) -> None:
         """Put a topic into the log before what goes there next, unless it is there."""
-        if topic in self._topics.configs or topic in self._making:
-            return
-        self._making.add(topic)
-        config = TopicConfig(topic, queues, queues, PERMISSION_READ_WRITE)
-        put = PutTopic(config, self._wall_clock_ms(), only_if_absent=True)
-        submit_commands(self._log, [put], lambda _refusal: self._making.discard(topic))
+        self._make([TopicConfig(topic, queues, queues, PERMISSION_READ_WRITE)])
 
     def begin_term(self) -> None:
-        """What was on its way into the log is in it, or gone."""
+        """Make the standing topics that are missing.
+
+        What an earlier term had on its way into the log is in it, or gone.
+        """
         self._making.clear()
+        self._make(self._standing)
+
+    def is_standing(self, topic: str) -> bool:
+        """Whether a topic exists always."""
+        return any(topic == config.topic for config in self._standing)
+
+    def _make(self, configs: Sequence[TopicConfig]) -> None:
+        known = self._topics.configs.keys() | self._making
+        missing = [config for config in configs if config.topic not in known]
+        if not missing:
+            return
+        names = {config.topic for config in missing}
+        self._making |= names
+        puts = [PutTopic(config, self._wall_clock_ms(), only_if_absent=True) for config in missing]
+        submit_commands(self._log, puts, lambda _: self._making.difference_update(names))
 
 
 OWN_TOPICS: Final = Shared(
-    "own topics", lambda parts: OwnTopics(parts.state, parts.log, parts.wall_clock_ms)
+    "own topics",
+    lambda parts: OwnTopics(
+        standing_topics(parts.config), parts.state, parts.log, parts.wall_clock_ms
+    ),
 )

@@ -13,6 +13,7 @@ from broker.serving.origin import Origin
 from broker.serving.replying import replying
 from broker.topics.changes import TopicChanges
 from broker.topics.names import FIRST_TOPICS, SYSTEM_TOPICS
+from broker.topics.own_topics import OwnTopics
 from broker.topics.state import TOPICS
 from remoting.bodies.json_object import JsonObject
 from remoting.bodies.table import encode_topic_list
@@ -35,15 +36,22 @@ class TopicProcessor:
 
     Args:
         state, changes: what it works with.
+        own_topics: those that always exist.
         own_names: of the broker and its cluster, which are names of topics, too.
         address: the broker's address as clients know it.
     """
 
     def __init__(
-        self, state: BrokerState, changes: TopicChanges, own_names: Sequence[str], address: str
+        self,
+        state: BrokerState,
+        changes: TopicChanges,
+        own_topics: OwnTopics,
+        own_names: Sequence[str],
+        address: str,
     ) -> None:
         self._topics = state[TOPICS]
         self._changes = changes
+        self._own_topics = own_topics
         self._own_names = own_names
         self._address = address
 
@@ -133,7 +141,7 @@ class TopicProcessor:
             RequestRefused (29): the broker needs it.
         """
         topic = command.text("topic")
-        if topic in FIRST_TOPICS:
+        if topic in FIRST_TOPICS or self._own_topics.is_standing(topic):
             raise RequestRefused(
                 ResponseCode.INVALID_PARAMETER, f"topic {topic} is the broker's own: keep it"
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Hashable, Iterable
 from typing import TypeAlias
 
@@ -29,6 +30,8 @@ def frozen(value: object, depth: int = NESTED_MAX) -> Value:
 
     Raises ValueError if it is nested deeper than `NESTED_MAX`.
     """
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{value} is no number of JSON, or too large to be kept")
     if isinstance(value, (str, int, float)) or value is None:
         return value
     if depth == 0:

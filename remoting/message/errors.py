@@ -13,3 +13,20 @@ class MessageMalformed(RemotingError):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(reason)
+
+
+class CompressionMissing(MessageMalformed):
+    """A body is compressed by a library that is not installed. Nothing is wrong with the message.
+
+    Attributes:
+        kind: how it is compressed: "LZ4" or "ZSTD".
+        library: what is needed.
+    """
+
+    def __init__(self, kind: str, library: str) -> None:
+        self.kind = kind
+        self.library = library
+        super().__init__(
+            f"body is compressed by {kind}, which needs the library {library}: "
+            "pip install 'dledger[compression]'"
+        )

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from remoting.message.compression import inflate_lz4, inflate_zlib, inflate_zstd
 from remoting.message.errors import MessageMalformed
 from remoting.message.host import packed_host, unpacked_host
 from remoting.message.properties import MAX_PROPERTIES_BYTES, decode_properties
@@ -31,6 +32,13 @@ COMPRESSION_TYPE_MASK: Final = 7 << 8
 COMPRESSION_LZ4: Final = 1 << 8
 COMPRESSION_ZSTD: Final = 2 << 8
 COMPRESSION_ZLIB: Final = 3 << 8
+
+_INFLATE: Final = {
+    0: inflate_zlib,  # by clients before there was a choice
+    COMPRESSION_LZ4: inflate_lz4,
+    COMPRESSION_ZSTD: inflate_zstd,
+    COMPRESSION_ZLIB: inflate_zlib,
+}
 
 # The physical offset is the eight bytes here; the store writes them when it knows them.
 PHYSICAL_OFFSET_AT: Final = 28
@@ -276,23 +284,15 @@ def body_of(record: MessageRecord, max_body_bytes: int = MAX_BODY_BYTES) -> byte
     """The body as the producer gave it: inflated when the system flag says it is compressed.
 
     Raises:
-        MessageMalformed: it is not zlib, ends early, or would grow over `max_body_bytes`.
+        MessageMalformed: it is not what it says, ends early, or would grow over `max_body_bytes`.
+        CompressionMissing: it is of LZ4 or ZSTD, whose library is not installed.
     """
     if not record.system_flag & COMPRESSED_FLAG:
         return record.body
-    kind = record.system_flag & COMPRESSION_TYPE_MASK
-    if kind not in (0, COMPRESSION_ZLIB):
-        raise MessageMalformed("body is compressed by LZ4 or ZSTD: let the producer use zlib")
-    inflater = zlib.decompressobj()
-    try:
-        body = inflater.decompress(record.body, max_body_bytes + 1)
-    except zlib.error as error:
-        raise MessageMalformed(f"body is marked compressed but is not zlib ({error})") from None
-    if len(body) > max_body_bytes:
-        raise MessageMalformed(f"body inflates to more than {max_body_bytes} bytes: send less")
-    if not inflater.eof:
-        raise MessageMalformed("compressed body ends early: let the producer send it again")
-    return body
+    inflate = _INFLATE.get(record.system_flag & COMPRESSION_TYPE_MASK)
+    if inflate is None:
+        raise MessageMalformed("body is compressed in a way that RocketMQ 5.3 does not know")
+    return inflate(record.body, max_body_bytes)
 
 
 def _check_family(packed: bytes, is_v6: int, which: str) -> None:

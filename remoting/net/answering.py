@@ -4,6 +4,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeVar
 
+from remoting.net.address import Address
+from remoting.net.bounded_log import about_client
 from remoting.wire.codes import ResponseCode, request_name
 from remoting.wire.command import Command
 from remoting.wire.errors import FrameError, RemotingError
@@ -16,6 +18,10 @@ _MAX_REMARK_CHARACTERS: Final = 300
 
 class Answerable(Protocol):
     """What a reply can be sent on."""
+
+    @property
+    def peer(self) -> Address:
+        """The client's address."""
 
     def send(self, command: Command) -> None:
         """Queue a command."""
@@ -45,7 +51,7 @@ def answer_each(
             if reply is not None:
                 origin.send(reply)
         except Exception as error:
-            log_failure(command, error)
+            log_failure(origin.peer, command, error)
             origin.send(failure_reply(command, error))
 
 
@@ -56,9 +62,11 @@ def failure_reply(command: Command, error: Exception) -> Command:
     return command.reply(ResponseCode.SYSTEM_ERROR, remark=line[:_MAX_REMARK_CHARACTERS])
 
 
-def log_failure(command: Command, error: Exception) -> None:
+def log_failure(peer: Address, command: Command, error: Exception) -> None:
     """Write one line, or for an error that is ours a line and the traceback."""
+    name = request_name(command.code)
     if isinstance(error, RemotingError) and not isinstance(error, FrameError):
-        _log.warning("request %s refused: %s", request_name(command.code), error)
+        about = about_client(peer.host)
+        _log.warning("request %s of %s refused: %s", name, peer, error, extra=about)
     else:
-        _log.error("request %s failed", request_name(command.code), exc_info=error)
+        _log.error("request %s of %s failed", name, peer, exc_info=error)

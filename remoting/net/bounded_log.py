@@ -1,19 +1,50 @@
 """A bound on the lines that clients can make a server write to its log."""
 
 import logging
-from collections.abc import Callable
-from typing import Final
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, MutableMapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+K = TypeVar("K", bound=Hashable)
 
 # A client that sends nonsense without end would fill the disk, at 100 KB a second.
 LINES_A_PERIOD: Final = 20
 PERIOD_SECONDS: Final = 60.0
 
+# Hosts whose lines are counted each by itself; beyond it the bound on all lines of a kind is left.
+MAX_CLIENTS: Final = 1024
+
+_CLIENT: Final = "client_host"  # of a log record
+
+
+def about_client(host: str) -> Mapping[str, str]:
+    """The `extra` of a warning about what a client did: one a minute is written for each host."""
+    return {_CLIENT: host}
+
+
+@dataclass(slots=True)
+class _Period:
+    """A minute of warnings.
+
+    Attributes:
+        began: monotonic seconds.
+        lines: how many came.
+        passed: how many of them were written.
+    """
+
+    began: float
+    lines: int = 0
+    passed: int = 0
+
 
 class BoundedLog(logging.Filter):
-    """Passes 20 warnings of one kind a minute; the next that passes tells how many were left out.
+    """Passes 20 warnings of one kind a minute, and one of each client's; the next that passes tells
+    how many were left out.
 
-    Warnings of one kind have the same text before its values are put in. Errors pass always: they
-    are defects, and few. Add it to the handlers of a server's program.
+    Warnings of one kind have the same text before its values are put in. A warning is a client's
+    if it was made with `about_client`. Errors pass always: they are defects, and few. Add it to the
+    handlers of a server's program.
 
     Args:
         clock: monotonic seconds.
@@ -22,22 +53,42 @@ class BoundedLog(logging.Filter):
     def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__()
         self._clock = clock
-        # By kind: when its period began, and how many came since. The kinds are in the code, so
-        # that there are few.
-        self._periods: dict[str, tuple[float, int]] = {}
+        # The kinds are in the code, so that there are few.
+        self._kinds: dict[str, _Period] = {}
+        self._clients: OrderedDict[tuple[str, str], _Period] = OrderedDict()
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether to write this record; it may be given a further half-sentence."""
         if record.levelno != logging.WARNING:
             return True
         now = self._clock()
-        began, count = self._periods.get(record.msg, (now, 0))
-        if now < began + PERIOD_SECONDS:
-            self._periods[record.msg] = began, count + 1
-            return count < LINES_A_PERIOD
-        self._periods[record.msg] = now, 1
-        if count > LINES_A_PERIOD:
+        kind, client = record.msg, getattr(record, _CLIENT, None)
+        left_out = 0
+        if client is not None:
+            period, left_out = self._count(self._clients, (kind, client), now)
+            while len(self._clients) > MAX_CLIENTS:
+                self._clients.popitem(last=False)
+            if period.passed:
+                return False
+            period.passed = 1
+        all_of_kind, left_out_of_kind = self._count(self._kinds, kind, now)
+        if all_of_kind.passed >= LINES_A_PERIOD:
+            return False
+        all_of_kind.passed += 1
+        left_out += left_out_of_kind
+        if left_out:
             text = record.getMessage()
-            record.msg = "%s (%d lines like it were left out)"
-            record.args = (text, count - LINES_A_PERIOD)
+            record.msg, record.args = "%s (%d lines like it were left out)", (text, left_out)
         return True
+
+    @staticmethod
+    def _count(periods: MutableMapping[K, _Period], key: K, now: float) -> tuple[_Period, int]:
+        """Count a line; its period, and how many the one before left out if that is over now."""
+        period = periods.get(key)
+        left_out = 0
+        if period is None or now >= period.began + PERIOD_SECONDS:
+            left_out = 0 if period is None else period.lines - period.passed
+            periods.pop(key, None)  # behind all others
+            period = periods[key] = _Period(now)
+        period.lines += 1
+        return period, left_out

@@ -14,6 +14,7 @@ import trio
 
 from remoting.net.address import Address, peer_address
 from remoting.net.answering import failure_reply, log_failure
+from remoting.net.bounded_log import about_client
 from remoting.net.connection import Connection, ConnectionLimits
 from remoting.net.descriptors import connections_allowed
 from remoting.net.errors import (
@@ -425,7 +426,8 @@ class Server:
                 header = decode_proxy_header(head + await _receive_exactly(stream, rest))
                 return header.client or peer
         except ProxyHeaderMalformed as error:
-            _log.warning("connection from %s closed: %s", peer, error)
+            about = about_client(peer.host)
+            _log.warning("connection from %s closed: %s", peer, error, extra=about)
         except (OSError, trio.BrokenResourceError) as error:
             _log.debug("%s left before it was served: %s", peer, error)
         return None
@@ -475,7 +477,7 @@ class Server:
         try:
             self._handler.on_commands(connection, commands)
         except Exception as error:
-            log_failure(commands[0], error)
+            log_failure(connection.peer, commands[0], error)
             for command in commands:
                 connection.send(failure_reply(command, error))
 
@@ -504,4 +506,5 @@ def _log_close(connection: Connection) -> None:
     if isinstance(error, ConnectionClosed):
         _log.debug("connection with %s closed: %s", connection.peer, error.reason)
     else:
-        _log.warning("connection with %s closed: %s", connection.peer, error)
+        about = about_client(connection.peer.host)
+        _log.warning("connection with %s closed: %s", connection.peer, error, extra=about)

@@ -168,6 +168,8 @@ class RequestCode(IntEnum):
     POLLING_INFO = 200055
     POP_ROLLBACK = 200056
     BATCH_ACK_MESSAGE = 200151
+    # Ours. RocketMQ's have up to four digits or six; and a binary header holds 16 bits.
+    REDRIVE_DEAD_LETTERS = 31001
 
 
 class ResponseCode(IntEnum):

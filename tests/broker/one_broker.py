@@ -13,6 +13,8 @@ import trio
 from broker.config import BrokerConfig
 from broker.limits import BrokerLimits
 from broker.server import Broker, run_broker
+from broker.topics.own_topics import standing_topics
+from broker.topics.state import TOPICS
 from dledger.free_ports import free_ports
 from remoting.bodies.heartbeat import ConsumerData, Heartbeat, SubscriptionData, encode_heartbeat
 from remoting.message.properties import encode_properties
@@ -180,12 +182,18 @@ async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def until_leading(broker: Broker) -> None:
-    """Wait until a broker leads and serves."""
+    """Wait until a broker leads and serves, and has made the topics that always exist."""
+    standing = {config.topic for config in standing_topics(broker.config)}
+
+    async def is_made() -> bool:
+        return standing <= broker.machine.state[TOPICS].configs.keys()
+
     with trio.fail_after(10):
         async for change in broker.node.role_changes():
             if change.ready:
                 broker.requests.follow_role()
-                return
+                break
+    await until(is_made)
 
 
 @asynccontextmanager

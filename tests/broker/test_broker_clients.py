@@ -195,7 +195,7 @@ async def test_the_brokers_own_topics_cannot_be_deleted(tmp_path: Path) -> None:
 
 
 async def test_more_topics_or_groups_than_allowed_are_refused(tmp_path: Path) -> None:
-    limits = BrokerLimits(max_topics=5, max_groups=1)
+    limits = BrokerLimits(max_topics=8, max_groups=1)
     async with served(tmp_path, limits=limits) as client:
         assert await put_topic(client, "A") == 0
         assert (await client.heartbeat("c", "g", "A")).code == 0

@@ -35,6 +35,7 @@ from tests.broker.test_broker_fold import Log, with_topic
 from tests.broker.test_broker_retention import Surroundings, looked, send
 
 DELAY = "DELAY\x01{}\x02UNIQ_KEY\x01key\x02"
+TIMED = "TIMER_DELAY_MS\x01{}\x02UNIQ_KEY\x01key\x02"
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -360,9 +361,9 @@ async def recall(one: Delayed, handle: str, topic: str = "T") -> Command:
 @pytest.mark.feature("F41")
 async def test_a_recalled_message_never_comes(tmp_path: Path) -> None:
     async with delaying(tmp_path) as one:
-        handle = (await one.send(DELAY.format(3))).fields["recallHandle"]
+        handle = (await one.send(TIMED.format(10_000))).fields["recallHandle"]
         words = base64.urlsafe_b64decode(handle).decode().split(" ")
-        assert words[:5] == ["v1", "T", "broker-a", str(START_MS + LEVEL_MS[2]), "key"]
+        assert words[:5] == ["v1", "T", "broker-a", str(START_MS + 10_000), "key"]
         reply = await recall(one, handle)
         assert (reply.code, reply.fields) == (0, {"msgId": "key"})
         assert (await recall(one, handle)).code == ResponseCode.ILLEGAL_OPERATION
@@ -370,9 +371,28 @@ async def test_a_recalled_message_never_comes(tmp_path: Path) -> None:
         assert await one.bodies() == []
 
 
+async def test_a_message_with_a_level_has_no_handle(tmp_path: Path) -> None:
+    async with delaying(tmp_path) as one:
+        assert "recallHandle" not in (await one.send(DELAY.format(3))).fields
+
+
+async def test_a_message_is_recalled_by_its_time_and_key(tmp_path: Path) -> None:
+    async with delaying(tmp_path) as one:
+        await one.send(TIMED.format(10_000))
+        for due_ms, wanted in (
+            (START_MS + 9999, ResponseCode.ILLEGAL_OPERATION),
+            (START_MS + 10_000, 0),
+        ):
+            words = f"v1 T broker-a {due_ms} key"
+            handle = base64.urlsafe_b64encode(words.encode()).decode()
+            assert (await recall(one, handle)).code == wanted
+        one.at(60_000)
+        assert await one.bodies() == []
+
+
 async def test_a_message_that_was_delivered_is_not_recalled(tmp_path: Path) -> None:
     async with delaying(tmp_path) as one:
-        handle = (await one.send(DELAY.format(1))).fields["recallHandle"]
+        handle = (await one.send(TIMED.format(1000))).fields["recallHandle"]
         one.at(1000)
         assert (await recall(one, handle)).code == ResponseCode.ILLEGAL_OPERATION
         assert await one.bodies() == [b"x"]
@@ -380,7 +400,7 @@ async def test_a_message_that_was_delivered_is_not_recalled(tmp_path: Path) -> N
 
 async def test_a_message_is_recalled_after_it_was_moved(tmp_path: Path) -> None:
     async with delaying(tmp_path) as one:
-        handles = [(await one.send(DELAY.format(3))).fields["recallHandle"] for _ in range(3)]
+        handles = [(await one.send(TIMED.format(10_000))).fields["recallHandle"] for _ in range(3)]
         state = one.broker.machine.state
         before = [row.position for row in state[DELAYS].waiting.captured()]
         one.broker.parts[DELIVERIES].move_before(state.log_end)
@@ -397,7 +417,7 @@ async def test_a_message_is_recalled_after_it_was_moved(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        b"v1 T broker-a 5 key",
+        b"v1 T broker-a 5",
         b"v1 T broker-a 5 key x",
         b"v1 T broker-a 5 key -1",
         b"v1 T broker-a 5 key 9223372036854775808",
@@ -411,7 +431,7 @@ async def test_a_message_is_recalled_after_it_was_moved(tmp_path: Path) -> None:
 )
 async def test_a_handle_of_something_else_recalls_nothing(tmp_path: Path, words: bytes) -> None:
     async with delaying(tmp_path) as one:
-        await one.send(DELAY.format(3))
+        await one.send(TIMED.format(10_000))
         handle = base64.urlsafe_b64encode(words).decode()
         assert (await recall(one, handle)).code == ResponseCode.INVALID_PARAMETER
         assert (await recall(one, "%%%")).code == ResponseCode.INVALID_PARAMETER
@@ -421,7 +441,7 @@ async def test_a_handle_of_something_else_recalls_nothing(tmp_path: Path, words:
 
 async def test_a_handle_with_the_place_of_another_message_recalls_neither(tmp_path: Path) -> None:
     async with delaying(tmp_path) as one:
-        await one.send(DELAY.format(3))
+        await one.send(TIMED.format(10_000))
         (waiting,) = one.broker.machine.state[DELAYS].waiting.captured()
         words = f"v1 T broker-a 5 otherkey {waiting.position}"
         handle = base64.urlsafe_b64encode(words.encode()).decode()

@@ -51,7 +51,9 @@ class Log:
         self.entries.append(entry)
         return entry
 
-    def append_record(self, topic: str, queue_id: int, offset: int, tag: str = "") -> Entry:
+    def append_record(
+        self, topic: str, queue_id: int, offset: int, tag: str = "", attached: bytes = b""
+    ) -> Entry:
         record = MessageRecord(
             topic,
             b"body",
@@ -61,7 +63,7 @@ class Log:
             physical_offset=self._pos + HEADER_BYTES,
             store_timestamp=1000 + len(self.entries),
         )
-        return self.append(encode_record(record))
+        return self.append(encode_record(record) + attached)
 
 
 actions = st.lists(

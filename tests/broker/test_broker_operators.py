@@ -23,6 +23,7 @@ from broker.log.entry import encode_log_command
 from broker.log.state_snapshot import captured, restored
 from broker.retention.keeper import LOG_KEEPER
 from broker.topics.commands import DeleteTopic
+from broker.topics.state import TOPICS
 from remoting.bodies.heartbeat import ConsumerData, Heartbeat, SubscriptionData, encode_heartbeat
 from remoting.bodies.message_queue import MessageQueue, decode_queue_keyed, encode_queue_keyed
 from remoting.wire.codes import RequestCode, ResponseCode
@@ -48,7 +49,7 @@ async def told(client: Client, code: int, body: bytes = b"", **fields: Any) -> A
 
 
 async def test_many_topics_are_made_and_changed_at_once_or_none(tmp_path: Path) -> None:
-    async with served(tmp_path, limits=BrokerLimits(max_topics=6)) as client:
+    async with served(tmp_path, limits=BrokerLimits(max_topics=9)) as client:
         known = {"topicName": "A", "readQueueNums": 2, "writeQueueNums": 3, "perm": 4}
         new = {"topicName": "B", "attributes": {"+message.type": "FIFO", "-gone": ""}}
 
@@ -402,3 +403,35 @@ async def test_an_operator_sees_how_far_the_members_are(tmp_path: Path) -> None:
         body = await told(follower, CODE.GET_BROKER_HA_STATUS)
         assert (body["master"], body["haConnectionInfo"]) == (False, [])
         assert body["haClientRuntimeInfo"]["masterAddr"] == group.configs[leader].peers[leader]
+
+
+async def test_a_broker_has_topics_named_like_its_cluster_and_itself_and_one_for_traces(
+    tmp_path: Path,
+) -> None:
+    async with served(tmp_path, auto_create_topics=False) as client:
+        for topic, queues, permission in (
+            ("DefaultCluster", 16, 7),
+            ("broker-a", 1, 7),
+            ("RMQ_SYS_TRACE_TOPIC", 1, 6),
+        ):
+            config = await told(client, CODE.GET_TOPIC_CONFIG, topic=topic)
+            assert (config["writeQueueNums"], config["perm"]) == (queues, permission)
+            assert (await client.send(topic, b"probe")).code == 0
+            reply = await client.ask(CODE.DELETE_TOPIC_IN_BROKER, topic=topic)
+            assert reply.code == 29, "a tool would find no route, and take the cluster for gone"
+
+
+async def test_a_cluster_whose_name_no_topic_may_have_is_no_topic(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, cluster="my.cluster") as (broker, _nursery):
+        topics = broker.machine.state[TOPICS].configs
+        assert "broker-a" in topics
+        assert "my.cluster" not in topics
+
+
+async def test_standing_topics_are_made_once(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as (broker, nursery):
+        client = Client(nursery, str(broker.config.address))
+        await client.send("T", b"x")
+        changes = broker.machine.state[TOPICS].topic_changes
+    async with running_broker(tmp_path) as (broker, _nursery):
+        assert broker.machine.state[TOPICS].topic_changes == changes

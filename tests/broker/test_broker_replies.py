@@ -98,6 +98,15 @@ async def test_a_question_in_a_cluster_whose_name_makes_no_topic_is_refused(tmp_
         assert (await client.send("T", b"x")).code == 0
 
 
+async def test_a_reply_that_is_sent_like_other_messages_is_refused(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as (broker, nursery):
+        asker, consumer = (Client(nursery, str(broker.config.address)) for _ in range(2))
+        assert (await asker.send("T", b"6 x 7?", i=QUESTION)).code == 0
+        told = await consumer.send(TOPIC, b"42", i=REPLY)
+        assert told.code == ResponseCode.MESSAGE_ILLEGAL, "it would be stored, and never answered"
+        assert "send it with request 324 or 325" in str(told.remark)
+
+
 class Origin:
     """A connection."""
 

@@ -157,7 +157,7 @@ def recalled(client: Client) -> Callable[[Place], None]:
     def run(place: Place) -> None:
         with place.consuming(client, "--expect", "10") as script:
             script.wait_until_ready()
-            place.send(client, "recall", "--delay-level", "2")
+            place.send(client, "recall")
             script.succeed(CONSUME_SECONDS)
 
     return run

@@ -38,7 +38,7 @@ async def test_a_message_comes_later_unless_it_is_recalled() -> None:
         async with cluster(nodes=1) as group, Producer("w", nameservers=group.nameservers) as one:
             now = await one.send(Message(TOPIC, b"now"), timeout_seconds=20)
             later = await one.send(Message(TOPIC, b"later", delay_milliseconds=1500))
-            never = await one.send(Message(TOPIC, b"never", delay_level=1))
+            never = await one.send(Message(TOPIC, b"never", delay_milliseconds=1000))
             assert await one.recall(never)
             assert not await one.recall(never)
             assert await stored(group, 1) == [b"now"]

@@ -1,9 +1,11 @@
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
 
+import lz4.frame
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
@@ -21,6 +23,7 @@ from dledger_mq import (
     ReceivedMessage,
 )
 from remoting.message.properties import encode_properties
+from remoting.message.record import COMPRESSED_FLAG, COMPRESSION_LZ4
 from remoting.net.connection import Connection
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command
@@ -540,6 +543,26 @@ async def test_a_damaged_body_is_read_again_and_neither_handed_out_nor_passed_ov
         assert cluster.store.offsets[(GROUP, "T", 0)] == 3
         assert not cluster.first.asked(RequestCode.CONSUMER_SEND_MSG_BACK)
     assert inbox.bodies == [b"first", b"second", b"third"]
+
+
+async def test_a_message_whose_library_is_missing_waits_for_it_and_is_no_dead_letter(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    inbox = Inbox()
+    async with running() as cluster:
+        cluster.store.put("T", 0, lz4.frame.compress(b"small"))
+        (record,) = cluster.store.queues["T", 0]
+        record.system_flag = COMPRESSED_FLAG | COMPRESSION_LZ4
+        with monkeypatch.context() as without:
+            without.setitem(sys.modules, "lz4.frame", None)
+            async with cluster.consumer(inbox):
+                await until(lambda: len(cluster.first.asked(RequestCode.PULL_MESSAGE)) >= 4)
+        assert not inbox.messages
+        assert not cluster.first.asked(RequestCode.CONSUMER_SEND_MSG_BACK)
+        assert caplog.text.count("pip install 'dledger[compression]'") >= 1
+        async with cluster.consumer(inbox):
+            await inbox.wait(1)
+    assert inbox.bodies == [b"small"]
 
 
 async def test_tags_of_one_hash_are_told_apart() -> None:

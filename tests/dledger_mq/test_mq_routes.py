@@ -7,10 +7,13 @@ import trio
 from dledger_mq import (
     Admin,
     Client,
+    Message,
     NameServersUnreachable,
     NoMaster,
+    Producer,
     PullConsumer,
     PullStatus,
+    Rejected,
     RequestRefused,
     RouteNotFound,
 )
@@ -25,6 +28,7 @@ from remoting.message.properties import encode_properties
 from remoting.net.connection import Connection
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
+from remoting.wire.errors import BodyMalformed
 from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, start
 
 QUEUE = MessageQueue("T", "broker-a", 0)
@@ -56,6 +60,28 @@ def test_queues_that_may_not_be_written_or_read_are_left_out() -> None:
         MessageQueue("T", "c", 0),
     )
     assert route.masters == {"a": "x:1", "b": "y:1"}
+
+
+def test_an_order_configuration_fixes_the_queues_to_send_to() -> None:
+    brokers = [BrokerData("C", "a", {0: "x:1"}), BrokerData("C", "b", {1: "y:1"})]
+    queues = [QueueData("a", 8, 8, 6)]
+    route = client_route("T", TopicRoute(queues, brokers, "b:2;a:1;"))
+    assert route.write_queues == tuple(
+        MessageQueue("T", name, number) for name, number in (("b", 0), ("b", 1), ("a", 0))
+    )
+    assert len(route.read_queues) == 8
+    with pytest.raises(BodyMalformed):
+        client_route("T", TopicRoute(queues, brokers, "b:1000000000"))
+
+
+async def test_a_send_to_a_fixed_queue_of_a_broker_that_is_away_is_refused() -> None:
+    async with running() as (names, _broker):
+        names.routes["T"].order_topic_conf = "gone:1"
+        async with Producer("p", nameservers=names.address) as producer:
+            with pytest.raises(Rejected, match="gone"):
+                await producer.send(Message("T", b"x"), timeout_seconds=0.5)
+            with pytest.raises(Rejected, match="gone"):
+                await producer.send_oneway(Message("T", b"x"))
 
 
 def test_a_slave_is_no_leader() -> None:

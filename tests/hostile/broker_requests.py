@@ -224,6 +224,13 @@ REQUESTS: dict[int, tuple[dict[str, Any], bytes]] = {
         {"statsName": "GROUP_GET_FALL_SIZE", "statsKey": "0@T@g"},
         b"",
     ),
+    CODE.REDRIVE_DEAD_LETTERS: (
+        {
+            **{**ASKED_GROUP, "queueId": 0, "beginOffset": 0, "maxMsgNums": 32, "target": "GROUP"},
+            **{"beginTimestamp": 0, "endTimestamp": 1, "dryRun": "false"},
+        },
+        b'{"msgIds":["7F00000100002A9F0000000000000000"]}',
+    ),
     CODE.POP_MESSAGE: (
         {
             **POLLED,

@@ -1,14 +1,19 @@
 """The name server over real loopback sockets, and its answers to each request."""
 
+import json
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
 import pytest
 import trio
 import trio.testing
 
+from nameserver.errors import SettingFileUnreadable, SettingNotKept
 from nameserver.processors import Asker, Processors
 from nameserver.routes import RouteTable
 from nameserver.server import run_nameserver, serve_nameserver
+from nameserver.setting_file import SettingFile
 from nameserver.settings import SettingTable
 from remoting.bodies.registration import BrokerRegistration, encode_registration, registration_crc
 from remoting.bodies.route import (
@@ -120,8 +125,19 @@ def test_the_cluster_and_the_topics_are_listed(direct: Direct) -> None:
     assert decode_topic_list(topics.body) == ["T", "TBW102"]
     of_cluster = direct(RequestCode.GET_TOPICS_BY_CLUSTER, {"cluster": "cl"})
     assert decode_topic_list(of_cluster.body) == ["T", "TBW102"]
-    system = direct(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS)
-    assert decode_topic_list(system.body) == ["cl", "b"]
+
+
+def test_the_names_of_clusters_and_brokers_are_system_topics_where_they_have_routes(
+    direct: Direct,
+) -> None:
+    def listed() -> list[str]:
+        return decode_topic_list(direct(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS).body)
+
+    assert listed() == [], "a tool would take them for topics, and 105 answers 17"
+    direct.ask(register_command(topics=("cl", "b", "T")))
+    assert listed() == ["cl", "b"]
+    for topic in listed():
+        assert direct(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}).code == 0
 
 
 def test_a_lone_master_is_answered_bare_and_a_slave_is_told_its_master(direct: Direct) -> None:
@@ -223,6 +239,98 @@ def test_an_order_configuration_goes_into_routes_and_to_brokers(direct: Direct) 
     assert direct(RequestCode.DELETE_KV_CONFIG, key).code == 0
     listed = direct(RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": "ORDER_TOPIC_CONFIG"})
     assert listed.code == ResponseCode.QUERY_NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", ";", "b", "b:", ":4", "b:0", "b:-1", "b:4x", "b:4;;c:2", "b:4;b:2", "b:99999999999",
+     "b:4:4", "b:9000;c:9000", "b:\u0664", "b\n:4", "x" * 300 + ":1"],
+)  # fmt: skip
+def test_an_order_configuration_that_clients_would_fail_at_is_refused(
+    direct: Direct, value: str
+) -> None:
+    key = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T"}
+    direct(RequestCode.PUT_KV_CONFIG, key | {"value": "b:4;c:2;"})
+    with pytest.raises(RemotingError):
+        direct(RequestCode.PUT_KV_CONFIG, key | {"value": value})
+    assert direct(RequestCode.GET_KV_CONFIG, key).fields == {"value": "b:4;c:2;"}
+    with pytest.raises(RemotingError):
+        direct(RequestCode.PUT_KV_CONFIG, key | {"key": "T" * 300, "value": "b:4"})
+    assert direct(RequestCode.PUT_KV_CONFIG, {**key, "namespace": "N", "value": value}).code == 0
+
+
+def test_settings_are_kept_in_a_file_of_rocketmqs_format(tmp_path: Path) -> None:
+    path = tmp_path / "kvConfig.json"
+    settings = SettingTable()
+    settings.keep = lambda: SettingFile(path).save(settings)
+    settings.put("ORDER_TOPIC_CONFIG", "T", "b:4")
+    settings.put("N", "\u00e4", '\x00\n"')
+    settings.put("N", "gone", "1")
+    assert settings.delete("N", "gone")
+    assert not settings.delete("N", "gone")
+    assert json.loads(path.read_bytes())["configTable"]["ORDER_TOPIC_CONFIG"] == {"T": "b:4"}
+    again = SettingTable()
+    SettingFile(path).load(again)
+    assert again.everything() == settings.everything()
+    SettingFile(tmp_path / "none").load(again)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b'{"configTable":1}', b'{"configTable":{"N":{"k":{}}}}', b"\xff",
+     b'{"configTable":{"ORDER_TOPIC_CONFIG":{"T":"b"}}}'],
+)  # fmt: skip
+def test_a_file_that_holds_no_settings_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "kvConfig.json"
+    path.write_bytes(content)
+    with pytest.raises(SettingFileUnreadable, match=r"kvConfig.json: .*move it away"):
+        SettingFile(path).load(SettingTable())
+
+
+def test_a_setting_that_cannot_be_kept_is_not_in_force() -> None:
+    settings = SettingTable()
+    settings.put("N", "k", "1")
+
+    def fail() -> None:
+        raise SettingNotKept("file", "No space left on device")
+
+    settings.keep = fail
+    for change in (
+        lambda: settings.put("N", "k", "2"),
+        lambda: settings.put("N", "l", "2"),
+        lambda: settings.put("M", "l", "2"),
+        lambda: settings.delete("N", "k"),
+    ):
+        with pytest.raises(SettingNotKept):
+            change()
+        assert settings.everything() == {"N": {"k": "1"}}
+    settings.put("N", "k", "1")  # nothing to keep
+
+
+async def test_a_name_server_that_starts_again_has_its_settings(tmp_path: Path) -> None:
+    path = tmp_path / "kvConfig.json"
+    key = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T"}
+
+    async def ask(*commands: Command) -> list[Command]:
+        async with trio.open_nursery() as nursery:
+            serve = partial(serve_nameserver, "127.0.0.1", 0, settings_file=path)
+            address = str(await nursery.start(serve))
+            client = RemotingClient(nursery)
+            replies = [await client.request(address, command, 5) for command in commands]
+            nursery.cancel_scope.cancel()
+        return replies
+
+    (put,) = await ask(Command(RequestCode.PUT_KV_CONFIG, {**key, "value": "broker-a:4"}))
+    assert put.code == 0
+    registered, found = await ask(
+        register_command(), Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "T"})
+    )
+    assert decode_table(registered.body) == {"T": "broker-a:4"}
+    assert decode_route(found.body).order_topic_conf == "broker-a:4"
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(SettingFileUnreadable, match="Is a directory"):
+        await serve_nameserver("127.0.0.1", 0, settings_file=path)
 
 
 def test_its_own_configuration_is_shown_and_cannot_be_changed(direct: Direct) -> None:

@@ -51,9 +51,9 @@ from remoting.net.connection import Connection
 from remoting.wire.command import Command
 
 SERVED = (TOPICS, GROUPS, OFFSETS, LOCKS, PRODUCERS, CONSUMERS, SENDS, DELAY, TRANSACTIONS)
-# So few that they are reached.
+# So few that they are reached. Six topics exist always.
 LIMITS = BrokerLimits(
-    max_topics=8,
+    max_topics=11,
     max_groups=3,
     max_offset_tables=12,
     max_waiting_sends=40,

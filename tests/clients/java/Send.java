@@ -207,11 +207,13 @@ public final class Send {
         }
     }
 
-    /** Versions before 5.3 have no recall, so it is not named here. */
+    /** Versions before 5.3 have neither times nor recall, so they are not named here. */
     private int recall(List<Message> messages) throws Exception {
         int failed = 0;
         for (int number = 0; number < messages.size(); number++) {
-            SendResult result = producer.send(messages.get(number));
+            Message message = messages.get(number);
+            Message.class.getMethod("setDelayTimeMs", long.class).invoke(message, 5000L);
+            SendResult result = producer.send(message);
             check(result);
             if (number % 2 == 1) {
                 Object handle = SendResult.class.getMethod("getRecallHandle").invoke(result);

@@ -1,0 +1,1 @@
+"""Messages that a group has given up: delivered to it once more, when an operator says so."""

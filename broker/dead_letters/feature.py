@@ -1,0 +1,36 @@
+"""Dead letters that are delivered once more."""
+
+from typing import Final
+
+from broker.dead_letters.commands import REDRIVE
+from broker.dead_letters.processor import RedriveProcessor
+from broker.dead_letters.state import REDRIVEN
+from broker.feature import Feature
+from broker.retention.full_disk import FULL_DISK
+from broker.sends.awaited_topics import AWAITED_TOPICS
+from broker.sends.sends import SENDS
+from broker.serving.parts import Parts
+from broker.serving.service import Handler, Service
+from broker.settings.settings import SETTINGS
+from broker.store.message_reader import MESSAGE_READER
+from remoting.wire.codes import RequestCode
+
+
+def _service(parts: Parts) -> Service:
+    processor = RedriveProcessor(
+        parts.state,
+        parts[SENDS],
+        parts[AWAITED_TOPICS],
+        parts[MESSAGE_READER],
+        parts[FULL_DISK],
+        parts[SETTINGS],
+    )
+    redriven = parts.state[REDRIVEN]
+    return Service(
+        handlers={RequestCode.REDRIVE_DEAD_LETTERS: Handler(processor.redrive)},
+        begin_term=processor.begin_term,
+        figures=lambda: {"dledgerRedrivenDeadLetters": str(redriven.redriven_letters)},
+    )
+
+
+FEATURE: Final = Feature(commands=(REDRIVE,), parts=(REDRIVEN,), service=_service)

@@ -1,0 +1,61 @@
+"""Which dead letters were delivered once more."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import chain, pairwise
+from typing import Any, Final
+
+from broker.dead_letters.runs import OffsetRuns
+from broker.log.entry import natural, text
+from broker.log.state import Deletion, Rows, StatePart
+
+
+@dataclass(slots=True)
+class Redriven:
+    """The dead letters that were delivered once more.
+
+    Attributes:
+        runs: their offsets, by dead letter topic and queue id. What retention has dropped counts
+            as taken, so that little is kept of the past.
+        redriven_letters: how many there were.
+    """
+
+    runs: dict[tuple[str, int], OffsetRuns] = field(default_factory=dict)
+    redriven_letters: int = 0
+
+    def has(self, topic: str, queue_id: int, offset: int) -> bool:
+        """Whether a dead letter was delivered once more."""
+        runs = self.runs.get((topic, queue_id))
+        return runs is not None and offset in runs
+
+
+def _captured(redriven: Redriven) -> Iterator[object]:
+    return iter(
+        [
+            [topic, queue_id, list(chain(*zip(runs.begins, runs.ends, strict=True)))]
+            for (topic, queue_id), runs in redriven.runs.items()
+        ]
+    )
+
+
+def _take(redriven: Redriven, rows: list[Any]) -> None:
+    for topic, queue_id, places in rows:
+        bounds = [natural(place) for place in places]
+        if len(bounds) % 2 or any(a >= b for a, b in pairwise(bounds)):
+            raise ValueError("runs of offsets that do not follow one another")
+        key = text(topic), natural(queue_id)
+        redriven.runs[key] = OffsetRuns(bounds[::2], bounds[1::2])
+
+
+def _topic_deleted(redriven: Redriven, deletion: Deletion) -> None:
+    for key in [key for key in redriven.runs if key[0] == deletion.name]:
+        del redriven.runs[key]
+
+
+REDRIVEN: Final = StatePart(
+    "redriven",
+    Redriven,
+    numbers=("redriven_letters",),
+    rows=(Rows("redriven runs", _captured, _take),),
+    topic_deleted=_topic_deleted,
+)

@@ -1,0 +1,232 @@
+"""`jepsen-like check`: whether recorded histories keep the promise that is named."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from enum import IntEnum
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from jepsen_like.check_files import Checked, Plan, check_files, files_of
+from jepsen_like.checkers.catalogue import CATALOGUE
+from jepsen_like.checkers.report import Report
+from jepsen_like.history.reading import HistoryFormat
+
+# Without a terminal: a line after so many seconds.
+SECONDS_A_PLAIN_LINE = 10.0
+# Problems shown of one file; --json has more of them.
+PROBLEMS_SHOWN_MAX = 8
+
+
+class CheckExit(IntEnum):
+    """How the command ends. Of several files the first of these that holds for one counts."""
+
+    INVALID = 1
+    UNREADABLE = 3
+    UNKNOWN = 2
+    VALID = 0
+
+
+_EXITS = {
+    "invalid": CheckExit.INVALID,
+    "unreadable": CheckExit.UNREADABLE,
+    "unknown": CheckExit.UNKNOWN,
+    "valid": CheckExit.VALID,
+}
+_STYLES = {"invalid": "bold red", "unreadable": "red", "unknown": "yellow", "valid": "green"}
+
+
+def _models_text() -> str:
+    width = max(map(len, CATALOGUE))
+    lines = [f"  {name:<{width}}  {entry.promise}" for name, entry in CATALOGUE.items()]
+    return "\n".join(lines)
+
+
+EPILOG = f"""\b
+Models:
+{_models_text()}
+  {"module:Model":<{max(map(len, CATALOGUE))}}  linearizable: a class of yours
+
+\b
+Exit status:
+  0  valid: every history keeps the promise
+  1  invalid: one does not, and the smallest part that shows it is printed
+  2  unknown: time or memory was over, or a history does not tell
+  3  unreadable: a file is not a history of this model
+Of several files the worst counts, in the order 1, 3, 2, 0.
+
+\b
+Examples:
+  jepsen-like check run/history.jsonl
+  jepsen-like check etcd_001.log --model cas-register
+  jepsen-like check histories/ --jobs 4 --time-limit-seconds 30
+  jepsen-like check consumed.jsonl --model queue --allow duplicated
+  jepsen-like check stack.jsonl --model my_models:Stack
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument(
+    "files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path)
+)
+@click.option(
+    "--model",
+    metavar="NAME",
+    help="What the histories must keep; else as their headers or their functions say.",
+)
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice([one.value for one in HistoryFormat]),
+    help="The format of the files; else recognized by the first line of each.",
+)
+@click.option("--keyed", is_flag=True, help="Values are pairs [key value], as Jepsen's may be.")
+@click.option(
+    "--allow",
+    multiple=True,
+    metavar="KIND",
+    help="Tell problems of this kind, but do not count them. May be given several times.",
+)
+@click.option(
+    "--time-limit-seconds",
+    default=60.0,
+    show_default=True,
+    type=click.FloatRange(min=0.0, min_open=True),
+    help="For each file; its verdict is unknown if this is over.",
+)
+@click.option("--jobs", type=click.IntRange(1), help="Processes; one a core unless given.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+def check(
+    files: tuple[Path, ...],
+    model: str | None,
+    format_name: str | None,
+    keyed: bool,
+    allow: tuple[str, ...],
+    time_limit_seconds: float,
+    jobs: int | None,
+    as_json: bool,
+) -> None:
+    """Say whether recorded histories keep a promise.
+
+    A FILE is a history: what clients called, when, and what they were told; docs/histories.md has
+    the format, and Jepsen's histories and logs are read too. Of a folder all histories are
+    checked: files that end in .jsonl, .json, .edn, .log or .txt.
+    """
+    format_ = HistoryFormat(format_name) if format_name is not None else None
+    plan = Plan(model, format_, keyed, time_limit_seconds, allow)
+    paths = list(files_of(files))
+    if not paths:
+        click.echo(f"{files[0]}: no history is in this folder", err=True)
+        sys.exit(CheckExit.UNREADABLE)
+    results = list(_with_progress(check_files(paths, plan, jobs), len(paths), quiet=as_json))
+    if as_json:
+        click.echo(json.dumps({"files": [_as_dict(one) for one in results]}))
+    elif len(results) == 1 and not files[0].is_dir():
+        _tell_one(results[0])
+    else:
+        _tell_many(results)
+    verdicts = {one.verdict for one in results}
+    sys.exit(next(code for name, code in _EXITS.items() if name in verdicts))
+
+
+def _with_progress(results: Iterable[Checked], total: int, *, quiet: bool) -> Iterator[Checked]:
+    console = Console(stderr=True)
+    if quiet:
+        yield from results
+        return
+    if not console.is_terminal:
+        begin_s = told_s = time.monotonic()
+        for done, result in enumerate(results, 1):
+            now_s = time.monotonic()
+            if now_s - told_s >= SECONDS_A_PLAIN_LINE:
+                told_s = now_s
+                click.echo(f"{done} of {total} files after {now_s - begin_s:.0f} s", err=True)
+            yield result
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("files", total=total)
+        for result in results:
+            progress.advance(task)
+            yield result
+
+
+def _tell_one(one: Checked) -> None:
+    if one.report is None:
+        click.echo(one.unreadable, err=True)
+        return
+    click.echo(f"{one.file}: {one.verdict}: {one.report.summary}")
+    _tell_details(one.report)
+    click.echo(f"model {one.model}, {one.operations} operations, {one.seconds:.2f} s")
+
+
+def _tell_details(report: Report) -> None:
+    for problem in report.problems[:PROBLEMS_SHOWN_MAX]:
+        click.echo(f"  {problem.kind}: {problem.how}")
+    more = sum(report.counts.values()) - min(len(report.problems), PROBLEMS_SHOWN_MAX)
+    if more > 0:
+        click.echo(f"  ... and {more} more (--json has up to 32 of each kind)")
+    if report.allowed:
+        click.echo(f"  allowed, and not counted: {', '.join(report.allowed)}")
+    for line in report.text:
+        click.echo(f"  {line}")
+
+
+def _tell_many(results: Sequence[Checked]) -> None:
+    console = Console()
+    if console.is_terminal:
+        table = Table("file", "verdict", "model", "operations", "seconds", "what was found")
+        for one in results:
+            style = _STYLES[one.verdict]
+            table.add_row(*_row(one), style=style if one.verdict != "valid" else None)
+        console.print(table)
+    else:
+        for one in results:
+            click.echo("\t".join(_row(one)))
+    counts = Counter(one.verdict for one in results)
+    told = ", ".join(f"{counts[name]} {name}" for name in _EXITS if counts[name])
+    click.echo(f"{len(results)} files: {told}")
+
+
+def _row(one: Checked) -> list[str]:
+    what = one.unreadable if one.report is None else one.report.summary
+    figures = [str(one.operations), f"{one.seconds:.2f}"]
+    return [one.file, one.verdict, one.model or "", *figures, what or ""]
+
+
+def _as_dict(one: Checked) -> dict[str, object]:
+    told: dict[str, object] = {
+        "file": one.file,
+        "verdict": one.verdict,
+        "model": one.model,
+        "operations": one.operations,
+        "seconds": round(one.seconds, 3),
+    }
+    if one.report is None:
+        return {**told, "error": one.unreadable}
+    report = one.report
+    return {
+        **told,
+        "summary": report.summary,
+        "counts": dict(report.counts),
+        "allowed": list(report.allowed),
+        "problems": [
+            {"kind": problem.kind, "how": problem.how, "lines": list(problem.lines)}
+            for problem in report.problems
+        ],
+        "figures": dict(report.figures),
+        "text": list(report.text),
+    }

@@ -1,0 +1,134 @@
+"""Checks many files, on all cores, within limits."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from multiprocessing import resource_tracker
+from pathlib import Path
+from typing import NamedTuple
+
+from jepsen_like.checkers.bounds import Bounds
+from jepsen_like.checkers.catalogue import CATALOGUE, linearizable, recognized
+from jepsen_like.checkers.checker import Check, Request
+from jepsen_like.checkers.linearizability import ModelFailed
+from jepsen_like.checkers.report import Report, Verdict
+from jepsen_like.checkers.users_model import ModelUnusable, users_model
+from jepsen_like.history.errors import HistoryUnreadable
+from jepsen_like.history.history import History
+from jepsen_like.history.reading import HistoryFormat, read_history
+
+# What a folder's files are taken as histories by; others beside them, such as notes, are not.
+SUFFIXES = frozenset({".edn", ".json", ".jsonl", ".log", ".txt"})
+USERS_MODEL_MARK = ":"
+
+
+class Plan(NamedTuple):
+    """How each file is checked. `model` None: as its header or its functions say."""
+
+    model: str | None = None
+    format: HistoryFormat | None = None
+    keyed: bool = False
+    time_limit_s: float = 60.0
+    allowed: tuple[str, ...] = ()
+
+
+class Checked(NamedTuple):
+    """A file and its report, or why there is none."""
+
+    file: str
+    model: str | None
+    operations: int
+    seconds: float
+    report: Report | None
+    unreadable: str | None
+
+    @property
+    def verdict(self) -> str:
+        """The verdict in a word, `unreadable` included."""
+        return "unreadable" if self.report is None else self.report.verdict.value
+
+
+def files_of(paths: Sequence[Path]) -> Iterator[Path]:
+    """The files that are named, and the histories in the folders that are."""
+    for path in paths:
+        if path.is_dir():
+            inside = sorted(path.rglob("*"))
+            yield from (one for one in inside if one.suffix in SUFFIXES and one.is_file())
+        else:
+            yield path
+
+
+def check_file(path: Path, plan: Plan) -> Checked:
+    """Read and check one file, in this process."""
+    begin_s = time.monotonic()
+    end_s = begin_s + plan.time_limit_s
+    model, operations = plan.model, 0
+    report: Report | None = None
+    unreadable: str | None = None
+    try:
+        history = read_history(path, plan.format, keyed=plan.keyed)
+        operations = len(history.operations)
+        model = model or recognized(history)
+        request = Request(Bounds(lambda: time.monotonic() > end_s), plan.allowed)
+        report = _check(history, model)(history, request)
+    except HistoryUnreadable as error:
+        unreadable = str(error)
+    except (ModelFailed, ModelUnusable) as error:
+        unreadable = f"{path}: {error}"
+    except MemoryError:
+        report = Report(Verdict.UNKNOWN, "the memory of this machine is over")
+    seconds = time.monotonic() - begin_s
+    return Checked(str(path), model, operations, seconds, report, unreadable)
+
+
+def _check(history: History, model: str | None) -> Check:
+    if model is None:
+        functions = sorted({operation.function for operation in history.operations})
+        what = f"its functions are {', '.join(functions[:8])}" if functions else "it is empty"
+        raise history.unreadable(None, f"which model? Name it with --model; {what}")
+    if USERS_MODEL_MARK in model:
+        return linearizable(users_model(model))
+    if model not in CATALOGUE:
+        names = ", ".join(sorted(CATALOGUE))
+        raise history.unreadable(None, f"no model is named {model}: there are {names}")
+    return CATALOGUE[model].check
+
+
+class _Task(NamedTuple):
+    path: Path
+    plan: Plan
+
+
+def _run(task: _Task) -> Checked:
+    return check_file(task.path, task.plan)
+
+
+def check_files(paths: Sequence[Path], plan: Plan, jobs: int | None = None) -> Iterator[Checked]:
+    """Check files; yield each in its turn as soon as it is done.
+
+    Args:
+        paths: the files.
+        plan: how each is checked.
+        jobs: processes; one a core unless given.
+    """
+    if plan.model is not None and USERS_MODEL_MARK in plan.model and os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())  # as `python -m` does: models lie beside the histories
+    tasks = [_Task(path, plan) for path in paths]
+    workers_number = min(jobs or os.cpu_count() or 1, len(tasks))
+    if workers_number <= 1:
+        yield from map(_run, tasks)
+        return
+    # Only this process handles Ctrl-C; see jepsen_like/simulation/campaign.py.
+    resource_tracker.ensure_running()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        workers = multiprocessing.get_context("spawn").Pool(workers_number)
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    with workers as pool:
+        yield from pool.imap(_run, tasks)

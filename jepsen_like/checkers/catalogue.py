@@ -1,0 +1,69 @@
+"""The checkers by the names that `--model` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from jepsen_like.checkers.checker import Check, Request
+from jepsen_like.checkers.linearizability import Linearizability
+from jepsen_like.checkers.models.counter import Counter
+from jepsen_like.checkers.models.fifo_queue import FifoQueue
+from jepsen_like.checkers.models.kv_append import KvAppend
+from jepsen_like.checkers.models.model import Model
+from jepsen_like.checkers.models.mutex import Mutex
+from jepsen_like.checkers.models.register import CasRegister, Register
+from jepsen_like.checkers.report import Report
+from jepsen_like.history.header import Header
+from jepsen_like.history.history import History
+
+
+class Entry(NamedTuple):
+    """A checker: what it promises, in a line, and how it checks."""
+
+    promise: str
+    check: Check
+
+
+def linearizable(model: Model) -> Check:
+    """A check against a model that is already there."""
+
+    def check(history: History, request: Request) -> Report:
+        return Linearizability(model, request.bounds).check(history)
+
+    return check
+
+
+def _of_header(make: Callable[[Header], Model]) -> Check:
+    def check(history: History, request: Request) -> Report:
+        return Linearizability(make(history.header), request.bounds).check(history)
+
+    return check
+
+
+CATALOGUE: dict[str, Entry] = {
+    "register": Entry("linearizable: read, write", _of_header(Register.of)),
+    "cas-register": Entry("linearizable: read, write, cas", _of_header(CasRegister.of)),
+    "kv-append": Entry("linearizable strings: get, put, append", _of_header(KvAppend.of)),
+    "counter": Entry("linearizable: add, read", _of_header(Counter.of)),
+    "mutex": Entry("linearizable lock: acquire, release", _of_header(Mutex.of)),
+    "fifo-queue": Entry("linearizable queue: enqueue, dequeue", _of_header(FifoQueue.of)),
+}
+
+# What only one model can mean. Others are named by the header or by --model.
+_RECOGNIZED = (
+    (frozenset({"get", "put", "append"}), "kv-append"),
+    (frozenset({"read", "write", "cas"}), "cas-register"),
+    (frozenset({"acquire", "release"}), "mutex"),
+)
+
+
+def recognized(history: History) -> str | None:
+    """The model of a history, by its header or else by its functions."""
+    if history.header.model is not None:
+        return history.header.model
+    functions = {operation.function for operation in history.operations}
+    for known, model in _RECOGNIZED:
+        if functions and functions <= known:
+            return model
+    return None

@@ -1,0 +1,65 @@
+"""What a checker is, and how it names histories that are not of its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from jepsen_like.checkers.bounds import Bounds
+from jepsen_like.checkers.report import Report
+from jepsen_like.history.errors import HistoryUnreadable
+from jepsen_like.history.history import History
+from jepsen_like.history.value import shown
+
+
+@dataclass(frozen=True)
+class Request:
+    """How a history is to be checked.
+
+    Args:
+        bounds: how much it may cost.
+        allowed: kinds of problems that are told but do not make a history invalid.
+    """
+
+    bounds: Bounds = field(default_factory=Bounds)
+    allowed: Collection[str] = ()
+
+
+class Check(Protocol):
+    """Says whether a history keeps a promise.
+
+    Raises HistoryUnreadable if the history has operations that this promise says nothing of.
+    """
+
+    def __call__(self, history: History, request: Request, /) -> Report:
+        """Check one history."""
+
+
+def no_function(function: str, functions: Collection[str]) -> str:
+    """That a history has a function that a model does not have."""
+    return (
+        f"{shown(function, 40)} is no function of this model, which has "
+        f"{', '.join(sorted(functions))}: name another model with --model"
+    )
+
+
+def refuse_other_functions(history: History, functions: Collection[str]) -> None:
+    """Raise HistoryUnreadable if an operation is of another function."""
+    for operation in history.operations:
+        if operation.function not in functions:
+            raise history.unreadable(
+                operation.invoked_line, no_function(operation.function, functions)
+            )
+
+
+def wrong_value(
+    history: History, line: int | None, expected: str, value: object
+) -> HistoryUnreadable:
+    """An error to be raised: a value has another shape than its function has."""
+    return history.unreadable(line, f"{expected}, not {shown(value, 40)}")
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and a noun, in the plural unless it is one."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,1 @@
+"""What objects do when one operation happens after another."""

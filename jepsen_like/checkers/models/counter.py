@@ -1,0 +1,51 @@
+"""A counter: `add` (a number, which may be negative) and `read`."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from jepsen_like.history.header import Header
+from jepsen_like.history.operation import Operation
+from jepsen_like.history.value import Value, shown
+
+
+def is_number(value: Value) -> bool:
+    """Whether a value is a number; true and false are not."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+class Counter:
+    """A counter. An `add` may return the sum after it."""
+
+    functions = frozenset({"add", "read"})
+    ignores_processes = True
+
+    def __init__(self, initial: Value = 0) -> None:
+        self.initial: Hashable = initial
+
+    @classmethod
+    def of(cls, header: Header) -> Counter:
+        """The counter of a history: `initial` in its header is what each begins with."""
+        return cls(header.setting("initial", 0))
+
+    def observes(self, operation: Operation) -> bool:
+        """Whether it is a read."""
+        return operation.function == "read"
+
+    def problem(self, operation: Operation) -> str | None:
+        """What is wrong with the arguments of an operation."""
+        if not is_number(self.initial):
+            return f"initial in the header is {shown(self.initial, 40)}, not a number"
+        if operation.function == "add" and not is_number(operation.value):
+            return f"add takes a number, not {shown(operation.value, 40)}"
+        return None
+
+    def step(self, state: Hashable, operation: Operation) -> Hashable | None:
+        """As Model."""
+        if operation.function == "read":
+            return state if not operation.ok or operation.result == state else None
+        return state + operation.value  # type: ignore[operator, no-any-return]
+
+    def told(self, state: Hashable) -> str:
+        """As Model."""
+        return f"the counter is at {shown(state)}"

@@ -1,0 +1,61 @@
+"""Strings that are read, replaced and appended to: `get`, `put`, `append`."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from jepsen_like.history.header import Header
+from jepsen_like.history.operation import Operation
+from jepsen_like.history.value import shown
+
+
+class KvAppend:
+    """One key of a store of strings. It begins as the empty string."""
+
+    functions = frozenset({"get", "put", "append"})
+    ignores_processes = True
+    initial = ""
+
+    @classmethod
+    def of(cls, header: Header) -> KvAppend:
+        """The model; the header says nothing of it."""
+        return cls()
+
+    def observes(self, operation: Operation) -> bool:
+        """Whether it is a get."""
+        return operation.function == "get"
+
+    def toward(self, state: Hashable, observer: Operation) -> bool:
+        """Whether appends may make of a state what a get returned."""
+        return _told(observer).startswith(str(state))
+
+    def brings(self, operation: Operation, observer: Operation) -> bool:
+        """Whether a put may have begun what a get returned."""
+        return operation.function == "put" and _told(observer).startswith(str(operation.value))
+
+    def problem(self, operation: Operation) -> str | None:
+        """What is wrong with the arguments of an operation."""
+        if operation.function == "get":
+            told = operation.result if operation.ok else ""
+            if told is not None and not isinstance(told, str):
+                return f"get returns a string, not {shown(told, 40)}"
+        elif not isinstance(operation.value, str):
+            return f"{operation.function} takes a string, not {shown(operation.value, 40)}"
+        return None
+
+    def step(self, state: Hashable, operation: Operation) -> Hashable | None:
+        """As Model."""
+        if operation.function == "append":
+            return state + operation.value  # type: ignore[operator, no-any-return]
+        if operation.function == "put":
+            return operation.value
+        return state if not operation.ok or _told(operation) == state else None
+
+    def told(self, state: Hashable) -> str:
+        """As Model."""
+        return f"the key holds {shown(state)}"
+
+
+def _told(get: Operation) -> str:
+    """What a get returned: null is the empty string."""
+    return "" if get.result is None else str(get.result)

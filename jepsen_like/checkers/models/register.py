@@ -1,0 +1,75 @@
+"""Registers: `read`, `write`, and `cas` (compare and set)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from jepsen_like.checkers.models.model import NOTHING, as_state, as_value
+from jepsen_like.history.header import Header
+from jepsen_like.history.operation import Operation
+from jepsen_like.history.value import Value, shown
+
+PAIR = 2
+
+
+class Register:
+    """A register that is read and written."""
+
+    functions = frozenset({"read", "write"})
+    ignores_processes = True
+
+    def __init__(self, initial: Value = None) -> None:
+        self.initial: Hashable = as_state(initial)
+
+    @classmethod
+    def of(cls, header: Header) -> Register:
+        """The register of a history: `initial` in its header is what each begins with."""
+        return cls(header.setting("initial"))
+
+    def observes(self, operation: Operation) -> bool:
+        """Whether it is a read."""
+        return operation.function == "read"
+
+    def toward(self, state: Hashable, observer: Operation) -> bool:
+        """Whether a read can come true in a state, without another write."""
+        return as_state(observer.result) == state
+
+    def brings(self, operation: Operation, observer: Operation) -> bool:
+        """Whether an operation writes what a read returned."""
+        value = operation.value
+        if operation.function == "cas":
+            assert isinstance(value, tuple)
+            return bool(value[1] == observer.result)
+        return operation.function == "write" and value == observer.result
+
+    def problem(self, operation: Operation) -> str | None:
+        """What is wrong with the arguments of an operation."""
+        if operation.function == "cas":
+            pair = operation.value
+            if not isinstance(pair, tuple) or len(pair) != PAIR:
+                return f"cas takes a pair [old, new], not {shown(pair, 40)}"
+        return None
+
+    def step(self, state: Hashable, operation: Operation) -> Hashable | None:
+        """As Model."""
+        if operation.function == "read":
+            return state if not operation.ok or as_state(operation.result) == state else None
+        return as_state(operation.value)
+
+    def told(self, state: Hashable) -> str:
+        """As Model."""
+        return "the register is unset" if state is NOTHING else f"the register holds {shown(state)}"
+
+
+class CasRegister(Register):
+    """A register with compare and set; a `cas` that compared in vain is of type `fail`."""
+
+    functions = frozenset({"read", "write", "cas"})
+
+    def step(self, state: Hashable, operation: Operation) -> Hashable | None:
+        """As Model."""
+        if operation.function != "cas":
+            return super().step(state, operation)
+        pair = operation.value
+        assert isinstance(pair, tuple)
+        return as_state(pair[1]) if as_value(state) == pair[0] else None

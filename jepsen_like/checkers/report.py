@@ -1,0 +1,94 @@
+"""What a checker says of a history."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+# Examples told of one kind of problem; all are counted. A screen has room for about so many.
+EXAMPLES_MAX = 32
+
+
+class Verdict(StrEnum):
+    """Whether the promise was kept."""
+
+    VALID = "valid"
+    INVALID = "invalid"
+    UNKNOWN = "unknown"  # the history does not tell, or the search was given up
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that must not be so: its kind, a sentence, and the lines that show it."""
+
+    kind: str
+    how: str
+    lines: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Report:
+    """The verdict and what it is founded on.
+
+    `summary` is one line. `problems` are examples, at most `EXAMPLES_MAX` of a kind; `counts` has
+    how many there are of each kind. `allowed` are kinds that were found and did not count.
+    `figures` are numbers for a program; `text` are lines for people, shown below the verdict.
+    """
+
+    verdict: Verdict
+    summary: str
+    problems: Sequence[Problem] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    allowed: Collection[str] = ()
+    figures: Mapping[str, object] = field(default_factory=dict)
+    text: Sequence[str] = ()
+
+
+class Findings:
+    """Collects problems, and counts those that there is no room for.
+
+    Args:
+        allowed: kinds of problems that are told but do not make a history invalid.
+    """
+
+    def __init__(self, allowed: Collection[str] = ()) -> None:
+        self._allowed = allowed
+        self._counts: Counter[str] = Counter()
+        self._problems: list[Problem] = []
+
+    def add(self, kind: str, how: str, *lines: int | None) -> None:
+        """Note a problem; of lines that are None nothing is known."""
+        self._counts[kind] += 1
+        if self._counts[kind] <= EXAMPLES_MAX:
+            there = tuple(line for line in lines if line is not None)
+            self._problems.append(Problem(kind, how, there))
+
+    def report(
+        self,
+        summary: str,
+        unknown: str | None = None,
+        figures: Mapping[str, object] | None = None,
+        text: Sequence[str] = (),
+    ) -> Report:
+        """The report of what was found.
+
+        Args:
+            summary: what was looked at, for a history without problems.
+            unknown: why the verdict is unknown unless a problem was found.
+            figures: numbers for a program.
+            text: lines for people.
+        """
+        counted = {kind: n for kind, n in self._counts.items() if kind not in self._allowed}
+        verdict = Verdict.VALID
+        if counted:
+            verdict = Verdict.INVALID
+            summary = ", ".join(f"{n} {kind}" for kind, n in counted.items()) + f"; {summary}"
+        elif unknown is not None:
+            verdict = Verdict.UNKNOWN
+            summary = f"{unknown}; {summary}"
+        allowed = sorted(self._counts.keys() - counted.keys())
+        return Report(
+            verdict, summary, self._problems, dict(self._counts), allowed, figures or {}, text
+        )

@@ -1,0 +1,191 @@
+"""Searches an order of the operations on one object: Wing and Gong's search with Lowe's memory.
+
+At each point the operations that may come next are those that were called before any operation
+that is not yet placed had ended. A configuration is what was placed and the state then; one that
+was seen before is not searched again (Lowe, "Testing for linearizability", 2017).
+
+Six things keep the search short:
+
+- Placed operations are remembered as the number of ends in a row that are placed, and one bit for
+  each process whose operation is placed but has not ended by then.
+- Operations that change nothing are placed as soon as they may be: whoever comes later finds the
+  same state.
+- Operations of unknown outcome are placed only where they change the state.
+- Among those of equal arguments, the one that was called first is placed first.
+- A configuration that spent more operations of unknown outcome than another on the same state is
+  not searched: whatever may follow it may follow the other.
+- If the next observation can no longer come true, a configuration is given up at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Hashable
+from typing import NamedTuple
+
+from jepsen_like.checkers.models.model import Model
+from jepsen_like.checkers.overlaps import Overlaps
+from jepsen_like.checkers.report import Verdict
+from jepsen_like.history.operation import Operation
+
+# A tuple, numbers of a few words, and their share of a dictionary's table.
+_CONFIGURATION_BYTES = 260
+
+# The operations placed so far, the last one first.
+Path = tuple["Path", Operation] | None
+
+
+class Point(NamedTuple):
+    """A configuration that is to be searched."""
+
+    ended: int
+    placed: int
+    open_placed: int
+    state: Hashable
+    path: Path
+
+    def order(self) -> list[Operation]:
+        """The operations that are placed, the first one first."""
+        order: list[Operation] = []
+        path = self.path
+        while path is not None:
+            path, operation = path
+            order.append(operation)
+        return order[::-1]
+
+
+class Search:
+    """The search of one object, which can be continued.
+
+    Args:
+        model: what the object does.
+        overlaps: the operations on it.
+        goal: how many of the ends an order must pass; all, unless given.
+    """
+
+    def __init__(self, model: Model, overlaps: Overlaps, goal: int | None = None) -> None:
+        self.memory_bytes = 0
+        self.doomed_at = -1  # the last end that an order was given up for
+        self.arrived: Point | None = None  # where the goal was reached
+        self._step = model.step
+        self._toward: Callable[[Hashable, Operation], bool] | None = getattr(model, "toward", None)
+        self._overlaps = overlaps
+        self._running = overlaps.running
+        self._goal = len(overlaps.running) if goal is None else goal
+        # For what is placed and the state, which unknown operations were spent on it.
+        self._seen: dict[tuple[int, int, Hashable], tuple[int, ...]] = {}
+        self._states: dict[Hashable, Hashable] = {}
+        self._points = [Point(0, 0, 0, model.initial, None)]
+
+    def run(self, steps: int) -> Verdict | None:
+        """Search for so many configurations; None: it has not ended.
+
+        A search that arrived may go on: it then looks for another way to arrive.
+        """
+        points, seen = self._points, self._seen
+        while points and steps > 0:
+            steps -= 1
+            point = self._observed(points.pop())
+            if point.ended >= self._goal:
+                self.arrived = point
+                return Verdict.VALID
+            key = (point.ended, point.placed, point.state)
+            better = seen.get(key)
+            if better is None:
+                seen[key] = (point.open_placed,)
+            elif any(not spent & ~point.open_placed for spent in better):
+                continue
+            else:
+                seen[key] = (*better, point.open_placed)
+            self.memory_bytes += _CONFIGURATION_BYTES
+            if not self._is_doomed(point):
+                self._branch(point)
+        return None if points else Verdict.INVALID
+
+    def forget(self) -> None:
+        """Free the memory of a search that is not continued."""
+        self._seen.clear()
+        self._states.clear()
+        self._points.clear()
+        self.memory_bytes = 0
+
+    def _observed(self, point: Point) -> Point:
+        """Place every operation that only observes, as long as there is one that may."""
+        ended, placed, open_placed, state, path = point
+        step, running, goal = self._step, self._running, self._goal
+        again = True
+        while again and ended < goal:
+            again = False
+            for candidate in running[ended]:
+                if (
+                    candidate.observes
+                    and not placed & candidate.bit
+                    and step(state, candidate.operation) is not None
+                ):
+                    path = (path, candidate.operation)
+                    before = ended
+                    ended, placed = self._advanced(ended, placed | candidate.bit)
+                    if ended != before:
+                        again = True
+                        break
+        return Point(ended, placed, open_placed, state, path)
+
+    def _advanced(self, ended: int, placed: int) -> tuple[int, int]:
+        """Pass the ends whose operations are placed."""
+        running = self._running
+        while ended < len(running):
+            bit = running[ended][0].bit
+            if not placed & bit:
+                break
+            placed &= ~bit
+            ended += 1
+        return ended, placed
+
+    def _is_doomed(self, point: Point) -> bool:
+        """Whether the next observation cannot come true behind this point."""
+        if self._toward is None:
+            return False
+        awaited = self._overlaps.awaited(point.ended, point.placed, self._goal)
+        if awaited is None or self._toward(point.state, awaited.observer.operation):
+            return False
+        if awaited.brought_by_open & ~point.open_placed:
+            return False
+        line = self._overlaps.end_line(point.ended)
+        for one in awaited.brought_by:
+            is_placed = one.end < point.ended or (
+                point.placed & one.bit and one.operation.invoked_line < line
+            )
+            if not is_placed:
+                return False
+        self.doomed_at = max(self.doomed_at, awaited.observer.end)
+        return True
+
+    def _branch(self, point: Point) -> None:
+        """Continue with each operation that may come next; the first to end is tried first."""
+        ended, placed, open_placed, state, path = point
+        step, points, overlaps = self._step, self._points, self._overlaps
+        for number in range(overlaps.open_called[ended] - 1, -1, -1):
+            bit, before, operation = overlaps.open[number]
+            if open_placed & bit or (before and not open_placed & before):
+                continue
+            after = step(state, operation)
+            if after is not None and after != state:
+                after = self._known(after)
+                points.append(Point(ended, placed, open_placed | bit, after, (path, operation)))
+        for candidate in reversed(overlaps.running[ended]):
+            if placed & candidate.bit or candidate.observes:
+                continue
+            after = step(state, candidate.operation)
+            if after is not None:
+                advanced, left = self._advanced(ended, placed | candidate.bit)
+                next_path = (path, candidate.operation)
+                points.append(Point(advanced, left, open_placed, self._known(after), next_path))
+        self.doomed_at = max(self.doomed_at, ended)
+
+    def _known(self, state: Hashable) -> Hashable:
+        """One object for all states that are equal."""
+        known = self._states.get(state)
+        if known is None:
+            self._states[state] = known = state
+            self.memory_bytes += sys.getsizeof(state)
+        return known

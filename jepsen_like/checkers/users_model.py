@@ -1,0 +1,52 @@
+"""Finds a model that a user wrote, by the name `module:Model`."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Hashable
+
+from jepsen_like.checkers.models.model import Model
+
+
+class ModelUnusable(Exception):
+    """A name leads to no model. Its text is one line that says what to do."""
+
+
+def users_model(name: str) -> Model:
+    """The model of a name such as `bank:Accounts`: a class without arguments, or an object.
+
+    Raises ModelUnusable.
+    """
+    module_name, _, path = name.partition(":")
+    try:
+        found: object = importlib.import_module(module_name)
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}".replace("\n", " ")
+        raise ModelUnusable(f"{name}: cannot import {module_name}: {said}") from error
+    for part in path.split("."):
+        if not hasattr(found, part):
+            raise ModelUnusable(f"{name}: {module_name} has no {path}")
+        found = getattr(found, part)
+    if isinstance(found, type):
+        try:
+            found = found()
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}".replace("\n", " ")
+            raise ModelUnusable(f"{name}: cannot be made without arguments: {said}") from error
+    return _checked(name, found)
+
+
+def _checked(name: str, model: object) -> Model:
+    step = getattr(model, "step", None)
+    if not callable(step):
+        raise ModelUnusable(f"{name}: has no method step(state, operation)")
+    try:
+        inspect.signature(step).bind(None, None)
+    except TypeError:
+        raise ModelUnusable(f"{name}: its step() does not take a state and an operation") from None
+    if not hasattr(model, "initial"):
+        raise ModelUnusable(f"{name}: has no attribute `initial`, the state at the beginning")
+    if model.initial is None or not isinstance(model.initial, Hashable):
+        raise ModelUnusable(f"{name}: `initial` must have a hash, and not be None")
+    return model  # type: ignore[return-value] # its attributes were looked at

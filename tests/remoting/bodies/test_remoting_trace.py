@@ -1,0 +1,79 @@
+"""What clients tell of messages in the trace topic."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remoting.bodies.trace import TraceRecord, decode_trace
+
+ID = "7F00000100002A9F0000000000000001"
+
+# As RocketMQ's TraceDataEncoder writes them: 4.9 for another cloud's channel, 4.9, and 4.7 with the
+# client's host.
+PUB = [
+    "Pub", "1700000000000", "DefaultRegion", "shop", "Orders", ID, "eu", "order-7",
+    "10.0.0.1:10911", "9", "3", "0", "0A000001000029CC000000000000A1B2", "true",
+]  # fmt: skip
+BEFORE = ["SubBefore", "1700000000100", "null", "billing", "R1", ID, "1", "order-7"]
+AFTER = ["SubAfter", "R1", ID, "42", "false", "order-7", "4"]
+END = [
+    "EndTransaction", "1700000000050", "DefaultRegion", "shop", "Orders", ID, "null", "order-7",
+    "10.0.0.1:10911", "2", "T1", "COMMIT_MESSAGE", "false",
+]  # fmt: skip
+
+
+def body(*records: list[str]) -> bytes:
+    return "".join("\x01".join(fields) + "\x02" for fields in records).encode()
+
+
+def test_a_sent_message_is_told() -> None:
+    details = {
+        "region": "DefaultRegion",
+        "tags": "eu",
+        "keys": "order-7",
+        "store_host": "10.0.0.1:10911",
+        "body_bytes": "9",
+        "message_type": "normal",
+        "offset_message_id": PUB[12],
+    }
+    expected = TraceRecord("Pub", ID, 1_700_000_000_000, "shop", "Orders", 3, True, "", details)
+    assert decode_trace(body(PUB)) == [expected]
+    (with_host,) = decode_trace(body([*PUB, "10.0.0.9"]))
+    assert with_host.details["client_host"] == "10.0.0.9"
+
+
+def test_a_call_of_a_listener_is_told_by_two_records() -> None:
+    before, after = decode_trace(body(BEFORE, AFTER))
+    assert (before.kind, before.group, before.request) == ("SubBefore", "billing", "R1")
+    assert before.details == {"retry_times": "1", "keys": "order-7"}
+    assert (after.request, after.cost_ms, after.succeeded, after.at_ms) == ("R1", 42, False, 0)
+    assert after.details == {"keys": "order-7", "outcome": "failed"}
+    (newer,) = decode_trace(body([*AFTER, "1700000000142", "billing"]))
+    assert (newer.at_ms, newer.group) == (1_700_000_000_142, "billing")
+
+
+def test_ends_of_transactions_and_recalls_are_told() -> None:
+    end, recall = decode_trace(body(END, ["Recall", "5", "r", "shop", "Orders", ID, "true"]))
+    assert (end.details["state"], end.details["message_type"]) == ("COMMIT_MESSAGE", "commit")
+    assert (recall.kind, recall.at_ms, recall.succeeded) == ("Recall", 5, True)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [b"", b"\x02\x02", b"Pub", b"Pub\x01\x02", b"Pib\x01" + ID.encode(), b"\xff\xfe\x01\x02"],
+)
+def test_what_is_no_record_is_left_out(wrong: bytes) -> None:
+    assert decode_trace(wrong) == []
+    assert len(decode_trace(wrong + b"\x02" + body(PUB))) == 1
+
+
+def test_values_of_another_type_are_not_told() -> None:
+    (told,) = decode_trace(body(["Pub", "9" * 5000, *PUB[2:10], "soon", "7", "x", "perhaps"]))
+    assert (told.at_ms, told.cost_ms, told.succeeded) == (0, None, None)
+    assert told.details["message_type"] == "7"
+
+
+@given(st.binary(max_size=200), st.lists(st.sampled_from([*PUB, *AFTER, "\x01", "\x02"])))
+def test_any_bytes_are_read(raw: bytes, parts: list[str]) -> None:
+    decode_trace(raw)
+    decode_trace("\x01".join(parts).encode())
