@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -126,7 +127,7 @@ def test_records_one_after_another_are_read_in_order(sent: list[MessageRecord]) 
     assert decode_records(b"".join(map(encode_record, sent))) == sent
 
 
-FIELDS = {
+FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "topic": TOPIC,
     "body": st.binary(max_size=20),
     "properties": st.binary(max_size=20),
