@@ -124,6 +124,7 @@ def _number(option: str, default: float, explanation: str) -> Callable[[F], F]:
     type=int,
     help="Connections of clients at once; as many as the process may open files for.",
 )
+@click.option("--metrics", help="Answer GET /metrics for Prometheus here: host:port.")
 @_number("--keep-hours", _DEFAULT.keep_hours, "Messages are kept for so many hours.")
 @click.option(
     "--delete-at-hours",
@@ -197,6 +198,7 @@ def read_config(options: Mapping[str, Any]) -> BrokerConfig:
         cluster=options["cluster"],
         auto_create_topics=options["auto_create_topics"],
         max_connections=options["max_connections"],
+        metrics=_address_or_none("--metrics", options["metrics"]),
         retention=RetentionPolicy(
             keep_hours=options["keep_hours"],
             at_hours=read_hours(options["delete_at_hours"]),

@@ -56,6 +56,7 @@ class BrokerConfig:
         max_message_bytes: the longest body of a send.
         max_delay_seconds: the longest time that a message may ask to wait; levels are not judged.
         max_connections: of clients; None: as many as the process may open files for.
+        metrics: where GET /metrics is answered for Prometheus; None: nowhere.
         limits: what is held at most.
         retention: how long messages are kept.
         checks: when producers are asked how their transactions end.
@@ -84,6 +85,7 @@ class BrokerConfig:
     max_message_bytes: int = MAX_MESSAGE_BYTES
     max_delay_seconds: int = MAX_DELAY_SECONDS
     max_connections: int | None = None
+    metrics: Address | None = None
     limits: BrokerLimits = field(default_factory=BrokerLimits)
     retention: RetentionPolicy = field(default_factory=RetentionPolicy)
     checks: CheckPolicy = field(default_factory=CheckPolicy)

@@ -580,9 +580,10 @@ class PushConsumer:
         }
         if not wanted:
             return
+        moves = {reader.queue: reader.moves for reader in readers}
         kept = await self._offsets.commit(wanted)
         for reader in readers:
-            if reader.queue in kept:
+            if reader.queue in kept and reader.moves == moves[reader.queue]:
                 reader.committed = wanted[reader.queue]
         if len(kept) < len(wanted):
             _log.info("%d offsets not committed yet", len(wanted) - len(kept))

@@ -10,7 +10,7 @@ from broker.errors import RequestRefused
 from broker.limits import MAX_BATCH_MESSAGES
 from broker.topics.names import SEND_FORBIDDEN, check_topic_name
 from dledger import MAX_BODY_BYTES
-from remoting.message.batch import decode_batch_body
+from remoting.message.batch import batch_parts
 from remoting.message.properties import (
     MAX_PROPERTIES_BYTES,
     POP_CHECKPOINT,
@@ -148,7 +148,7 @@ def _batch_records(
     topic: str, body: bytes, system_flag: int, born: int, reconsume_times: int
 ) -> list[MessageRecord]:
     """The messages of a batch. The envelope's own properties are of no message."""
-    messages = decode_batch_body(body)
+    messages = batch_parts(body)
     if not 1 <= len(messages) <= MAX_BATCH_MESSAGES:
         raise RequestRefused(
             ResponseCode.MESSAGE_ILLEGAL,
@@ -157,14 +157,14 @@ def _batch_records(
     return [
         MessageRecord(
             topic,
-            message.body,
-            message.properties,
-            flag=message.flag,
+            own_body,
+            properties,
+            flag=flag,
             system_flag=system_flag,
             born_timestamp=born,
             reconsume_times=reconsume_times,
         )
-        for message in messages
+        for own_body, properties, flag in messages
     ]
 
 

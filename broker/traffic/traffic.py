@@ -4,7 +4,7 @@ Names and keys are those of RocketMQ's statistics (315).
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from heapq import nsmallest
 from typing import Final, NamedTuple
@@ -108,31 +108,33 @@ class Traffic:
             self._forget_topics(folded.deleted_topics)
         if not folded.arrivals:
             return
+        now = self.second
         put = put_bytes = own = 0
         for (topic, queue_id), arrived in folded.arrivals.items():
             count = len(arrived.units)
             size = sum([int.from_bytes(unit[8:12], "big") for unit in arrived.units])
             put += count
             put_bytes += size
-            self._add(Counted.TOPIC_PUT_NUMS, topic, count, count)
-            self._add(Counted.TOPIC_PUT_SIZE, topic, size, count)
+            self._add(now, Counted.TOPIC_PUT_NUMS, topic, count, count)
+            self._add(now, Counted.TOPIC_PUT_SIZE, topic, size, count)
             queue = f"{topic}@{queue_id}"
-            self._add(Counted.QUEUE_PUT_NUMS, queue, count, count)
-            self._add(Counted.QUEUE_PUT_SIZE, queue, size, count)
+            self._add(now, Counted.QUEUE_PUT_NUMS, queue, count, count)
+            self._add(now, Counted.QUEUE_PUT_SIZE, queue, size, count)
             if topic.startswith(DEAD_LETTER_PREFIX):
-                self._add(Counted.DLQ_PUT_NUMS, topic.removeprefix(DEAD_LETTER_PREFIX), count)
+                self._add(now, Counted.DLQ_PUT_NUMS, topic.removeprefix(DEAD_LETTER_PREFIX), count)
             if is_system_topic(topic):
                 own += count
-        self._add(Counted.BROKER_PUT_NUMS, self._cluster, put)
+        self._add(now, Counted.BROKER_PUT_NUMS, self._cluster, put)
         if put > own:
-            self._add(Counted.BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC, self._cluster, put - own)
+            self._add(now, Counted.BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC, self._cluster, put - own)
         sums = self.sums
         self.sums = sums._replace(put=sums.put + put, put_bytes=sums.put_bytes + put_bytes)
 
     def put_within(self, queues: Iterable[tuple[str, int]], seconds: float) -> None:
         """Messages of these queues, handed to the log together, were applied after this time."""
+        now, took_us = self.second, int(seconds * 1e6)
         for topic, queue_id in queues:
-            self._add(Counted.TOPIC_PUT_LATENCY, f"{queue_id}@{topic}", int(seconds * 1e6))
+            self._add(now, Counted.TOPIC_PUT_LATENCY, f"{queue_id}@{topic}", took_us)
 
     def given(
         self, group: str, topic: str, queue_id: int, messages: int, size: int, seconds: float
@@ -144,16 +146,16 @@ class Traffic:
             self.sums = sums._replace(missed=sums.missed + 1)
             return
         self.sums = sums._replace(found=sums.found + 1, given=sums.given + messages)
-        key = f"{topic}@{group}"
-        self._add(Counted.GROUP_GET_NUMS, key, messages)
-        self._add(Counted.GROUP_GET_SIZE, key, size)
-        self._add(Counted.GROUP_GET_LATENCY, f"{queue_id}@{key}", int(seconds * 1e6))
+        now, key = self.second, f"{topic}@{group}"
+        self._add(now, Counted.GROUP_GET_NUMS, key, messages)
+        self._add(now, Counted.GROUP_GET_SIZE, key, size)
+        self._add(now, Counted.GROUP_GET_LATENCY, f"{queue_id}@{key}", int(seconds * 1e6))
         key = f"{topic}@{queue_id}@{group}"
-        self._add(Counted.QUEUE_GET_NUMS, key, messages)
-        self._add(Counted.QUEUE_GET_SIZE, key, size)
-        self._add(Counted.BROKER_GET_NUMS, self._cluster, messages)
+        self._add(now, Counted.QUEUE_GET_NUMS, key, messages)
+        self._add(now, Counted.QUEUE_GET_SIZE, key, size)
+        self._add(now, Counted.BROKER_GET_NUMS, self._cluster, messages)
         if not is_system_topic(topic):
-            self._add(Counted.BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC, self._cluster, messages)
+            self._add(now, Counted.BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC, self._cluster, messages)
 
     def missed(self) -> None:
         """A pull or a pop got nothing."""
@@ -161,21 +163,27 @@ class Traffic:
 
     def popped(self, group: str, topic: str) -> None:
         """A group has to acknowledge what it was given; RocketMQ stores a check point for it."""
-        self._add(Counted.GROUP_CK_NUMS, f"{topic}@{group}", 1)
-        self._add(Counted.BROKER_CK_NUMS, self._cluster, 1)
+        now = self.second
+        self._add(now, Counted.GROUP_CK_NUMS, f"{topic}@{group}", 1)
+        self._add(now, Counted.BROKER_CK_NUMS, self._cluster, 1)
 
     def acknowledged(self, group: str, topic: str, messages: int) -> None:
         """A group has acknowledged messages that it popped."""
-        self._add(Counted.GROUP_ACK_NUMS, f"{topic}@{group}", messages)
-        self._add(Counted.BROKER_ACK_NUMS, self._cluster, messages)
+        now = self.second
+        self._add(now, Counted.GROUP_ACK_NUMS, f"{topic}@{group}", messages)
+        self._add(now, Counted.BROKER_ACK_NUMS, self._cluster, messages)
 
     def sent_back(self, group: str, topic: str) -> None:
         """A consumer could not consume a message."""
-        self._add(Counted.SNDBCK_PUT_NUMS, f"{topic}@{group}", 1)
+        self._add(self.second, Counted.SNDBCK_PUT_NUMS, f"{topic}@{group}", 1)
 
     def counter(self, counted: Counted, key: str) -> Counter | None:
         """A counter, or None when nothing was counted with this key."""
         return self._counters.get((counted, key))
+
+    def counters(self, counted: Counted) -> Iterator[tuple[str, Counter]]:
+        """All counters of one kind, with their keys."""
+        return ((key, one) for (kind, key), one in self._counters.items() if kind is counted)
 
     def given_per_second(self, group: str, topic: str) -> float:
         """How many messages a group gets, over the last minute."""
@@ -211,13 +219,13 @@ class Traffic:
         for key in [key for key, one in self._counters.items() if one.last_second < oldest]:
             del self._counters[key]
 
-    def _add(self, counted: Counted, key: str, amount: int, times: int = 1) -> None:
+    def _add(self, now: int, counted: Counted, key: str, amount: int, times: int = 1) -> None:
         counter = self._counters.get((counted, key))
         if counter is None:
             if len(self._counters) >= MAX_COUNTERS:
                 self._forget_idle()
             counter = self._counters[counted, key] = Counter()
-        counter.add(self.second, amount, times)
+        counter.add(now, amount, times)
 
     def _forget_idle(self) -> None:
         """Make room: forget the counters that have counted nothing for the longest time."""

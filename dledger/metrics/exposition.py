@@ -47,11 +47,22 @@ _TALLY_COUNTERS = {
 }
 
 
-def render(nodes: Iterable[tuple[Status, Tally]]) -> bytes:
-    """Render the metrics of these nodes."""
+def render(nodes: Iterable[tuple[Status, Tally]], more: Iterable[Metric] = ()) -> bytes:
+    """Render the metrics of these nodes, and further ones."""
     registry = CollectorRegistry()
     registry.register(_Nodes(list(nodes)))
+    registry.register(_Made(list(more)))
     return bytes(generate_latest(registry))
+
+
+class _Made(Collector):
+    """Metrics that somebody else has made."""
+
+    def __init__(self, metrics: list[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics
 
 
 class _Nodes(Collector):

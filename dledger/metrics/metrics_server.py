@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 
 import h11
 import trio
+from prometheus_client.core import Metric
 
 from dledger.config import Address, parse_address
 from dledger.metrics.exposition import CONTENT_TYPE, render
@@ -98,11 +99,14 @@ def _response(status: int, kind: str, body: bytes, request: h11.Request) -> list
 async def serve_nodes(
     nodes: Callable[[], Iterable[Node]],
     address: str,
+    more: Callable[[], Iterable[Metric]] | None = None,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve the metrics of nodes; see `serving_metrics.serve_metrics`."""
     await serve_text(
-        lambda: render((node.status(), node.tally) for node in nodes()),
+        lambda: render(
+            ((node.status(), node.tally) for node in nodes()), () if more is None else more()
+        ),
         parse_address("metrics", address),
         task_status,
     )

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 import trio
 
 from dledger.node.node import Node
 
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
 
 async def serve_metrics(
     nodes: Callable[[], Iterable[Node]],
     address: str,
+    more: Callable[[], Iterable[Metric]] | None = None,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Answer `GET /metrics` with the state of nodes, until it is cancelled.
 
-    `nodes` is called for each request; `address` is host:port; `task_status` gets the port once it
-    listens. Raises AddressInUse, ConfigInvalid.
+    `nodes` is called for each request; `address` is host:port; `more` is asked for further metrics,
+    of prometheus_client's kinds, to be told with them; `task_status` gets the port once it listens.
+    Raises AddressInUse, ConfigInvalid.
     """
     # Here, not above: the libraries for HTTP and for the format take an eighth of a member's start.
     from dledger.metrics.metrics_server import serve_nodes
 
-    await serve_nodes(nodes, address, task_status)
+    await serve_nodes(nodes, address, more, task_status)

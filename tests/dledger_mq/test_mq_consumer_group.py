@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger_mq import (
+    Client,
     ConsumeFrom,
     Message,
     MessageQueue,
@@ -36,6 +37,7 @@ from dledger_mq.times import read_time, written_time
 from remoting.bodies.message_queue import decode_queue_keyed
 from remoting.wire.errors import BodyMalformed
 from tests.broker.one_broker import START_MS, Clock
+from tests.broker.one_broker import until as until_so
 from tests.dledger_mq.real_group import RealGroup, real_group
 from tests.dledger_mq.scripted_cluster import until
 
@@ -84,7 +86,7 @@ async def consuming(group: RealGroup, consumed: Consumed) -> AsyncIterator[PushC
 async def test_a_group_is_moved_while_it_consumes(tmp_path: Path) -> None:
     async with with_messages(tmp_path) as group:
         consumed = Consumed()
-        async with consuming(group, consumed):
+        async with consuming(group, consumed) as consumer:
             billing = group.admin.group("g")
             consumed.bodies.clear()
             moved = await billing.reset_to_time("T", START_MS + 3000)
@@ -97,6 +99,9 @@ async def test_a_group_is_moved_while_it_consumes(tmp_path: Path) -> None:
             with trio.fail_after(20):
                 await until(lambda: bool(consumed.bodies))
             assert consumed.bodies == [b"4"]
+            # It has committed the same offsets before it was moved, and has to do so again.
+            await consumer.commit()
+            assert [row.lag for row in await billing.progress("T")] == [0, 0]
 
 
 @pytest.mark.feature("F49", "F50")
@@ -335,3 +340,33 @@ def test_answers_of_another_shape_are_refused(decode: object, body: bytes) -> No
     assert callable(decode)
     with pytest.raises(BodyMalformed):
         decode(body)
+
+
+async def test_members_that_subscribe_to_different_things_are_told(tmp_path: Path) -> None:
+    async with real_group(tmp_path) as group, Client([group.names]) as other:
+        await group.admin.create_topic("T", queues=1)
+        one = PushConsumer("g", {"T": "a"}, ignore, client=group.client)
+        async with one, PushConsumer("g", {"T": "b || c"}, ignore, client=other):
+
+            async def is_told() -> bool:
+                return await differences(group) == {
+                    (group.client.client_id,): {"T": "a"},
+                    (other.client_id,): {"T": "b||c"},
+                }
+
+            await until_so(is_told)
+            shown = await group.command("group", "consumers", "g")
+            assert shown.exit_code == 0
+            assert len(shown.stdout.splitlines()) == 2
+            assert len(shown.stderr.splitlines()) == 2
+            assert "members differ, so that messages are missed" in shown.stderr
+
+
+async def differences(group: RealGroup) -> dict[tuple[str, ...], dict[str, str]]:
+    """What the members of g subscribe to, by their ids, if it is not the same."""
+    found = await group.admin.group("g").connections()
+    return {} if found is None else {one.client_ids: one.subscriptions for one in found.different}
+
+
+async def ignore(_messages: Sequence[ReceivedMessage]) -> None:
+    """Take whatever comes."""

@@ -1,0 +1,163 @@
+"""What a broker has counted, and how far its groups are, as Prometheus reads it.
+
+Names are those of RocketMQ 5. Source: its BrokerMetricsConstant.
+"""
+
+from collections.abc import Iterable, Iterator
+from heapq import nlargest
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from broker.consumers.members import Consumers
+from broker.delay.state import DELAYS
+from broker.groups.state import GROUPS
+from broker.log.state import BrokerState
+from broker.offsets.state import OFFSETS
+from broker.producers.members import Producers
+from broker.store.message_reader import MessageReader
+from broker.topics.names import RETRY_PREFIX, is_system_topic
+from broker.topics.state import TOPICS
+from broker.traffic.traffic import Counted, Traffic
+from broker.transactions.state import TRANSACTIONS
+
+# Rows of one metric, and queues that are looked at for lags: some ten milliseconds each. Of more
+# topics and groups, those are told that were in use last.
+MAX_ROWS: Final = 1_000
+MAX_QUEUES: Final = 5_000
+
+_LABELS: Final = ("cluster", "node_id")
+_BY_TOPIC: Final = (*_LABELS, "topic", "is_system")
+_BY_GROUP: Final = (*_LABELS, "topic", "consumer_group", "is_retry")
+
+
+class BrokerMetrics:
+    """Makes the metrics of one broker.
+
+    Args:
+        state: the applied state.
+        traffic: what was counted.
+        reader: knows where queues end.
+        consumers: the members of consumer groups.
+        producers: the producers.
+        is_leading: whether this member serves.
+        cluster: the broker's cluster.
+        broker_name: the group of brokers; RocketMQ's `node_id`.
+    """
+
+    def __init__(
+        self,
+        state: BrokerState,
+        traffic: Traffic,
+        reader: MessageReader,
+        consumers: Consumers,
+        producers: Producers,
+        is_leading: bool,
+        cluster: str,
+        broker_name: str,
+    ) -> None:
+        self._state = state
+        self._traffic = traffic
+        self._reader = reader
+        self._consumers = consumers
+        self._producers = producers
+        self._is_leading = is_leading
+        self._broker = (cluster, broker_name)
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics. Lags and connections are those of the leader; other members have none."""
+        yield from self._counted()
+        yield from self._folded()
+        if self._is_leading:
+            yield self._lags()
+            yield from self._connections()
+
+    def _counted(self) -> Iterator[Metric]:
+        for name, counted, text in (
+            ("rocketmq_messages_in", Counted.TOPIC_PUT_NUMS, "Messages stored."),
+            ("rocketmq_throughput_in", Counted.TOPIC_PUT_SIZE, "Bytes stored."),
+        ):
+            family = CounterMetricFamily(name, text, labels=_BY_TOPIC)
+            for topic, total in self._totals(counted):
+                family.add_metric((*self._broker, topic, _truth(is_system_topic(topic))), total)
+            yield family
+        for name, counted, text in (
+            ("rocketmq_messages_out", Counted.GROUP_GET_NUMS, "Messages given to consumers."),
+            ("rocketmq_throughput_out", Counted.GROUP_GET_SIZE, "Bytes given to consumers."),
+        ):
+            family = CounterMetricFamily(name, text, labels=_BY_GROUP)
+            for key, total in self._totals(counted):
+                topic, _, group = key.partition("@")
+                family.add_metric(self._by_group(topic, group), total)
+            yield family
+        family = CounterMetricFamily(
+            "rocketmq_send_to_dlq_messages",
+            "Messages given up.",
+            labels=(*_LABELS, "consumer_group"),
+        )
+        for group, total in self._totals(Counted.DLQ_PUT_NUMS):
+            family.add_metric((*self._broker, group), total)
+        yield family
+
+    def _totals(self, counted: Counted) -> Iterable[tuple[str, int]]:
+        """What was counted, by key: of those that were in use last."""
+        found = nlargest(MAX_ROWS, self._traffic.counters(counted), lambda row: row[1].last_second)
+        return [(key, counter.sum) for key, counter in found]
+
+    def _folded(self) -> Iterator[Metric]:
+        """What the log says, which is the same at all members."""
+        transactions, delays = self._state[TRANSACTIONS], self._state[DELAYS]
+        for name, text, value in (
+            ("topic_number", "Topics.", len(self._state[TOPICS].configs)),
+            ("consumer_group_number", "Consumer groups.", len(self._state[GROUPS].configs)),
+            ("half_messages", "Transactions that are open.", len(transactions.halves)),
+            ("timing_messages", "Messages that wait for their time.", len(delays.waiting)),
+        ):
+            gauge = GaugeMetricFamily(f"rocketmq_{name}", text, labels=_LABELS)
+            gauge.add_metric(self._broker, value)
+            yield gauge
+        for name, text, value in (
+            ("commit_messages", "Transactions committed.", transactions.committed),
+            ("rollback_messages", "Transactions rolled back.", transactions.rolled_back),
+            ("timer_dequeue", "Delayed messages delivered.", delays.delivered),
+        ):
+            counter = CounterMetricFamily(f"rocketmq_{name}", text, labels=_LABELS)
+            counter.add_metric(self._broker, value)
+            yield counter
+
+    def _lags(self) -> Metric:
+        gauge = GaugeMetricFamily(
+            "rocketmq_consumer_lag_messages",
+            "Messages that a group has not consumed.",
+            labels=_BY_GROUP,
+        )
+        left = MAX_QUEUES
+        for (group, topic), offsets in self._state[OFFSETS].tables.items():
+            config = self._state[TOPICS].configs.get(topic)
+            if config is None:
+                continue
+            left -= config.read_queue_count
+            if left < 0:
+                break
+            lag = sum(
+                max(0, self._reader.end(topic, queue_id) - offsets.get(queue_id, 0))
+                for queue_id in range(config.read_queue_count)
+            )
+            gauge.add_metric(self._by_group(topic, group), lag)
+        return gauge
+
+    def _connections(self) -> Iterator[Metric]:
+        for name, text, count in (
+            ("producer_connections", "Producers, counted once a group.", len(self._producers)),
+            ("consumer_connections", "Consumers, counted once a group.", len(self._consumers)),
+        ):
+            gauge = GaugeMetricFamily(f"rocketmq_{name}", text, labels=_LABELS)
+            gauge.add_metric(self._broker, count)
+            yield gauge
+
+    def _by_group(self, topic: str, group: str) -> tuple[str, ...]:
+        return (*self._broker, topic, group, _truth(topic.startswith(RETRY_PREFIX)))
+
+
+def _truth(value: bool) -> str:
+    return "true" if value else "false"

@@ -1,0 +1,100 @@
+"""What a broker tells Prometheus."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from prometheus_client.parser import text_string_to_metric_families
+
+from broker.__main__ import main
+from dledger.free_ports import free_ports
+from remoting.net.address import Address
+from tests.broker.one_broker import Client, running_broker
+
+BROKER = {"cluster": "DefaultCluster", "node_id": "broker-a"}
+
+
+async def scraped(port: int) -> dict[str, float]:
+    """The samples, as `name{label=value,...}` without the broker's own labels."""
+    stream = await trio.open_tcp_stream("127.0.0.1", port)
+    async with stream:
+        await stream.send_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        answer = b"".join([part async for part in stream])
+    head, _, text = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200"), head
+    found: dict[str, float] = {}
+    for family in text_string_to_metric_families(text.decode()):
+        for sample in family.samples:
+            labels = {
+                name: value for name, value in sample.labels.items() if BROKER.get(name) != value
+            }
+            words = ",".join(f"{name}={labels[name]}" for name in sorted(labels))
+            found[f"{sample.name}{{{words}}}"] = sample.value
+    return found
+
+
+@pytest.mark.feature("F55")
+async def test_prometheus_reads_what_comes_and_goes_and_how_far_groups_are(
+    tmp_path: Path,
+) -> None:
+    (port,) = free_ports(1)
+    async with running_broker(tmp_path, metrics=Address("127.0.0.1", port)) as (broker, nursery):
+        client = Client(nursery, str(broker.config.address))
+        await client.heartbeat("c", "g", "T")
+        for queue_id in (0, 0, 1):
+            await client.send("T", b"x", queue_id)
+        await client.pull("T", 0)
+        fields: dict[str, Any] = {"consumerGroup": "g", "topic": "T"}
+        assert (await client.ask(15, queueId=0, commitOffset=1, **fields)).code == 0
+        await client.send("T", b"x", i="UNIQ_KEY\x01A\x02DELAY\x0118\x02")
+        found = await scraped(port)
+        of_group = "{consumer_group=g,is_retry=false,topic=T}"
+        expected = {
+            "rocketmq_messages_in_total{is_system=false,topic=T}": 3,
+            "rocketmq_messages_in_total{is_system=true,topic=SCHEDULE_TOPIC_XXXX}": 1,
+            f"rocketmq_messages_out_total{of_group}": 2,
+            f"rocketmq_consumer_lag_messages{of_group}": 2,
+            "rocketmq_consumer_connections{}": 1,
+            "rocketmq_producer_connections{}": 0,
+            "rocketmq_consumer_group_number{}": 1,
+            "rocketmq_timing_messages{}": 1,
+            "rocketmq_half_messages{}": 0,
+            "dledger_ready{group=broker-a,node=n0}": 1,
+        }
+        assert {name: found.get(name) for name in expected} == expected
+        assert found["rocketmq_throughput_in_total{is_system=false,topic=T}"] > 300
+
+
+async def test_rows_and_queues_of_a_scrape_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.metrics.exposition.MAX_ROWS", 2)
+    monkeypatch.setattr("broker.metrics.exposition.MAX_QUEUES", 4)
+    (port,) = free_ports(1)
+    async with running_broker(tmp_path, metrics=Address("127.0.0.1", port)) as (broker, nursery):
+        client = Client(nursery, str(broker.config.address))
+        await client.heartbeat("c", "g", "T")
+        fields: dict[str, Any] = {"consumerGroup": "g", "queueId": 0, "commitOffset": 1}
+        for topic in ("A", "B", "C"):
+            await client.send(topic, b"x")
+            assert (await client.ask(15, topic=topic, **fields)).code == 0
+        found = await scraped(port)
+        for name, rows in (("messages_in_total", 2), ("consumer_lag_messages", 1)):
+            assert len([one for one in found if one.startswith(f"rocketmq_{name}")]) == rows
+
+
+def test_a_port_of_metrics_that_is_in_use_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clients, log = free_ports(2)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        arguments = ["--group", "g", "--node", "n0", "--peers", f"n0=127.0.0.1:{log}"]
+        arguments += ["--listen", f"127.0.0.1:{clients}", "--dir", str(tmp_path)]
+        assert main([*arguments, "--metrics", f"127.0.0.1:{port}"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(port) in line
