@@ -88,7 +88,10 @@ class ConsumerGroup:
             consumers |= {member.client_id: member for member in one.consumers}
             subscriptions |= one.subscriptions
         members = tuple(consumers[client_id] for client_id in sorted(consumers))
-        return GroupConnections(members, found[0].model, found[0].consume_from, subscriptions)
+        different = max((one.different for one in found), key=len)
+        return GroupConnections(
+            members, found[0].model, found[0].consume_from, subscriptions, different
+        )
 
     async def running_info(self, client_id: str) -> Mapping[str, JsonValue]:
         """What a member says of itself: settings, queues and how far it is (307).

@@ -50,6 +50,23 @@ class ConsumerConnection:
 
 
 @dataclass(frozen=True, slots=True)
+class SubscribedAlike:
+    """Members of a group that subscribe to the same, while others do not.
+
+    Attributes:
+        client_ids: some of them.
+        members: how many they are.
+        model: CLUSTERING or BROADCASTING.
+        subscriptions: by topic: the tags or the condition.
+    """
+
+    client_ids: tuple[str, ...]
+    members: int
+    model: str
+    subscriptions: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class GroupConnections:
     """The present members of a group.
 
@@ -57,13 +74,16 @@ class GroupConnections:
         consumers: the members; one that is connected to several brokers is there once.
         model: CLUSTERING or BROADCASTING.
         consume_from: where they begin without a committed offset.
-        subscriptions: by topic: the tags or the condition.
+        subscriptions: by topic: the tags or the condition; those of one member, where they differ.
+        different: empty when all members subscribe to the same. Else messages are missed: each
+            member gets its share of the queues, whatever it subscribes to.
     """
 
     consumers: tuple[ConsumerConnection, ...]
     model: str
     consume_from: str
     subscriptions: dict[str, str]
+    different: tuple[SubscribedAlike, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +169,15 @@ def decode_connections(body: bytes) -> GroupConnections:
         found.text("messageModel", ""),
         found.text("consumeFromWhere", ""),
         {topic: one.text("subString", "*") for topic, one in subscriptions.items()},
+        tuple(
+            SubscribedAlike(
+                tuple(one.texts("clientIds")),
+                one.integer("members", 0),
+                one.text("messageModel", ""),
+                one.object("subscriptions").named_texts(),
+            )
+            for one in found.objects("differentSubscriptions")
+        ),
     )
 
 

@@ -99,6 +99,13 @@ def consumers(group: str, as_json: bool, nameservers: Sequence[str]) -> None:
     ]
     columns = ("client id", "address", "language", "version", "model", "subscriptions")
     print_rows(columns, rows, as_json)
+    for alike in found.different:
+        wanted = " ".join(f"{topic}={text}" for topic, text in alike.subscriptions.items())
+        click.echo(
+            f"dledger-mq: members differ, so that messages are missed: {alike.members}, such as "
+            f"{' '.join(alike.client_ids[:3])}, subscribe to {wanted or 'nothing'}",
+            err=True,
+        )
 
 
 @group_commands.command("running")

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger_mq import (
+    Client,
     ConsumeFrom,
     ConsumeResult,
     Message,
@@ -41,6 +42,7 @@ from remoting.message.record import MessageRecord, encode_record
 from remoting.wire.command import Command
 from remoting.wire.errors import BodyMalformed
 from tests.broker.one_broker import START_MS, Clock
+from tests.broker.one_broker import until as until_so
 from tests.dledger_mq.real_group import RealGroup, real_group
 from tests.dledger_mq.scripted_cluster import until
 
@@ -410,3 +412,33 @@ def test_answers_of_another_shape_are_refused(decode: object, body: bytes) -> No
     assert callable(decode)
     with pytest.raises(BodyMalformed):
         decode(body)
+
+
+async def test_members_that_subscribe_to_different_things_are_told(tmp_path: Path) -> None:
+    async with real_group(tmp_path) as group, Client([group.names]) as other:
+        await group.admin.create_topic("T", queues=1)
+        one = PushConsumer("g", {"T": "a"}, ignore, client=group.client)
+        async with one, PushConsumer("g", {"T": "b || c"}, ignore, client=other):
+
+            async def is_told() -> bool:
+                return await differences(group) == {
+                    (group.client.client_id,): {"T": "a"},
+                    (other.client_id,): {"T": "b||c"},
+                }
+
+            await until_so(is_told)
+            shown = await group.command("group", "consumers", "g")
+            assert shown.exit_code == 0
+            assert len(shown.stdout.splitlines()) == 2
+            assert len(shown.stderr.splitlines()) == 2
+            assert "members differ, so that messages are missed" in shown.stderr
+
+
+async def differences(group: RealGroup) -> dict[tuple[str, ...], dict[str, str]]:
+    """What the members of g subscribe to, by their ids, if it is not the same."""
+    found = await group.admin.group("g").connections()
+    return {} if found is None else {one.client_ids: one.subscriptions for one in found.different}
+
+
+async def ignore(_messages: Sequence[ReceivedMessage]) -> None:
+    """Take whatever comes."""

@@ -30,7 +30,7 @@ SHOWS_AT = {
     "offsets-of-an-earlier-topic": 476,
     "queue-folders-not-synced": 36,
     "rebuild-believes-the-first-record": 228,
-    "rebuild-ignores-deletions": 19,
+    "rebuild-ignores-deletions": 4,
 }
 SEEDS_NEARBY = 4
 # Seeds within which a long campaign must find each bug: at least three times what it takes today.
