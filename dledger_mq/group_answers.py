@@ -50,6 +50,23 @@ class ConsumerConnection:
 
 
 @dataclass(frozen=True, slots=True)
+class SubscribedAlike:
+    """Members of a group that subscribe to the same, while others do not.
+
+    Attributes:
+        client_ids: some of them.
+        members: how many they are.
+        model: CLUSTERING or BROADCASTING.
+        subscriptions: by topic: the tags or the condition.
+    """
+
+    client_ids: tuple[str, ...]
+    members: int
+    model: str
+    subscriptions: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class GroupConnections:
     """The present members of a group.
 
@@ -57,13 +74,16 @@ class GroupConnections:
         consumers: the members; one that is connected to several brokers is there once.
         model: CLUSTERING or BROADCASTING.
         consume_from: where they begin without a committed offset.
-        subscriptions: by topic: the tags or the condition.
+        subscriptions: by topic: the tags or the condition; those of one member, where they differ.
+        different: empty when all members subscribe to the same. Else messages are missed: each
+            member gets its share of the queues, whatever it subscribes to.
     """
 
     consumers: tuple[ConsumerConnection, ...]
     model: str
     consume_from: str
     subscriptions: dict[str, str]
+    different: tuple[SubscribedAlike, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +103,26 @@ class TimeSpan:
     last_timestamp: int
     consumed_timestamp: int
     waiting_milliseconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class DirectResult:
+    """How a member's listener did with a message that an operator has chosen.
+
+    Attributes:
+        result: RocketMQ's word: CR_SUCCESS, CR_LATER, CR_THROW_EXCEPTION and others.
+        remark: the error, or an empty text.
+        milliseconds: how long the listener took.
+    """
+
+    result: str
+    remark: str
+    milliseconds: int
+
+    @property
+    def is_consumed(self) -> bool:
+        """Whether the listener succeeded."""
+        return self.result == "CR_SUCCESS"
 
 
 def decode_progress(body: bytes) -> list[GroupProgress]:
@@ -129,6 +169,15 @@ def decode_connections(body: bytes) -> GroupConnections:
         found.text("messageModel", ""),
         found.text("consumeFromWhere", ""),
         {topic: one.text("subString", "*") for topic, one in subscriptions.items()},
+        tuple(
+            SubscribedAlike(
+                tuple(one.texts("clientIds")),
+                one.integer("members", 0),
+                one.text("messageModel", ""),
+                one.object("subscriptions").named_texts(),
+            )
+            for one in found.objects("differentSubscriptions")
+        ),
     )
 
 
@@ -189,3 +238,17 @@ def decode_group_list(body: bytes) -> list[str]:
         BodyMalformed: it is no such body.
     """
     return JsonObject.parse("groups", body, size=LARGE).texts("groupList")
+
+
+def decode_direct_result(body: bytes) -> DirectResult:
+    """Read RocketMQ's ConsumeMessageDirectlyResult (309).
+
+    Raises:
+        BodyMalformed: it is no such body.
+    """
+    found = JsonObject.parse("result", body)
+    return DirectResult(
+        found.text("consumeResult", ""),
+        found.text("remark", ""),
+        found.integer("spentTimeMills", 0),
+    )

@@ -57,6 +57,7 @@ class QueueReader:
     Attributes:
         cached: what was pulled and is not done.
         committed: the offset that was last committed, or None.
+        moves: how often the broker has moved it to another offset.
         dropped: the queue is another member's now; what is in work must not be committed.
         positioned: set once it is known where to begin.
         back_off: when the listener may be called.
@@ -83,6 +84,7 @@ class QueueReader:
         self.queue = queue
         self.cached = cached
         self.committed: int | None = None
+        self.moves = 0
         self.dropped = False
         self.positioned = trio.Event()
         self.back_off = BackOff()
@@ -240,6 +242,9 @@ class QueueReader:
                 result.next_offset,
             )
             self.cached.reset(result.next_offset)
+            # An operator may have moved the group: the broker has another offset then.
+            self.committed = None
+            self.moves += 1
             return
         for record in result.unreadable:
             await self._bury(record)

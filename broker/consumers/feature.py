@@ -15,9 +15,10 @@ from remoting.wire.codes import RequestCode
 
 
 def _service(parts: Parts) -> Service:
+    consumers = parts[CONSUMERS]
     processor = ClientProcessor(
         parts.state,
-        parts[CONSUMERS],
+        consumers,
         parts[PRODUCERS],
         parts[GROUP_CHANGES],
         parts[FILTER_CHANGES],
@@ -35,6 +36,7 @@ def _service(parts: Parts) -> Service:
         tick=processor.tick,
         look_over=processor.expire,
         dropped=processor.drop,
+        figures=lambda: {"dledgerGroupsThatDiffer": str(len(consumers.differing))},
     )
 
 

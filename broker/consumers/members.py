@@ -5,8 +5,10 @@ their connection is new. Source: RocketMQ's ConsumerManager.
 """
 
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from typing import Final
 
+from broker.consumers.kinds import Kind, Kinds, kind_of
 from broker.serving.origin import Origin
 from broker.serving.parts import Shared
 from remoting.bodies.heartbeat import ConsumerData, MessageModel, SubscriptionData
@@ -25,6 +27,7 @@ class Member:
         data: its heartbeat.
         language: from its header.
         version: from its header.
+        kind: what it subscribes to; set when it is registered.
     """
 
     client_id: str
@@ -32,20 +35,44 @@ class Member:
     data: ConsumerData
     language: int | str = 0
     version: int = 0
+    kind: Kind | None = None
 
 
 @dataclass(slots=True)
 class GroupMembers:
-    """A group's members by connection, and what the group subscribes to, by topic."""
+    """A group's members.
+
+    Attributes:
+        members: by connection.
+        subscriptions: what the group subscribes to, by topic: what its last member said.
+        kinds: what its members subscribe to.
+    """
 
     members: dict[Origin, Member] = field(default_factory=dict)
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
+    kinds: Kinds = field(default_factory=Kinds)
+
+    def clients_by_kind(self, most_kinds: int, most_clients: int) -> dict[Kind, list[str]]:
+        """Some of the clients of some kinds: the kinds with the fewest members first."""
+        counts = self.kinds.counts
+        fewest = nsmallest(most_kinds, counts, key=counts.__getitem__)
+        found: dict[Kind, list[str]] = {kind: [] for kind in fewest}
+        for member in self.members.values():
+            clients = None if member.kind is None else found.get(member.kind)
+            if clients is not None and len(clients) < most_clients:
+                clients.append(member.client_id)
+        return found
 
 
 class Consumers:
-    """All groups' members."""
+    """All groups' members.
+
+    Attributes:
+        differing: the groups whose members subscribe to different things.
+    """
 
     def __init__(self) -> None:
+        self.differing: set[str] = set()
         self._groups: dict[str, GroupMembers] = {}
         self._groups_of: dict[Origin, set[str]] = {}
         self._count = 0
@@ -63,6 +90,11 @@ class Consumers:
         group = self._groups.setdefault(name, GroupMembers())
         old = group.members.get(origin)
         self._count += old is None
+        if old is not None and old.data == member.data:
+            member.kind = old.kind
+        else:
+            member.kind = kind_of(member.data)
+        self._move(name, group, None if old is None else old.kind, member.kind)
         group.members[origin] = member
         self._groups_of.setdefault(origin, set()).add(name)
         topics_changed = self._subscribe(group, member.data)
@@ -71,9 +103,11 @@ class Consumers:
     def unregister(self, origin: Origin, group: str) -> bool:
         """A connection leaves a group; whether it was in it."""
         members = self._groups.get(group)
-        if members is None or members.members.pop(origin, None) is None:
+        member = None if members is None else members.members.pop(origin, None)
+        if members is None or member is None:
             return False
         self._count -= 1
+        self._move(group, members, member.kind, None)
         if not members.members:
             del self._groups[group]
         groups = self._groups_of[origin]
@@ -141,7 +175,13 @@ class Consumers:
         """Forget all members."""
         self._groups.clear()
         self._groups_of.clear()
+        self.differing.clear()
         self._count = 0
+
+    def _move(self, name: str, group: GroupMembers, old: Kind | None, new: Kind | None) -> None:
+        """A member of a group is of another kind, has come or has gone."""
+        if group.kinds.move(old, new):
+            (self.differing.add if group.kinds.differ else self.differing.discard)(name)
 
     @staticmethod
     def _subscribe(group: GroupMembers, data: ConsumerData) -> bool:

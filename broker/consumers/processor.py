@@ -6,7 +6,9 @@ Source: RocketMQ's ClientManageProcessor and ConsumerManageProcessor.
 """
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
+from broker.consumers.differences import Differences
 from broker.consumers.members import Consumers, Member
 from broker.consumers.notices import Notices
 from broker.errors import RequestRefused
@@ -23,6 +25,10 @@ from remoting.bodies.heartbeat import ConsumerData, Heartbeat, decode_heartbeat
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import compact_json
+
+# Of the kinds of members that 203 tells of, and of the clients of each.
+MAX_KINDS: Final = 16
+MAX_CLIENTS: Final = 100
 
 
 class ClientProcessor:
@@ -53,6 +59,7 @@ class ClientProcessor:
         self._consumers = consumers
         self._producers = producers
         self._notices = Notices(consumers)
+        self._differences = Differences(consumers)
         self._changes = changes
         self._filters = filters
         self._settings = settings
@@ -135,7 +142,7 @@ class ClientProcessor:
                 ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{name:.120}] not online"
             )
         newest = max(group.members.values(), key=lambda member: member.last_heartbeat).data
-        body = {
+        body: dict[str, object] = {
             "connectionSet": [
                 {
                     "clientAddr": str(origin.peer),
@@ -152,6 +159,16 @@ class ClientProcessor:
                 topic: subscription.to_json() for topic, subscription in group.subscriptions.items()
             },
         }
+        if group.kinds.differ:  # RocketMQ's tools pass it over
+            body["differentSubscriptions"] = [
+                {
+                    "clientIds": clients,
+                    "members": group.kinds.counts[kind],
+                    "messageModel": kind.model.name,
+                    "subscriptions": {topic: text for topic, _type, text in sorted(kind.wanted)},
+                }
+                for kind, clients in group.clients_by_kind(MAX_KINDS, MAX_CLIENTS).items()
+            ]
         return command.reply(body=compact_json(body).encode())
 
     def drop(self, origin: Origin) -> None:
@@ -159,13 +176,16 @@ class ClientProcessor:
         self._notify(self._consumers.drop(origin))
 
     def expire(self) -> None:
-        """Drop members that have been silent for too long."""
-        self._notify(self._consumers.expire(self._clock()))
+        """Drop members that have been silent for too long; tell of groups that differ."""
+        now = self._clock()
+        self._notify(self._consumers.expire(now))
+        self._differences.look(now)
 
     def end_term(self) -> None:
         """Forget all clients: this member no longer leads, and they turn to the new leader."""
         self._consumers.clear()
         self._notices.clear()
+        self._differences.clear()
 
     def tick(self) -> None:
         """Send the notices that are due."""

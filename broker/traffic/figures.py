@@ -81,6 +81,7 @@ class TrafficFigures:
         self._serves_since_ms = 0
         # What this member gives out. What is put stands in the state, for all members.
         self._given = QuarterCounts()
+        self._given.add(self._started_ms, 0)
 
     def begin_term(self) -> None:
         """This member takes messages from now on."""

@@ -260,7 +260,10 @@ async def test_todays_messages_are_those_since_midnight_also_after_a_restart(
         found = await figures(client)
         put = [found[f"msgPutTotal{when}"] for when in WHEN]
         assert put == ["3", "10", "21"]
-        assert [found[f"msgGetTotal{when}"] for when in WHEN] == ["0", "0", "0"]
+        await client.pull("T", 0)
+        await client.pull("T", 10)
+        found = await figures(client)
+        assert [found[f"msgGetTotal{when}"] for when in WHEN] == ["0", "0", "32"]
 
 
 WHEN = ("YesterdayMorning", "TodayMorning", "TodayNow")

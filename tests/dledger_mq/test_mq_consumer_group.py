@@ -13,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger_mq import (
+    Client,
     ConsumeFrom,
+    ConsumeResult,
     Message,
     MessageQueue,
     MessagingError,
@@ -24,9 +26,11 @@ from dledger_mq import (
     RouteNotFound,
     to_queue,
 )
+from dledger_mq.direct_calls import MAX_CALLS, DirectCalls
 from dledger_mq.group_answers import (
     decode_connections,
     decode_consume_status,
+    decode_direct_result,
     decode_offsets,
     decode_progress,
     decode_time_spans,
@@ -34,8 +38,11 @@ from dledger_mq.group_answers import (
 from dledger_mq.running_info import QueueInfo, RunningInfo, encode_offsets, encode_running_info
 from dledger_mq.times import read_time, written_time
 from remoting.bodies.message_queue import decode_queue_keyed
+from remoting.message.record import MessageRecord, encode_record
+from remoting.wire.command import Command
 from remoting.wire.errors import BodyMalformed
 from tests.broker.one_broker import START_MS, Clock
+from tests.broker.one_broker import until as until_so
 from tests.dledger_mq.real_group import RealGroup, real_group
 from tests.dledger_mq.scripted_cluster import until
 
@@ -84,7 +91,7 @@ async def consuming(group: RealGroup, consumed: Consumed) -> AsyncIterator[PushC
 async def test_a_group_is_moved_while_it_consumes(tmp_path: Path) -> None:
     async with with_messages(tmp_path) as group:
         consumed = Consumed()
-        async with consuming(group, consumed):
+        async with consuming(group, consumed) as consumer:
             billing = group.admin.group("g")
             consumed.bodies.clear()
             moved = await billing.reset_to_time("T", START_MS + 3000)
@@ -97,6 +104,9 @@ async def test_a_group_is_moved_while_it_consumes(tmp_path: Path) -> None:
             with trio.fail_after(20):
                 await until(lambda: bool(consumed.bodies))
             assert consumed.bodies == [b"4"]
+            # It has committed the same offsets before it was moved, and has to do so again.
+            await consumer.commit()
+            assert [row.lag for row in await billing.progress("T")] == [0, 0]
 
 
 @pytest.mark.feature("F49", "F50")
@@ -178,6 +188,66 @@ async def test_an_operator_sees_the_members_of_a_group_and_what_they_do(tmp_path
         spans = await billing.time_spans("T")
         assert [span.waiting_milliseconds for span in spans] == [0, 0]
         assert spans[0].first_timestamp == START_MS
+
+
+async def test_an_operator_has_a_member_consume_a_message(tmp_path: Path) -> None:
+    async with with_messages(tmp_path) as group:
+        calls: list[bytes] = []
+
+        async def listener(messages: Sequence[ReceivedMessage]) -> ConsumeResult | None:
+            calls.extend(message.body for message in messages)
+            if messages[0].body == b"1":
+                raise ValueError("no 1")
+            return ConsumeResult.RETRY if messages[0].body == b"2" else None
+
+        billing, member = group.admin.group("g"), group.client.client_id
+        async with (
+            PushConsumer(
+                "reader", "T", client=group.client, consume_from=ConsumeFrom.FIRST
+            ) as all_,
+            PushConsumer("g", "T", listener, client=group.client) as consumer,
+        ):
+            await consumer.ready()
+            stored = {}
+            async for message in all_:
+                stored[message.body] = message.offset_message_id
+                if len(stored) == 6:
+                    break
+            for body, result in ((b"0", "CR_SUCCESS"), (b"2", "CR_LATER")):
+                assert (await billing.consume_directly(member, stored[body])).result == result
+            failed = await billing.consume_directly(member, stored[b"1"])
+            assert (failed.result, failed.remark) == ("CR_THROW_EXCEPTION", "ValueError('no 1')")
+            assert calls == [b"0", b"2", b"1"]
+            # What was consumed for the operator does not count.
+            assert [row.consumer_offset for row in await billing.progress("T")] == [0, 0]
+            command = ("group", "consume", "g", member)
+            assert (await group.rows(*command, stored[b"0"]))[0]["result"] == "CR_SUCCESS"
+            ended = await group.command(*command, stored[b"1"])
+            assert (ended.exit_code, "no 1" in ended.stdout) == (1, True)
+            with pytest.raises(RequestRefused, match="consumes in a loop"):
+                await group.admin.group("reader").consume_directly(member, stored[b"0"])
+            with pytest.raises(RequestRefused, match="give its offset id"):
+                await billing.consume_directly(member, "nothing")
+
+
+async def test_calls_for_operators_are_bounded() -> None:
+    answers: list[Command] = []
+    release = trio.Event()
+
+    async def listener(_messages: Sequence[ReceivedMessage]) -> None:
+        await release.wait()
+
+    asked = Command(309, {"brokerName": "b"}, encode_record(MessageRecord("T", b"x")))
+    async with trio.open_nursery() as nursery:
+        direct = DirectCalls("g", listener, False, nursery)
+        for _ in range(MAX_CALLS + 1):
+            direct.asked(asked, answers.append)
+        assert [answer.code for answer in answers] == [1]
+        assert "run already" in (answers[0].remark or "")
+        direct.asked(Command(309, {}, b"no record"), answers.append)
+        assert [answer.code for answer in answers] == [1, 1]
+        release.set()
+    assert len(answers) == MAX_CALLS + 2
 
 
 async def test_the_commands_show_and_move_groups(tmp_path: Path) -> None:
@@ -319,15 +389,22 @@ def test_what_a_consumer_says_is_read_as_rocketmq_writes_it() -> None:
 
 @pytest.mark.parametrize(
     "decode",
-    [decode_progress, decode_connections, decode_consume_status, decode_offsets, decode_time_spans],
+    [
+        decode_direct_result,
+        decode_progress,
+        decode_connections,
+        decode_consume_status,
+        decode_offsets,
+        decode_time_spans,
+    ],
 )
 @pytest.mark.parametrize(
     "body",
     [
         b"",
         b"[1]",
-        b'{"offsetTable":7,"connectionSet":7,"consumerTable":7,"consumeTimeSpanSet":7}',
-        b'{"offsetTable":{"x":{}},"connectionSet":[{}],"consumerTable":{"c":{"x":1}},'
+        b'{"spentTimeMills":[],"offsetTable":7,"connectionSet":7,"consumerTable":7,"consumeTimeSpanSet":7}',
+        b'{"consumeResult":{},"offsetTable":{"x":{}},"connectionSet":[{}],"consumerTable":{"c":{"x":1}},'
         b'"consumeTimeSpanSet":[{}]}',
     ],
 )
@@ -335,3 +412,33 @@ def test_answers_of_another_shape_are_refused(decode: object, body: bytes) -> No
     assert callable(decode)
     with pytest.raises(BodyMalformed):
         decode(body)
+
+
+async def test_members_that_subscribe_to_different_things_are_told(tmp_path: Path) -> None:
+    async with real_group(tmp_path) as group, Client([group.names]) as other:
+        await group.admin.create_topic("T", queues=1)
+        one = PushConsumer("g", {"T": "a"}, ignore, client=group.client)
+        async with one, PushConsumer("g", {"T": "b || c"}, ignore, client=other):
+
+            async def is_told() -> bool:
+                return await differences(group) == {
+                    (group.client.client_id,): {"T": "a"},
+                    (other.client_id,): {"T": "b||c"},
+                }
+
+            await until_so(is_told)
+            shown = await group.command("group", "consumers", "g")
+            assert shown.exit_code == 0
+            assert len(shown.stdout.splitlines()) == 2
+            assert len(shown.stderr.splitlines()) == 2
+            assert "members differ, so that messages are missed" in shown.stderr
+
+
+async def differences(group: RealGroup) -> dict[tuple[str, ...], dict[str, str]]:
+    """What the members of g subscribe to, by their ids, if it is not the same."""
+    found = await group.admin.group("g").connections()
+    return {} if found is None else {one.client_ids: one.subscriptions for one in found.different}
+
+
+async def ignore(_messages: Sequence[ReceivedMessage]) -> None:
+    """Take whatever comes."""

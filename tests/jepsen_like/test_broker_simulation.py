@@ -26,7 +26,7 @@ AIMED_SECONDS = 10.0
 FOUND_WITHIN = {
     "births-not-in-snapshots": 10,
     "damaged-files-marked": 240,
-    "damaged-queues-served": 505,
+    "damaged-queues-served": 1600,
     "delayed-not-in-snapshots": 10,
     "delivered-early": 10,
     "delivered-messages-wait-on": 10,

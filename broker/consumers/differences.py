@@ -1,0 +1,63 @@
+"""Says in the log which groups have members that subscribe to different things."""
+
+import logging
+from typing import Final
+
+from broker.consumers.kinds import words_of
+from broker.consumers.members import Consumers, GroupMembers
+
+_log = logging.getLogger(__name__)
+
+# A group is told of once for each change, and no more often: members may change without end.
+TELL_SECONDS: Final = 60.0
+
+# Of one group: the kinds that are named, and the characters of each.
+_KINDS: Final = 3
+_CHARACTERS: Final = 120
+
+
+class Differences:
+    """Looks every ten seconds, so that members that are replaced in the meantime are not told of.
+
+    Args:
+        consumers: the members of all groups.
+    """
+
+    def __init__(self, consumers: Consumers) -> None:
+        self._consumers = consumers
+        # By group: which change of its kinds was told, and when, in seconds.
+        self._told: dict[str, tuple[int, float]] = {}
+
+    def look(self, now: float) -> None:
+        """Tell of the groups that have changed; `now` in seconds on the monotonic clock."""
+        differing = self._consumers.differing
+        for name in self._told.keys() - differing:
+            del self._told[name]
+        for name in sorted(differing):
+            group = self._consumers.group(name)
+            if group is None:
+                continue
+            changes, told_at = self._told.get(name, (-1, now - TELL_SECONDS))
+            if group.kinds.changes != changes and now >= told_at + TELL_SECONDS:
+                self._told[name] = group.kinds.changes, now
+                _tell(name, group)
+
+    def clear(self) -> None:
+        """This member leads no more."""
+        self._told.clear()
+
+
+def _tell(name: str, group: GroupMembers) -> None:
+    examples = group.clients_by_kind(_KINDS, 1)
+    words = [
+        f"{clients[0]} and {group.kinds.counts[kind] - 1} more: {words_of(kind):.{_CHARACTERS}}"
+        for kind, clients in examples.items()
+    ]
+    more = len(group.kinds.counts) - len(words)
+    _log.warning(
+        "members of group %s subscribe to different things, so that messages are missed: %s%s; "
+        "give all members the same subscriptions",
+        name,
+        "; ".join(words),
+        f"; and {more} other ways" if more else "",
+    )
