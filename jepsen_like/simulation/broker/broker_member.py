@@ -30,7 +30,7 @@ from jepsen_like.simulation.watched_machine import WatchedMachine
 ROOT = "/broker"
 QUEUES = f"{ROOT}/consumequeue"
 # So few that a queue has many files, and that the log keeps closing and opening them.
-UNITS_PER_FILE = 7
+UNITS_PER_FILE = 3
 OPEN_FILES = 5
 # Each run of entries is written by itself, so that a power cut has the most to part.
 WRITE_UNITS = 1
