@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from broker.consumers.members import MEMBER_EXPIRY_SECONDS, Consumers, Member
 from broker.errors import RequestRefused
 from broker.features import REGISTRY, empty_state
+from broker.groups.config import ConsumerGroup
+from broker.groups.state import GROUPS
 from broker.limits import BrokerLimits
 from broker.log.folded import EntryRefused, Folded
 from broker.log.state import BrokerState
@@ -521,6 +523,40 @@ def test_offsets_that_nobody_waits_for_go_with_others_or_when_it_is_time() -> No
         commits.add(CommittedOffset("g", "T", number, 2), None)
         commits.flush()
     assert len(log.taken) == 1
+
+
+def commits_of(log: FakeLog) -> list[object]:
+    return [REGISTRY.decode(body) for bodies, _done in log.taken for body in bodies]  # type: ignore[arg-type]
+
+
+def test_an_offset_that_a_pull_brings_is_not_committed_for_a_group_that_is_gone() -> None:
+    log, state = FakeLog(), with_topic_t()
+    state[GROUPS].configs["g"] = ConsumerGroup("g")
+    commits = OffsetCommits(log, state, 10, lambda: 1)
+    for queue_id in range(2):
+        commits.bring(CommittedOffset("g", "T", queue_id, 1))
+    commits.add(CommittedOffset("g", "T", 1, 2), None)  # a client may commit for any group
+    del state[GROUPS].configs["g"]
+    commits.flush_all()
+    assert commits_of(log) == [CommitOffsets([CommittedOffset("g", "T", 1, 2)], 1, as_of=100)]
+
+
+def test_an_offset_from_before_the_group_was_moved_does_not_follow_the_end_of_the_reset() -> None:
+    log, state = FakeLog(), with_topic_t()
+    state[GROUPS].configs["g"] = ConsumerGroup("g")
+    commits = OffsetCommits(log, state, 10, lambda: 1)
+    for queue_id in range(2):
+        commits.bring(CommittedOffset("g", "T", queue_id, 9))
+    commits.forget("g", "T", 0)
+    commits.forget("g", "T", 7)
+    told: list[RequestRefused | None] = []
+    commits.flush_all()
+    assert commits_of(log) == [CommitOffsets([CommittedOffset("g", "T", 1, 9)], 1, as_of=100)]
+    log.finish()
+    commits.add(CommittedOffset("g", "T", 0, 9), told.append)
+    commits.forget("g", "T", 0)
+    commits.flush()
+    assert told == [None]
 
 
 def test_offsets_that_cannot_be_stored_are_refused_and_later_ones_are_not() -> None:
