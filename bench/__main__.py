@@ -7,6 +7,7 @@ import signal
 import click
 
 from bench.brokers.command import broker
+from bench.checking import checking
 from bench.failover import failover
 from bench.footprint import footprint
 from bench.throughput import throughput
@@ -35,6 +36,7 @@ def main() -> None:
 
 main.add_command(throughput, THROUGHPUT)
 main.add_command(broker)
+main.add_command(checking)
 main.add_command(failover)
 main.add_command(footprint)
 

@@ -5,15 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from jepsen_like.checkers.bank import check_bank
 from jepsen_like.checkers.checker import Check, Request
+from jepsen_like.checkers.delays import check_delays
+from jepsen_like.checkers.key_order import check_key_order
 from jepsen_like.checkers.linearizability import Linearizability
+from jepsen_like.checkers.list_append.consistency import check_list_append
 from jepsen_like.checkers.models.counter import Counter
 from jepsen_like.checkers.models.fifo_queue import FifoQueue
 from jepsen_like.checkers.models.kv_append import KvAppend
 from jepsen_like.checkers.models.model import Model
 from jepsen_like.checkers.models.mutex import Mutex
 from jepsen_like.checkers.models.register import CasRegister, Register
+from jepsen_like.checkers.offsets import check_offsets
+from jepsen_like.checkers.queues import check_queue
 from jepsen_like.checkers.report import Report
+from jepsen_like.checkers.session_counter import check_session_counter
+from jepsen_like.checkers.sets import check_set
+from jepsen_like.checkers.statistics import check_statistics
+from jepsen_like.checkers.transactions import check_transactions
 from jepsen_like.history.header import Header
 from jepsen_like.history.history import History
 
@@ -48,6 +58,19 @@ CATALOGUE: dict[str, Entry] = {
     "counter": Entry("linearizable: add, read", _of_header(Counter.of)),
     "mutex": Entry("linearizable lock: acquire, release", _of_header(Mutex.of)),
     "fifo-queue": Entry("linearizable queue: enqueue, dequeue", _of_header(FifoQueue.of)),
+    "list-append": Entry("strict serializable transactions on lists: txn", check_list_append),
+    "set": Entry("what was added is read: add, read", check_set),
+    "bank": Entry("no money appears or disappears: transfer, read", check_bank),
+    "queue": Entry("no message is lost, doubled, invented: send, receive, drain", check_queue),
+    "key-order": Entry("one order within each key: append, read", check_key_order),
+    "session-counter": Entry("increments count once: increment, read", check_session_counter),
+    "offsets": Entry("offsets do not go back: commit, fetch, reset, poll, assign", check_offsets),
+    "transactions": Entry(
+        "committed once, others never: prepare, commit, rollback, receive, drain",
+        check_transactions,
+    ),
+    "delays": Entry("delayed messages are not early: send, receive, drain", check_delays),
+    "statistics": Entry("outcomes, latencies, gaps of readers: any function", check_statistics),
 }
 
 # What only one model can mean. Others are named by the header or by --model.
@@ -55,6 +78,12 @@ _RECOGNIZED = (
     (frozenset({"get", "put", "append"}), "kv-append"),
     (frozenset({"read", "write", "cas"}), "cas-register"),
     (frozenset({"acquire", "release"}), "mutex"),
+    (frozenset({"txn"}), "list-append"),
+    (frozenset({"transfer", "read"}), "bank"),
+    (frozenset({"send", "receive", "drain"}), "queue"),
+    (frozenset({"increment", "read"}), "session-counter"),
+    (frozenset({"commit", "fetch", "reset", "poll", "assign"}), "offsets"),
+    (frozenset({"prepare", "commit", "rollback", "receive", "drain"}), "transactions"),
 )
 
 

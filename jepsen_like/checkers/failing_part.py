@@ -37,17 +37,17 @@ class FailingPart(NamedTuple):
 
 
 def failing_part(
-    model: Model, overlaps: Overlaps, doomed_at: int, out_of_time: Callable[[], bool]
+    model: Model, overlaps: Overlaps, search: Search, out_of_time: Callable[[], bool]
 ) -> FailingPart:
     """Find the first end that no order passes.
 
     Args:
         model: what the object does.
         overlaps: the operations on it, which have no order.
-        doomed_at: an end that no order passes.
+        search: the search that found none.
         out_of_time: ends the search early; the part is then not the shortest.
     """
-    first, last = 0, doomed_at
+    first, last = search.furthest, search.doomed_at
     steps_left = STEPS_MAX
     shortest = True
     while first < last:

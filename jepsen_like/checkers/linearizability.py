@@ -127,9 +127,8 @@ class Linearizability:
 
     def _invalid(self, wrong: _Object, looked_at: str) -> Report:
         """Tell the shortest part that is wrong: up to the end that no order gets past."""
-        doomed_at = wrong.search.doomed_at
         wrong.search.forget()
-        found = failing_part(self._model, wrong.overlaps, doomed_at, self._bounds.out_of_time)
+        found = failing_part(self._model, wrong.overlaps, wrong.search, self._bounds.out_of_time)
         late = found.late
         assert late.ended_line is not None
         part = [one for one in wrong.operations if one.invoked_line < late.ended_line]

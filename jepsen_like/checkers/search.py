@@ -4,7 +4,7 @@ At each point the operations that may come next are those that were called befor
 that is not yet placed had ended. A configuration is what was placed and the state then; one that
 was seen before is not searched again (Lowe, "Testing for linearizability", 2017).
 
-Six things keep the search short:
+Seven things keep the search short:
 
 - Placed operations are remembered as the number of ends in a row that are placed, and one bit for
   each process whose operation is placed but has not ended by then.
@@ -14,6 +14,7 @@ Six things keep the search short:
 - Among those of equal arguments, the one that was called first is placed first.
 - A configuration that spent more operations of unknown outcome than another on the same state is
   not searched: whatever may follow it may follow the other.
+- An operation of unknown outcome is not placed right before one that overwrites what it did.
 - If the next observation can no longer come true, a configuration is given up at once.
 """
 
@@ -43,6 +44,7 @@ class Point(NamedTuple):
     open_placed: int
     state: Hashable
     path: Path
+    is_spent: bool = False  # the last one placed is of unknown outcome
 
     def order(self) -> list[Operation]:
         """The operations that are placed, the first one first."""
@@ -66,9 +68,11 @@ class Search:
     def __init__(self, model: Model, overlaps: Overlaps, goal: int | None = None) -> None:
         self.memory_bytes = 0
         self.doomed_at = -1  # the last end that an order was given up for
+        self.furthest = 0  # how many ends some order passes
         self.arrived: Point | None = None  # where the goal was reached
         self._step = model.step
         self._toward: Callable[[Hashable, Operation], bool] | None = getattr(model, "toward", None)
+        self._overwrites: Callable[[Operation], bool] | None = getattr(model, "overwrites", None)
         self._overlaps = overlaps
         self._running = overlaps.running
         self._goal = len(overlaps.running) if goal is None else goal
@@ -93,11 +97,18 @@ class Search:
             better = seen.get(key)
             if better is None:
                 seen[key] = (point.open_placed,)
-            elif any(not spent & ~point.open_placed for spent in better):
-                continue
             else:
-                seen[key] = (*better, point.open_placed)
+                unspent = ~point.open_placed
+                for spent in better:
+                    if not spent & unspent:
+                        break
+                else:
+                    seen[key] = (*better, point.open_placed)
+                    better = None
+                if better is not None:
+                    continue
             self.memory_bytes += _CONFIGURATION_BYTES
+            self.furthest = max(self.furthest, point.ended)
             if not self._is_doomed(point):
                 self._branch(point)
         return None if points else Verdict.INVALID
@@ -111,7 +122,7 @@ class Search:
 
     def _observed(self, point: Point) -> Point:
         """Place every operation that only observes, as long as there is one that may."""
-        ended, placed, open_placed, state, path = point
+        ended, placed, open_placed, state, path, is_spent = point
         step, running, goal = self._step, self._running, self._goal
         again = True
         while again and ended < goal:
@@ -123,12 +134,13 @@ class Search:
                     and step(state, candidate.operation) is not None
                 ):
                     path = (path, candidate.operation)
+                    is_spent = False
                     before = ended
                     ended, placed = self._advanced(ended, placed | candidate.bit)
                     if ended != before:
                         again = True
                         break
-        return Point(ended, placed, open_placed, state, path)
+        return Point(ended, placed, open_placed, state, path, is_spent)
 
     def _advanced(self, ended: int, placed: int) -> tuple[int, int]:
         """Pass the ends whose operations are placed."""
@@ -162,18 +174,23 @@ class Search:
 
     def _branch(self, point: Point) -> None:
         """Continue with each operation that may come next; the first to end is tried first."""
-        ended, placed, open_placed, state, path = point
+        ended, placed, open_placed, state, path, is_spent = point
         step, points, overlaps = self._step, self._points, self._overlaps
+        overwrites = self._overwrites if is_spent else None
         for number in range(overlaps.open_called[ended] - 1, -1, -1):
             bit, before, operation = overlaps.open[number]
             if open_placed & bit or (before and not open_placed & before):
                 continue
+            if overwrites is not None and overwrites(operation):
+                continue
             after = step(state, operation)
             if after is not None and after != state:
-                after = self._known(after)
-                points.append(Point(ended, placed, open_placed | bit, after, (path, operation)))
+                spent, order = open_placed | bit, (path, operation)
+                points.append(Point(ended, placed, spent, self._known(after), order, True))
         for candidate in reversed(overlaps.running[ended]):
             if placed & candidate.bit or candidate.observes:
+                continue
+            if overwrites is not None and overwrites(candidate.operation):
                 continue
             after = step(state, candidate.operation)
             if after is not None:

@@ -25,6 +25,10 @@ class KvAppend:
         """Whether it is a get."""
         return operation.function == "get"
 
+    def overwrites(self, operation: Operation) -> bool:
+        """Whether it is a put."""
+        return operation.function == "put"
+
     def toward(self, state: Hashable, observer: Operation) -> bool:
         """Whether appends may make of a state what a get returned."""
         return _told(observer).startswith(str(state))

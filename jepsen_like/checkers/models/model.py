@@ -23,6 +23,8 @@ class Model(Protocol):
     - `toward(state, observer)` and `brings(operation, observer)`, both or none: whether operations
       other than those that `brings` names may lead from a state to what `observer` returned. Both
       must say yes when in doubt;
+    - `overwrites(operation)`: whether the operation can always happen, and the state after it does
+      not depend on that before;
     - `told(state)`: the state in words, such as "the register holds 3";
     - `whole = True`: all keys are one object. Otherwise each key is an object of its own.
     """

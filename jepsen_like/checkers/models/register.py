@@ -30,6 +30,10 @@ class Register:
         """Whether it is a read."""
         return operation.function == "read"
 
+    def overwrites(self, operation: Operation) -> bool:
+        """Whether it is a write."""
+        return operation.function == "write"
+
     def toward(self, state: Hashable, observer: Operation) -> bool:
         """Whether a read can come true in a state, without another write."""
         return as_state(observer.result) == state

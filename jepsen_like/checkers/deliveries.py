@@ -1,0 +1,112 @@
+"""What consumers received, and when they had received all there was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from jepsen_like.checkers.report import Findings
+from jepsen_like.history.operation import Operation
+from jepsen_like.history.value import Value, shown
+
+SENDS = frozenset({"send", "enqueue"})
+DRAINS = frozenset({"drain"})
+RECEIVES = frozenset({"receive", "dequeue"}) | DRAINS
+
+
+class Delivery(NamedTuple):
+    """One message in one answer to a consumer."""
+
+    message: Value
+    receive: Operation
+
+    @property
+    def line(self) -> int:
+        """The line of the answer."""
+        return self.receive.ended_line or self.receive.invoked_line
+
+
+class Deliveries:
+    """The answers to the consumers of one queue, in the order in which they came.
+
+    A `receive` returns null, a message, or a list of messages; a `drain` as well, and when it
+    ends the queue is empty.
+    """
+
+    def __init__(self) -> None:
+        self.by_message: dict[Value, list[Delivery]] = {}
+        self._receives: list[Operation] = []
+        self._last_drain = 0
+        self._last_unknown = float("-inf")
+        self.has_unknown = False
+
+    def take(self, receive: Operation) -> None:
+        """Take the next operation of a consumer, in the order of calls."""
+        if receive.ok:
+            self._receives.append(receive)
+            if receive.function in DRAINS:
+                self._last_drain = receive.invoked_line
+        elif not receive.failed:
+            self.has_unknown = True
+
+    def close(self) -> None:
+        """Sort what was taken."""
+        self._receives.sort(key=lambda one: one.ended_line or 0)
+        for delivery in self:
+            self.by_message.setdefault(delivery.message, []).append(delivery)
+
+    def __iter__(self) -> Iterator[Delivery]:
+        for receive in self._receives:
+            messages = receive.result
+            if messages is None:
+                continue
+            if not isinstance(messages, (tuple, frozenset)):
+                messages = (messages,)
+            for message in messages:
+                yield Delivery(message, receive)
+
+    def drained_after(self, line: float) -> bool:
+        """Whether a drain that began after a line found everything."""
+        return self._last_drain > line
+
+    def tell_duplicates(self, findings: Findings) -> int:
+        """Note messages that were received more than once; return how many."""
+        duplicated = 0
+        for message, deliveries in self.by_message.items():
+            if len(deliveries) > 1:
+                duplicated += 1
+                lines = [one.line for one in deliveries]
+                where = ", ".join(map(str, lines[:8]))
+                how = f"{shown(message, 40)} was received {len(lines)} times: lines {where}"
+                findings.add("duplicated", how, *lines[:8])
+        return duplicated
+
+
+class Missing:
+    """Messages that should have been received and were not."""
+
+    def __init__(self) -> None:
+        self.lost = 0
+        self.unseen = 0
+        self.maybe_taken = 0
+
+    def add(
+        self, findings: Findings, deliveries: Deliveries, what: str, message: Value, line: int
+    ) -> None:
+        """Note a message that is certainly there since a line."""
+        if not deliveries.drained_after(line):
+            self.unseen += 1
+        elif deliveries.has_unknown:
+            self.maybe_taken += 1
+        else:
+            self.lost += 1
+            how = f"{shown(message, 40)}, {what} in line {line}, was never received"
+            findings.add("lost", how, line)
+
+    def unknown(self) -> str | None:
+        """Why the verdict is unknown, if it is."""
+        if self.maybe_taken:
+            return f"{self.maybe_taken} messages may have gone to a receive of unknown outcome"
+        if self.unseen:
+            return f"{self.unseen} messages were not received, and no drain came after them"
+        return None
