@@ -22,7 +22,7 @@ from jepsen_like.history.header import Header
 from jepsen_like.history.history import History
 from jepsen_like.history.operation import Event, EventType
 from jepsen_like.history.pairing import Pairing
-from tests.jepsen_like.checkers.recorded import alone, one, recorded
+from tests.jepsen_like.checkers.recorded import alone, one, recorded, told
 
 Events = list[tuple[object, ...]]
 
@@ -30,11 +30,6 @@ Events = list[tuple[object, ...]]
 def done(function: str, value: object = None, process: int = 0, key: object = None) -> Events:
     """A call of a value that happened, alone."""
     return one(function, value, value, process, key=key)
-
-
-def told(function: str, result: object, process: int = 0, key: object = None) -> Events:
-    """A call of nothing that returned a result, alone."""
-    return [(process, "invoke", function, None, key), (process, "ok", function, result, key)]
 
 
 def lost(function: str, value: object, process: int = 0) -> Events:
