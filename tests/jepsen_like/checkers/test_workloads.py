@@ -273,6 +273,23 @@ def test_offsets(events: list[Events], expected: str) -> None:
     assert kinds(check_offsets, *events) == expected
 
 
+def test_a_reset_beside_a_commit_or_a_fetch_may_come_before_or_after_it() -> None:
+    beside_commit: Events = [
+        (0, "invoke", "commit", 7),
+        *done("reset", 2, 1),
+        (0, "ok", "commit", 7),
+        *told("fetch", 2, 2),
+    ]
+    assert kinds(check_offsets, beside_commit) == "valid"
+    beside_fetch: Events = [
+        *done("commit", 7),
+        (2, "invoke", "fetch", None),
+        (1, "invoke", "reset", 2),
+        (2, "ok", "fetch", 2),
+    ]
+    assert kinds(check_offsets, beside_fetch) == "valid"
+
+
 # --- transactions ---------------------------------------------------------------------------------
 
 HALF = done("prepare", 1)
