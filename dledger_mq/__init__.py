@@ -41,6 +41,7 @@ from dledger_mq.errors import (
 )
 from dledger_mq.group_answers import (
     ConsumerConnection,
+    DirectResult,
     GroupConnections,
     GroupProgress,
     TimeSpan,
@@ -74,6 +75,7 @@ __all__ = [
     "ConsumeResult",
     "ConsumerConnection",
     "ConsumerGroup",
+    "DirectResult",
     "GroupConnections",
     "GroupInUse",
     "GroupProgress",

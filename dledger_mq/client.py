@@ -56,11 +56,14 @@ class ConsumerEntry:
         data: what heartbeats say of it.
         on_members_changed: called when a broker says that the group's members changed.
         running_info: tells what the consumer is doing.
+        asked_to_consume: has it consume a message for an operator, given the request, and what
+            sends the answer.
     """
 
     data: ConsumerData
     on_members_changed: Callable[[], None]
     running_info: Callable[[], RunningInfo]
+    asked_to_consume: Callable[[Command, Callable[[Command], None]], None]
 
 
 class Client:
@@ -263,7 +266,8 @@ class Client:
         """Answer a request of a broker.
 
         40 says that the members of a group changed; 39 asks how a transaction has ended; 326 brings
-        a reply; 221 and 307 ask how far a consumer is, and what it is doing.
+        a reply; 221 and 307 ask how far a consumer is, and what it is doing; 309 has it consume a
+        message.
         """
         if command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
             entry = self._consumers.get(command.fields.get("consumerGroup", ""))
@@ -284,6 +288,12 @@ class Client:
             )
         if command.code == RequestCode.GET_CONSUMER_RUNNING_INFO:
             return self._told(command, command.fields.get("consumerGroup", ""), encode_running_info)
+        if command.code == RequestCode.CONSUME_MESSAGE_DIRECTLY:
+            entry = self._consumers.get(group := command.fields.get("consumerGroup", ""))
+            if entry is None:
+                return _no_consumer(command, group)
+            entry.asked_to_consume(command, connection.send)
+            return None
         return unsupported(command)
 
     def _told(
@@ -292,8 +302,7 @@ class Client:
         """What a consumer of this client says of itself."""
         entry = self._consumers.get(group)
         if entry is None:
-            remark = f"the consumer group <{group:.120}> not exist in the consumer"
-            return command.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
+            return _no_consumer(command, group)
         return command.reply(body=encode(entry.running_info()))
 
     def _asked(self, connection: Connection, command: Command) -> None:
@@ -335,3 +344,8 @@ def _opened(part: _Part | None) -> _Part:
     if part is None:
         raise ClientClosed("client")
     return part
+
+
+def _no_consumer(command: Command, group: str) -> Command:
+    remark = f"the consumer group <{group:.120}> not exist in the consumer"
+    return command.reply(ResponseCode.SYSTEM_ERROR, remark=remark)

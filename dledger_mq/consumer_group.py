@@ -8,11 +8,13 @@ from dledger_mq.client import Client
 from dledger_mq.errors import MessagingError, RequestRefused
 from dledger_mq.group_answers import (
     ConsumerConnection,
+    DirectResult,
     GroupConnections,
     GroupProgress,
     TimeSpan,
     decode_connections,
     decode_consume_status,
+    decode_direct_result,
     decode_offsets,
     decode_progress,
     decode_time_spans,
@@ -26,6 +28,9 @@ from remoting.wire.loose_json import LARGE, JsonValue
 
 # RocketMQ's time that means the end of a queue.
 _END_MILLISECONDS: Final = -1
+
+# A broker waits 10 s for a consumer's answer.
+_ASK_SECONDS: Final = 12.0
 
 _ONLINE_OR_NOT: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.CONSUMER_NOT_ONLINE})
 
@@ -95,8 +100,25 @@ class ConsumerGroup:
             RequestRefused: no broker has this member, or it does not answer.
         """
         command = requests.running_info(self.name, client_id)
-        reply = await self._first(command, "ask a consumer")
+        reply = await self._first(command, "ask a consumer", _ASK_SECONDS)
         return JsonObject.parse("running info", reply.body, size=LARGE).members
+
+    async def consume_directly(self, client_id: str, offset_message_id: str) -> DirectResult:
+        """Have a member's listener consume a message that is stored, to see what it does.
+
+        The message stays where it is, and nothing is committed. RocketMQ's dashboard calls it to
+        resend a message.
+
+        Args:
+            client_id: the member.
+            offset_message_id: the message's id with its place, as `ReceivedMessage` has it.
+
+        Raises:
+            RequestRefused: there is no such member or message, or the listener took 10 s.
+        """
+        command = requests.consume_directly(self.name, client_id, offset_message_id)
+        reply = await self._first(command, "ask a consumer", _ASK_SECONDS)
+        return decode_direct_result(reply.body)
 
     async def consume_status(self, topic: str) -> dict[str, dict[MessageQueue, int]]:
         """Where each member is in each of its queues of a topic, by client id; it says so itself.
@@ -106,7 +128,8 @@ class ConsumerGroup:
         Raises:
             RequestRefused: the group has no member.
         """
-        reply = await self._first(requests.consume_status(self.name, topic), "ask consumers")
+        command = requests.consume_status(self.name, topic)
+        reply = await self._first(command, "ask consumers", _ASK_SECONDS)
         return decode_consume_status(reply.body)
 
     async def time_spans(self, topic: str) -> list[TimeSpan]:
@@ -184,9 +207,11 @@ class ConsumerGroup:
         route = await self._client.routes.refresh(topic)
         return {queue.broker_name for queue in route.read_queues}
 
-    async def _first(self, command: Command, what: str) -> Command:
-        """The answer of the first broker that has a member to ask."""
-        replies = await self._leaders.ask_each(command, what, accepted=_MEMBER_OR_NOT)
+    async def _first(self, command: Command, what: str, seconds: float) -> Command:
+        """The answer of the first broker that has a member to ask, which may take so long."""
+        replies = await self._leaders.ask_each(
+            command, what, accepted=_MEMBER_OR_NOT, attempt_seconds=seconds
+        )
         problem: MessagingError | None = None
         for broker_name, reply in replies.items():
             if reply.code == ResponseCode.SUCCESS:

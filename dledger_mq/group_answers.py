@@ -105,6 +105,26 @@ class TimeSpan:
     waiting_milliseconds: int
 
 
+@dataclass(frozen=True, slots=True)
+class DirectResult:
+    """How a member's listener did with a message that an operator has chosen.
+
+    Attributes:
+        result: RocketMQ's word: CR_SUCCESS, CR_LATER, CR_THROW_EXCEPTION and others.
+        remark: the error, or an empty text.
+        milliseconds: how long the listener took.
+    """
+
+    result: str
+    remark: str
+    milliseconds: int
+
+    @property
+    def is_consumed(self) -> bool:
+        """Whether the listener succeeded."""
+        return self.result == "CR_SUCCESS"
+
+
 def decode_progress(body: bytes) -> list[GroupProgress]:
     """Read RocketMQ's ConsumeStats (208).
 
@@ -218,3 +238,17 @@ def decode_group_list(body: bytes) -> list[str]:
         BodyMalformed: it is no such body.
     """
     return JsonObject.parse("groups", body, size=LARGE).texts("groupList")
+
+
+def decode_direct_result(body: bytes) -> DirectResult:
+    """Read RocketMQ's ConsumeMessageDirectlyResult (309).
+
+    Raises:
+        BodyMalformed: it is no such body.
+    """
+    found = JsonObject.parse("result", body)
+    return DirectResult(
+        found.text("consumeResult", ""),
+        found.text("remark", ""),
+        found.integer("spentTimeMills", 0),
+    )

@@ -10,7 +10,7 @@ import click
 from dledger_mq.admin import Admin
 from dledger_mq.command_line import FAILED, nameserver_option, run, say
 from dledger_mq.consumer_group import ConsumerGroup
-from dledger_mq.group_answers import GroupConnections, GroupProgress, TimeSpan
+from dledger_mq.group_answers import DirectResult, GroupConnections, GroupProgress, TimeSpan
 from dledger_mq.rows import json_option, print_rows
 from dledger_mq.this_process import now_milliseconds
 from dledger_mq.times import FORMS, read_time, written_time
@@ -122,6 +122,35 @@ def running(group: str, client_id: str, nameservers: Sequence[str]) -> None:
         return dict(await of.running_info(client_id))
 
     say(json.dumps(_asked(nameservers, group, ask), indent=2 if sys.stdout.isatty() else None))
+
+
+@group_commands.command("consume")
+@click.argument("group")
+@click.argument("client_id")
+@click.argument("offset_message_id")
+@json_option
+@nameserver_option
+def consume(
+    group: str, client_id: str, offset_message_id: str, as_json: bool, nameservers: Sequence[str]
+) -> None:
+    """Have the member CLIENT_ID of GROUP consume a stored message, to see what it does.
+
+    `dledger-mq find --json` tells the OFFSET_MESSAGE_ID. Nothing is committed, and the message
+    stays where it is. The exit code is 1 if the listener did not succeed.
+    """
+
+    async def ask(of: ConsumerGroup) -> DirectResult:
+        return await of.consume_directly(client_id, offset_message_id)
+
+    found = _asked(nameservers, group, ask)
+    row: dict[str, object] = {
+        "result": found.result,
+        "ms": found.milliseconds,
+        "remark": found.remark,
+    }
+    print_rows(("result", "ms", "remark"), [row], as_json)
+    if not found.is_consumed:
+        sys.exit(FAILED)
 
 
 @group_commands.command("status")

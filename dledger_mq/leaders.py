@@ -6,7 +6,7 @@ from typing import Final
 import trio
 
 from dledger_mq import requests
-from dledger_mq.calls import NOT_NOW_CODES
+from dledger_mq.calls import ATTEMPT_TIMEOUT_SECONDS, NOT_NOW_CODES
 from dledger_mq.client import Client
 from dledger_mq.errors import MessagingError, NameServersUnreachable, NoMaster, RequestRefused
 from dledger_mq.pauses import pause_seconds
@@ -48,6 +48,7 @@ class Leaders:
         names: Collection[str] | None = None,
         topic: str = "",
         accepted: Collection[int] = _SUCCESS,
+        attempt_seconds: float = ATTEMPT_TIMEOUT_SECONDS,
     ) -> Mapping[str, Command]:
         """Have each group's leader carry out a command, which it may do twice.
 
@@ -58,6 +59,7 @@ class Leaders:
             names: only these groups.
             topic: what it is about, for errors.
             accepted: codes that are an answer; others are refusals.
+            attempt_seconds: how long one broker may take.
 
         Returns:
             The replies by the names of the groups.
@@ -81,7 +83,7 @@ class Leaders:
                 for broker in brokers:
                     if broker.broker_name not in replies:
                         replies[broker.broker_name] = await self._ask(
-                            broker, command, what, topic, accepted
+                            broker, command, what, topic, accepted, attempt_seconds
                         )
                 if brokers:
                     return replies
@@ -105,10 +107,11 @@ class Leaders:
         what: str,
         topic: str,
         accepted: Collection[int],
+        attempt_seconds: float,
     ) -> Command:
         if broker.leader is None:
             raise NoMaster(topic, broker.broker_name)
-        reply = await self._client.remoting.request(broker.leader, command)
+        reply = await self._client.remoting.request(broker.leader, command, attempt_seconds)
         if reply.code not in accepted:
             raise RequestRefused(broker.leader, what, reply.code, reply.remark)
         return reply

@@ -17,6 +17,7 @@ def message_line(message: ReceivedMessage, as_json: bool) -> str:
             "keys": message.keys,
             "body": body,
             "message_id": message.message_id,
+            "offset_message_id": message.offset_message_id,
             "broker_name": message.queue.broker_name,
             "queue_id": message.queue.queue_id,
             "queue_offset": message.queue_offset,

@@ -1,7 +1,7 @@
 """The push consumer: a member of a group that hands every message of its queues to its user."""
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +24,8 @@ from dledger_mq.client import Client, ConsumerEntry
 from dledger_mq.client_metrics import ClientMetrics
 from dledger_mq.client_use import ClientUse
 from dledger_mq.conditions import check_conditions
+from dledger_mq.consume_tally import ConsumeTally
+from dledger_mq.direct_calls import DirectCalls
 from dledger_mq.errors import ClientClosed, InvalidOptions, MessagingError, NotIterable
 from dledger_mq.giving_back import GivingBack
 from dledger_mq.iteration import Iteration
@@ -45,6 +47,8 @@ from dledger_mq.topic_route import ClientRoute
 from remoting.bodies.heartbeat import ConsumeFromWhere, ConsumerData, MessageModel, SubscriptionData
 from remoting.bodies.message_queue import MessageQueue
 from remoting.bodies.queue_shares import readers_of
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
 
 _log = logging.getLogger(__name__)
 
@@ -190,6 +194,8 @@ class PushConsumer:
         self._listening: Listening | None = None
         self._locked: OrderedQueues | None = None
         self._iteration: Iteration | None = None
+        self._direct: DirectCalls | None = None
+        self._tally = ConsumeTally(trio.current_time)
         self._rebalance_wanted = trio.Event()
         self._assigned = trio.Event()
         self._problems: dict[str, str] = {}
@@ -212,11 +218,17 @@ class PushConsumer:
             await self._use.enter(stack)
             await check_conditions(self._client, self.group, self._wanted.values())
             self._client.add_consumer(
-                ConsumerEntry(self._data(), self._members_changed, self._running_info)
+                ConsumerEntry(
+                    self._data(),
+                    self._members_changed,
+                    self._running_info,
+                    self._asked_to_consume,
+                )
             )
             stack.push_async_callback(self._unlock_all)  # when no call of the listener runs
             nursery = await stack.enter_async_context(Background())
             self._nursery = nursery
+            self._direct = DirectCalls(self.group, self._listener, self._is_ordered, nursery)
             self._client.routes.watch(self._route_changed)
             if self._is_ordered and self._is_shared:
                 self._locked = OrderedQueues(
@@ -228,6 +240,7 @@ class PushConsumer:
                 self._call_rule(postponed),
                 postponed,
                 batch_size=1 if self._listener is None else self._options.batch_size,
+                tally=self._tally,
                 metrics=self._metrics,
             )
             if self._listener is not None:
@@ -392,7 +405,14 @@ class PushConsumer:
             self._opened_milliseconds,
             tuple(self._wanted.values()),
             queues,
+            self._tally.statuses(),
         )
+
+    def _asked_to_consume(self, command: Command, send: Callable[[Command], None]) -> None:
+        if self._direct is None:
+            send(command.reply(ResponseCode.SYSTEM_ERROR, remark="the consumer is starting"))
+        else:
+            self._direct.asked(command, send)
 
     def _members_changed(self) -> None:
         self._rebalance_wanted.set()

@@ -151,9 +151,12 @@ class ReceivedMessage:
     @property
     def message_id(self) -> str:
         """The producer's id, or the broker's when the producer gave none."""
-        return self.properties.get(UNIQUE_KEY) or message_id(
-            unpacked_host(self._store_host), self._store_port, self.physical_offset
-        )
+        return self.properties.get(UNIQUE_KEY) or self.offset_message_id
+
+    @property
+    def offset_message_id(self) -> str:
+        """The id with its place in the broker's log, by which operators' tools find it."""
+        return message_id(unpacked_host(self._store_host), self._store_port, self.physical_offset)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ReceivedMessage):

@@ -388,6 +388,12 @@ def running_info(group: str, client_id: str) -> Command:
     return Command(RequestCode.GET_CONSUMER_RUNNING_INFO, fields)
 
 
+def consume_directly(group: str, client_id: str, offset_message_id: str) -> Command:
+    """Have a broker ask a member to consume a message (309)."""
+    fields = {"consumerGroup": group, "clientId": client_id, "msgId": offset_message_id}
+    return Command(RequestCode.CONSUME_MESSAGE_DIRECTLY, fields)
+
+
 def consume_status(group: str, topic: str) -> Command:
     """Have a broker ask the members of a group how far they are (223)."""
     fields = {"group": group, "topic": topic, "clientAddr": ""}

@@ -75,6 +75,12 @@ class QueueLocks:
         owner = self.owners.get((group, topic, queue_id))
         return owner is not None and owner.client_id == client_id
 
+    def holds_any(self, group: str) -> bool:
+        """Whether a client of the group holds a queue: the group consumes in order."""
+        return any(
+            key[0] == group and not self._has_expired(owner) for key, owner in self.owners.items()
+        )
+
     def _has_expired(self, owner: LockOwner) -> bool:
         return self.time_ms - owner.locked_ms > LOCK_MS
 

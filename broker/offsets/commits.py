@@ -1,9 +1,4 @@
-"""Offsets on their way into the log: one entry at a time, of all that has gathered.
-
-A request that wants an answer is answered when its offset is in the log, so it goes at once. Pulls
-bring offsets along for which nobody waits, one with each: an entry for each of them would have
-every member write and sync for each pull. They go with the next entry, and five times a second.
-"""
+"""Offsets on their way into the log: one entry at a time, of all that has gathered."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -66,21 +61,13 @@ class OffsetCommits:
         return max(len(waiting.thens), len(waiting.offsets)) >= self._max_waiting
 
     def add(self, offset: CommittedOffset, then: Then | None) -> None:
-        """Commit an offset: soon when `then` waits for it. The caller looks at `is_full` first."""
+        """Commit an offset with the next `flush`. The caller looks at `is_full` first."""
         self._waiting.offsets[offset[:3]] = offset.offset, self._state.log_end
         if then is not None:
             self._waiting.thens.append(then)
 
     def flush(self) -> None:
-        """Append what has gathered if somebody waits for it or it is much, unless an entry is on
-        its way; then it follows that one.
-        """
-        waiting = self._waiting
-        if waiting.thens or len(waiting.offsets) >= MAX_OFFSETS_PER_ENTRY:
-            self.flush_all()
-
-    def flush_all(self) -> None:
-        """As `flush`, whether somebody waits for it or not."""
+        """Append what has gathered, unless an entry is on its way; then it follows that one."""
         waiting = self._waiting
         if self._is_on_its_way or not waiting.offsets:
             return

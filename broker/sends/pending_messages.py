@@ -5,6 +5,7 @@ from typing import Final, Protocol, TypeAlias
 
 from broker.errors import RequestRefused
 from broker.log.entry import LogCommand
+from broker.sends.request import REGION
 from broker.serving.origin import Origin
 from dledger import HEADER_BYTES, Appended
 from remoting.bodies.topic_config import TopicConfig
@@ -15,9 +16,6 @@ from remoting.wire.command import Command
 
 # A record without its body, roughly: headers, names and properties.
 _OTHER_BYTES: Final = 512
-
-# What producers of RocketMQ see of the broker's region; it names no place here.
-_REGION: Final = "DefaultRegion"
 
 # By client. A write costs more than the reply in it, so those of one append go together.
 Replies: TypeAlias = dict[Origin, list[Command]]
@@ -122,7 +120,7 @@ class PendingSend:
             "msgId": ",".join(ids),
             "queueId": str(self._asked_queue_id),
             "queueOffset": str(self.first_offset),
-            "MSG_REGION": _REGION,
+            "MSG_REGION": REGION,
             "TRACE_ON": "true",
         }
         if self.replied is not None:

@@ -3,6 +3,7 @@
 from broker.errors import RequestRefused
 from broker.groups.max_times import max_times
 from broker.groups.state import GROUPS
+from broker.locks.state import LOCKS
 from broker.log.state import BrokerState
 from broker.retention.full_disk import FullDisk
 from broker.sends.awaited_topics import AwaitedTopics
@@ -45,6 +46,7 @@ class SendProcessor:
     ) -> None:
         self._topics = state[TOPICS]
         self._groups = state[GROUPS]
+        self._locks = state[LOCKS]
         self._awaited = topics
         self._special = special
         self._disk = disk
@@ -115,8 +117,13 @@ class SendProcessor:
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
                 f"subscription group not exist, {name}: send a heartbeat first",
             )
-        allowed = max_times(command, request.max_reconsume_times)
-        if request.reconsume_times > (group.retry_max_times if allowed is None else allowed):
+        said = max_times(command, request.max_reconsume_times)
+        allowed = group.retry_max_times if said is None else said
+        # A consumer counts the failure that it tells of, but Java's of version 4 does not when it
+        # gives up in order; RocketMQ knows such a group by its locks, too.
+        if request.reconsume_times > allowed or (
+            request.reconsume_times == allowed and self._locks.holds_any(name)
+        ):
             config = created_for_group(dead_letter_topic(name))
             for record in request.records:  # it is not tried again, so there is no time for it
                 record.properties = edit_properties(record.properties, {}, (DELAY_TIME_LEVEL,))

@@ -1,7 +1,7 @@
 """A client's send (10, 310, 320), read, checked, and made into records that only lack their place.
 
 Source: RocketMQ's SendMessageProcessor. Properties are kept byte for byte; only a missing UNIQ_KEY
-is added.
+and a missing MSG_REGION are added.
 """
 
 from typing import Final, NamedTuple
@@ -10,11 +10,13 @@ from broker.errors import RequestRefused
 from broker.limits import MAX_BATCH_MESSAGES
 from broker.topics.names import SEND_FORBIDDEN, check_topic_name
 from dledger import MAX_BODY_BYTES
-from remoting.message.batch import batch_parts
+from remoting.message.batch import decode_batch_body
 from remoting.message.properties import (
     MAX_PROPERTIES_BYTES,
+    MESSAGE_REGION,
     POP_CHECKPOINT,
     edit_properties,
+    encode_properties,
     properties_bytes,
 )
 from remoting.message.record import (
@@ -34,6 +36,13 @@ _RECORD_OVERHEAD_BYTES: Final = 91
 _HANDLE_MARK: Final = f"{POP_CHECKPOINT}\x01".encode()
 
 _V6: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
+
+# RocketMQ's default; it names no place here. Java consumers of version 5 send no trace of a message
+# without a region.
+REGION: Final = "DefaultRegion"
+_REGION_PAIR: Final = encode_properties({MESSAGE_REGION: REGION})
+_REGION_NAME: Final = _REGION_PAIR.partition(b"\x01")[0] + b"\x01"
+_SEPARATOR: Final = b"\x02"
 
 
 class _Names(NamedTuple):
@@ -132,6 +141,7 @@ def read_send_request(command: Command) -> SendRequest:
     for record in records:
         if _HANDLE_MARK in record.properties:
             record.properties = edit_properties(record.properties, {}, (POP_CHECKPOINT,))
+        record.properties = _with_region(record.properties)
         _check_record(record)
     return SendRequest(
         topic,
@@ -148,7 +158,7 @@ def _batch_records(
     topic: str, body: bytes, system_flag: int, born: int, reconsume_times: int
 ) -> list[MessageRecord]:
     """The messages of a batch. The envelope's own properties are of no message."""
-    messages = batch_parts(body)
+    messages = decode_batch_body(body)
     if not 1 <= len(messages) <= MAX_BATCH_MESSAGES:
         raise RequestRefused(
             ResponseCode.MESSAGE_ILLEGAL,
@@ -157,15 +167,24 @@ def _batch_records(
     return [
         MessageRecord(
             topic,
-            own_body,
-            properties,
-            flag=flag,
+            message.body,
+            message.properties,
+            flag=message.flag,
             system_flag=system_flag,
             born_timestamp=born,
             reconsume_times=reconsume_times,
         )
-        for own_body, properties, flag in messages
+        for message in messages
     ]
+
+
+def _with_region(properties: bytes) -> bytes:
+    """The properties with the broker's region, unless a region is there already."""
+    if _REGION_NAME in properties:
+        return properties
+    if properties and not properties.endswith(_SEPARATOR):
+        properties += _SEPARATOR  # Java 4.9 clients leave out the last one
+    return properties + _REGION_PAIR
 
 
 def _check_record(record: MessageRecord) -> None:

@@ -66,6 +66,7 @@ async def bodies(client: Client, topic: str) -> list[bytes]:
     return [] if reply.code else [one.body for one in await client.messages(topic)]
 
 
+@pytest.mark.feature("F39")
 async def test_dead_letters_go_to_their_group_once_more_and_each_once(tmp_path: Path) -> None:
     async with served(tmp_path) as client:
         await die(client, b"a", b"b", b"c")

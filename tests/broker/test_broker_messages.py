@@ -8,6 +8,8 @@ import trio
 
 from broker.limits import MAX_BATCH_MESSAGES, BrokerLimits
 from broker.topics.state import TOPICS
+from remoting.bodies.consumer_group import QueueLock, encode_queue_lock
+from remoting.bodies.message_queue import MessageQueue
 from remoting.message.batch import BatchMessage, encode_batch_body
 from remoting.message.message_id import message_id, parse_message_id
 from remoting.message.record import MessageRecord, decode_record, decode_records
@@ -312,6 +314,40 @@ async def test_a_consumers_own_send_to_its_retry_topic_waits_and_a_dead_letter_d
         assert await one.bodies("%RETRY%g") == []
         one.at(10_000)
         assert await one.bodies("%RETRY%g") == [b"r"]
+
+
+async def test_a_consumer_in_order_that_gives_up_leaves_a_dead_letter(tmp_path: Path) -> None:
+    """Java's of version 4 does not count its last failure when it sends the message itself."""
+    async with delaying(tmp_path) as one:
+        await one.client.heartbeat("c", "g", "T")
+        delayed = "DELAY\x013\x02RETRY_TOPIC\x01T\x02"
+        assert (await one.client.send("%RETRY%g", b"again", i=delayed, j=2, l=2)).code == 0
+        lock = QueueLock("g", "c", [MessageQueue("T", "broker-a", 0)])
+        assert (await one.client.ask(41, encode_queue_lock(lock))).code == 0
+        assert (await one.client.send("%RETRY%g", b"first", i=delayed, j=1, l=2)).code == 0
+        assert (await one.client.send("%RETRY%g", b"dead", i=delayed, j=2, l=2)).code == 0
+        assert await one.bodies("%DLQ%g") == [b"dead"]
+        one.at(10_000)
+        assert await one.bodies("%RETRY%g") == [b"again", b"first"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "stored"),
+    [
+        ("", "MSG_REGION\x01DefaultRegion\x02"),
+        ("a\x01b", "a\x01b\x02MSG_REGION\x01DefaultRegion\x02"),
+        ("a\x01b\x02", "a\x01b\x02MSG_REGION\x01DefaultRegion\x02"),
+        ("MSG_REGION\x01elsewhere\x02a\x01b", "MSG_REGION\x01elsewhere\x02a\x01b"),
+    ],
+)
+async def test_a_stored_message_names_its_region(tmp_path: Path, sent: str, stored: str) -> None:
+    """Java consumers of version 5 send no trace of a message without one."""
+    async with served(tmp_path) as client:
+        assert (await client.send("T", b"x", i=sent)).code == 0
+        batch = encode_batch_body([BatchMessage(b"y", sent.encode())])
+        assert (await client.ask(320, batch, **send_fields("T", m="true"))).code == 0
+        for message in await client.messages("T"):
+            assert message.properties.decode().startswith(stored)
 
 
 async def test_an_oneway_send_is_stored_and_not_answered(tmp_path: Path) -> None:

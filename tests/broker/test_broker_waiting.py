@@ -17,7 +17,7 @@ from broker.log.folded import EntryRefused, Folded
 from broker.log.state import BrokerState
 from broker.messages.state import MESSAGES
 from broker.offsets.commands import CommitOffsets, CommittedOffset
-from broker.offsets.commits import MAX_OFFSETS_PER_ENTRY, OffsetCommits
+from broker.offsets.commits import OffsetCommits
 from broker.pulls.held_pulls import HeldPull, HeldPulls
 from broker.pulls.message_filter import (
     MAX_EXPRESSION_CHARACTERS,
@@ -44,7 +44,7 @@ from dledger.errors import (
 from dledger.waits.pending_appends import Appended
 from remoting.bodies.heartbeat import ConsumerData
 from remoting.bodies.topic_config import TopicConfig
-from remoting.message.record import MessageRecord, encode_parts_of_all
+from remoting.message.record import MessageRecord, encode_record_parts
 from remoting.message.tags import tags_code
 from remoting.net.address import Address
 from remoting.net.request_table import Settle
@@ -341,11 +341,11 @@ def test_messages_are_encoded_once_however_long_the_log_is_full(
 ) -> None:
     encoded: list[MessageRecord] = []
 
-    def encode(records: Sequence[MessageRecord]) -> list[tuple[bytes, bytes]]:
-        encoded.extend(records)
-        return encode_parts_of_all(records)
+    def encode(record: MessageRecord) -> tuple[bytes, bytes]:
+        encoded.append(record)
+        return encode_record_parts(record)
 
-    monkeypatch.setattr("broker.sends.sends.encode_parts_of_all", encode)
+    monkeypatch.setattr("broker.sends.sends.encode_record_parts", encode)
     log, origin = FakeLog(), Origin()
     sends, _state = sends_over(log)
     log.refusal = LogFull(1, 1)
@@ -500,27 +500,6 @@ def test_offsets_gather_while_an_entry_is_on_its_way() -> None:
     assert command == CommitOffsets([CommittedOffset("g", "T", 0, 3)], 2000, as_of=100)
     log.finish()
     assert told == [None, None, None]
-
-
-def test_offsets_that_nobody_waits_for_go_with_others_or_when_it_is_time() -> None:
-    log = FakeLog()
-    commits = OffsetCommits(log, with_topic_t(), 10_000, lambda: 1)
-    for queue_id in range(3):
-        commits.add(CommittedOffset("g", "T", queue_id, 1), None)
-        commits.flush()
-    assert log.taken == []
-    commits.add(CommittedOffset("g", "T", 3, 1), lambda _refusal: None)
-    commits.flush()
-    commits.add(CommittedOffset("g", "T", 4, 1), None)
-    log.finish()
-    assert log.taken == []  # nor does it follow the entry that was on its way
-    commits.flush_all()
-    log.finish()
-    for number in range(MAX_OFFSETS_PER_ENTRY):
-        assert log.taken == []
-        commits.add(CommittedOffset("g", "T", number, 2), None)
-        commits.flush()
-    assert len(log.taken) == 1
 
 
 def test_offsets_that_cannot_be_stored_are_refused_and_later_ones_are_not() -> None:

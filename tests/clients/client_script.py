@@ -30,7 +30,7 @@ class ClientScript:
         self, installed: Installed, folder: Path, role: Literal["send", "consume"], *arguments: str
     ) -> None:
         number = len(list(folder.glob("*.out")))
-        command = installed.send if role == "send" else installed.consume
+        command = installed.programs[role]
         self._name = Path(command[-1]).name
         self._output = folder / f"{number}-{self._name}.out"
         home = folder / f"{number}-home"

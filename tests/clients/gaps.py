@@ -26,7 +26,8 @@ from pathlib import Path
 from tests.clients.client_script import ClientScript, Failed
 from tests.clients.gap_tally import Gap, Tally, tally
 from tests.clients.local_cluster import UP, LocalCluster
-from tests.clients.run import BUILD, QUEUES
+from tests.clients.run import BUILD
+from tests.clients.scenarios import QUEUES
 from tests.clients.toolchains import TITLES, Client, Toolchains, install
 
 # ali-ons shares out a fresh group's queues after up to 10 s, and a Java client starts slowly.
@@ -46,7 +47,9 @@ class Pair:
 
 def main() -> int:
     options = read_options()
-    toolchains = install(BUILD)
+    toolchains, missing = install(BUILD)
+    for client, why in missing.items():
+        print(f"not measured: {TITLES[client]}: {why}")
     clients = [client for client in options.clients if client in toolchains]
     folder = Path(tempfile.mkdtemp(prefix="gaps-", dir=BUILD))
     print(f"files of this run: {folder}")

@@ -92,15 +92,22 @@ class LocalCluster:
                 return
 
     def command(self, *arguments: str) -> str:
-        """Run `dledger-mq` with this name server; what it prints."""
-        return subprocess.run(
+        """Run `dledger-mq` with this name server; what it prints.
+
+        Raises:
+            Failed: it failed.
+        """
+        ran = subprocess.run(
             [sys.executable, "-m", "dledger_mq", *arguments],
             env={**os.environ, "NAMESRV_ADDR": self.names},
-            stdout=subprocess.PIPE,
+            capture_output=True,
             text=True,
-            check=True,
+            check=False,
             timeout=READY_SECONDS,
-        ).stdout
+        )
+        if ran.returncode:
+            raise Failed(f"dledger-mq {' '.join(arguments)}: {ran.stderr.strip()}")
+        return ran.stdout
 
     def leader(self) -> Leader:
         """The member that leads now; of several groups, the first member that leads one."""

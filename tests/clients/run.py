@@ -1,93 +1,122 @@
 """Drive clients written by others against a real group: `make clients`.
 
-Needs the registries of Python, npm and Maven the first time. Exits 0 if every scenario ended well;
-a client that cannot be installed is left out, and said so. An argument runs only the scenarios
-whose name holds it.
+Needs the registries of Python, npm, Maven and Go the first time. Exits 0 if every scenario ended
+well. A client that cannot be installed is left out, and the last lines say so. Each argument that
+is given must be in the name of a scenario that runs.
 """
 
 import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 
 from tests.clients.client_script import Failed
+from tests.clients.java_process import JavaProcesses
 from tests.clients.local_cluster import LocalCluster
 from tests.clients.scenarios import SCENARIOS, Place, Scenario
-from tests.clients.toolchains import Toolchains, install
+from tests.clients.toolchains import TITLES, Client, Toolchains, install
 
 BUILD = Path(__file__).parents[2] / "build" / "clients"
 
-# Scenarios wait for other people's timers most of the time.
-AT_ONCE = 4
+# Scenarios wait for other people's timers most of the time, but a start of Java takes a core for
+# two seconds.
+PROCESSES_AT_ONCE = 3
+IN_JAVA_AT_ONCE = 6
 
-QUEUES = 4
+
+class Result(NamedTuple):
+    """How a scenario ended: what it saw, or why it failed."""
+
+    seconds: float
+    is_ok: bool
+    text: str
 
 
 def main(arguments: list[str]) -> int:
-    toolchains = install(BUILD)
-    chosen = [
-        scenario
-        for scenario in SCENARIOS
-        if can_run(scenario, toolchains) and all(word in scenario.name for word in arguments)
-    ]
+    began = time.monotonic()
+    toolchains, missing = install(BUILD)
+    asked = [one for one in SCENARIOS if all(word in one.name for word in arguments)]
+    chosen = [one for one in asked if all(client in toolchains for client in one.clients)]
+    results = run_all(chosen, toolchains) if chosen else {}
+    failures = sum(not result.is_ok for result in results.values())
+    for client, why in missing.items():
+        tell_of_missing(client, why, asked)
+    print(
+        f"{len(chosen) - failures} ok, {failures} failed, {len(asked) - len(chosen)} not run, "
+        f"in {time.monotonic() - began:.0f} s"
+    )
+    return 1 if failures or not chosen else 0
+
+
+def run_all(chosen: Sequence[Scenario], toolchains: Toolchains) -> dict[str, Result]:
+    """Run scenarios on one group, and print a table of them; their results by name.
+
+    The files of the run stay if one failed.
+    """
     folder = Path(tempfile.mkdtemp(prefix="run-", dir=BUILD))
-    print(f"files of this run: {folder}")
-    results: dict[str, tuple[float, str]] = {}
-    with LocalCluster(folder) as cluster:
+    print(f"{len(chosen)} scenarios; files of this run: {folder}", flush=True)
+    results: dict[str, Result] = {}
+    with (
+        LocalCluster(folder) as cluster,
+        JavaProcesses(toolchains, folder, cluster.names) as java,
+    ):
 
         def run_one(scenario: Scenario) -> None:
-            results[scenario.name] = run(scenario, cluster, toolchains, folder)
-            seconds, problem = results[scenario.name]
-            print(f"{problem or 'ok'}: {scenario.name} ({seconds:.1f} s)", flush=True)
+            topic = f"scenario-{SCENARIOS.index(scenario)}"
+            place = Place(cluster, toolchains, java, folder / topic, topic)
+            place.folder.mkdir()
+            result = results[scenario.name] = run(scenario, place)
+            verdict = "ok" if result.is_ok else "FAILED"
+            print(f"{verdict}: {scenario.name} ({result.seconds:.1f} s) {result.text}", flush=True)
 
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            list(pool.map(run_one, [one for one in chosen if not one.breaks_things]))
+        together = [one for one in chosen if not one.breaks_things]
+        with (
+            ThreadPoolExecutor(PROCESSES_AT_ONCE) as costly,
+            ThreadPoolExecutor(IN_JAVA_AT_ONCE) as cheap,
+        ):
+            for scenario in together:
+                (costly if scenario.starts_processes else cheap).submit(run_one, scenario)
         for scenario in chosen:
             if scenario.breaks_things:
                 run_one(scenario)
     show(chosen, results)
-    failures = sum(bool(problem) for _, problem in results.values())
-    skipped = len(SCENARIOS) - len(chosen)
-    print(f"{len(chosen) - failures} ok, {failures} failed, {skipped} not run")
-    if not failures:
+    if all(result.is_ok for result in results.values()):
         shutil.rmtree(folder)
-    return 1 if failures else 0
+    return results
 
 
-def can_run(scenario: Scenario, toolchains: Toolchains) -> bool:
-    """Whether every client of a scenario is here."""
-    return all(client in toolchains for client in scenario.clients)
-
-
-def run(
-    scenario: Scenario, cluster: LocalCluster, toolchains: Toolchains, folder: Path
-) -> tuple[float, str]:
-    """Run one scenario on a topic of its own; its seconds, and what went wrong."""
-    topic = f"scenario-{SCENARIOS.index(scenario)}"
-    place = Place(cluster, toolchains, folder / topic, topic)
-    place.folder.mkdir()
+def run(scenario: Scenario, place: Place) -> Result:
+    """Run one scenario at its place."""
     began = time.monotonic()
-    problem = ""
     try:
-        cluster.command("topic", "create", topic, "--queues", str(QUEUES))
-        scenario.run(place)
+        text, is_ok = scenario.run(place) or "every key came as it should", True
     except Failed as error:
-        problem = str(error)
-    return time.monotonic() - began, problem
+        text, is_ok = str(error), False
+    except Exception as error:  # the others run on
+        text, is_ok = repr(error), False
+    return Result(time.monotonic() - began, is_ok, text)
 
 
-def show(chosen: list[Scenario], results: dict[str, tuple[float, str]]) -> None:
+def show(chosen: Sequence[Scenario], results: dict[str, Result]) -> None:
     """Print the table."""
     table = Table("scenario", "seconds", "outcome")
     for scenario in chosen:
-        seconds, problem = results[scenario.name]
-        table.add_row(scenario.name, f"{seconds:.1f}", problem or "ok")
+        seconds, is_ok, text = results[scenario.name]
+        table.add_row(scenario.name, f"{seconds:.1f}", f"{'ok' if is_ok else 'FAILED'}: {text}")
     Console().print(table)
+
+
+def tell_of_missing(client: Client, why: str, asked: Sequence[Scenario]) -> None:
+    """Say which client is not here, why, and how many scenarios were left out."""
+    count = sum(client in scenario.clients for scenario in asked)
+    print(f"not run: {count} scenarios with {TITLES[client]}, which is not here: {why}")
 
 
 if __name__ == "__main__":

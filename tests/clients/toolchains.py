@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-Client = Literal["cpp", "ali", "java4", "java5", "go", "admin4", "admin5"]
+Client = Literal["cpp", "ali", "java4", "java5", "go"]
+Program = Literal["send", "consume", "scenarios", "mqadmin"]
 
 CPP_PACKAGE = "rocketmq==0.4.4"
 ALI_PACKAGE = "ali-ons@3.12.0"
@@ -22,8 +23,6 @@ TITLES: dict[Client, str] = {
     "java4": f"Java {JAVA_VERSIONS['java4']}",
     "java5": f"Java {JAVA_VERSIONS['java5']}",
     "go": "Go",
-    "admin4": f"mqadmin {JAVA_VERSIONS['java4']}",
-    "admin5": f"mqadmin {JAVA_VERSIONS['java5']}",
 }
 
 HERE = Path(__file__).parent
@@ -36,9 +35,8 @@ INSTALL_SECONDS = 300
 # Maven colours its lines even when it writes to a pipe.
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
-# A client needs little memory, and its process lives for a minute: no second compiler, one
-# collector thread. Netty reserves as much again outside the heap.
-JAVA_OPTIONS = ("-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+# A process lives for minutes: no second compiler, one collector thread.
+JAVA_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 class Unavailable(Exception):
@@ -50,21 +48,20 @@ class Installed:
     """A client that can run here.
 
     Attributes:
-        send: the command that sends.
-        consume: the command that consumes.
-        environment: what both need beside the environment of this process.
+        programs: the commands that start its programs. All clients can send and consume; Java runs
+            scenarios in one process, and the commands of operators.
+        environment: what they need beside the environment of this process.
     """
 
-    send: tuple[str, ...]
-    consume: tuple[str, ...]
+    programs: dict[Program, tuple[str, ...]]
     environment: dict[str, str] = field(default_factory=dict)
 
 
 Toolchains = dict[Client, Installed]
 
 
-def install(folder: Path) -> Toolchains:
-    """Install what is missing; say what cannot be, and go on without it."""
+def install(folder: Path) -> tuple[Toolchains, dict[Client, str]]:
+    """Install what is missing; the clients that are there, and why others are not."""
     folder.mkdir(parents=True, exist_ok=True)
     installers: dict[Client, Callable[[Path], Installed]] = {
         "cpp": _install_cpp,
@@ -72,16 +69,15 @@ def install(folder: Path) -> Toolchains:
         "java4": lambda folder: _install_java(folder, JAVA_VERSIONS["java4"]),
         "java5": lambda folder: _install_java(folder, JAVA_VERSIONS["java5"]),
         "go": _install_go,
-        "admin4": lambda folder: _install_mqadmin(folder, JAVA_VERSIONS["java4"]),
-        "admin5": lambda folder: _install_mqadmin(folder, JAVA_VERSIONS["java5"]),
     }
     found: Toolchains = {}
+    missing: dict[Client, str] = {}
     for client, one in installers.items():
         try:
             found[client] = one(folder)
         except Unavailable as error:
-            print(f"skipped: {TITLES[client]}: {error}")
-    return found
+            missing[client] = str(error)
+    return found, missing
 
 
 def _install_cpp(folder: Path) -> Installed:
@@ -92,7 +88,10 @@ def _install_cpp(folder: Path) -> Installed:
         _do([python, "-m", "pip", "install", "--quiet", CPP_PACKAGE])
         _do([python, "-c", "import rocketmq.client"])
     return Installed(
-        (python, "-u", str(HERE / "cpp_send.py")), (python, "-u", str(HERE / "cpp_consume.py"))
+        {
+            "send": (python, "-u", str(HERE / "cpp_send.py")),
+            "consume": (python, "-u", str(HERE / "cpp_consume.py")),
+        }
     )
 
 
@@ -108,49 +107,51 @@ def _install_ali(folder: Path) -> Installed:
             ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", ALI_PACKAGE], cwd=home
         )
     return Installed(
-        ("node", str(HERE / "ali_send.js")),
-        ("node", str(HERE / "ali_consume.js")),
+        {
+            "send": ("node", str(HERE / "ali_send.js")),
+            "consume": ("node", str(HERE / "ali_consume.js")),
+        },
         {"NODE_PATH": str(modules)},
     )
 
 
-def _libraries(home: Path, artifact: str, version: str) -> Path:
-    """A library of RocketMQ with all that it needs, from Maven's cache if it is there."""
+def _libraries(home: Path, version: str) -> Path:
+    """RocketMQ's client and `mqadmin` with all they need, from Maven's cache if it is there."""
     libraries = home / "lib"
-    if not (libraries / f"{artifact}-{version}.jar").is_file():
+    if not (libraries / f"rocketmq-tools-{version}.jar").is_file():
         copy = [
             *("mvn", "--quiet", "--batch-mode", "--file", str(JAVA / "pom.xml")),
             *("dependency:copy-dependencies", f"-DoutputDirectory={libraries}"),
-            *(f"-Drocketmq.version={version}", f"-Drocketmq.artifact={artifact}"),
+            f"-Drocketmq.version={version}",
         ]
         if not _works([*copy, "--offline"]):
             _do(copy)
     return libraries
 
 
-def _install_mqadmin(folder: Path, version: str) -> Installed:
-    """A version of the command of RocketMQ's operators."""
-    _need("mvn", "java")
-    home = folder / f"mqadmin-{version}"
-    libraries = _libraries(home, "rocketmq-tools", version)
-    (home / "conf").mkdir(exist_ok=True)
-    (home / "conf" / "logback_tools.xml").write_text("<configuration/>\n")  # it asks for one
-    main = "org.apache.rocketmq.tools.command.MQAdminStartup"
-    java = (*("java", *JAVA_OPTIONS, f"-Drocketmq.home.dir={home}"), "-cp", f"{libraries}/*", main)
-    return Installed(java, java)
-
-
 def _install_java(folder: Path, version: str) -> Installed:
     """A version of the Java client, and our programs for it."""
     _need("mvn", "javac", "java")
     home = folder / f"java-{version}"
-    libraries, classes = _libraries(home, "rocketmq-client", version), home / "classes"
-    classes.mkdir(parents=True, exist_ok=True)
-    sources = [str(source) for source in sorted(JAVA.glob("*.java"))]
+    libraries, classes = _libraries(home, version), home / "classes"
+    shutil.rmtree(classes, ignore_errors=True)
+    classes.mkdir(parents=True)
+    folders = (JAVA, JAVA / f"version{version[0]}")  # what only this version can do
+    sources = [str(source) for one in folders for source in sorted(one.glob("*.java"))]
     _do(["javac", "--release", "17", "-cp", f"{libraries}/*", "-d", str(classes), *sources])
-    class_path = os.pathsep.join((str(classes), f"{libraries}/*"))
-    java = ("java", *JAVA_OPTIONS, "-cp", class_path)
-    return Installed((*java, "Send"), (*java, "Consume"))
+    (home / "conf").mkdir(exist_ok=True)
+    (home / "conf" / "logback_tools.xml").write_text("<configuration/>\n")  # mqadmin 4 asks for it
+    class_path = ("-cp", os.pathsep.join((str(classes), f"{libraries}/*")))
+    small = ("java", *JAVA_OPTIONS, "-Xmx192m", *class_path)
+    large = ("java", *JAVA_OPTIONS, "-Xmx512m", *class_path)
+    return Installed(
+        {
+            "send": (*small, "Send"),
+            "consume": (*small, "Consume"),
+            "scenarios": (*large, "Scenarios"),
+            "mqadmin": (*small, f"-Drocketmq.home.dir={home}", "Mqadmin"),
+        }
+    )
 
 
 def _install_go(folder: Path) -> Installed:
@@ -159,7 +160,7 @@ def _install_go(folder: Path) -> Installed:
     program = str(folder / "go" / "client")
     # Without cgo the program finds its home folder by HOME.
     _do(["go", "build", "-trimpath", "-o", program, "."], cwd=GO, environment={"CGO_ENABLED": "0"})
-    return Installed((program, "send"), (program, "consume"))
+    return Installed({"send": (program, "send"), "consume": (program, "consume")})
 
 
 def _need(*programs: str) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from dledger_mq import (
     Client,
     ConsumeFrom,
+    ConsumeResult,
     Message,
     MessageQueue,
     MessagingError,
@@ -25,9 +26,12 @@ from dledger_mq import (
     RouteNotFound,
     to_queue,
 )
+from dledger_mq.consume_tally import ConsumeTally
+from dledger_mq.direct_calls import MAX_CALLS, DirectCalls
 from dledger_mq.group_answers import (
     decode_connections,
     decode_consume_status,
+    decode_direct_result,
     decode_offsets,
     decode_progress,
     decode_time_spans,
@@ -35,6 +39,8 @@ from dledger_mq.group_answers import (
 from dledger_mq.running_info import QueueInfo, RunningInfo, encode_offsets, encode_running_info
 from dledger_mq.times import read_time, written_time
 from remoting.bodies.message_queue import decode_queue_keyed
+from remoting.message.record import MessageRecord, encode_record
+from remoting.wire.command import Command
 from remoting.wire.errors import BodyMalformed
 from tests.broker.one_broker import START_MS, Clock
 from tests.broker.one_broker import until as until_so
@@ -178,11 +184,78 @@ async def test_an_operator_sees_the_members_of_a_group_and_what_they_do(tmp_path
         table = info["mqTable"]
         assert isinstance(table, dict)
         assert len(table) == 3
+        statuses = info["statusTable"]
+        assert isinstance(statuses, dict)
+        of_topic = statuses["T"]
+        assert isinstance(of_topic, dict)
+        assert isinstance(of_topic["consumeOKTPS"], float)
+        assert of_topic["consumeOKTPS"] > 0
+        assert of_topic["consumeFailedMsgs"] == 0
         status = await billing.consume_status("T")
         assert status == {member.client_id: {QUEUE: 5, OTHER: 1}}
         spans = await billing.time_spans("T")
         assert [span.waiting_milliseconds for span in spans] == [0, 0]
         assert spans[0].first_timestamp == START_MS
+
+
+async def test_an_operator_has_a_member_consume_a_message(tmp_path: Path) -> None:
+    async with with_messages(tmp_path) as group:
+        calls: list[bytes] = []
+
+        async def listener(messages: Sequence[ReceivedMessage]) -> ConsumeResult | None:
+            calls.extend(message.body for message in messages)
+            if messages[0].body == b"1":
+                raise ValueError("no 1")
+            return ConsumeResult.RETRY if messages[0].body == b"2" else None
+
+        billing, member = group.admin.group("g"), group.client.client_id
+        async with (
+            PushConsumer(
+                "reader", "T", client=group.client, consume_from=ConsumeFrom.FIRST
+            ) as all_,
+            PushConsumer("g", "T", listener, client=group.client) as consumer,
+        ):
+            await consumer.ready()
+            stored = {}
+            async for message in all_:
+                stored[message.body] = message.offset_message_id
+                if len(stored) == 6:
+                    break
+            for body, result in ((b"0", "CR_SUCCESS"), (b"2", "CR_LATER")):
+                assert (await billing.consume_directly(member, stored[body])).result == result
+            failed = await billing.consume_directly(member, stored[b"1"])
+            assert (failed.result, failed.remark) == ("CR_THROW_EXCEPTION", "ValueError('no 1')")
+            assert calls == [b"0", b"2", b"1"]
+            # What was consumed for the operator does not count.
+            assert [row.consumer_offset for row in await billing.progress("T")] == [0, 0]
+            command = ("group", "consume", "g", member)
+            assert (await group.rows(*command, stored[b"0"]))[0]["result"] == "CR_SUCCESS"
+            ended = await group.command(*command, stored[b"1"])
+            assert (ended.exit_code, "no 1" in ended.stdout) == (1, True)
+            with pytest.raises(RequestRefused, match="consumes in a loop"):
+                await group.admin.group("reader").consume_directly(member, stored[b"0"])
+            with pytest.raises(RequestRefused, match="give its offset id"):
+                await billing.consume_directly(member, "nothing")
+
+
+async def test_calls_for_operators_are_bounded() -> None:
+    answers: list[Command] = []
+    release = trio.Event()
+
+    async def listener(_messages: Sequence[ReceivedMessage]) -> None:
+        await release.wait()
+
+    asked = Command(309, {"brokerName": "b"}, encode_record(MessageRecord("T", b"x")))
+    async with trio.open_nursery() as nursery:
+        direct = DirectCalls("g", listener, False, nursery)
+        for _ in range(MAX_CALLS + 1):
+            direct.asked(asked, answers.append)
+        assert [answer.code for answer in answers] == [1]
+        assert "run already" in (answers[0].remark or "")
+        direct.asked(Command(309, {}, b"no record"), answers.append)
+        assert [answer.code for answer in answers] == [1, 1]
+        release.set()
+    assert len(answers) == MAX_CALLS + 2
 
 
 async def test_the_commands_show_and_move_groups(tmp_path: Path) -> None:
@@ -214,6 +287,8 @@ async def test_the_commands_show_and_move_groups(tmp_path: Path) -> None:
         assert [row["next"] for row in moved] == [5, 1]
         piped = await group.command("group", "progress", "g", "--topic", "T")
         assert piped.stdout.splitlines()[0].split("\t")[:5] == ["T", "broker-a", "0", "5", "5"]
+        piped = await group.command("topic", "status", "T", "--group", "g")
+        assert piped.stdout.splitlines() == ["broker-a\t0\t0\t5\t5\t0", "broker-a\t1\t0\t1\t1\t0"]
         assert (await group.command("group", "clone", "g", "copy")).exit_code == 0
         groups = await group.command("topic", "groups", "T")
         assert groups.stdout.split() == ["copy", "g"]
@@ -322,17 +397,50 @@ def test_what_a_consumer_says_is_read_as_rocketmq_writes_it() -> None:
     assert decode_queue_keyed("status", "messageQueueTable", encode_offsets(info, "U")) == {}
 
 
+@given(st.lists(st.tuples(st.floats(0, 900), st.integers(1, 5), st.booleans()), max_size=40))
+def test_calls_are_counted_over_the_last_minute_and_hour(
+    calls: list[tuple[float, int, bool]],
+) -> None:
+    now, events = 1000.0, list[tuple[float, int, bool]]()
+    tally = ConsumeTally(lambda: now)
+    for wait, messages, is_consumed in calls:
+        now += wait
+        tally.called("T", messages, 0.5, is_consumed=is_consumed)
+        events.append((now, messages, is_consumed))
+    if not events:
+        assert tally.statuses() == {}
+        return
+    status = tally.statuses()["T"]
+
+    def counted(step: int, is_consumed: bool) -> int:
+        begin = (now // step - 6) * step
+        return sum(count for at, count, good in events if at >= begin and good is is_consumed)
+
+    seconds = 60 + now % 10
+    assert status.consumed_per_second == pytest.approx(counted(10, True) / seconds)
+    assert status.failed_per_second == pytest.approx(counted(10, False) / seconds)
+    assert status.failed_in_hour == counted(600, False)
+    assert status.milliseconds == pytest.approx(500)
+
+
 @pytest.mark.parametrize(
     "decode",
-    [decode_progress, decode_connections, decode_consume_status, decode_offsets, decode_time_spans],
+    [
+        decode_direct_result,
+        decode_progress,
+        decode_connections,
+        decode_consume_status,
+        decode_offsets,
+        decode_time_spans,
+    ],
 )
 @pytest.mark.parametrize(
     "body",
     [
         b"",
         b"[1]",
-        b'{"offsetTable":7,"connectionSet":7,"consumerTable":7,"consumeTimeSpanSet":7}',
-        b'{"offsetTable":{"x":{}},"connectionSet":[{}],"consumerTable":{"c":{"x":1}},'
+        b'{"spentTimeMills":[],"offsetTable":7,"connectionSet":7,"consumerTable":7,"consumeTimeSpanSet":7}',
+        b'{"consumeResult":{},"offsetTable":{"x":{}},"connectionSet":[{}],"consumerTable":{"c":{"x":1}},'
         b'"consumeTimeSpanSet":[{}]}',
     ],
 )

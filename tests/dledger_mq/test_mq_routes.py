@@ -62,6 +62,7 @@ def test_queues_that_may_not_be_written_or_read_are_left_out() -> None:
     assert route.masters == {"a": "x:1", "b": "y:1"}
 
 
+@pytest.mark.feature("F7")
 def test_an_order_configuration_fixes_the_queues_to_send_to() -> None:
     brokers = [BrokerData("C", "a", {0: "x:1"}), BrokerData("C", "b", {1: "y:1"})]
     queues = [QueueData("a", 8, 8, 6)]

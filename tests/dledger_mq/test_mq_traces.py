@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from dledger_mq import Message, Producer
 from dledger_mq.traces import TRACE_TOPIC, trace_of
 from tests.dledger_mq.real_group import real_group
@@ -10,6 +12,7 @@ from tests.remoting.bodies.test_remoting_trace import AFTER, BEFORE, END, ID, PU
 STEPS = ["Pub", "EndTransaction", "SubBefore", "SubAfter"]
 
 
+@pytest.mark.feature("F48")
 async def test_an_operator_sees_the_life_of_a_message(tmp_path: Path) -> None:
     async with real_group(tmp_path, auto_create_topics=False) as group:
         assert await group.admin.trace(ID) == []

@@ -23,21 +23,21 @@ TIER = "brokers"
 # fail too.
 SHOWS_AT = {
     "damaged-files-marked": 76,
-    "damaged-queues-served": 120,
-    "file-before-the-first-unit-missing": 396,
+    "damaged-queues-served": 528,
+    "file-before-the-first-unit-missing": 20,
     "files-of-another-state-believed": 36,
     "mended-files-believed": 192,
     "offsets-of-an-earlier-topic": 476,
     "queue-folders-not-synced": 36,
     "rebuild-believes-the-first-record": 228,
-    "rebuild-ignores-deletions": 4,
+    "rebuild-ignores-deletions": 24,
 }
 SEEDS_NEARBY = 4
 # Seeds within which a long campaign must find each bug: at least three times what it takes today.
 FOUND_WITHIN = {
     "births-not-in-snapshots": 10,
     "damaged-files-marked": 240,
-    "damaged-queues-served": 505,
+    "damaged-queues-served": 1600,
     "delayed-not-in-snapshots": 10,
     "delivered-early": 10,
     "delivered-messages-wait-on": 10,

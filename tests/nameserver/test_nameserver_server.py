@@ -307,6 +307,7 @@ def test_a_setting_that_cannot_be_kept_is_not_in_force() -> None:
     settings.put("N", "k", "1")  # nothing to keep
 
 
+@pytest.mark.feature("F7")
 async def test_a_name_server_that_starts_again_has_its_settings(tmp_path: Path) -> None:
     path = tmp_path / "kvConfig.json"
     key = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T"}

@@ -58,6 +58,28 @@ def test_ends_of_transactions_and_recalls_are_told() -> None:
     assert (recall.kind, recall.at_ms, recall.succeeded) == ("Recall", 5, True)
 
 
+def test_what_rocketmqs_java_client_4_9_8_writes_is_read() -> None:
+    sent = (
+        b"Pub\x011795577411467\x01DefaultRegion\x01shop\x01Orders\x01FD00022C8D4E0E2F2A7C590F8A0000\x01eu"
+        b"\x01order-7\x01127.0.0.1:27312\x0110\x0125\x010\x017F00000100006AB0000000000000036A\x01true\x02"
+    )
+    taken = (
+        b"SubBefore\x011795577411831\x01null\x01billing\x01FD000000022C8D4E0E2F2A7C5910F70002"
+        b"\x01FD00022C8D4E0E2F2A7C590F8A0000\x010\x01order-7\x02"
+        b"SubAfter\x01FD000000022C8D4E0E2F2A7C5910F70002\x01FD00022C8D4E0E2F2A7C590F8A0000\x010\x01true"
+        b"\x01order-7\x010\x011795577411831\x01billing\x02"
+        b"SubBefore\x011795577411831\x01null\x01billing\x01FD000000022C8D4E0E2F2A7C5910F70004"
+        b"\x017F00000121D2000000017C581D6D0001\x010\x01null\x02"
+    )
+    (pub,) = decode_trace(sent)
+    assert (pub.at_ms, pub.group, pub.topic, pub.cost_ms) == (1795577411467, "shop", "Orders", 25)
+    assert (pub.succeeded, pub.details["body_bytes"]) == (True, "10")
+    before, after, other = decode_trace(taken)
+    assert (before.request, before.message_id) == (after.request, pub.message_id)
+    assert (after.cost_ms, after.succeeded, after.details["outcome"]) == (0, True, "success")
+    assert other.details == {"retry_times": "0"}
+
+
 @pytest.mark.parametrize(
     "wrong",
     [b"", b"\x02\x02", b"Pub", b"Pub\x01\x02", b"Pib\x01" + ID.encode(), b"\xff\xfe\x01\x02"],

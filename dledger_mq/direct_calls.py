@@ -1,0 +1,96 @@
+"""Calls of a listener with one message that an operator has chosen (309).
+
+Nothing is committed or given back: the message stays where it is. Source: RocketMQ's
+ConsumeMessageConcurrentlyService.consumeMessageDirectly.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+import trio
+
+from dledger_mq.listener import Listener, call
+from dledger_mq.received_message import ReceivedMessage, received
+from remoting.bodies.message_queue import MessageQueue
+from remoting.message.errors import MessageMalformed
+from remoting.message.record import decode_record
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+from remoting.wire.loose_json import compact_json
+
+_log = logging.getLogger(__name__)
+
+# Operators ask for one at a time. A listener that hangs must not gather calls.
+MAX_CALLS: Final = 16
+
+# Of an error's text, in the answer.
+_REMARK_CHARACTERS: Final = 300
+
+
+class DirectCalls:
+    """Runs a listener for operators, beside its other calls.
+
+    Args:
+        group: the consumer group, for the log.
+        listener: the listener; None for a consumer that is iterated over.
+        is_ordered: whether the consumer keeps an order; these calls do not.
+        nursery: for the calls.
+    """
+
+    def __init__(
+        self, group: str, listener: Listener | None, is_ordered: bool, nursery: trio.Nursery
+    ) -> None:
+        self._group = group
+        self._listener = listener
+        self._is_ordered = is_ordered
+        self._nursery = nursery
+        self._running = 0
+
+    def asked(self, command: Command, send: Callable[[Command], None]) -> None:
+        """Call the listener with the message that a broker's request holds, then answer."""
+        try:
+            if self._listener is None:
+                raise _Refused(f"group {self._group} consumes in a loop, not by a listener")
+            if self._running >= MAX_CALLS:
+                raise _Refused(f"{MAX_CALLS} such calls run already")
+            record, _end = decode_record(command.body)
+            queue = MessageQueue(
+                record.topic, command.fields.get("brokerName", ""), record.queue_id
+            )
+            message = received(record, queue)
+        except (_Refused, MessageMalformed) as error:
+            send(command.reply(ResponseCode.SYSTEM_ERROR, remark=str(error)))
+            return
+        self._running += 1
+        self._nursery.start_soon(self._call, self._listener, message, command, send)
+
+    async def _call(
+        self,
+        listener: Listener,
+        message: ReceivedMessage,
+        command: Command,
+        send: Callable[[Command], None],
+    ) -> None:
+        began = trio.current_time()
+        result, remark = "CR_LATER", None
+        try:
+            if await call(listener, [message]):
+                result = "CR_SUCCESS"
+        except Exception as error:
+            _log.exception("the listener of group %s failed, for an operator", self._group)
+            result, remark = "CR_THROW_EXCEPTION", repr(error)[:_REMARK_CHARACTERS]
+        finally:
+            self._running -= 1
+        body = {
+            "autoCommit": True,
+            "consumeResult": result,
+            "order": self._is_ordered,
+            "remark": remark,
+            "spentTimeMills": round((trio.current_time() - began) * 1000),
+        }
+        send(command.reply(body=compact_json(body).encode()))
+
+
+class _Refused(Exception):
+    """The listener cannot be called now."""
