@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import trio
 
 from dledger_mq.call_rules import CallRule
+from dledger_mq.consume_tally import ConsumeTally
 from dledger_mq.listener import Listener, call
 from dledger_mq.postponed import Postponed
 from dledger_mq.queue_reader import QueueReader
@@ -47,6 +48,7 @@ class Listening:
         rule: when a queue's messages may be handed out, and what becomes of those that failed.
         postponed: where messages wait that are not to be handed out yet.
         batch_size: how many messages are taken at a time, at most.
+        tally: counts the calls.
         metrics: told what becomes of each delivery, or None.
     """
 
@@ -57,12 +59,14 @@ class Listening:
         postponed: Postponed,
         *,
         batch_size: int,
+        tally: ConsumeTally,
         metrics: ReportedMetrics | None = None,
     ) -> None:
         self._group = group
         self._rule = rule
         self._postponed = postponed
         self._batch_size = batch_size
+        self._tally = tally
         self._metrics = metrics
         self._ready: deque[QueueReader] = deque()
         self._idle = trio.lowlevel.ParkingLot()
@@ -137,8 +141,9 @@ class Listening:
         """Settle: the messages were consumed."""
         reader = delivery.reader
         self._end_call(delivery)
+        seconds = trio.current_time() - delivery.began
+        self._count(delivery, seconds, is_consumed=True)
         if self._metrics is not None:
-            seconds = trio.current_time() - delivery.began
             self._metrics.consumed(self._group, delivery.messages, seconds)
         if reader.dropped:
             return  # another member has them by now
@@ -149,9 +154,11 @@ class Listening:
     async def fail(self, delivery: Delivery) -> None:
         """Settle: the messages were not consumed; they come again later, here or elsewhere."""
         reader = delivery.reader
-        if self._metrics is not None and delivery.is_running:
+        if delivery.is_running:
             seconds = trio.current_time() - delivery.began
-            self._metrics.failed(self._group, delivery.messages, seconds)
+            self._count(delivery, seconds, is_consumed=False)
+            if self._metrics is not None:
+                self._metrics.failed(self._group, delivery.messages, seconds)
         self._end_call(delivery)
         if reader.dropped or reader.is_leaving:
             # Another member reads the queue from the committed offset on, and gets these again.
@@ -167,6 +174,10 @@ class Listening:
             self._busy -= 1
             if not self._busy:
                 self._quiet.set()
+
+    def _count(self, delivery: Delivery, seconds: float, *, is_consumed: bool) -> None:
+        topic, messages = delivery.reader.queue.topic, len(delivery.messages)
+        self._tally.called(topic, messages, seconds, is_consumed=is_consumed)
 
     def _take(self, reader: QueueReader) -> list[ReceivedMessage]:
         """The next messages of a queue for the listener; none while its calls are paused."""

@@ -24,6 +24,7 @@ from dledger_mq.client import Client, ConsumerEntry
 from dledger_mq.client_metrics import ClientMetrics
 from dledger_mq.client_use import ClientUse
 from dledger_mq.conditions import check_conditions
+from dledger_mq.consume_tally import ConsumeTally
 from dledger_mq.direct_calls import DirectCalls
 from dledger_mq.errors import ClientClosed, InvalidOptions, MessagingError, NotIterable
 from dledger_mq.giving_back import GivingBack
@@ -194,6 +195,7 @@ class PushConsumer:
         self._locked: OrderedQueues | None = None
         self._iteration: Iteration | None = None
         self._direct: DirectCalls | None = None
+        self._tally = ConsumeTally(trio.current_time)
         self._rebalance_wanted = trio.Event()
         self._assigned = trio.Event()
         self._problems: dict[str, str] = {}
@@ -238,6 +240,7 @@ class PushConsumer:
                 self._call_rule(postponed),
                 postponed,
                 batch_size=1 if self._listener is None else self._options.batch_size,
+                tally=self._tally,
                 metrics=self._metrics,
             )
             if self._listener is not None:
@@ -402,6 +405,7 @@ class PushConsumer:
             self._opened_milliseconds,
             tuple(self._wanted.values()),
             queues,
+            self._tally.statuses(),
         )
 
     def _asked_to_consume(self, command: Command, send: Callable[[Command], None]) -> None:

@@ -1,8 +1,9 @@
 """What a consumer says of itself when a broker asks (221, 307), as RocketMQ's tools read it."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from dledger_mq.consume_tally import ConsumeStatus
 from remoting.bodies.heartbeat import SubscriptionData
 from remoting.bodies.message_queue import MessageQueue, encode_queue_keyed, queue_keyed_json
 from remoting.wire.loose_json import compact_json
@@ -38,6 +39,7 @@ class RunningInfo:
         started_milliseconds: when it was opened, since 1970.
         subscriptions: what it wants.
         queues: what it reads.
+        statuses: what became of the messages, by topic.
     """
 
     nameservers: tuple[str, ...]
@@ -46,6 +48,7 @@ class RunningInfo:
     started_milliseconds: int
     subscriptions: tuple[SubscriptionData, ...]
     queues: Mapping[MessageQueue, QueueInfo]
+    statuses: Mapping[str, ConsumeStatus] = field(default_factory=dict)
 
 
 def encode_offsets(info: RunningInfo, topic: str) -> bytes:
@@ -59,7 +62,7 @@ def encode_offsets(info: RunningInfo, topic: str) -> bytes:
 
 
 def encode_running_info(info: RunningInfo) -> bytes:
-    """RocketMQ's ConsumerRunningInfo (307). What it counts in Java's threads is left out."""
+    """RocketMQ's ConsumerRunningInfo (307), without the stacks of threads."""
     properties = {
         "PROP_CONSUMEORDERLY": "true" if info.is_ordered else "false",
         "PROP_CONSUMER_START_TIMESTAMP": str(info.started_milliseconds),
@@ -68,9 +71,21 @@ def encode_running_info(info: RunningInfo) -> bytes:
         "PROP_THREADPOOL_CORE_SIZE": str(info.concurrency),
     }
     table = queue_keyed_json(_process_queues(info.queues))
+    statuses = {
+        topic: {
+            "consumeFailedMsgs": one.failed_in_hour,
+            "consumeFailedTPS": round(one.failed_per_second, 3),
+            "consumeOKTPS": round(one.consumed_per_second, 3),
+            "consumeRT": round(one.milliseconds, 3),
+            "pullRT": 0.0,  # a pull that waits for a message would say nothing of the network
+            "pullTPS": round(one.consumed_per_second + one.failed_per_second, 3),
+        }
+        for topic, one in info.statuses.items()
+    }
     subscriptions = compact_json([one.to_json() for one in info.subscriptions])
     return (
-        f'{{"mqTable":{table},"properties":{compact_json(properties)},"statusTable":{{}},'
+        f'{{"mqTable":{table},"properties":{compact_json(properties)},"statusTable":'
+        f"{compact_json(statuses)},"
         f'"subscriptionSet":{subscriptions},"userConsumerInfo":{{}}}}'
     ).encode()
 

@@ -50,6 +50,17 @@ OF_ONE: dict[Client, dict[str, str]] = {
     },
 }
 
+# These run at once while a leader is killed.
+THROUGH_A_DEATH: dict[Client, tuple[str, ...]] = {
+    "java4": ("Failovers.inOrder", "Failovers.transactions", "Failovers.delays"),
+    "java5": (
+        "Failovers.inOrder",
+        "Failovers.transactions",
+        "Failovers.delays",
+        "PopFailovers.shared",
+    ),
+}
+
 
 def java_scenarios(client: Client) -> dict[str, str]:
     """What a version must do: how it is called, and the method that does it."""

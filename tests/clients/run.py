@@ -21,7 +21,7 @@ from tests.clients.client_script import Failed
 from tests.clients.java_process import JavaProcesses
 from tests.clients.local_cluster import LocalCluster
 from tests.clients.scenarios import SCENARIOS, Place, Scenario
-from tests.clients.toolchains import TITLES, Client, install
+from tests.clients.toolchains import TITLES, Client, Toolchains, install
 
 BUILD = Path(__file__).parents[2] / "build" / "clients"
 
@@ -44,6 +44,22 @@ def main(arguments: list[str]) -> int:
     toolchains, missing = install(BUILD)
     asked = [one for one in SCENARIOS if all(word in one.name for word in arguments)]
     chosen = [one for one in asked if all(client in toolchains for client in one.clients)]
+    results = run_all(chosen, toolchains) if chosen else {}
+    failures = sum(not result.is_ok for result in results.values())
+    for client, why in missing.items():
+        tell_of_missing(client, why, asked)
+    print(
+        f"{len(chosen) - failures} ok, {failures} failed, {len(asked) - len(chosen)} not run, "
+        f"in {time.monotonic() - began:.0f} s"
+    )
+    return 1 if failures or not chosen else 0
+
+
+def run_all(chosen: Sequence[Scenario], toolchains: Toolchains) -> dict[str, Result]:
+    """Run scenarios on one group, and print a table of them; their results by name.
+
+    The files of the run stay if one failed.
+    """
     folder = Path(tempfile.mkdtemp(prefix="run-", dir=BUILD))
     print(f"{len(chosen)} scenarios; files of this run: {folder}", flush=True)
     results: dict[str, Result] = {}
@@ -71,16 +87,9 @@ def main(arguments: list[str]) -> int:
             if scenario.breaks_things:
                 run_one(scenario)
     show(chosen, results)
-    failures = sum(not result.is_ok for result in results.values())
-    for client, why in missing.items():
-        tell_of_missing(client, why, asked)
-    print(
-        f"{len(chosen) - failures} ok, {failures} failed, {len(asked) - len(chosen)} not run, "
-        f"in {time.monotonic() - began:.0f} s"
-    )
-    if not failures:
+    if all(result.is_ok for result in results.values()):
         shutil.rmtree(folder)
-    return 1 if failures or not chosen else 0
+    return results
 
 
 def run(scenario: Scenario, place: Place) -> Result:

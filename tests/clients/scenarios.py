@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.clients.client_script import ClientScript, Failed
 from tests.clients.java_process import JavaProcesses
-from tests.clients.java_scenarios import java_scenarios
+from tests.clients.java_scenarios import THROUGH_A_DEATH, java_scenarios
 from tests.clients.local_cluster import LocalCluster
 from tests.clients.mqadmin import Mqadmin
 from tests.clients.operators import OPERATIONS, Operation, closes_a_broker_for_sends
@@ -24,6 +25,9 @@ FAILOVER_SECONDS = 150
 
 # A Go producer says only every 30 seconds that it is there to be asked.
 TRANSACT_SECONDS = 120
+
+# The Java scenarios that a leader dies in send for six seconds.
+UNTIL_DEATH_SECONDS = 3
 
 # Each step of a scenario in Java has a minute, and transactions a little more.
 JAVA_SECONDS = 240
@@ -280,6 +284,24 @@ def in_java(client: Client, what: str, method: str) -> Scenario:
     return Scenario(f"{TITLES[client]} {what}", (client,), run, starts_processes=False)
 
 
+def through_a_death(client: Client) -> Scenario:
+    """Features of messages, at work while the leader's process is killed."""
+
+    def run(place: Place) -> str:
+        process = place.java.of(client, "scenarios")
+        with ThreadPoolExecutor() as pool:
+            futures = [
+                pool.submit(process.ask, (method, f"{place.topic}-{number}"), JAVA_SECONDS)
+                for number, method in enumerate(THROUGH_A_DEATH[client])
+            ]
+            time.sleep(UNTIL_DEATH_SECONDS)
+            place.cluster.kill_leader()
+            return "; ".join(future.result() for future in futures)
+
+    name = f"{TITLES[client]} keeps orders, transactions, times through a leader's death"
+    return Scenario(name, (client,), run, breaks_things=True)
+
+
 def operated(
     client: Client, what: str, operation: Operation, *, breaks_things: bool = False
 ) -> Scenario:
@@ -368,6 +390,7 @@ ALONE = (
         operated(client, "closes a broker for sends", closes_a_broker_for_sends, breaks_things=True)
         for client in JAVA_VERSIONS
     ),
+    *map(through_a_death, JAVA_VERSIONS),
     *(
         with_topic(scenario)
         for scenario in (

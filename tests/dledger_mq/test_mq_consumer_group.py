@@ -26,6 +26,7 @@ from dledger_mq import (
     RouteNotFound,
     to_queue,
 )
+from dledger_mq.consume_tally import ConsumeTally
 from dledger_mq.direct_calls import MAX_CALLS, DirectCalls
 from dledger_mq.group_answers import (
     decode_connections,
@@ -183,6 +184,13 @@ async def test_an_operator_sees_the_members_of_a_group_and_what_they_do(tmp_path
         table = info["mqTable"]
         assert isinstance(table, dict)
         assert len(table) == 3
+        statuses = info["statusTable"]
+        assert isinstance(statuses, dict)
+        of_topic = statuses["T"]
+        assert isinstance(of_topic, dict)
+        assert isinstance(of_topic["consumeOKTPS"], float)
+        assert of_topic["consumeOKTPS"] > 0
+        assert of_topic["consumeFailedMsgs"] == 0
         status = await billing.consume_status("T")
         assert status == {member.client_id: {QUEUE: 5, OTHER: 1}}
         spans = await billing.time_spans("T")
@@ -279,6 +287,8 @@ async def test_the_commands_show_and_move_groups(tmp_path: Path) -> None:
         assert [row["next"] for row in moved] == [5, 1]
         piped = await group.command("group", "progress", "g", "--topic", "T")
         assert piped.stdout.splitlines()[0].split("\t")[:5] == ["T", "broker-a", "0", "5", "5"]
+        piped = await group.command("topic", "status", "T", "--group", "g")
+        assert piped.stdout.splitlines() == ["broker-a\t0\t0\t5\t5\t0", "broker-a\t1\t0\t1\t1\t0"]
         assert (await group.command("group", "clone", "g", "copy")).exit_code == 0
         groups = await group.command("topic", "groups", "T")
         assert groups.stdout.split() == ["copy", "g"]
@@ -385,6 +395,32 @@ def test_what_a_consumer_says_is_read_as_rocketmq_writes_it() -> None:
         **{QUEUE: 3, OTHER: 1}
     }
     assert decode_queue_keyed("status", "messageQueueTable", encode_offsets(info, "U")) == {}
+
+
+@given(st.lists(st.tuples(st.floats(0, 900), st.integers(1, 5), st.booleans()), max_size=40))
+def test_calls_are_counted_over_the_last_minute_and_hour(
+    calls: list[tuple[float, int, bool]],
+) -> None:
+    now, events = 1000.0, list[tuple[float, int, bool]]()
+    tally = ConsumeTally(lambda: now)
+    for wait, messages, is_consumed in calls:
+        now += wait
+        tally.called("T", messages, 0.5, is_consumed=is_consumed)
+        events.append((now, messages, is_consumed))
+    if not events:
+        assert tally.statuses() == {}
+        return
+    status = tally.statuses()["T"]
+
+    def counted(step: int, is_consumed: bool) -> int:
+        begin = (now // step - 6) * step
+        return sum(count for at, count, good in events if at >= begin and good is is_consumed)
+
+    seconds = 60 + now % 10
+    assert status.consumed_per_second == pytest.approx(counted(10, True) / seconds)
+    assert status.failed_per_second == pytest.approx(counted(10, False) / seconds)
+    assert status.failed_in_hour == counted(600, False)
+    assert status.milliseconds == pytest.approx(500)
 
 
 @pytest.mark.parametrize(

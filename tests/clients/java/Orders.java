@@ -6,6 +6,7 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.common.message.Message;
 
 /** Consumption in the order of each queue. Message number n belongs to account n % 4, which has one queue. */
 final class Orders {
@@ -68,17 +69,21 @@ final class Orders {
         return all.stream().map(Inbox.Delivery::key).distinct().count();
     }
 
-    private static void send(Place place, DefaultMQProducer producer, int from, int to, long pauseMillis)
-            throws Exception {
+    /** Send each until it is acknowledged; how many sends failed. */
+    static int send(Place place, DefaultMQProducer producer, int from, int to, long pauseMillis) throws Exception {
+        int failed = 0;
         for (int number = from; number < to; number++) {
-            Place.acknowledged(producer.send(
-                place.message(number), (queues, message, account) -> queues.get((Integer) account), number % ACCOUNTS));
+            Message message = place.message(number);
+            int account = number % ACCOUNTS;
+            failed += Failovers.insist(() -> Place.acknowledged(producer.send(
+                message, (queues, one, chosen) -> queues.get((Integer) chosen), account)));
             Thread.sleep(pauseMillis);
         }
+        return failed;
     }
 
     /** Each account's messages came one behind the other; a repeat comes at once, if any may come. */
-    private static void checkOrder(List<Inbox.Delivery> all, int count, boolean atOnce) {
+    static void checkOrder(List<Inbox.Delivery> all, int count, boolean atOnce) {
         Map<Integer, List<Integer>> accounts = new HashMap<>();
         for (Inbox.Delivery one : all) {
             int number = Integer.parseInt(one.message().getUserProperty("n"));

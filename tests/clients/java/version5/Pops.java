@@ -89,7 +89,7 @@ final class Pops {
         return Place.MESSAGES + " popped, then only the 10 new ones pulled";
     }
 
-    private static void popping(Place place) throws Exception {
+    static void popping(Place place) throws Exception {
         setMode(place, MessageRequestMode.POP);
     }
 
@@ -99,7 +99,7 @@ final class Pops {
         }
     }
 
-    private static DefaultMQPushConsumer consumer(Place place) throws Exception {
+    static DefaultMQPushConsumer consumer(Place place) throws Exception {
         DefaultMQPushConsumer consumer = place.consumer();
         consumer.setClientRebalance(false);
         consumer.subscribe(place.topic, "*");
