@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 import click
-from rich.table import Table
 
 from dledger_mq.admin import DEFAULT_QUEUES, Admin, QueueProgress
-from dledger_mq.command_line import nameserver_option, output, run, say
+from dledger_mq.command_line import nameserver_option, run, say
+from dledger_mq.rows import print_rows
 
 
 @click.group("topic")
@@ -80,17 +80,18 @@ def status(topic: str, group: str | None, as_json: bool, nameservers: Sequence[s
     if as_json:
         click.echo(json.dumps([{**asdict(row), "lag": row.lag} for row in rows]))
         return
-    table = Table("group of brokers", "queue", "first", "next", "committed", "lag")
-    for row in rows:
-        table.add_row(
-            row.queue.broker_name,
-            str(row.queue.queue_id),
-            str(row.first_offset),
-            str(row.next_offset),
-            "-" if row.committed is None else str(row.committed),
-            "-" if group is None else str(row.lag),
-        )
-    output.print(table)
+    table: list[dict[str, object]] = [
+        {
+            "broker": row.queue.broker_name,
+            "queue": row.queue.queue_id,
+            "first": row.first_offset,
+            "next": row.next_offset,
+            "committed": row.committed,
+            "lag": None if group is None else row.lag,
+        }
+        for row in rows
+    ]
+    print_rows(("broker", "queue", "first", "next", "committed", "lag"), table, as_json=False)
 
 
 @topic_commands.command("groups")

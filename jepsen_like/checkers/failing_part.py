@@ -83,10 +83,20 @@ def _told(model: Model, overlaps: Overlaps, end: int, shortest: bool) -> Failing
     while verdict is Verdict.VALID and search.arrived is not None and len(states) < STATES_MAX:
         if not states:
             order = search.arrived.order()
-        states[search.arrived.state] = None
+        states[_state_after(model, search.arrived.order())] = None
         verdict = search.run(STATES_STEPS_MAX)
     placed = {id(operation) for operation in order}
     late, *others = [one.operation for one in overlaps.running[end]]
     left = [one for one in others if id(one) not in placed]
     all_states = verdict is Verdict.INVALID
     return FailingPart(late, order, shortest, list(states), all_states, left)
+
+
+def _state_after(model: Model, order: list[Operation]) -> Hashable:
+    """The state after an order. A search may know it only as one that nobody observes."""
+    state: Hashable = model.initial
+    for operation in order:
+        after = model.step(state, operation)
+        assert after is not None, "an order of a search is legal"
+        state = after
+    return state

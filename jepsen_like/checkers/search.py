@@ -15,7 +15,9 @@ Seven things keep the search short:
 - A configuration that spent more operations of unknown outcome than another on the same state is
   not searched: whatever may follow it may follow the other.
 - An operation of unknown outcome is not placed right before one that overwrites what it did.
-- If the next observation can no longer come true, a configuration is given up at once.
+- If the next observation can no longer come true, a configuration is given up at once. If it can
+  come true only after the state is overwritten, and nobody else can observe the state before, all
+  such states are one.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
 from jepsen_like.checkers.models.model import Model
-from jepsen_like.checkers.overlaps import Overlaps
+from jepsen_like.checkers.overlaps import Candidate, Overlaps
 from jepsen_like.checkers.report import Verdict
 from jepsen_like.history.operation import Operation
 
@@ -72,6 +74,7 @@ class Search:
         self.arrived: Point | None = None  # where the goal was reached
         self._step = model.step
         self._toward: Callable[[Hashable, Operation], bool] | None = getattr(model, "toward", None)
+        self._dead: Hashable | None = getattr(model, "dead", None)
         self._overwrites: Callable[[Operation], bool] | None = getattr(model, "overwrites", None)
         self._overlaps = overlaps
         self._running = overlaps.running
@@ -93,6 +96,11 @@ class Search:
             if point.ended >= self._goal:
                 self.arrived = point
                 return Verdict.VALID
+            outlook = self._outlook(point)
+            if outlook is None:
+                self.furthest = max(self.furthest, point.ended)
+                continue
+            point = outlook
             key = (point.ended, point.placed, point.state)
             better = seen.get(key)
             if better is None:
@@ -109,8 +117,7 @@ class Search:
                     continue
             self.memory_bytes += _CONFIGURATION_BYTES
             self.furthest = max(self.furthest, point.ended)
-            if not self._is_doomed(point):
-                self._branch(point)
+            self._branch(point)
         return None if points else Verdict.INVALID
 
     def forget(self) -> None:
@@ -153,24 +160,34 @@ class Search:
             ended += 1
         return ended, placed
 
-    def _is_doomed(self, point: Point) -> bool:
-        """Whether the next observation cannot come true behind this point."""
+    def _outlook(self, point: Point) -> Point | None:
+        """The point, or None if the next observation cannot come true behind it.
+
+        If its state is overwritten before anybody can observe it, it is dead.
+        """
         if self._toward is None:
-            return False
+            return point
         awaited = self._overlaps.awaited(point.ended, point.placed, self._goal)
         if awaited is None or self._toward(point.state, awaited.observer.operation):
-            return False
-        if awaited.brought_by_open & ~point.open_placed:
-            return False
+            return point
         line = self._overlaps.end_line(point.ended)
-        for one in awaited.brought_by:
-            is_placed = one.end < point.ended or (
-                point.placed & one.bit and one.operation.invoked_line < line
-            )
-            if not is_placed:
-                return False
-        self.doomed_at = max(self.doomed_at, awaited.observer.end)
-        return True
+        if not awaited.brought_by_open & ~point.open_placed:
+            for one in awaited.brought_by:
+                if not _is_placed(one, point, line):
+                    break
+            else:
+                self.doomed_at = max(self.doomed_at, awaited.observer.end)
+                return None
+        if self._dead is None:
+            return point
+        for one in self._running[awaited.observer.end]:
+            if (
+                one.observes
+                and not _is_placed(one, point, line)
+                and self._toward(point.state, one.operation)
+            ):
+                return point
+        return point._replace(state=self._dead)
 
     def _branch(self, point: Point) -> None:
         """Continue with each operation that may come next; the first to end is tried first."""
@@ -206,3 +223,10 @@ class Search:
             self._states[state] = known = state
             self.memory_bytes += sys.getsizeof(state)
         return known
+
+
+def _is_placed(one: Candidate, point: Point, line: int) -> bool:
+    """Whether an operation that ended is placed at a point, whose next end is in a line."""
+    if one.end < point.ended:
+        return True
+    return bool(point.placed & one.bit) and one.operation.invoked_line < line

@@ -9,7 +9,7 @@ from jepsen_like.checkers.checker import Request, counted, refuse_other_function
 from jepsen_like.checkers.report import Findings, Report
 from jepsen_like.history.history import History
 from jepsen_like.history.operation import Operation
-from jepsen_like.history.value import Value, listed, shown
+from jepsen_like.history.value import Value, listed, repeated, shown
 
 FUNCTIONS = frozenset({"add", "read"})
 
@@ -64,8 +64,7 @@ class _Set:
                 raise wrong_value(self._history, line, "read returns a list", result)
             elements = frozenset(result)
             if len(elements) < len(result):
-                twice = [one for one in elements if tuple(result).count(one) > 1]
-                how = f"{operation} has {listed(twice)} more than once"
+                how = f"{operation} has {listed(repeated(result))} more than once"
                 self._findings.add("duplicated", how, operation.ended_line)
             self._reads.append(_Read(operation, elements))
 

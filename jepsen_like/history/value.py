@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Hashable, Iterable
 from typing import TypeAlias
 
@@ -75,6 +76,11 @@ def shown(value: object, characters_max: int = SHOWN_CHARACTERS_MAX) -> str:
         return text
     half = (characters_max - 5) // 2
     return f"{text[:half]} ... {text[-half:]}"
+
+
+def repeated(values: Iterable[Value]) -> list[Value]:
+    """The values that are there more than once."""
+    return [value for value, number in Counter(values).items() if number > 1]
 
 
 def listed(values: Iterable[Value], values_max: int = 8) -> str:

@@ -287,6 +287,8 @@ async def test_the_commands_show_and_move_groups(tmp_path: Path) -> None:
         assert [row["next"] for row in moved] == [5, 1]
         piped = await group.command("group", "progress", "g", "--topic", "T")
         assert piped.stdout.splitlines()[0].split("\t")[:5] == ["T", "broker-a", "0", "5", "5"]
+        piped = await group.command("topic", "status", "T", "--group", "g")
+        assert piped.stdout.splitlines() == ["broker-a\t0\t0\t5\t5\t0", "broker-a\t1\t0\t1\t1\t0"]
         assert (await group.command("group", "clone", "g", "copy")).exit_code == 0
         groups = await group.command("topic", "groups", "T")
         assert groups.stdout.split() == ["copy", "g"]

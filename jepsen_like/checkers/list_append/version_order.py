@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from jepsen_like.checkers.list_append.transaction import APPEND, Seen, Step, Transaction
 from jepsen_like.checkers.report import Findings
 from jepsen_like.history.history import History
-from jepsen_like.history.value import Value, listed, shown
+from jepsen_like.history.value import Value, listed, repeated, shown
 
 
 class VersionOrder:
@@ -67,8 +67,8 @@ class VersionOrder:
         line = reader.operation.ended_line
         words = f"line {line} read {shown(read.key, 40)} = {shown(elements, 60)}"
         if len(set(elements)) < len(elements):
-            twice = {one for one in elements if elements.count(one) > 1}
-            findings.add("duplicated", f"{words}, with {listed(twice)} more than once", line)
+            twice = listed(repeated(elements))
+            findings.add("duplicated", f"{words}, with {twice} more than once", line)
         before: Value = None
         for element in elements:
             writer = self.writers.get((read.key, element))

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from enum import Enum
 
 from jepsen_like.history.header import Header
 from jepsen_like.history.operation import Operation
 from jepsen_like.history.value import shown
+
+
+class Unobserved(Enum):
+    """The state of a string that is replaced before anybody gets it."""
+
+    UNOBSERVED = "unobserved"
+
+
+UNOBSERVED = Unobserved.UNOBSERVED
 
 
 class KvAppend:
@@ -15,6 +25,7 @@ class KvAppend:
     functions = frozenset({"get", "put", "append"})
     ignores_processes = True
     initial = ""
+    dead = UNOBSERVED
 
     @classmethod
     def of(cls, header: Header) -> KvAppend:
@@ -31,7 +42,7 @@ class KvAppend:
 
     def toward(self, state: Hashable, observer: Operation) -> bool:
         """Whether appends may make of a state what a get returned."""
-        return _told(observer).startswith(str(state))
+        return isinstance(state, str) and _told(observer).startswith(state)
 
     def brings(self, operation: Operation, observer: Operation) -> bool:
         """Whether a put may have begun what a get returned."""
@@ -50,6 +61,8 @@ class KvAppend:
     def step(self, state: Hashable, operation: Operation) -> Hashable | None:
         """As Model."""
         if operation.function == "append":
+            if state is UNOBSERVED:
+                return state
             return state + operation.value  # type: ignore[operator, no-any-return]
         if operation.function == "put":
             return operation.value

@@ -51,6 +51,13 @@ def one(
     ]
 
 
+def told(
+    function: str, result: object, process: int = 0, key: object = None
+) -> list[tuple[object, ...]]:
+    """The two events of a call of nothing that returned a result; nothing else overlaps it."""
+    return [(process, "invoke", function, None, key), (process, "ok", function, result, key)]
+
+
 def alone(*pairs: list[tuple[object, ...]], **settings: object) -> History:
     """A history of operations that happen one after another."""
     return recorded(*[event for pair in pairs for event in pair], **settings)

@@ -160,6 +160,11 @@ def test_reads_that_cannot_both_be_are_an_incompatible_order() -> None:
     assert "incompatible order" in kinds(history)
 
 
+def test_half_of_what_a_transaction_appended_is_an_incompatible_order() -> None:
+    history = alone(txn(append("x", 2), append("x", 3), type="info"), txn(read("x", 3)))
+    assert "incompatible order" in kinds(history)
+
+
 def test_elements_out_of_nowhere_and_twice_are_found() -> None:
     assert kinds(alone(txn(read("x", 7)))) == ["invented"]
     assert "duplicated" in kinds(alone(txn(append("x", 1)), txn(read("x", 1, 1))))

@@ -22,7 +22,7 @@ from jepsen_like.history.header import Header
 from jepsen_like.history.history import History
 from jepsen_like.history.operation import Event, EventType
 from jepsen_like.history.pairing import Pairing
-from tests.jepsen_like.checkers.recorded import alone, one, recorded
+from tests.jepsen_like.checkers.recorded import alone, one, recorded, told
 
 Events = list[tuple[object, ...]]
 
@@ -30,11 +30,6 @@ Events = list[tuple[object, ...]]
 def done(function: str, value: object = None, process: int = 0, key: object = None) -> Events:
     """A call of a value that happened, alone."""
     return one(function, value, value, process, key=key)
-
-
-def told(function: str, result: object, process: int = 0, key: object = None) -> Events:
-    """A call of nothing that returned a result, alone."""
-    return [(process, "invoke", function, None, key), (process, "ok", function, result, key)]
 
 
 def lost(function: str, value: object, process: int = 0) -> Events:
@@ -276,6 +271,23 @@ def test_a_counter_begins_where_the_header_says() -> None:
 )
 def test_offsets(events: list[Events], expected: str) -> None:
     assert kinds(check_offsets, *events) == expected
+
+
+def test_a_reset_beside_a_commit_or_a_fetch_may_come_before_or_after_it() -> None:
+    beside_commit: Events = [
+        (0, "invoke", "commit", 7),
+        *done("reset", 2, 1),
+        (0, "ok", "commit", 7),
+        *told("fetch", 2, 2),
+    ]
+    assert kinds(check_offsets, beside_commit) == "valid"
+    beside_fetch: Events = [
+        *done("commit", 7),
+        (2, "invoke", "fetch", None),
+        (1, "invoke", "reset", 2),
+        (2, "ok", "fetch", 2),
+    ]
+    assert kinds(check_offsets, beside_fetch) == "valid"
 
 
 # --- transactions ---------------------------------------------------------------------------------
