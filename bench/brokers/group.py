@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from bench.brokers.asking import NotAnswered, leader_address, send_one
 from bench.one_run import RunFailed, end, last_complaint
-from bench.process_figures import memory
+from bench.process_figures import memory, processor_seconds
 
 NAMESERVER = "nameserver"
 
@@ -114,6 +114,11 @@ class BrokerGroup:
     def leader_memory_mib(self) -> float:
         """Resident memory of the leader."""
         return memory(self._running[self.leader()].pid).resident
+
+    def processor_s(self) -> float:
+        """Processor time that its members have used since they were started."""
+        members = [self._running[name] for name in self._addresses.members]
+        return sum([processor_seconds(process.pid) for process in members])
 
     def last_complaint(self) -> str:
         """What its processes said last, as the end of a sentence."""

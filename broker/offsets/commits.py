@@ -1,10 +1,16 @@
-"""Offsets on their way into the log: one entry at a time, of all that has gathered."""
+"""Offsets on their way into the log: one entry at a time, of all that has gathered.
+
+A request that wants an answer is answered when its offset is in the log, so it goes at once. Pulls
+bring offsets along for which nobody waits, one with each: an entry for each of them would have
+every member write and sync for each pull. They go with the next entry, and five times a second.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from broker.errors import RequestRefused
+from broker.groups.state import GROUPS
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.log.submissions import Then, submit_commands
@@ -23,10 +29,12 @@ class _Waiting:
     Attributes:
         offsets: by group, topic and queue: the offset, and how far the log was applied at its
             request, as a position.
+        brought: those that pulls have brought.
         thens: told of the outcome.
     """
 
     offsets: dict[tuple[str, str, int], tuple[int, int]] = field(default_factory=dict)
+    brought: set[tuple[str, str, int]] = field(default_factory=set)
     thens: list[Then] = field(default_factory=list)
 
 
@@ -61,24 +69,43 @@ class OffsetCommits:
         return max(len(waiting.thens), len(waiting.offsets)) >= self._max_waiting
 
     def add(self, offset: CommittedOffset, then: Then | None) -> None:
-        """Commit an offset with the next `flush`. The caller looks at `is_full` first."""
+        """Commit an offset: soon when `then` waits for it. The caller looks at `is_full` first."""
         self._waiting.offsets[offset[:3]] = offset.offset, self._state.log_end
+        self._waiting.brought.discard(offset[:3])
         if then is not None:
             self._waiting.thens.append(then)
 
+    def bring(self, offset: CommittedOffset) -> None:
+        """Commit an offset that a pull brings, if its group is still there then. As `add`."""
+        self.add(offset, None)
+        self._waiting.brought.add(offset[:3])
+
+    def forget(self, group: str, topic: str, queue_id: int) -> None:
+        """What waits for a queue does not count: it is from before the group was moved there."""
+        self._waiting.offsets.pop((group, topic, queue_id), None)
+
     def flush(self) -> None:
-        """Append what has gathered, unless an entry is on its way; then it follows that one."""
+        """Append what has gathered if somebody waits for it or it is much, unless an entry is on
+        its way; then it follows that one.
+        """
         waiting = self._waiting
-        if self._is_on_its_way or not waiting.offsets:
+        if waiting.thens or len(waiting.offsets) >= MAX_OFFSETS_PER_ENTRY:
+            self.flush_all()
+
+    def flush_all(self) -> None:
+        """As `flush`, whether somebody waits for it or not."""
+        waiting = self._waiting
+        if self._is_on_its_way or not (waiting.offsets or waiting.thens):
             return
         self._waiting = _Waiting()
         self._is_on_its_way = True
-        state, topics = self._state, self._state[TOPICS]
+        state, topics, groups = self._state, self._state[TOPICS], self._state[GROUPS]
         # Of a topic that was deleted since the request, nothing is committed.
         offsets = [
             CommittedOffset(*key, offset)
             for key, (offset, as_of) in waiting.offsets.items()
             if topics.existed(key[1], as_of)
+            and (key not in waiting.brought or key[0] in groups.configs)
         ]
         now_ms = self._wall_clock_ms()
         commands = [

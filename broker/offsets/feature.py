@@ -32,7 +32,9 @@ def _service(parts: Parts) -> Service:
             RequestCode.GET_ALL_CONSUMER_OFFSET: confirmed(processor.all_offsets),
         },
         end_term=commits.refuse_waiting,
+        ending=commits.flush_all,
         flush=commits.flush,
+        tick=commits.flush_all,
     )
 
 

@@ -221,6 +221,7 @@ class PullProcessor:
         if moved_to != request.offset:
             return moved_to
         self._ending[key] = moved_to
+        self._commits.forget(*key)
         end = EndReset(*key, moved_to)
         submit_commands(self._log, [end], lambda _refusal: self._ended(key, moved_to))
         return None
@@ -259,7 +260,7 @@ class PullProcessor:
             is_new and len(offsets.tables) >= self._settings.now.limits.max_offset_tables
         ):
             return
-        self._commits.add(CommittedOffset(*key, offset), None)
+        self._commits.bring(CommittedOffset(*key, offset))
 
     def _check(self, request: PullRequest) -> None:
         """Raises RequestRefused when the topic or the group cannot be pulled from."""

@@ -36,7 +36,7 @@ from dledger import (
 from remoting.message.errors import MessageMalformed
 from remoting.message.message_id import unique_message_key
 from remoting.message.properties import UNIQUE_KEY, edit_properties
-from remoting.message.record import encode_record_parts
+from remoting.message.record import encode_parts_of_all
 from remoting.net.address import Address
 from remoting.wire.codes import ResponseCode
 
@@ -259,7 +259,6 @@ class Sends:
 
     def _encode(self, send: PendingMessages, offset: int, now_ms: int) -> list[PositionedBody]:
         """The records of one send, the first of them at `offset` of its queue."""
-        encoded: list[PositionedBody] = []
         for record in send.records:
             if _UNIQUE_KEY_MARK not in record.properties:
                 record.properties = self._with_unique_key(record.properties, now_ms)
@@ -268,17 +267,19 @@ class Sends:
             record.queue_offset = offset
             record.store_timestamp = now_ms
             record.store_host, record.store_port = self._host, self._port
-            head, tail = encode_record_parts(record)
-            if send.attach is not None:
-                tail += encode_log_command(send.attach(record))
-            if len(head) + len(tail) > _MAX_PARTS_BYTES:
-                raise MessageMalformed(
-                    f"{len(head) + len(tail)} bytes with what the broker adds: at most "
-                    f"{_MAX_PARTS_BYTES}"
-                )
-            encoded.append(PositionedBody(head, tail))
             offset += 1
-        return encoded
+        parts = encode_parts_of_all(send.records)
+        if (attach := send.attach) is not None:
+            parts = [
+                (head, tail + encode_log_command(attach(record)))
+                for record, (head, tail) in zip(send.records, parts, strict=True)
+            ]
+        largest = max([len(head) + len(tail) for head, tail in parts])
+        if largest > _MAX_PARTS_BYTES:
+            raise MessageMalformed(
+                f"{largest} bytes with what the broker adds: at most {_MAX_PARTS_BYTES}"
+            )
+        return [PositionedBody(head, tail) for head, tail in parts]
 
     def _with_unique_key(self, properties: bytes, now_ms: int) -> bytes:
         """The properties with a key to find the message by, as RocketMQ's broker adds it."""

@@ -35,12 +35,12 @@ class SpecialSends:
 
     def __init__(self) -> None:
         self._ways: list[SpecialSend] = []
-        self._marks: list[bytes] = []
+        self._names: frozenset[bytes] = frozenset()
 
     def add(self, way: SpecialSend) -> None:
         """Have sends treated so; of several ways that are asked for, those added earlier first."""
         self._ways.append(way)
-        self._marks += [name.encode() + b"\x01" for name in way.names]
+        self._names |= {name.encode() for name in way.names}
 
     def prepare(self, send: PendingSend) -> None:
         """Let a send be treated as it asks for.
@@ -48,12 +48,18 @@ class SpecialSends:
         Raises:
             RequestRefused: (13) a message of a batch asks for it; and what the way itself raises.
         """
-        for record in send.records:
-            properties = record.properties
-            for mark in self._marks:
-                if mark in properties:  # one search each, as most messages have none of them
-                    self._treat(send, decode_properties(properties))
-                    break
+        records = send.records
+        if len(records) == 1:
+            if self._may_ask(records[0].properties):
+                self._treat(send, decode_properties(records[0].properties))
+        elif self._may_ask(b"\x02".join([record.properties for record in records])):
+            for record in records:
+                if self._may_ask(record.properties):
+                    self._treat(send, decode_properties(record.properties))
+
+    def _may_ask(self, properties: bytes) -> bool:
+        """Whether one of the names stands in a run of properties. Most messages have none."""
+        return not self._names.isdisjoint(properties.replace(b"\x02", b"\x01").split(b"\x01"))
 
     def _treat(self, send: PendingSend, pairs: Mapping[str, str]) -> None:
         for way in self._ways:

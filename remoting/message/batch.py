@@ -8,7 +8,7 @@ Source: RocketMQ's MessageDecoder; C++, Go and Java clients write the same.
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from remoting.message.errors import MessageMalformed
 from remoting.message.properties import MAX_PROPERTIES_BYTES, decode_properties
@@ -20,6 +20,10 @@ _SMALLEST_BYTES: Final = 22
 # The reply to a batch joins one id of 33 characters a message; 8192 of them stay under the longest
 # header that a frame may have (512 KiB).
 MAX_BATCH_MESSAGES: Final = 8192
+
+
+# A message's body, its properties and its flag.
+BatchParts: TypeAlias = tuple[bytes, bytes, int]
 
 
 @dataclass(slots=True)
@@ -71,10 +75,19 @@ def decode_batch_body(body: bytes, max_messages: int = MAX_BATCH_MESSAGES) -> li
         max_messages: reading ends with the first message above this number.
 
     Raises:
+        MessageMalformed: as `batch_parts`.
+    """
+    return [BatchMessage(*parts) for parts in batch_parts(body, max_messages)]
+
+
+def batch_parts(body: bytes, max_messages: int = MAX_BATCH_MESSAGES) -> list[BatchParts]:
+    """As `decode_batch_body`, for those who make objects of their own: body, properties and flag.
+
+    Raises:
         MessageMalformed: a length in it contradicts another, it ends early, or it has too many
             messages. Nothing of such a batch may be stored, since the sender takes it as one.
     """
-    messages: list[BatchMessage] = []
+    messages: list[BatchParts] = []
     at = 0
     length = len(body)
     while at < length:
@@ -84,16 +97,13 @@ def decode_batch_body(body: bytes, max_messages: int = MAX_BATCH_MESSAGES) -> li
             raise MessageMalformed("the batch ends inside a message: send whole messages")
         size, _magic, _crc, flag, body_length = _FIXED.unpack_from(body, at)
         end = at + size
-        properties_at = at + _FIXED.size + body_length
+        body_at = at + _FIXED.size
+        properties_at = body_at + body_length
         if size < _SMALLEST_BYTES or end > length or not at < properties_at <= end - 2:
             raise MessageMalformed("a message of the batch has a wrong length: send it again")
-        (properties_length,) = _PROPERTIES_LENGTH.unpack_from(body, properties_at)
+        properties_length = _PROPERTIES_LENGTH.unpack_from(body, properties_at)[0]
         if body_length < 0 or properties_length != end - properties_at - 2:
             raise MessageMalformed("a message of the batch has a wrong length: send it again")
-        messages.append(
-            BatchMessage(
-                body[at + _FIXED.size : properties_at], body[properties_at + 2 : end], flag
-            )
-        )
+        messages.append((body[body_at:properties_at], body[properties_at + 2 : end], flag))
         at = end
     return messages

@@ -6,6 +6,7 @@ bytes) is read but never written, because only Java clients look at the magic.
 
 import struct
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -52,10 +53,12 @@ MAX_BODY_BYTES: Final = 16 * 1024 * 1024
 _SMALLEST_RECORD_BYTES: Final = 91
 
 _HEAD: Final = struct.Struct(">iIiiiq")  # size, magic, body CRC, queue id, flag, queue offset
-_TAIL: Final = struct.Struct(">iq4siq4siiqi")  # system flag ... body length, both hosts IPv4
+_COMMON: Final = struct.Struct(">iq4siq4siiq")  # system flag ... prepared offset, hosts IPv4
 _SYSTEM_FLAG_BORN: Final = struct.Struct(">iq")
 _PORT_STORED: Final = struct.Struct(">iq")
 _AFTER_HOSTS: Final = struct.Struct(">iiqi")  # store port, reconsume times, prepared offset, body
+_PORT_REST: Final = struct.Struct(">iiq")  # store port, reconsume times, prepared offset
+_LENGTH: Final = struct.Struct(">i")
 _LENGTH16: Final = struct.Struct(">h")
 _OFFSET: Final = struct.Struct(">q")
 _SIZE_MAGIC: Final = struct.Struct(">iI")
@@ -124,51 +127,102 @@ def encode_record_parts(record: MessageRecord) -> tuple[bytes, bytes]:
         MessageMalformed: topic or properties are too long, a host is no numeric address or of
             another family than the system flag says, or a number does not fit its field.
     """
-    topic = record.topic.encode()
-    body = record.body
-    properties = record.properties
-    born_host = packed_host(record.born_host)
-    store_host = packed_host(record.store_host)
-    if len(topic) > MAX_TOPIC_BYTES:
-        raise MessageMalformed(f"topic of {len(topic)} bytes: at most {MAX_TOPIC_BYTES} are stored")
-    if len(properties) > MAX_PROPERTIES_BYTES:
-        raise MessageMalformed(
-            f"properties of {len(properties)} bytes: at most {MAX_PROPERTIES_BYTES} are stored"
-        )
-    _check_family(born_host, record.system_flag & BORN_HOST_V6_FLAG, "born")
-    _check_family(store_host, record.system_flag & STORE_HOST_V6_FLAG, "store")
-    hosts = len(born_host) + len(store_host)
-    size = _SMALLEST_RECORD_BYTES - 8 + hosts + len(body) + len(topic) + len(properties)
+    return encode_parts_of_all((record,))[0]
+
+
+def encode_parts_of_all(records: Sequence[MessageRecord]) -> list[tuple[bytes, bytes]]:
+    """As `encode_record_parts`, of several records.
+
+    The messages of a batch are alike but for their bodies, properties, flags and offsets: what is
+    the same in adjacent records is encoded once.
+    """
+    parts: list[tuple[bytes, bytes]] = []
+    before: MessageRecord | None = None
+    common = topic = b""
+    others = 0
     try:
-        head = _HEAD.pack(
-            size,
-            MESSAGE_MAGIC,
-            zlib.crc32(body) & 0x7FFFFFFF,
-            record.queue_id,
-            record.flag,
-            record.queue_offset,
-        )
-        fixed = (
-            _TAIL.pack(
-                record.system_flag,
-                record.born_timestamp,
-                born_host,
-                record.born_port,
-                record.store_timestamp,
-                store_host,
-                record.store_port,
-                record.reconsume_times,
-                record.prepared_transaction_offset,
-                len(body),
+        for record in records:
+            if before is None or not _are_alike(record, before):
+                before = record
+                common = _common(record)
+                topic = _topic(record)
+                others = _HEAD.size + 8 + len(common) + 4 + len(topic) + 2
+            body, properties = record.body, record.properties
+            properties_length = len(properties)
+            if properties_length > MAX_PROPERTIES_BYTES:
+                raise MessageMalformed(
+                    f"properties of {properties_length} bytes: at most {MAX_PROPERTIES_BYTES} are "
+                    "stored"
+                )
+            body_length = len(body)
+            head = _HEAD.pack(
+                others + body_length + properties_length,
+                MESSAGE_MAGIC,
+                zlib.crc32(body) & 0x7FFFFFFF,
+                record.queue_id,
+                record.flag,
+                record.queue_offset,
             )
-            if hosts == 8
-            else _wide_tail(record, born_host, store_host)
-        )
+            length, end = _LENGTH.pack(body_length), _LENGTH16.pack(properties_length)
+            parts.append((head, b"".join((common, length, body, topic, end, properties))))
     except struct.error:
         raise MessageMalformed("a number of the record does not fit its field") from None
-    topic_length = bytes((len(topic),))
-    properties_length = _LENGTH16.pack(len(properties))
-    return head, b"".join((fixed, body, topic_length, topic, properties_length, properties))
+    return parts
+
+
+def _are_alike(one: MessageRecord, other: MessageRecord) -> bool:
+    """Whether `_common` and `_topic` are the same for both."""
+    return (
+        one.born_timestamp == other.born_timestamp
+        and one.born_port == other.born_port
+        and one.born_host == other.born_host
+        and one.topic == other.topic
+        and one.system_flag == other.system_flag
+        and one.reconsume_times == other.reconsume_times
+        and one.prepared_transaction_offset == other.prepared_transaction_offset
+        and one.store_timestamp == other.store_timestamp
+        and one.store_port == other.store_port
+        and one.store_host == other.store_host
+    )
+
+
+def _common(record: MessageRecord) -> bytes:
+    """What is between the physical offset and the body's length. Raises MessageMalformed."""
+    born_host = packed_host(record.born_host)
+    store_host = packed_host(record.store_host)
+    _check_family(born_host, record.system_flag & BORN_HOST_V6_FLAG, "born")
+    _check_family(store_host, record.system_flag & STORE_HOST_V6_FLAG, "store")
+    if len(born_host) == len(store_host) == 4:
+        return _COMMON.pack(
+            record.system_flag,
+            record.born_timestamp,
+            born_host,
+            record.born_port,
+            record.store_timestamp,
+            store_host,
+            record.store_port,
+            record.reconsume_times,
+            record.prepared_transaction_offset,
+        )
+    return b"".join(
+        (
+            _SYSTEM_FLAG_BORN.pack(record.system_flag, record.born_timestamp),
+            born_host,
+            _PORT_STORED.pack(record.born_port, record.store_timestamp),
+            store_host,
+            _PORT_REST.pack(
+                record.store_port, record.reconsume_times, record.prepared_transaction_offset
+            ),
+        )
+    )
+
+
+def _topic(record: MessageRecord) -> bytes:
+    """The topic behind its length. Raises MessageMalformed."""
+    topic = record.topic.encode()
+    if len(topic) > MAX_TOPIC_BYTES:
+        raise MessageMalformed(f"topic of {len(topic)} bytes: at most {MAX_TOPIC_BYTES} are stored")
+    return bytes((len(topic),)) + topic
 
 
 def encode_record(record: MessageRecord) -> bytes:
@@ -247,24 +301,6 @@ def _check_family(packed: bytes, is_v6: int, which: str) -> None:
         raise MessageMalformed(
             f"the {which} host's family is not the system flag's: store ipv4_host(host)"
         )
-
-
-def _wide_tail(record: MessageRecord, born_host: bytes, store_host: bytes) -> bytes:
-    """The fixed part after the physical offset when a host takes sixteen bytes."""
-    return b"".join(
-        (
-            _SYSTEM_FLAG_BORN.pack(record.system_flag, record.born_timestamp),
-            born_host,
-            _PORT_STORED.pack(record.born_port, record.store_timestamp),
-            store_host,
-            _AFTER_HOSTS.pack(
-                record.store_port,
-                record.reconsume_times,
-                record.prepared_transaction_offset,
-                len(record.body),
-            ),
-        )
-    )
 
 
 def _decode_fields(view: memoryview, is_v2: bool) -> tuple[MessageRecord, int]:

@@ -355,6 +355,7 @@ async def test_a_pull_commits_the_offset_it_brings_for_a_known_group_only(tmp_pa
         await client.pull("T", 0, sysFlag=5, commitOffset=1)
         await client.heartbeat("c", "known", "T")
         await client.pull("T", 0, sysFlag=5, commitOffset=1, consumerGroup="known")
+        broker.requests.tick()
         await client.send("T", b"behind the commit in the log", 1)
         assert broker.machine.state[OFFSETS].tables == {("known", "T"): {0: 1}}
 

@@ -97,6 +97,20 @@ async def test_a_consumer_that_reads_on_faster_than_the_log_is_not_moved_again(
             assert codes[5] == ResponseCode.PULL_NOT_FOUND
 
 
+async def test_what_a_pull_has_brought_before_the_reset_does_not_undo_it(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as (broker, nursery):
+        client = Client(nursery, str(broker.config.address))
+        for _ in range(5):
+            await client.send("T", b"x")
+        await client.heartbeat("c", "g", "T")
+        await client.pull("T", 5, sysFlag=1, commitOffset=5)  # waits for the next tick
+        await reset(client, queueId=0, offset=2)
+        await client.pull("T", 2)
+        broker.requests.tick()
+        await client.send("T", b"behind it in the log", 1)
+        assert await committed(client) == 2
+
+
 async def test_a_pull_that_waits_is_told_at_once(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as (broker, nursery):
         client, other = (Client(nursery, str(broker.config.address)) for _ in range(2))

@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from broker.consumers.members import MEMBER_EXPIRY_SECONDS, Consumers, Member
 from broker.errors import RequestRefused
 from broker.features import REGISTRY, empty_state
+from broker.groups.config import ConsumerGroup
+from broker.groups.state import GROUPS
 from broker.limits import BrokerLimits
 from broker.log.folded import EntryRefused, Folded
 from broker.log.state import BrokerState
 from broker.messages.state import MESSAGES
 from broker.offsets.commands import CommitOffsets, CommittedOffset
-from broker.offsets.commits import OffsetCommits
+from broker.offsets.commits import MAX_OFFSETS_PER_ENTRY, OffsetCommits
 from broker.pulls.held_pulls import HeldPull, HeldPulls
 from broker.pulls.message_filter import (
     MAX_EXPRESSION_CHARACTERS,
@@ -44,7 +46,7 @@ from dledger.errors import (
 from dledger.waits.pending_appends import Appended
 from remoting.bodies.heartbeat import ConsumerData
 from remoting.bodies.topic_config import TopicConfig
-from remoting.message.record import MessageRecord, encode_record_parts
+from remoting.message.record import MessageRecord, encode_parts_of_all
 from remoting.message.tags import tags_code
 from remoting.net.address import Address
 from remoting.net.request_table import Settle
@@ -341,11 +343,11 @@ def test_messages_are_encoded_once_however_long_the_log_is_full(
 ) -> None:
     encoded: list[MessageRecord] = []
 
-    def encode(record: MessageRecord) -> tuple[bytes, bytes]:
-        encoded.append(record)
-        return encode_record_parts(record)
+    def encode(records: Sequence[MessageRecord]) -> list[tuple[bytes, bytes]]:
+        encoded.extend(records)
+        return encode_parts_of_all(records)
 
-    monkeypatch.setattr("broker.sends.sends.encode_record_parts", encode)
+    monkeypatch.setattr("broker.sends.sends.encode_parts_of_all", encode)
     log, origin = FakeLog(), Origin()
     sends, _state = sends_over(log)
     log.refusal = LogFull(1, 1)
@@ -500,6 +502,61 @@ def test_offsets_gather_while_an_entry_is_on_its_way() -> None:
     assert command == CommitOffsets([CommittedOffset("g", "T", 0, 3)], 2000, as_of=100)
     log.finish()
     assert told == [None, None, None]
+
+
+def test_offsets_that_nobody_waits_for_go_with_others_or_when_it_is_time() -> None:
+    log = FakeLog()
+    commits = OffsetCommits(log, with_topic_t(), 10_000, lambda: 1)
+    for queue_id in range(3):
+        commits.add(CommittedOffset("g", "T", queue_id, 1), None)
+        commits.flush()
+    assert log.taken == []
+    commits.add(CommittedOffset("g", "T", 3, 1), lambda _refusal: None)
+    commits.flush()
+    commits.add(CommittedOffset("g", "T", 4, 1), None)
+    log.finish()
+    assert log.taken == []  # nor does it follow the entry that was on its way
+    commits.flush_all()
+    log.finish()
+    for number in range(MAX_OFFSETS_PER_ENTRY):
+        assert log.taken == []
+        commits.add(CommittedOffset("g", "T", number, 2), None)
+        commits.flush()
+    assert len(log.taken) == 1
+
+
+def commits_of(log: FakeLog) -> list[object]:
+    return [REGISTRY.decode(body) for bodies, _done in log.taken for body in bodies]  # type: ignore[arg-type]
+
+
+def test_an_offset_that_a_pull_brings_is_not_committed_for_a_group_that_is_gone() -> None:
+    log, state = FakeLog(), with_topic_t()
+    state[GROUPS].configs["g"] = ConsumerGroup("g")
+    commits = OffsetCommits(log, state, 10, lambda: 1)
+    for queue_id in range(2):
+        commits.bring(CommittedOffset("g", "T", queue_id, 1))
+    commits.add(CommittedOffset("g", "T", 1, 2), None)  # a client may commit for any group
+    del state[GROUPS].configs["g"]
+    commits.flush_all()
+    assert commits_of(log) == [CommitOffsets([CommittedOffset("g", "T", 1, 2)], 1, as_of=100)]
+
+
+def test_an_offset_from_before_the_group_was_moved_does_not_follow_the_end_of_the_reset() -> None:
+    log, state = FakeLog(), with_topic_t()
+    state[GROUPS].configs["g"] = ConsumerGroup("g")
+    commits = OffsetCommits(log, state, 10, lambda: 1)
+    for queue_id in range(2):
+        commits.bring(CommittedOffset("g", "T", queue_id, 9))
+    commits.forget("g", "T", 0)
+    commits.forget("g", "T", 7)
+    told: list[RequestRefused | None] = []
+    commits.flush_all()
+    assert commits_of(log) == [CommitOffsets([CommittedOffset("g", "T", 1, 9)], 1, as_of=100)]
+    log.finish()
+    commits.add(CommittedOffset("g", "T", 0, 9), told.append)
+    commits.forget("g", "T", 0)
+    commits.flush()
+    assert told == [None]
 
 
 def test_offsets_that_cannot_be_stored_are_refused_and_later_ones_are_not() -> None:

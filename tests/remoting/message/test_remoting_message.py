@@ -5,9 +5,10 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remoting.message import properties
@@ -35,6 +36,7 @@ from remoting.message.record import (
     body_of,
     decode_record,
     decode_records,
+    encode_parts_of_all,
     encode_record,
     encode_record_parts,
 )
@@ -123,6 +125,36 @@ def test_a_record_survives_writing_and_reading(record: MessageRecord) -> None:
 @given(st.lists(records(), max_size=4))
 def test_records_one_after_another_are_read_in_order(sent: list[MessageRecord]) -> None:
     assert decode_records(b"".join(map(encode_record, sent))) == sent
+
+
+FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    "topic": TOPIC,
+    "body": st.binary(max_size=20),
+    "properties": st.binary(max_size=20),
+    "queue_id": INT32,
+    "flag": INT32,
+    "queue_offset": INT64,
+    "system_flag": INT32.map(lambda flag: flag & ~(BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG)),
+    "born_timestamp": INT64,
+    "born_host": IPV4,
+    "born_port": INT32,
+    "store_timestamp": INT64,
+    "store_host": IPV4,
+    "store_port": INT32,
+    "reconsume_times": INT32,
+    "prepared_transaction_offset": INT64,
+}
+
+
+@pytest.mark.parametrize("name", FIELDS)
+@given(st.data())
+@settings(max_examples=10)
+def test_records_are_encoded_together_as_they_are_one_by_one(
+    name: str, data: st.DataObject
+) -> None:
+    values = data.draw(st.lists(FIELDS[name], min_size=2, max_size=4))
+    sent = [replace(GOLDEN_RECORD, **{name: value}) for value in values]
+    assert encode_parts_of_all(sent) == [encode_record_parts(one) for one in sent]
 
 
 def test_a_record_with_two_bytes_of_topic_length_is_read() -> None:

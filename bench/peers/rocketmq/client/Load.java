@@ -127,6 +127,7 @@ public final class Load {
     DefaultMQProducer producer = producer();
     byte[] body = body();
     AtomicLong failed = new AtomicLong();
+    AtomicLong everStored = new AtomicLong(); // with those of the warm-up
     Durations[] all = new Durations[threads];
     Thread[] running = new Thread[threads];
     long begin = System.nanoTime() + number("warm_up_ms", 3000) * 1_000_000L;
@@ -148,6 +149,9 @@ public final class Load {
                     complain(error);
                   }
                   long then = System.nanoTime();
+                  if (stored) {
+                    everStored.addAndGet(batch);
+                  }
                   if (now >= begin && then <= end) {
                     if (stored) {
                       own.add(then - now);
@@ -166,7 +170,7 @@ public final class Load {
     long[] sorted = Durations.sorted(all);
     double rate = sorted.length * (double) batch / number("seconds", 8);
     print("a_second", rate, "p50_ms", ms(sorted, 0.5), "p99_ms", ms(sorted, 0.99), "failed",
-        (double) failed.get());
+        (double) failed.get(), "messages", (double) everStored.get());
   }
 
   /** Stores so many messages, with many sends in flight. */
@@ -244,7 +248,7 @@ public final class Load {
     boolean got = all.await(number("timeout_s", 60), TimeUnit.SECONDS);
     double seconds = (System.nanoTime() - first.get()) / 1e9;
     synchronized (seen) {
-      print("a_second", seen.size() / seconds, "received", (double) seen.size(), "failed",
+      print("a_second", seen.size() / seconds, "messages", (double) seen.size(), "failed",
           got ? 0.0 : 1.0);
     }
   }
@@ -258,6 +262,7 @@ public final class Load {
     AtomicLong begin = new AtomicLong(Long.MAX_VALUE);
     CountDownLatch ready = new CountDownLatch(1);
     AtomicLong received = new AtomicLong();
+    AtomicLong everReceived = new AtomicLong(); // with those of the warm-up
     long untilReady = System.nanoTime() + READY_SECONDS * 1_000_000_000L;
     byte[] blank = body();
     while (true) { // the topic has to have a route before a consumer asks for it
@@ -279,6 +284,7 @@ public final class Load {
               for (MessageExt one : messages) {
                 long planned = ByteBuffer.wrap(one.getBody()).getLong();
                 ready.countDown();
+                everReceived.incrementAndGet();
                 if (planned >= begin.get()) {
                   received.incrementAndGet();
                   synchronized (times) {
@@ -336,7 +342,8 @@ public final class Load {
     synchronized (times) {
       long[] sorted = Durations.sorted(times);
       print("p50_ms", ms(sorted, 0.5), "p99_ms", ms(sorted, 0.99), "failed",
-          (double) failed.get() + Math.max(0, sent.get() - received.get()));
+          (double) failed.get() + Math.max(0, sent.get() - received.get()), "messages",
+          (double) everReceived.get());
     }
   }
 
