@@ -25,6 +25,12 @@ _DROPS: Mapping[str, int] = {"drop log": 20}
 _NOTHING_WAITS: Mapping[str, int] = {"send delayed": 0, "send half": 0}
 _LITTLE_LOG: Mapping[str, object] = {"segment_bytes": 1_024, "batch_bytes": 1_000}
 
+_POPS: Mapping[str, int] = {
+    **{"pop": 60, "acknowledge pop": 60, "hide pop": 10, "send": 80},
+    **{"delete topic": 0, "send half": 0, "send delayed": 0},
+}
+_POPPING: Mapping[str, object] = {"request_every_s": 0.01, "topics": 1, "wrong_member": 0.0}
+
 AIMS: Final[Mapping[str, Aim]] = {
     # Deletions and creations of one topic overtake commits, which wait for the next batch.
     "offsets-of-an-earlier-topic": Aim(
@@ -81,6 +87,17 @@ AIMS: Final[Mapping[str, Aim]] = {
         faults=_POWER_CUTS,
         snapshots={"every_entries": 5},
         style={"request_every_s": 0.01, "lose_queues_every_s": NEVER},
+    ),
+    "pops-not-in-snapshots": Aim(
+        faults=_KILLS, snapshots={"every_entries": 20}, style=_POPPING, weights=_POPS
+    ),
+    "old-handles-acknowledge": Aim(style=_POPPING, weights=_POPS),
+    "gaps-in-order-forgotten": Aim(style=_POPPING, weights=_POPS),
+    "pops-acknowledged-early": Aim(
+        group={"nodes": 3},
+        faults={"crash_every_s": 0.7, "partition_every_s": 1.0},
+        style=_POPPING,
+        weights=_POPS,
     ),
     "files-of-another-state-believed": Aim(
         group={**_LITTLE_LOG, "nodes": 3},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,11 @@ from broker.delay.waiting_table import Waiting, WaitingTable
 from broker.log.state import BrokerState, Deletion
 from broker.log.state_snapshot import captured
 from broker.log.submissions import Then
+from broker.pop.acks import PopAcks
+from broker.pop.commands import PoppedMessage
+from broker.pop.state import Pops, QueueKey
 from broker.sends.pending_messages import PendingSend
+from broker.serving.origin import Origin
 from broker.serving.requests import Requests
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.consume_queues import ConsumeQueues
@@ -26,6 +30,7 @@ from broker.transactions.ends import Ends
 from broker.transactions.half_sends import HalfSends
 from broker.transactions.state import End, Half, Transactions
 from jepsen_like.simulation.seeded_bug import Replacement, SeededBug
+from remoting.wire.command import Command
 
 
 def _nothing(*_: Any) -> None:
@@ -165,6 +170,31 @@ def _half_messages_seen() -> list[Replacement]:
     return [Replacement(HalfSends, "prepare", prepare)]
 
 
+def _old_handles_acknowledge() -> list[Replacement]:
+    def land(self: Pops, key: QueueKey, offset: int, popped_ms: int) -> bool:
+        queue = self.queues.get(key)
+        flight = None if queue is None else queue.flights.get(offset)
+        return landed(self, key, offset, flight.popped_ms if flight is not None else popped_ms)
+
+    landed = Pops.land
+    return [Replacement(Pops, "land", land)]
+
+
+def _gaps_in_order_forgotten() -> list[Replacement]:
+    return [Replacement(Pops, "land", Pops.bury)]
+
+
+def _pops_acknowledged_early() -> list[Replacement]:
+    def add(
+        self: PopAcks, messages: Sequence[PoppedMessage], origin: Origin, command: Command
+    ) -> None:
+        self._messages += messages
+        self._thens.append(_nothing)
+        origin.send(command.reply())
+
+    return [Replacement(PopAcks, "_add", add)]
+
+
 def _ends_acknowledged_early() -> list[Replacement]:
     def commit(self: Ends, position: int, half: Half, then: Then) -> None:
         committed(self, position, half, lambda _refusal: None)
@@ -284,6 +314,26 @@ _BUGS: list[tuple[str, str, Callable[[], list[Replacement]]]] = [
         "half-messages-seen",
         "a half message is stored in the topic that it was sent to",
         _half_messages_seen,
+    ),
+    (
+        "pops-not-in-snapshots",
+        "a snapshot lacks what consumers have popped",
+        partial(_not_in_snapshots, "pops"),
+    ),
+    (
+        "old-handles-acknowledge",
+        "a message that was given again is acknowledged by the consumer that had it before",
+        _old_handles_acknowledge,
+    ),
+    (
+        "gaps-in-order-forgotten",
+        "an acknowledgement in order counts before those of earlier messages",
+        _gaps_in_order_forgotten,
+    ),
+    (
+        "pops-acknowledged-early",
+        "the acknowledgement of a pop is answered before the log has it",
+        _pops_acknowledged_early,
     ),
     (
         "ends-acknowledged-early",

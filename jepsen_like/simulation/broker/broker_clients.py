@@ -11,6 +11,7 @@ from broker.topics.state import TOPICS
 from jepsen_like.simulation.broker.broker_swarm import BrokerStyle
 from jepsen_like.simulation.broker.client_history import POSITION_DIGITS, ClientHistory
 from jepsen_like.simulation.broker.log_model import COMMIT, ROLLBACK
+from jepsen_like.simulation.broker.pop_clients import PopClients
 from jepsen_like.simulation.broker.raw_entries import MOST_QUEUES, NUMBER_BYTES, RawEntries
 from jepsen_like.simulation.broker.reference import Reference
 from jepsen_like.simulation.broker.served_broker import Client, ServedBroker
@@ -78,6 +79,9 @@ class BrokerClients:
             CLIENTS,
             self._next_offset,
         )
+        pops = PopClients(
+            Chance(seed, "pop clients"), self._request, self._topic, history, coverage, loop
+        )
         kinds: dict[str, Callable[[ServedBroker], None]] = {
             "send": self._send,
             "send batch": self._send_batch,
@@ -93,6 +97,9 @@ class BrokerClients:
             "commit offset": self._commit,
             "lock": self._lock,
             "ask": self._ask,
+            "pop": pops.pop,
+            "acknowledge pop": pops.ack,
+            "hide pop": pops.hide,
             "append raw": self._append_raw,
             "drop log": self._drop_log,
         }

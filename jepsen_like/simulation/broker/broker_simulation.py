@@ -34,6 +34,8 @@ EXPECTED_OF_BROKERS = (
     "looks at all queues",
     "members proven after a loss",
     "nodes closed in order",
+    "messages popped",
+    "pops acknowledged",
     "power cuts inside disk calls",
     "queue files lost",
     "queue files removed by retention",

@@ -106,6 +106,7 @@ def broker_style(seed: int, aim: Aim = NO_AIM) -> BrokerStyle:
 
 def _weights(chance: Chance) -> dict[str, int]:
     delayed, transactions = chance.choice((0, 8, 20)), chance.choice((0, 8, 20))
+    pops = chance.choice((0, 10, 30))
     return {
         "send": 40,
         "send batch": 10,
@@ -121,6 +122,9 @@ def _weights(chance: Chance) -> dict[str, int]:
         "commit offset": 12,
         "lock": 6,
         "ask": 4,
+        "pop": pops,
+        "acknowledge pop": pops,
+        "hide pop": pops // 5,
         "append raw": chance.choice((0, 6)),
         "drop log": 4 if chance.happens(0.6) else 0,
     }

@@ -39,6 +39,8 @@ class ClientHistory:
         self._begun: set[int] = set()  # whose begin was acknowledged
         self._ended: dict[int, int] = {}  # whose end was acknowledged: which
         self._asked: dict[int, set[int]] = {}  # which ends were asked for
+        self._acknowledged_s: dict[int, float] = {}  # when a pop of a message was, not in order
+        self._given_again: list[str] = []  # after its acknowledgement
         self._meant: dict[int, int] = {}  # by committed offset: the entry that made its topic
 
     def new_message(self) -> int:
@@ -108,6 +110,20 @@ class ClientHistory:
         if reply.code == ResponseCode.SUCCESS:
             self._ended[number] = how
 
+    def popped(self, number: int, is_ordered: bool, asked_s: float) -> None:
+        """A consumer was given a message by a pop that it asked for at a time."""
+        acknowledged_s = self._acknowledged_s.get(number, asked_s)
+        if not is_ordered and acknowledged_s < asked_s:
+            self._given_again.append(
+                f"message {number} was acknowledged at {acknowledged_s}, and given to a pop that "
+                f"was asked for at {asked_s}"
+            )
+
+    def pop_acknowledged(self, number: int, is_ordered: bool, now_s: float) -> None:
+        """The acknowledgement of a popped message was answered."""
+        if not is_ordered:
+            self._acknowledged_s.setdefault(number, now_s)
+
     @property
     def acknowledged(self) -> int:
         """How many messages were acknowledged."""
@@ -129,6 +145,8 @@ class ClientHistory:
                     f"delayed message {number} was acknowledged, the log does not have it",
                 )
         self._check_transactions(model)
+        for given in self._given_again:
+            raise InvariantViolated("what was popped and acknowledged never comes again", given)
         for number in sorted(self._recalled):
             if number not in model.dropped or number in model.stored:
                 raise InvariantViolated(

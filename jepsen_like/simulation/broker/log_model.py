@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgpack
@@ -29,6 +30,7 @@ TAGS = b"TAGS\x01"
 PUT_TOPIC, DELETE_TOPIC, PUT_GROUP, DELETE_GROUP = 1, 2, 3, 4
 COMMIT_OFFSETS, KEEP_LOG_FROM, LOCK_QUEUES, LEAD_FROM = 5, 6, 7, 8
 RAISE_FORMAT, DELAY, DELIVER, MOVE_DELAYED, DROP_DELAYED = 9, 10, 11, 12, 13
+POP, ACK_POPPED, HIDE_POPPED, BURY_POPPED = 23, 24, 25, 26
 PREPARE, COMMIT, ROLLBACK, CHECKED, GIVE_UP, MOVE_HALF = 14, 15, 16, 17, 18, 19
 # Nobody reads these topics.
 WAITING_ROOMS = {
@@ -82,6 +84,27 @@ class Half(NamedTuple):
     checks: int
 
 
+@dataclass
+class Popped:
+    """A queue from which a group pops.
+
+    Attributes:
+        next: the first offset that was never given.
+        attempt: of the last pop.
+        out: by offset: since when it is out, until when (0: acknowledged in order, behind one that
+            is not), how often it was given, and whether in order.
+    """
+
+    next: int
+    attempt: str = ""
+    out: dict[int, tuple[int, int, int, bool]] = field(default_factory=dict)
+
+    @property
+    def done(self) -> int:
+        """Everything before it is acknowledged."""
+        return min(self.out, default=self.next)
+
+
 class LogModel:
     """The meaning of the entries so far.
 
@@ -109,6 +132,7 @@ class LogModel:
         delivered: how many of them were delivered.
         dropped: the numbers of those that will never be delivered.
         halves: by the first position of their messages: the transactions that are open.
+        pops: by group, topic and queue id: what is out.
         ended: the numbers of the messages of all others: the kind of command that ended them.
     """
 
@@ -140,6 +164,7 @@ class LogModel:
         self.dropped: set[int] = set()
         self.halves: dict[int, Half] = {}
         self.ended: dict[int, int] = {}
+        self.pops: dict[tuple[str, str, int], Popped] = {}
         self._births: dict[str, list[int]] = {topic: [-1] for topic in first_topics}
         self._units: dict[IncarnationKey, bytearray] = {}
 
@@ -253,6 +278,8 @@ class LogModel:
                         "transactions are given up after all questions", f"{half} was given up"
                     )
                 return self._end(position, kind, number)
+            case (26, [[*key, offset, popped_ms]]):
+                return self._end_popped(tuple(key), offset, popped_ms, is_buried=True)
             case (19, [position]):
                 half = self.halves.get(position)
                 if half is None:
@@ -313,8 +340,82 @@ class LogModel:
                     if half is not None:
                         asked = half._replace(due_ms=due_ms, checks=half.checks + 1)
                         self.halves[position] = asked
+            case (23, [group, topic, queue_id, *rest]):
+                self._pop((group, topic, queue_id), *rest)
+            case (24, [messages]):
+                for *key, offset, popped_ms in messages:
+                    self._end_popped(tuple(key), offset, popped_ms, is_buried=False)
+            case (25, [[*key, offset, popped_ms], hidden_ms, visible_ms]):
+                self._hide_popped(tuple(key), offset, popped_ms, (hidden_ms, visible_ms))
             case _:
                 raise ValueError(f"an entry that the model does not know: {kind} {members}")
+
+    # --- pops -----------------------------------------------------------------------------------
+
+    def _pop(
+        self,
+        key: tuple[str, str, int],
+        popped_ms: int,
+        visible_ms: int,
+        first: int,
+        following: int,
+        offsets: list[int],
+        attempt: str | None,
+        begins: bool,
+        as_of: int,
+    ) -> None:
+        topic = key[1]
+        if topic not in self.topics or self.created_at.get(topic, -1) >= as_of:
+            return
+        if begins:
+            self.pops[key] = Popped(first)
+        queue = self.pops.get(key)
+        if queue is None or queue.next != first:
+            return
+        repeats = bool(attempt) and attempt == queue.attempt
+        is_ordered = attempt is not None
+        for offset in offsets:
+            if offset >= first:
+                times = 1
+            elif offset not in queue.out:
+                continue
+            else:
+                _, until_ms, times, _ = queue.out[offset]
+                if until_ms <= popped_ms:
+                    times += 1
+                elif not repeats:
+                    continue
+            queue.out[offset] = (popped_ms, visible_ms, times, is_ordered)
+        queue.next, queue.attempt = following, attempt or ""
+        self.offsets[key] = queue.done
+
+    def _end_popped(
+        self, key: tuple[Any, ...], offset: int, popped_ms: int, *, is_buried: bool
+    ) -> bool:
+        group, topic, queue_id = key
+        queue = self.pops.get((group, topic, queue_id))
+        if queue is None or queue.out.get(offset, (-1,))[0] != popped_ms:
+            return False
+        _, _, times, is_ordered = queue.out[offset]
+        if is_ordered and offset > queue.done and not is_buried:
+            queue.out[offset] = (popped_ms, 0, times, True)
+        else:
+            del queue.out[offset]
+            while queue.out and queue.out[queue.done][1] == 0:
+                del queue.out[queue.done]
+        self.offsets[group, topic, queue_id] = queue.done
+        return True
+
+    def _hide_popped(
+        self, key: tuple[Any, ...], offset: int, popped_ms: int, hidden: tuple[int, int]
+    ) -> None:
+        group, topic, queue_id = key
+        queue = self.pops.get((group, topic, queue_id))
+        found = None if queue is None else queue.out.get(offset)
+        if queue is not None and found is not None and found[0] == popped_ms and found[1]:
+            queue.out[offset] = (*hidden, *found[2:])
+
+    # --- topics, groups, offsets and locks ------------------------------------------------------
 
     def _put_topic(
         self, entry: Entry, config: list[Any], only_if_absent: bool, limit: list[int]
@@ -337,6 +438,7 @@ class LogModel:
         self.created_at.pop(topic, None)
         self.ends = {key: end for key, end in self.ends.items() if key[0] != topic}
         self.offsets = {key: at for key, at in self.offsets.items() if key[1] != topic}
+        self.pops = {key: queue for key, queue in self.pops.items() if key[1] != topic}
         if with_locks:
             self.locks = {key: lock for key, lock in self.locks.items() if key[1] != topic}
 

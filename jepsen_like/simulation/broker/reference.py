@@ -15,6 +15,7 @@ from broker.log.fold import fold
 from broker.log.state import BrokerState
 from broker.messages.state import MESSAGES
 from broker.offsets.state import OFFSETS
+from broker.pop.state import POPS
 from broker.relays.state import LEADER_PLACE
 from broker.topics.names import FIRST_TOPICS
 from broker.topics.settings import topic_members
@@ -136,6 +137,14 @@ class Reference:
                 "delayed messages",
                 {one.position: one.due_ms for one in state[DELAYS].waiting.captured()},
                 {position: one.due_ms for position, one in model.waiting.items()},
+            ),
+            (
+                "pops",
+                {
+                    key: (queue.next_offset, {at: tuple(one) for at, one in queue.flights.items()})
+                    for key, queue in state[POPS].queues.items()
+                },
+                {key: (queue.next, queue.out) for key, queue in model.pops.items()},
             ),
             (
                 "open transactions",

@@ -22,6 +22,7 @@ from broker.log.guarded_log import GuardedLog
 from broker.log.submissions import Then
 from broker.messages.state import MESSAGES
 from broker.offsets.feature import FEATURE as OFFSETS
+from broker.pop.feature import FEATURE as POP
 from broker.producers.feature import FEATURE as PRODUCERS
 from broker.retention.commands import KeepLogFrom
 from broker.retention.kept_back import KEPT_BACK
@@ -50,11 +51,11 @@ from remoting.net.address import Address
 from remoting.net.connection import Connection
 from remoting.wire.command import Command
 
-SERVED = (TOPICS, GROUPS, OFFSETS, LOCKS, PRODUCERS, CONSUMERS, SENDS, DELAY, TRANSACTIONS)
-# So few that they are reached. Six topics exist always.
+SERVED = (TOPICS, GROUPS, OFFSETS, LOCKS, PRODUCERS, CONSUMERS, SENDS, DELAY, TRANSACTIONS, POP)
+# So few that they are reached. Some of the topics are the broker's own.
 LIMITS = BrokerLimits(
-    max_topics=11,
-    max_groups=3,
+    max_topics=16,
+    max_groups=5,
     max_offset_tables=12,
     max_waiting_sends=40,
     max_locks=6,

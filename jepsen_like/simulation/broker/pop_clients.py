@@ -1,0 +1,143 @@
+"""Consumers that pop: they get messages for a time, and acknowledge, hide or forget them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from jepsen_like.simulation.broker.client_history import ClientHistory
+from jepsen_like.simulation.broker.raw_entries import MOST_QUEUES, NUMBER_BYTES
+from jepsen_like.simulation.broker.served_broker import ServedBroker
+from jepsen_like.simulation.chance import Chance
+from jepsen_like.simulation.coverage import Coverage
+from jepsen_like.simulation.event_loop import EventLoop
+from jepsen_like.simulation.node_settings import GROUP
+from remoting.message.record import decode_records
+from remoting.wire.codes import RequestCode, ResponseCode
+from remoting.wire.command import Command
+
+# Nobody commits offsets of these groups, so nothing but their pops moves them.
+POPPING_GROUP, POPPING_IN_ORDER = "Pops", "PopsInOrder"
+MOST_MESSAGES = 5
+INVISIBLE_MS = (200, 3_000)
+MOST_HANDLES = 40
+
+
+class Asks(Protocol):
+    """Sends a request, and calls `then` with the reply."""
+
+    def __call__(
+        self,
+        broker: ServedBroker,
+        code: RequestCode,
+        fields: Mapping[str, object],
+        body: bytes = b"",
+        then: Callable[[Command], None] = ...,
+    ) -> None:
+        """Send it."""
+
+
+class Given(NamedTuple):
+    """A message that a consumer was given.
+
+    Attributes:
+        number: of the message.
+        is_ordered: whether it was popped in order.
+        fields: of its acknowledgement.
+    """
+
+    number: int
+    is_ordered: bool
+    fields: Mapping[str, object]
+
+
+class PopClients:
+    """Requests of consumers that pop.
+
+    Args:
+        chance: of these clients.
+        ask: sends a request.
+        topic: chooses one.
+        history, coverage, loop: of the run.
+    """
+
+    def __init__(
+        self,
+        chance: Chance,
+        ask: Asks,
+        topic: Callable[[], str],
+        history: ClientHistory,
+        coverage: Coverage,
+        loop: EventLoop,
+    ) -> None:
+        self._chance = chance
+        self._ask = ask
+        self._topic = topic
+        self._history = history
+        self._coverage = coverage
+        self._loop = loop
+        self._given: list[Given] = []
+        self._attempts = 0
+
+    def pop(self, broker: ServedBroker) -> None:
+        """Ask for some messages, of any queue or of one, at once or within a second."""
+        chance, is_ordered = self._chance, self._chance.happens(0.4)
+        self._attempts += not chance.happens(0.1)  # else it asks again, as after a lost answer
+        fields = {
+            "consumerGroup": POPPING_IN_ORDER if is_ordered else POPPING_GROUP,
+            "topic": self._topic(),
+            "queueId": chance.randrange(-1, MOST_QUEUES),
+            "maxMsgNums": 1 + chance.randrange(MOST_MESSAGES),
+            "invisibleTime": chance.choice(INVISIBLE_MS),
+            "pollTime": chance.choice((0, 1_000)),
+            "bornTime": broker.wall_clock_ms(),
+            "initMode": 0,
+            "order": str(is_ordered).lower(),
+            "attemptId": f"a{self._attempts}",
+            "exp": chance.choice(("*", "*", "A")),
+            "expType": "TAG",
+        }
+        then = partial(self._popped, fields, is_ordered, self._loop.now)
+        self._ask(broker, RequestCode.POP_MESSAGE, fields, then=then)
+
+    def _popped(
+        self, asked: Mapping[str, object], is_ordered: bool, asked_s: float, reply: Command
+    ) -> None:
+        if reply.code != ResponseCode.SUCCESS:
+            return
+        kind, queue_id, first = reply.fields["startOffsetInfo"].split(" ")
+        times = [reply.fields[name] for name in ("popTime", "invisibleTime", "reviveQid")]
+        for record in decode_records(reply.body):
+            number = int.from_bytes(record.body[:NUMBER_BYTES], "big")
+            self._history.popped(number, is_ordered, asked_s)
+            self._coverage.count("messages popped")
+            handle = " ".join([first, *times, kind, GROUP, queue_id, str(record.queue_offset)])
+            fields = {
+                "consumerGroup": asked["consumerGroup"],
+                "topic": asked["topic"],
+                "queueId": queue_id,
+                "offset": record.queue_offset,
+                "extraInfo": handle,
+            }
+            self._given.append(Given(number, is_ordered, fields))
+        del self._given[:-MOST_HANDLES]
+
+    def ack(self, broker: ServedBroker) -> None:
+        """Acknowledge a message, perhaps one that was given again to another consumer."""
+        if self._given:
+            given = self._chance.choice(self._given)
+
+            def then(reply: Command) -> None:
+                if reply.code == ResponseCode.SUCCESS:
+                    self._coverage.count("pops acknowledged")
+                    self._history.pop_acknowledged(given.number, given.is_ordered, self._loop.now)
+
+            self._ask(broker, RequestCode.ACK_MESSAGE, given.fields, then=then)
+
+    def hide(self, broker: ServedBroker) -> None:
+        """Have a message given again sooner, or later."""
+        if self._given:
+            given = self._chance.choice(self._given)
+            fields = {**given.fields, "invisibleTime": self._chance.choice(INVISIBLE_MS)}
+            self._ask(broker, RequestCode.CHANGE_MESSAGE_INVISIBLETIME, fields)
