@@ -22,14 +22,14 @@ TIER = "brokers"
 # --seeded-bug NAME` names another seed; a bug that is not found any more has the wide windows below
 # fail too.
 SHOWS_AT = {
-    "damaged-files-marked": 76,
+    "damaged-files-marked": 36,
     "damaged-queues-served": 528,
-    "file-before-the-first-unit-missing": 20,
+    "file-before-the-first-unit-missing": 24,
     "files-of-another-state-believed": 36,
-    "mended-files-believed": 192,
+    "mended-files-believed": 36,
     "offsets-of-an-earlier-topic": 476,
     "queue-folders-not-synced": 36,
-    "rebuild-believes-the-first-record": 228,
+    "rebuild-believes-the-first-record": 40,
     "rebuild-ignores-deletions": 24,
 }
 SEEDS_NEARBY = 4
