@@ -14,7 +14,7 @@ from jepsen_like.history.operation import Operation
 # How long a search goes on without a look at the clock.
 STEPS_AT_ONCE = 4_000
 # The search for a shorter part is given up after so many configurations: a second or so.
-STEPS_MAX = 500_000
+STEPS_MAX = 100_000
 # Different states told of one point, and how long they are searched; more say no more.
 STATES_MAX = 8
 STATES_STEPS_MAX = 20_000
@@ -79,12 +79,12 @@ def _told(model: Model, overlaps: Overlaps, end: int, shortest: bool) -> Failing
     search = Search(model, overlaps, end)
     order: list[Operation] = []
     states: dict[Hashable, None] = {}
-    verdict = search.run(STATES_STEPS_MAX)
+    verdict = search.run(STEPS_MAX)
     while verdict is Verdict.VALID and search.arrived is not None and len(states) < STATES_MAX:
         if not states:
             order = search.arrived.order()
         states[_state_after(model, search.arrived.order())] = None
-        verdict = search.run(STATES_STEPS_MAX)
+        verdict = search.run(STATES_STEPS_MAX // STATES_MAX)
     placed = {id(operation) for operation in order}
     late, *others = [one.operation for one in overlaps.running[end]]
     left = [one for one in others if id(one) not in placed]

@@ -61,6 +61,7 @@ class Overlaps:
         self._brings: Callable[[Operation, Operation], bool] | None = getattr(model, "brings", None)
         self._next_observers = self._find_observers()
         self._awaited: dict[int, Awaited] = {}
+        self.impossible_end = self._find_impossible()
 
     def _sweep(self, operations: Sequence[Operation]) -> None:
         moments: list[tuple[int, bool, Operation]] = []
@@ -106,6 +107,27 @@ class Overlaps:
                 following = end
             found.append(following)
         return found[::-1]
+
+    def _find_impossible(self) -> int | None:
+        """The first end of an operation that observed what nothing before its end brings."""
+        brings = self._brings
+        toward = getattr(self._model, "toward", None)
+        if brings is None or toward is None:
+            return None
+        for end, candidates in enumerate(self.running):
+            told = candidates[0].operation
+            if not candidates[0].observes or toward(self._model.initial, told):
+                continue
+            # Most are brought by one of the last operations.
+            before = (self.running[number][0] for number in range(end - 1, -1, -1))
+            is_brought = (
+                any(brings(one.operation, told) for one in candidates)
+                or any(brings(one.operation, told) for one in before)
+                or any(brings(one.operation, told) for one in self.open[: self.open_called[end]])
+            )
+            if not is_brought:
+                return end
+        return None
 
     def awaited(self, ended: int, placed: int, goal: int) -> Awaited | None:
         """The first observation that is not placed, if it ends before the end number `goal`.

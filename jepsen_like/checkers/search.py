@@ -83,6 +83,10 @@ class Search:
         self._seen: dict[tuple[int, int, Hashable], tuple[int, ...]] = {}
         self._states: dict[Hashable, Hashable] = {}
         self._points = [Point(0, 0, 0, model.initial, None)]
+        impossible = overlaps.impossible_end
+        if impossible is not None and impossible < self._goal:
+            self.doomed_at = impossible
+            self._points = []
 
     def run(self, steps: int) -> Verdict | None:
         """Search for so many configurations; None: it has not ended.

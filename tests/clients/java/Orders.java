@@ -4,14 +4,18 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.Predicate;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageExt;
 
 /** Consumption in the order of each queue. Message number n belongs to account n % 4, which has one queue. */
 final class Orders {
     private static final int ACCOUNTS = 4;
     private static final int MOVED = 160;
+    /** Three quarters of the time between two messages of a queue. */
+    private static final long WORK_MILLIS = 150;
 
     private Orders() {
     }
@@ -32,37 +36,55 @@ final class Orders {
         return "40 came in the order of 4 queues, 2 of them twice in a row";
     }
 
-    /** A second consumer joins while messages flow, and the first one leaves. */
+    /** A second consumer joins while messages flow, and the first one leaves; never do both work on one queue. */
     static String movedToAnotherConsumer(Place place) throws Exception {
         Inbox inbox = new Inbox();
+        Set<Integer> busy = ConcurrentHashMap.newKeySet();
+        Set<String> atOnce = ConcurrentHashMap.newKeySet();
+        Set<String> takenBySecond = ConcurrentHashMap.newKeySet();
         DefaultMQPushConsumer first = place.consumer();
         DefaultMQPushConsumer second = place.consumer();
         for (DefaultMQPushConsumer consumer : List.of(first, second)) {
             consumer.subscribe(place.topic, "*");
         }
-        Set<String> takenBySecond = ConcurrentHashMap.newKeySet();
-        place.readingInOrder(first, message -> {
+        Predicate<MessageExt> slowly = message -> {
             inbox.add(message);
-            return true;
-        });
+            if (!busy.add(message.getQueueId())) {
+                atOnce.add(message.getKeys());
+            }
+            boolean taken = pause();
+            busy.remove(message.getQueueId());
+            return taken;
+        };
+        place.readingInOrder(first, slowly);
         DefaultMQProducer producer = place.producer();
         send(place, producer, 0, 40, 10);
         Failed.unless(inbox.await(all -> all.size() >= 40, Place.SECONDS), "the first consumer took too few");
         place.readingInOrder(second, message -> {
-            inbox.add(message);
             takenBySecond.add(message.getKeys());
-            return true;
+            return slowly.test(message);
         });
         send(place, producer, 40, MOVED / 2, 50);
-        Thread sender = new Thread(first::shutdown);
-        sender.start();
+        Thread leaving = new Thread(first::shutdown);
+        leaving.start();
         send(place, producer, MOVED / 2, MOVED, 50);
-        sender.join();
+        leaving.join();
         Failed.unless(inbox.await(all -> keys(all) == MOVED, Place.SECONDS), keys(inbox.all()) + " of " + MOVED + " came");
         checkOrder(inbox.all(), MOVED, false);
+        Failed.unless(atOnce.isEmpty(), "both consumers worked on one queue: " + atOnce);
         Failed.unless(takenBySecond.contains(place.key(MOVED - 1)), "the second consumer took nothing");
         return MOVED + " came in order, " + takenBySecond.size() + " of them to the second consumer, "
             + (inbox.all().size() - MOVED) + " twice";
+    }
+
+    /** Work on a message; whether it was not interrupted. */
+    private static boolean pause() {
+        try {
+            Thread.sleep(WORK_MILLIS);
+            return true;
+        } catch (InterruptedException error) {
+            return false;
+        }
     }
 
     private static long keys(List<Inbox.Delivery> all) {

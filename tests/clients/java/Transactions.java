@@ -57,7 +57,9 @@ final class Transactions implements TransactionListener {
     @Override
     public LocalTransactionState checkLocalTransaction(MessageExt message) {
         asked.add(message.getKeys());
-        return rest(message) == 3 ? LocalTransactionState.ROLLBACK_MESSAGE : LocalTransactionState.COMMIT_MESSAGE;
+        // The second kind is asked about when the answer to its half message was lost, and the client sent it again.
+        return rest(message) == 1 || rest(message) == 3
+            ? LocalTransactionState.ROLLBACK_MESSAGE : LocalTransactionState.COMMIT_MESSAGE;
     }
 
     private static int rest(Message message) {

@@ -312,6 +312,18 @@ def test_equal_operations_of_two_processes_differ_where_the_model_looks_at_proce
     assert verdict(Mutex(), *taken) == "valid"
 
 
+def test_a_read_of_what_nobody_wrote_is_found_without_a_search() -> None:
+    lost = [
+        event
+        for n in range(200)
+        for event in ((n, "invoke", "cas", [n % 7, n % 5]), (n, "info", "cas"))
+    ]
+    good = [event for n in range(100) for event in one("write", n % 7, process=999)]
+    report = checked(CasRegister(), recorded(*lost, *good, *told_by("read", 99, 999)))
+    assert report.verdict == "invalid"
+    assert report.figures["shortest"] is True
+
+
 def test_the_type_of_the_end_is_what_counts() -> None:
     history = recorded((0, "invoke", "write", 1))
     assert history.operations[0].outcome is EventType.INFO
