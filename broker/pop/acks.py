@@ -5,6 +5,7 @@ Source: RocketMQ's AckMessageProcessor and ChangeInvisibleTimeProcessor.
 
 from collections import Counter as Counts
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from broker.errors import RequestRefused
 from broker.log.replicated_log import Log
@@ -34,6 +35,7 @@ class PopAcks:
         reader: knows which messages there are.
         chooser: told when a message is due.
         stir: told that something of a queue may be given now.
+        confirm: tells when the applied state is at least as new as it was anywhere.
         traffic: told what is acknowledged.
         wall_clock_ms: milliseconds since 1970.
     """
@@ -45,6 +47,7 @@ class PopAcks:
         reader: MessageReader,
         chooser: Chooser,
         stir: Callable[[QueueKey], None],
+        confirm: Callable[[Then], None],
         traffic: Traffic,
         wall_clock_ms: Callable[[], int],
     ) -> None:
@@ -54,6 +57,7 @@ class PopAcks:
         self._reader = reader
         self._chooser = chooser
         self._stir = stir
+        self._confirm = confirm
         self._traffic = traffic
         self._wall_clock_ms = wall_clock_ms
         self._messages: list[PoppedMessage] = []
@@ -63,8 +67,9 @@ class PopAcks:
     def ack(self, origin: Origin, command: Command) -> None:
         """Acknowledge a message.
 
-        A message that is not out any more was acknowledged before. One that was given to another
-        consumer meanwhile stays that one's.
+        A message that is not out any more was acknowledged before: unless this member does not
+        lead any more and does not know of the pop, so it makes sure first. One that was given to
+        another consumer meanwhile stays that one's.
 
         Raises:
             FieldMissing: a field it must have is missing.
@@ -75,11 +80,32 @@ class PopAcks:
         flight = self._flight(message)
         if flight is None:
             self._check_was_out(message)
+            self._when_sure(origin, command, partial(self._ack_surely, message))
+        else:
+            self._ack_out(message, flight, origin, command)
+
+    def _ack_surely(self, message: PoppedMessage, origin: Origin, command: Command) -> None:
+        flight = self._flight(message)
+        if flight is None:
             origin.send(command.reply())
-            return
+        else:
+            self._ack_out(message, flight, origin, command)
+
+    def _ack_out(
+        self, message: PoppedMessage, flight: Flight, origin: Origin, command: Command
+    ) -> None:
         if flight.popped_ms != message.popped_ms:
             raise _given_again(message)
-        self._add([message], origin, command)
+
+        def then(refusal: RequestRefused | None) -> None:
+            queue = self._pops.queues.get(message.key)
+            flight = None if queue is None else queue.flights.get(message.offset)
+            # Another pop may have been given it before the log had the acknowledgement.
+            if refusal is None and flight is not None and flight.popped_ms != message.popped_ms:
+                refusal = _given_again(message)
+            _reply(origin, command, refusal)
+
+        self._add([message], then)
 
     def ack_batch(self, origin: Origin, command: Command) -> None:
         """Acknowledge many; those that are not out, or were given again, are passed over.
@@ -88,19 +114,45 @@ class PopAcks:
             BodyMalformed: it cannot be read, or has too many.
             RequestRefused (2): too many wait.
         """
+        messages = [
+            PoppedMessage(pop.group, pop.topic, pop.queue_id, offset, pop.popped_ms)
+            for pop in decode_batch_ack(command.body)
+            if pop.kind == TOPIC_KIND  # else of a topic that RocketMQ has for what is given again
+            for offset in pop.offsets
+        ]
+        if all(self._flight(one) is not None for one in messages):
+            self._ack_all(messages, origin, command)
+        else:
+            self._when_sure(origin, command, partial(self._ack_all, messages))
+
+    def _ack_all(self, messages: Sequence[PoppedMessage], origin: Origin, command: Command) -> None:
         out: list[PoppedMessage] = []
-        for pop in decode_batch_ack(command.body):
-            if pop.kind != TOPIC_KIND:
-                continue  # of a topic that RocketMQ has for what is given again
-            for offset in pop.offsets:
-                one = PoppedMessage(pop.group, pop.topic, pop.queue_id, offset, pop.popped_ms)
-                flight = self._flight(one)
-                if flight is not None and flight.popped_ms == one.popped_ms:
-                    out.append(one)
+        for one in messages:
+            flight = self._flight(one)
+            if flight is not None and flight.popped_ms == one.popped_ms:
+                out.append(one)
         if out:
-            self._add(out, origin, command)
+            self._add(out, partial(_reply, origin, command))
         else:
             origin.send(command.reply())
+
+    def _when_sure(
+        self, origin: Origin, command: Command, do: Callable[[Origin, Command], None]
+    ) -> None:
+        """Go on when this member is known to lead, and to have applied all that is committed."""
+
+        def then(refusal: RequestRefused | None) -> None:
+            if refusal is None:
+                try:
+                    do(origin, command)
+                except RequestRefused as error:
+                    refusal = error
+            if refusal is not None:
+                _reply(origin, command, refusal)
+            else:
+                self.flush()
+
+        self._confirm(then)
 
     def hide(self, origin: Origin, command: Command) -> None:
         """Have a message given again at another time, sooner or later than it was to be.
@@ -181,20 +233,12 @@ class PopAcks:
         for (group, topic), count in counts.items():
             self._traffic.acknowledged(group, topic, count)
 
-    def _add(self, messages: Sequence[PoppedMessage], origin: Origin, command: Command) -> None:
+    def _add(self, messages: Sequence[PoppedMessage], then: Then) -> None:
         if len(self._messages) + len(messages) > MAX_WAITING_ACKS:
             raise RequestRefused(
                 ResponseCode.SYSTEM_BUSY,
                 f"{len(self._messages)} acknowledgements wait already: send them later",
             )
-
-        def then(refusal: RequestRefused | None) -> None:
-            origin.send(
-                command.reply()
-                if refusal is None
-                else command.reply(refusal.code, remark=refusal.remark)
-            )
-
         self._messages += messages
         self._thens.append(then)
 
@@ -233,6 +277,13 @@ class PopAcks:
         queue = self._pops.queues.get(message.key)
         flight = None if queue is None else queue.flights.get(message.offset)
         return None if flight is None or flight.is_settled else flight
+
+
+def _reply(origin: Origin, command: Command, refusal: RequestRefused | None) -> None:
+    if refusal is None:
+        origin.send(command.reply())
+    else:
+        origin.send(command.reply(refusal.code, remark=refusal.remark))
 
 
 def _not_hidden(command: Command, refusal: RequestRefused) -> Command:

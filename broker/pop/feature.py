@@ -44,7 +44,8 @@ def _service(parts: Parts) -> Service:
         parts.clock,
     )
     acks = PopAcks(
-        *(state, log, reader, chooser, popping.stir, parts[TRAFFIC], parts.wall_clock_ms)
+        *(state, log, reader, chooser, popping.stir, parts.confirm),
+        *(parts[TRAFFIC], parts.wall_clock_ms),
     )
 
     def begin_term() -> None:

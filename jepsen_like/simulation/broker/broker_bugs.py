@@ -17,7 +17,6 @@ from broker.pop.acks import PopAcks
 from broker.pop.commands import PoppedMessage
 from broker.pop.state import Pops, QueueKey
 from broker.sends.pending_messages import PendingSend
-from broker.serving.origin import Origin
 from broker.serving.requests import Requests
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.consume_queues import ConsumeQueues
@@ -30,7 +29,6 @@ from broker.transactions.ends import Ends
 from broker.transactions.half_sends import HalfSends
 from broker.transactions.state import End, Half, Transactions
 from jepsen_like.simulation.seeded_bug import Replacement, SeededBug
-from remoting.wire.command import Command
 
 
 def _nothing(*_: Any) -> None:
@@ -185,12 +183,10 @@ def _gaps_in_order_forgotten() -> list[Replacement]:
 
 
 def _pops_acknowledged_early() -> list[Replacement]:
-    def add(
-        self: PopAcks, messages: Sequence[PoppedMessage], origin: Origin, command: Command
-    ) -> None:
+    def add(self: PopAcks, messages: Sequence[PoppedMessage], then: Then) -> None:
         self._messages += messages
         self._thens.append(_nothing)
-        origin.send(command.reply())
+        then(None)
 
     return [Replacement(PopAcks, "_add", add)]
 
