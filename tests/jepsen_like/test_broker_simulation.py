@@ -20,7 +20,7 @@ from jepsen_like.simulation.virtual_disk import CrashStyle, VirtualDisk
 
 TIER = "brokers"
 # Seeds from the first on within which an aimed run must find each bug. Most show within five.
-AIMED_SEEDS = 60
+AIMED_SEEDS = 150
 AIMED_SECONDS = 10.0
 # Seeds within which a long campaign must find each bug: at least three times what it takes today.
 FOUND_WITHIN = {
