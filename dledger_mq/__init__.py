@@ -48,6 +48,8 @@ from dledger_mq.group_answers import (
 )
 from dledger_mq.listener import Listener
 from dledger_mq.message import ConsumeFrom, ConsumeResult, Message
+from dledger_mq.pop_consumer import PopConsumer
+from dledger_mq.pop_options import PopOptions
 from dledger_mq.producer import Producer
 from dledger_mq.pull_consumer import PullConsumer
 from dledger_mq.pulling import PullResult, PullStatus
@@ -59,6 +61,7 @@ from dledger_mq.sending import SendCallback, SendOutcome
 from dledger_mq.statistics import Statistic, WindowTotal
 from dledger_mq.subscription import Sql
 from dledger_mq.transaction import Transaction, TransactionCheck, TransactionState
+from remoting.bodies.assignment import RequestMode
 from remoting.bodies.heartbeat import MessageModel
 from remoting.bodies.message_queue import MessageQueue
 from remoting.bodies.trace import TraceRecord
@@ -100,6 +103,8 @@ __all__ = [
     "OpenedTwice",
     "OtherLoop",
     "OutcomeUnknown",
+    "PopConsumer",
+    "PopOptions",
     "Producer",
     "PullConsumer",
     "PullResult",
@@ -111,6 +116,7 @@ __all__ = [
     "ReceivedMessage",
     "Redriven",
     "Rejected",
+    "RequestMode",
     "RequestRefused",
     "RouteNotFound",
     "SendCallback",

@@ -8,7 +8,7 @@ from typing import Final
 
 import trio
 
-from dledger_mq import requests
+from dledger_mq import pop_requests, requests
 from dledger_mq.calls import call_master
 from dledger_mq.client import Client
 from dledger_mq.client_use import ClientUse
@@ -24,6 +24,7 @@ from dledger_mq.pauses import pause_seconds
 from dledger_mq.received_message import ReceivedMessage, received
 from dledger_mq.statistics import Statistic, decode_statistic
 from dledger_mq.traces import TRACE_TOPIC, trace_of
+from remoting.bodies.assignment import RequestMode, decode_modes
 from remoting.bodies.message_queue import MessageQueue
 from remoting.bodies.route import BrokerData
 from remoting.bodies.table import decode_properties_text, decode_table, decode_topic_list
@@ -425,3 +426,33 @@ class Admin:
             "change settings",
             names={broker_name} if broker_name else None,
         )
+
+    async def set_request_mode(self, mode: RequestMode, *, cluster: str = "") -> None:
+        """Set on every group of brokers how the members of a consumer group read a topic.
+
+        Consumers that ask brokers for their queues go by it (`PopConsumer(..., assigned=True)`).
+
+        Args:
+            mode: the mode.
+            cluster: only groups of this cluster; of all when empty.
+
+        Raises:
+            NoMaster, NameServersUnreachable, RequestRefused: see `create_topic`.
+        """
+        await Leaders(self._client).ask_each(
+            pop_requests.set_request_mode(mode),
+            "set a request mode",
+            cluster=cluster,
+            topic=mode.topic,
+        )
+
+    async def request_modes(self) -> list[RequestMode]:
+        """All request modes that were set, by topic and group.
+
+        Raises:
+            NoMaster, NameServersUnreachable, RequestRefused: see `create_topic`.
+        """
+        replies = await Leaders(self._client).ask_each(
+            pop_requests.request_modes(), "tell the request modes"
+        )
+        return sorted({one for reply in replies.values() for one in decode_modes(reply.body)})

@@ -31,6 +31,7 @@ from dledger_mq.iteration import Iteration
 from dledger_mq.listener import Listener
 from dledger_mq.message import ConsumeResult, Message
 from dledger_mq.mq_loop import loop_for
+from dledger_mq.pop_consumer import PopConsumer
 from dledger_mq.producer import Producer
 from dledger_mq.pull_consumer import PullConsumer
 from dledger_mq.pulling import PULL_BATCH, PullResult
@@ -395,6 +396,26 @@ class BlockingPushConsumer:
         self._loop.submit(self._consumer.commit).result()
 
 
+class BlockingPopConsumer:
+    """A running consumer that pops. Made by `open_pop_consumer`."""
+
+    def __init__(self, loop: LoopThread[Any], consumer: PopConsumer) -> None:
+        self._loop = loop
+        self._consumer = consumer
+
+    def ready(self) -> None:
+        """As PopConsumer.ready."""
+        self._loop.submit(self._consumer.ready).result()
+
+    def queues(self) -> list[MessageQueue]:
+        """As PopConsumer.queues."""
+
+        async def queues() -> list[MessageQueue]:
+            return self._consumer.queues()
+
+        return self._loop.submit(queues).result()
+
+
 @contextmanager
 def open_producer(producer: Producer) -> Iterator[BlockingProducer]:
     """Open a producer for a `with` block, whose end waits for the outcome of what is in flight.
@@ -434,6 +455,20 @@ def open_push_consumer(consumer: PushConsumer) -> Iterator[BlockingPushConsumer]
     """
     with _open(consumer, "consumer") as loop:
         yield BlockingPushConsumer(loop, consumer)
+
+
+@contextmanager
+def open_pop_consumer(consumer: PopConsumer) -> Iterator[BlockingPopConsumer]:
+    """Open a consumer that pops for a `with` block, whose end lets listeners finish.
+
+    Args:
+        consumer: a new one, with name servers of its own, and a listener made by `listener`.
+
+    Raises:
+        GroupInUse, InvalidMessage: as PopConsumer.
+    """
+    with _open(consumer, "consumer") as loop:
+        yield BlockingPopConsumer(loop, consumer)
 
 
 def listener(function: Callable[[Sequence[ReceivedMessage]], ConsumeResult | None]) -> Listener:

@@ -319,7 +319,7 @@ class OpenedTwice(MessagingError):
 
 
 class InvalidOptions(MessagingError):
-    """A number of `PushOptions` is out of range.
+    """A number of `PushOptions` or `PopOptions` is out of range.
 
     Attributes:
         name: which number.
@@ -327,12 +327,14 @@ class InvalidOptions(MessagingError):
         least, most: its range.
     """
 
-    def __init__(self, name: str, value: float, least: float, most: float) -> None:
+    def __init__(
+        self, name: str, value: float, least: float, most: float, options: str = "PushOptions"
+    ) -> None:
         self.name = name
         self.value = value
         self.least = least
         self.most = most
-        super().__init__(f"PushOptions: {name} is {value:g}: give {least:g} to {most:g}")
+        super().__init__(f"{options}: {name} is {value:g}: give {least:g} to {most:g}")
 
 
 class InvalidBatching(MessagingError):

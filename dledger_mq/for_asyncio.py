@@ -26,6 +26,7 @@ from dledger_mq import blocking
 from dledger_mq.errors import NotIterable, TransactionRefused
 from dledger_mq.listener import Listener, check_listener
 from dledger_mq.message import Message
+from dledger_mq.pop_consumer import PopConsumer
 from dledger_mq.producer import Producer
 from dledger_mq.pull_consumer import PullConsumer
 from dledger_mq.pulling import PULL_BATCH, PullResult
@@ -294,6 +295,21 @@ class AsyncioPushConsumer:
         await asyncio.to_thread(self._consumer.commit)
 
 
+class AsyncioPopConsumer:
+    """A running consumer that pops. Made by `open_pop_consumer`."""
+
+    def __init__(self, consumer: blocking.BlockingPopConsumer) -> None:
+        self._consumer = consumer
+
+    async def ready(self) -> None:
+        """As PopConsumer.ready."""
+        await asyncio.to_thread(self._consumer.ready)
+
+    async def queues(self) -> list[MessageQueue]:
+        """As PopConsumer.queues."""
+        return await asyncio.to_thread(self._consumer.queues)
+
+
 @asynccontextmanager
 async def open_producer(producer: Producer) -> AsyncIterator[AsyncioProducer]:
     """Open a producer for an `async with` block. As dledger_mq.blocking.open_producer."""
@@ -316,6 +332,16 @@ async def open_push_consumer(consumer: PushConsumer) -> AsyncIterator[AsyncioPus
     """
     async with entered_in_thread(blocking.open_push_consumer(consumer)) as opened:
         yield AsyncioPushConsumer(opened)
+
+
+@asynccontextmanager
+async def open_pop_consumer(consumer: PopConsumer) -> AsyncIterator[AsyncioPopConsumer]:
+    """Open a consumer that pops for a block. As dledger_mq.blocking.open_pop_consumer.
+
+    Its listener must be one for trio: see `listener`.
+    """
+    async with entered_in_thread(blocking.open_pop_consumer(consumer)) as opened:
+        yield AsyncioPopConsumer(opened)
 
 
 def listener(function: Listener) -> Listener:

@@ -17,6 +17,7 @@ from broker.serving.origin import Origin
 from broker.serving.replying import replying
 from broker.serving.routes import Routes
 from broker.topics.names import RETRY_PREFIX, check_group_name, check_topic_name
+from remoting.bodies.assignment import Assigned, encode_assigned
 from remoting.bodies.json_object import JsonObject
 from remoting.bodies.message_queue import MessageQueue
 from remoting.bodies.queue_shares import allocate_averagely, allocate_by_circle
@@ -36,9 +37,6 @@ _MAX_BODY_BYTES: Final = 16 * 1024
 
 # Members of a group that may share a queue: more are all of them.
 _MAX_SHARES: Final = 1_000_000
-
-# Clients that are told this keep the queues they have, and ask again.
-_NOT_KNOWN_NOW: Final = b'{"messageQueueAssignments":null}'
 
 _Share = Callable[[str, Sequence[MessageQueue], Sequence[str]], list[MessageQueue]]
 _SHARES: Final[Mapping[str, _Share]] = {
@@ -94,13 +92,15 @@ class AssignmentProcessor:
             members = self._consumers.client_ids(group)
             if route is None or not (is_broadcast or client_id in members):
                 # A new leader hears of members by and by, and a name server may be restarted. A
-                # client that is told of no queue would give all of its own up for 20 s.
-                origin.send(command.reply(body=_NOT_KNOWN_NOW))
+                # client that is told of no queue would give all of its own up for 20 s. Told that
+                # it is not known, it keeps what it has, and asks again.
+                origin.send(command.reply(body=encode_assigned(None)))
                 return
             queues = _queues(topic, route)
             if not is_broadcast:
                 queues = _own(share, mode, client_id, queues, members)
-            origin.send(command.reply(body=_encoded(mode, queues)))
+            assigned = [Assigned(queue, mode.name) for queue in queues]
+            origin.send(command.reply(body=encode_assigned(assigned)))
 
         self._routes.find(topic, then)
 
@@ -175,8 +175,3 @@ def _own(
     # With its own, the member pops those of so many that follow it.
     sharing = [members[(at + number) % len(members)] for number in range(mode.shares + 1)]
     return sorted({queue for member in sharing for queue in share(member, queues, members)})
-
-
-def _encoded(mode: Mode, queues: Sequence[MessageQueue]) -> bytes:
-    rows = [{"messageQueue": queue.to_json(), "mode": mode.name} for queue in queues]
-    return compact_json({"messageQueueAssignments": rows}).encode()

@@ -31,6 +31,10 @@ class AckedPop:
         popped_ms: when they were given, as their handles say.
         offsets: which messages.
         kind: of the topic: "0" for itself; others are RocketMQ's topics for what is given again.
+        first: the first offset of the pop, as the handle says; None for the first that is acked.
+        invisible_ms: for how long they were given; RocketMQ's brokers look for their check-point
+            by it.
+        check_point_queue: where that check-point is, as the handle says.
     """
 
     group: str
@@ -39,13 +43,16 @@ class AckedPop:
     popped_ms: int
     offsets: Sequence[int]
     kind: str = "0"
+    first: int | None = None
+    invisible_ms: int = 0
+    check_point_queue: int = 0
 
 
 def encode_batch_ack(broker_name: str, pops: Iterable[AckedPop]) -> bytes:
     """The body of a request that acknowledges many messages."""
     acks = []
     for pop in pops:
-        first = min(pop.offsets)
+        first = min(pop.offsets) if pop.first is None else pop.first
         bits = sum({1 << (offset - first) for offset in pop.offsets})
         data = bits.to_bytes((bits.bit_length() + 7) // 8, "little")
         acks.append(
@@ -55,9 +62,9 @@ def encode_batch_ack(broker_name: str, pops: Iterable[AckedPop]) -> bytes:
                 "r": pop.kind,
                 "so": first,
                 "q": pop.queue_id,
-                "rq": 0,
+                "rq": pop.check_point_queue,
                 "pt": pop.popped_ms,
-                "it": 0,
+                "it": pop.invisible_ms,
                 "b": base64.b64encode(data).decode(),
             }
         )
@@ -86,6 +93,9 @@ def decode_batch_ack(body: bytes) -> list[AckedPop]:
                 ack.integer("pt"),
                 offsets,
                 ack.text("r", "0"),
+                ack.integer("so"),
+                ack.integer("it", 0),
+                ack.integer("rq", 0),
             )
         )
     return pops
