@@ -1,0 +1,189 @@
+"""Features of the broker while leaders are killed and frozen: what was acknowledged holds.
+
+Delayed messages, transactions and consumption in order have tests of their own for it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import pytest
+import trio
+
+from dledger_mq import (
+    Admin,
+    ConsumeFrom,
+    ConsumeResult,
+    Message,
+    NoReply,
+    PopConsumer,
+    PopOptions,
+    Producer,
+    PullConsumer,
+    PullStatus,
+    PushConsumer,
+    PushOptions,
+    ReceivedMessage,
+)
+from dledger_mq.testing import Cluster, cluster
+
+pytestmark = pytest.mark.slow
+
+ENOUGH_SECONDS = 120
+MESSAGES = 120
+LOST_AT = 40  # the leader
+SEND_SECONDS = 30
+FAULTS = ["kill", "freeze"]
+
+
+async def lose_leader(group: Cluster, fault: str) -> None:
+    await (group.kill if fault == "kill" else group.freeze)()
+
+
+async def send_all(group: Cluster, topic: str, fault: str) -> list[bytes]:
+    """The acknowledged messages; the leader is lost while they are sent."""
+    acknowledged: list[bytes] = []
+    async with Producer("w", nameservers=group.nameservers) as producer:
+        for number in range(MESSAGES):
+            body = b"%d" % number
+            message = Message(topic, body, keys=(f"key{number}",))
+            await producer.send(message, timeout_seconds=SEND_SECONDS)
+            acknowledged.append(body)
+            if number == LOST_AT:
+                await lose_leader(group, fault)
+    return acknowledged
+
+
+async def all_of(group: Cluster, topic: str, wanted: int) -> list[bytes]:
+    """The bodies of a topic, once there are as many as wanted."""
+    async with PullConsumer("readers", nameservers=group.nameservers) as consumer:
+        while True:
+            bodies = []
+            for queue in await consumer.queues(topic):
+                offset = 0
+                while (found := await consumer.pull(queue, offset)).status is PullStatus.FOUND:
+                    bodies += [message.body for message in found.messages]
+                    offset = found.next_offset
+            if len(bodies) >= wanted:
+                return bodies
+            await trio.sleep(0.2)
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    while not is_so():  # noqa: ASYNC110
+        await trio.sleep(0.05)
+
+
+@pytest.mark.feature("F39")
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_every_message_is_consumed_or_a_dead_letter(fault: str) -> None:
+    consumed: Counter[bytes] = Counter()
+
+    async def work(messages: Sequence[ReceivedMessage]) -> ConsumeResult:
+        if any(message.body.endswith(b"7") for message in messages):
+            return ConsumeResult.RETRY
+        consumed.update(message.body for message in messages)
+        return ConsumeResult.SUCCESS
+
+    with trio.fail_after(ENOUGH_SECONDS):
+        async with (
+            cluster() as group,
+            PushConsumer(
+                "billing",
+                "Bills",
+                work,
+                nameservers=group.nameservers,
+                consume_from=ConsumeFrom.FIRST,
+                options=PushOptions(max_reconsume_times=0),
+            ),
+        ):
+            sent = await send_all(group, "Bills", fault)
+            bad = {body for body in sent if body.endswith(b"7")}
+            await until(lambda: set(consumed) >= set(sent) - bad)
+            letters = await all_of(group, "%DLQ%billing", len(bad))
+    assert set(letters) == bad
+    assert not bad & set(consumed)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_what_was_popped_and_acknowledged_never_comes_again(fault: str) -> None:
+    given: Counter[bytes] = Counter()
+
+    async def work(messages: Sequence[ReceivedMessage]) -> ConsumeResult:
+        given.update(message.body for message in messages)
+        return ConsumeResult.SUCCESS
+
+    with trio.fail_after(ENOUGH_SECONDS):
+        async with cluster() as group:
+
+            def consumer() -> PopConsumer:
+                return PopConsumer(
+                    "poppers",
+                    "Pops",
+                    work,
+                    nameservers=group.nameservers,
+                    from_first=True,
+                    options=PopOptions(invisible_seconds=2),
+                )
+
+            async with consumer():
+                sent = await send_all(group, "Pops", fault)
+                await until(lambda: set(given) >= set(sent))
+                await trio.sleep(3)  # an acknowledgement that was lost is sent again until now
+            before = given.copy()
+            async with consumer():
+                await trio.sleep(4)  # longer than any message is invisible
+    assert given == before
+    assert set(given) == set(sent)
+
+
+@pytest.mark.feature("F44")
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_questions_are_answered_rightly_or_not_at_all(fault: str) -> None:
+    answers: dict[bytes, bytes] = {}
+    async with cluster() as group, Producer("w", nameservers=group.nameservers) as producer:
+
+        async def work(messages: Sequence[ReceivedMessage]) -> None:
+            for question in messages:
+                await producer.reply(question, question.body * 2)
+
+        async def ask(number: int) -> None:
+            body = b"%d " % number
+            try:
+                question = Message("Questions", body)
+                answers[body] = (await producer.ask(question, timeout_seconds=10)).body
+            except NoReply:
+                answers[body] = b""  # it is not known whether anybody dealt with it
+
+        with trio.fail_after(ENOUGH_SECONDS):
+            async with (
+                PushConsumer(
+                    "answerers",
+                    "Questions",
+                    work,
+                    nameservers=group.nameservers,
+                    consume_from=ConsumeFrom.FIRST,
+                ),
+                trio.open_nursery() as nursery,
+            ):
+                await ask(0)
+                await lose_leader(group, fault)
+                for number in range(1, 20):
+                    nursery.start_soon(ask, number)
+            await ask(20)
+    assert len(answers) == 21
+    assert all(answer in (body * 2, b"") for body, answer in answers.items())
+    assert answers[b"0 "]
+
+
+@pytest.mark.feature("F46")
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_every_message_is_found_by_its_key(fault: str) -> None:
+    with trio.fail_after(ENOUGH_SECONDS):
+        async with cluster() as group, Admin(nameservers=group.nameservers) as admin:
+            sent = await send_all(group, "Found", fault)
+            for body in sent:
+                key = f"key{body.decode()}"
+                found = await admin.find("Found", key)
+                assert body in {message.body for message in found}, key
