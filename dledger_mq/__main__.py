@@ -8,6 +8,7 @@ import click
 from dledger_mq.consume_command import consume
 from dledger_mq.find_command import find
 from dledger_mq.group_commands import group_commands
+from dledger_mq.mode_command import mode
 from dledger_mq.redrive_command import redrive
 from dledger_mq.send_command import send
 from dledger_mq.settings_command import settings
@@ -46,6 +47,7 @@ main.add_command(topic_commands)
 main.add_command(send)
 main.add_command(consume)
 main.add_command(find)
+group_commands.add_command(mode)
 main.add_command(group_commands)
 main.add_command(settings)
 main.add_command(trace)

@@ -150,7 +150,7 @@ class HeldMessages:
         """When to renew a message: at half of its time, or at its end, if it is not renewed."""
         now = trio.current_time()
         at = now + (popped.deadline - now) / 2
-        if at > popped.taken + self._longest_seconds:
+        if at > popped.taken + self._longest_seconds or popped.wants_acknowledgement:
             at = popped.deadline
         if at < self._agenda.next_time:
             self._sooner.set()
@@ -160,7 +160,12 @@ class HeldMessages:
         now = trio.current_time()
         if now >= popped.deadline:
             self._give_up(popped)
-        elif now > popped.taken + self._longest_seconds or popped.is_being_hidden:
+        elif (
+            now > popped.taken + self._longest_seconds
+            or popped.is_being_hidden
+            # A renewal that overtook the acknowledgement would make its handle one of the past.
+            or popped.wants_acknowledgement
+        ):
             self._look_again(popped)
         else:
             self._nursery.start_soon(self._renew, popped)

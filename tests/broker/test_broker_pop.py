@@ -194,7 +194,7 @@ async def test_pops_in_order_wait_until_all_before_is_acknowledged(tmp_path: Pat
         # 2 was acknowledged, and comes again with 1, which was before it and was not.
         assert [(one.body, one.record.reconsume_times) for one in late] == [
             (b"1", 1),
-            (b"2", 1),
+            (b"2", 0),
             (b"3", 0),
             (b"4", 0),
         ]
@@ -422,3 +422,29 @@ async def group_with(client: Client, retry_max_times: int) -> None:
 
 async def _is(value: bool) -> bool:
     return value
+
+
+async def test_in_order_a_message_that_always_fails_takes_no_other_to_the_dead_letters(
+    tmp_path: Path,
+) -> None:
+    async with popping(tmp_path) as pop:
+        await group_with(pop.client, 2)
+        await pop.send(b"bad", b"1", b"2")
+        for times in range(3):
+            pop.at(times * 10)
+            out = await pop.pop(queueId=0, order="true", invisibleTime=5000)
+            assert [one.body for one in out] == [b"bad", b"1", b"2"]
+            assert [one.record.reconsume_times for one in out] == [times, 0, 0]
+        pop.at(100)
+        await pop.pop(queueId=0, order="true", invisibleTime=5000)
+
+        async def buried() -> bool:
+            reply = await pop.client.pull("%DLQ%g", 0)
+            return reply.code == 0 and [one.body for one in decode_records(reply.body)] == [b"bad"]
+
+        await until(buried)
+        pop.at(200)
+        out = await pop.pop(queueId=0, order="true", invisibleTime=5000)
+        assert [one.body for one in out] == [b"1", b"2"]
+        assert [(await pop.ack(one)).code for one in out] == [0, 0]
+        assert await pop.committed() == 3

@@ -151,7 +151,7 @@ def test_messages_are_new_out_or_done(script: list[tuple[str, int]], is_ordered:
         elif what == "pop":
             given_now = member.pop(now_ms, count, is_ordered, f"{number}")
             assert given_now == expected(model, now_ms, count, is_ordered)
-            take(model, given_now, now_ms)
+            take(model, given_now, now_ms, is_ordered)
         elif member.handles:
             offset, popped_ms = member.handles[count % len(member.handles)]
             message = model[offset]
@@ -190,12 +190,13 @@ def settle(model: list[Message], is_ordered: bool) -> None:
             return
 
 
-def take(model: list[Message], offsets: list[int], now_ms: int) -> None:
+def take(model: list[Message], offsets: list[int], now_ms: int, is_ordered: bool) -> None:
     """They are out; what lies before them and was never given is not wanted."""
     for at in offsets:
         message = model[at]
         message.popped_ms, message.visible_ms = now_ms, now_ms + INVISIBLE_MS
-        message.times += 1
+        if not is_ordered or not message.times or at == offsets[0]:
+            message.times += 1  # in order, nobody has consumed what stands behind the first
         message.is_settled = False
         for before in model[:at]:
             before.is_done |= not before.times

@@ -322,6 +322,9 @@ async def test_the_command_shows_and_changes_settings(tmp_path: Path) -> None:
         (("group", "reset", "g", "T", "--to-last", "--only-back"), "goes with --to-time"),
         (("group", "reset", "g", "T", "--to-time", "soon"), "is no time"),
         (("settings", "name"), "NAME=VALUE"),
+        (("group", "mode", "g", "T", "--pop", "--pull"), "one of --pop"),
+        (("group", "mode", "g", "--pop"), "GROUP and TOPIC"),
+        (("group", "mode", "g", "T", "--shares", "2"), "--shares goes with"),
     ],
 )
 async def test_a_wrong_command_says_what_to_give(
@@ -331,6 +334,22 @@ async def test_a_wrong_command_says_what_to_give(
         ended = await group.command(*arguments)
         assert ended.exit_code == 2
         assert word in ended.stderr
+
+
+async def test_an_operator_sets_how_a_group_reads_a_topic_and_sees_it(tmp_path: Path) -> None:
+    async with real_group(tmp_path) as group:
+        assert await group.rows("group", "mode") == []
+        popping = {"group": "g", "topic": "T", "mode": "POP", "shares": 2}
+        assert await group.rows("group", "mode", "g", "T", "--pop", "--shares", "2") == [popping]
+        pulling = {"group": "h", "topic": "T", "mode": "PULL", "shares": 0}
+        assert await group.rows("group", "mode", "h", "T", "--pull") == [pulling]
+        assert await group.rows("group", "mode") == [popping, pulling]
+        assert await group.rows("group", "mode", "g") == [popping]
+        assert await group.rows("group", "mode", "g", "U") == []
+        ended = await group.command("group", "mode", "g", "%RETRY%g", "--pop")
+        assert ended.exit_code == 1
+        assert "retry topic" in ended.stderr
+        assert len(ended.stderr.splitlines()) == 1
 
 
 async def test_of_a_group_that_consumed_nothing_the_commands_say_so(tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -24,10 +26,13 @@ from dledger_mq import (
     ReceivedMessage,
     RequestMode,
     blocking,
+    for_asyncio,
+    pop_requests,
 )
 from dledger_mq.this_process import now_milliseconds
 from remoting.bodies.assignment import Assigned, encode_assigned
 from remoting.bodies.message_queue import MessageQueue
+from remoting.bodies.pop import AckedPop
 from remoting.bodies.route import BrokerData, ClusterInfo
 from remoting.net.connection import Connection
 from remoting.wire.codes import RequestCode, ResponseCode
@@ -153,6 +158,44 @@ async def test_every_message_is_given_once_and_acknowledged(tmp_path: Path) -> N
             await inbox.wait(40)
         assert Counter(inbox.bodies) == Counter(numbered(40))
         assert await committed(cluster) == 40
+
+
+async def test_what_is_consumed_together_is_acknowledged_by_few_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one_each, many = pop_requests.acknowledge, pop_requests.acknowledge_many
+    counts: list[int] = []
+
+    def of_one(*arguments: Any) -> Command:
+        counts.append(1)
+        return one_each(*arguments)
+
+    def of_many(broker_name: str, pops: list[AckedPop]) -> Command:
+        counts.append(len(pops))
+        return many(broker_name, pops)
+
+    monkeypatch.setattr(pop_requests, "acknowledge", of_one)
+    monkeypatch.setattr(pop_requests, "acknowledge_many", of_many)
+    inbox = Inbox()
+    running_calls = 0
+    all_run = trio.Event()
+
+    async def end_together(messages: Sequence[ReceivedMessage]) -> None:
+        nonlocal running_calls
+        running_calls += 1
+        if running_calls == 10:
+            all_run.set()
+        await all_run.wait()
+        await inbox(messages)
+
+    async with running(tmp_path) as cluster:
+        await cluster.send(*numbered(10))
+        options = PopOptions(concurrency=10, invisible_seconds=30)
+        async with cluster.consumer(end_together, options=options):
+            await inbox.wait(10)
+        assert await committed(cluster) == 10
+    assert sum(counts) == 10
+    assert len(counts) <= 3
 
 
 async def test_a_message_that_failed_comes_again_and_says_how_often(tmp_path: Path) -> None:
@@ -354,6 +397,34 @@ async def test_plain_programs_pop_in_threads(tmp_path: Path) -> None:
     async with running(tmp_path) as cluster:
         await cluster.send(*numbered(10))
         await trio.to_thread.run_sync(consume, cluster.names.address)
+        assert Counter(bodies) == Counter(numbered(10))
+        assert await committed(cluster) == 10
+
+
+async def test_a_coroutine_function_of_asyncio_pops_in_its_loop(tmp_path: Path) -> None:
+    bodies: list[bytes] = []
+
+    async def consume(nameserver: str) -> None:
+        done = asyncio.Event()
+        loops = []
+
+        async def hear(messages: Sequence[ReceivedMessage]) -> None:
+            loops.append(asyncio.get_running_loop())
+            bodies.extend(message.body for message in messages)
+            if len(bodies) == 10:
+                done.set()
+
+        listener = for_asyncio.listener(hear)
+        consumer = PopConsumer(GROUP, "T", listener, nameservers=[nameserver], from_first=True)
+        async with for_asyncio.open_pop_consumer(consumer) as running:
+            await running.ready()
+            await asyncio.wait_for(done.wait(), 20)
+        assert set(loops) == {asyncio.get_running_loop()}
+
+    async with running(tmp_path) as cluster:
+        await cluster.send(*numbered(10))
+        address = cluster.names.address
+        await trio.to_thread.run_sync(lambda: asyncio.run(consume(address)))
         assert Counter(bodies) == Counter(numbered(10))
         assert await committed(cluster) == 10
 
