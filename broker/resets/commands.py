@@ -22,6 +22,8 @@ class ResetOffsets:
         topic: the topic.
         offsets: by queue: the next message to consume.
         at_ms: when; the leader's wall clock, milliseconds since 1970.
+        as_of: how far the leader had applied the log, as a position. The offsets are those of the
+            topic as it was there.
     """
 
     kind: ClassVar[int] = 21
@@ -31,10 +33,12 @@ class ResetOffsets:
     topic: str
     offsets: Mapping[int, int]
     at_ms: int
+    as_of: int
 
     def members(self) -> list[object]:
         """As in LogCommand."""
-        return [self.group, self.topic, [list(pair) for pair in self.offsets.items()], self.at_ms]
+        offsets = [list(pair) for pair in self.offsets.items()]
+        return [self.group, self.topic, offsets, self.at_ms, self.as_of]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +61,8 @@ class EndReset:
 def _reset(
     state: BrokerState, _folded: Folded, command: ResetOffsets, _entry: Entry
 ) -> EntryRefused | None:
-    if command.topic not in state[TOPICS].configs:
-        return EntryRefused(f"offsets of topic {command.topic}, which does not exist")
+    if not state[TOPICS].existed(command.topic, command.as_of):
+        return EntryRefused(f"offsets of topic {command.topic}, which was deleted")
     offsets, key = state[OFFSETS], (command.group, command.topic)
     offsets.tables.setdefault(key, {}).update(command.offsets)
     offsets.resets.setdefault(key, {}).update(command.offsets)
@@ -75,11 +79,13 @@ def _end_reset(
     return None
 
 
-def _read_reset(group: str, topic: str, offsets: list[list[Any]], at_ms: int) -> ResetOffsets:
+def _read_reset(
+    group: str, topic: str, offsets: list[list[Any]], at_ms: int, as_of: int
+) -> ResetOffsets:
     table = {natural(queue_id): natural(offset) for queue_id, offset in offsets}
     if not table:
         raise ValueError("no queue")
-    return ResetOffsets(text(group), text(topic), table, natural(at_ms))
+    return ResetOffsets(text(group), text(topic), table, natural(at_ms), natural(as_of))
 
 
 RESET_OFFSETS: Final = CommandType(ResetOffsets, {ATTACHED_VERSION: _read_reset}, _reset)

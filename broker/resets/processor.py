@@ -42,6 +42,7 @@ class ResetProcessor:
         broker_name: str,
         wall_clock_ms: Callable[[], int],
     ) -> None:
+        self._state = state
         self._topics = state[TOPICS]
         self._groups = state[GROUPS]
         self._offsets = state[OFFSETS]
@@ -108,7 +109,7 @@ class ResetProcessor:
             ]
             origin.send(command.reply(body=encode_queue_keyed("offsetTable", pairs)))
 
-        reset = ResetOffsets(group, topic, wanted, self._wall_clock_ms())
+        reset = ResetOffsets(group, topic, wanted, self._wall_clock_ms(), self._state.log_end)
         submit_commands(self._log, [reset], then)
 
     def _checked(self, topic: str, queue_id: int, offset: int) -> int:

@@ -17,7 +17,8 @@ from broker.log.state_snapshot import captured, restored
 from broker.offsets.commands import CommitOffsets, CommittedOffset
 from broker.offsets.state import OFFSETS
 from broker.resets.commands import EndReset, ResetOffsets
-from broker.topics.commands import DeleteTopic
+from broker.topics.commands import DeleteTopic, PutTopic
+from remoting.bodies.topic_config import TopicConfig
 from remoting.message.record import decode_records
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
@@ -222,7 +223,7 @@ def test_commits_count_again_once_the_group_reads_where_it_was_moved() -> None:
         return state[OFFSETS].committed("g", "A", 0)
 
     commit_at(50)
-    log.append(encode_log_command(ResetOffsets("g", "A", {0: 7, 1: 8}, 1)))
+    log.append(encode_log_command(ResetOffsets("g", "A", {0: 7, 1: 8}, 1, log.end)))
     commit_at(51)
     assert now() == 7
     log.append(encode_log_command(EndReset("g", "A", 0, 6)))  # of an earlier move
@@ -241,10 +242,10 @@ def test_commits_count_again_once_the_group_reads_where_it_was_moved() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        ResetOffsets("g", "absent", {0: 1}, 1),
-        ResetOffsets("g", "A", {}, 1),
-        ResetOffsets("g", "A", {0: -1}, 1),
-        ResetOffsets("g", "A", {-1: 1}, 1),
+        ResetOffsets("g", "absent", {0: 1}, 1, 1 << 40),
+        ResetOffsets("g", "A", {}, 1, 1 << 40),
+        ResetOffsets("g", "A", {0: -1}, 1, 1 << 40),
+        ResetOffsets("g", "A", {-1: 1}, 1, 1 << 40),
     ],
 )
 def test_a_malformed_move_is_passed_over(command: ResetOffsets) -> None:
@@ -253,3 +254,15 @@ def test_a_malformed_move_is_passed_over(command: ResetOffsets) -> None:
     log.append(encode_log_command(command))
     assert folded(log, state)[1:] == [False]
     assert state[OFFSETS].tables == {}
+
+
+def test_a_move_in_a_topic_that_was_made_again_meanwhile_is_passed_over() -> None:
+    log, state = Log(), empty_state()
+    topic = PutTopic(TopicConfig("A", 2, 2), 5, max_topics=20)
+    log.append(encode_log_command(topic))
+    late = encode_log_command(ResetOffsets("g", "A", {0: 7}, 1, log.end))
+    log.append(encode_log_command(DeleteTopic("A", 1, with_locks=True)))
+    log.append(encode_log_command(topic))
+    log.append(late)
+    assert folded(log, state) == [True, True, True, False]
+    assert state[OFFSETS].tables == state[OFFSETS].resets == {}

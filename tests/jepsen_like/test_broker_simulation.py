@@ -24,6 +24,10 @@ AIMED_SEEDS = 150
 AIMED_SECONDS = 10.0
 # Seeds within which a long campaign must find each bug: at least three times what it takes today.
 FOUND_WITHIN = {
+    "commits-count-during-resets": 30,
+    "resets-not-in-snapshots": 30,
+    "send-backs-acknowledged-early": 60,
+    "send-backs-doubled": 10,
     "pops-acknowledged-early": 400,
     "gaps-in-order-forgotten": 15,
     "old-handles-acknowledge": 10,

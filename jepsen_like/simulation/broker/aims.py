@@ -29,7 +29,8 @@ _POPS: Mapping[str, int] = {
     **{"pop": 60, "acknowledge pop": 60, "hide pop": 10, "send": 80},
     **{"delete topic": 0, "send half": 0, "send delayed": 0},
 }
-_POPPING: Mapping[str, object] = {"request_every_s": 0.01, "topics": 1, "wrong_member": 0.0}
+_COMMITS: Mapping[str, int] = {"reset offsets": 30, "commit offset": 60, "delete topic": 0}
+_ONE_TOPIC: Mapping[str, object] = {"request_every_s": 0.01, "topics": 1, "wrong_member": 0.0}
 
 AIMS: Final[Mapping[str, Aim]] = {
     # Deletions and creations of one topic overtake commits, which wait for the next batch.
@@ -88,15 +89,25 @@ AIMS: Final[Mapping[str, Aim]] = {
         snapshots={"every_entries": 5},
         style={"request_every_s": 0.01, "lose_queues_every_s": NEVER},
     ),
-    "pops-not-in-snapshots": Aim(
-        faults=_KILLS, snapshots={"every_entries": 20}, style=_POPPING, weights=_POPS
+    "commits-count-during-resets": Aim(style=_ONE_TOPIC, weights=_COMMITS),
+    "resets-not-in-snapshots": Aim(
+        faults=_KILLS, snapshots={"every_entries": 20}, style=_ONE_TOPIC, weights=_COMMITS
     ),
-    "old-handles-acknowledge": Aim(style=_POPPING, weights=_POPS),
-    "gaps-in-order-forgotten": Aim(style=_POPPING, weights=_POPS),
+    "send-backs-acknowledged-early": Aim(
+        group={"nodes": 3},
+        faults={"crash_every_s": 0.7, "partition_every_s": 1.0},
+        style={"request_every_s": 0.01},
+        weights={"send back": 80, "send": 80, "delete topic": 0},
+    ),
+    "pops-not-in-snapshots": Aim(
+        faults=_KILLS, snapshots={"every_entries": 20}, style=_ONE_TOPIC, weights=_POPS
+    ),
+    "old-handles-acknowledge": Aim(style=_ONE_TOPIC, weights=_POPS),
+    "gaps-in-order-forgotten": Aim(style=_ONE_TOPIC, weights=_POPS),
     "pops-acknowledged-early": Aim(
         group={"nodes": 3},
         faults={"crash_every_s": 0.7, "partition_every_s": 1.0},
-        style=_POPPING,
+        style=_ONE_TOPIC,
         weights=_POPS,
     ),
     # A member that was away gets a snapshot, of a topic that was deleted and made again meanwhile.

@@ -139,6 +139,7 @@ class BrokerApplication:
         self._told.check(self._reference.model)
         self._coverage.count("acknowledged messages", self._told.acknowledged)
         model = self._reference.model
+        self._coverage.count("messages that came again", model.copies.total())
         self._coverage.count("delayed messages delivered", model.delivered)
         self._coverage.count("delayed messages dropped", len(model.dropped))
         ends = list(model.ended.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import msgpack
 
@@ -13,10 +13,13 @@ from broker.delay.waiting_table import Waiting, WaitingTable
 from broker.log.state import BrokerState, Deletion
 from broker.log.state_snapshot import captured
 from broker.log.submissions import Then
+from broker.offsets.state import Offsets
 from broker.pop.acks import PopAcks
 from broker.pop.commands import PoppedMessage
 from broker.pop.state import Pops, QueueKey
+from broker.retry.processor import RetryProcessor
 from broker.sends.pending_messages import PendingSend
+from broker.serving.origin import Origin
 from broker.serving.requests import Requests
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.consume_queues import ConsumeQueues
@@ -29,6 +32,7 @@ from broker.transactions.ends import Ends
 from broker.transactions.half_sends import HalfSends
 from broker.transactions.state import End, Half, Transactions
 from jepsen_like.simulation.seeded_bug import Replacement, SeededBug
+from remoting.wire.command import Command
 
 
 def _nothing(*_: Any) -> None:
@@ -166,6 +170,35 @@ def _half_messages_seen() -> list[Replacement]:
 
     prepared = HalfSends.prepare
     return [Replacement(HalfSends, "prepare", prepare)]
+
+
+class _Silent:
+    """An origin that is answered by others."""
+
+    def send(self, _reply: Command) -> None:
+        """Nobody hears it."""
+
+
+def _commits_count_during_resets() -> list[Replacement]:
+    return [Replacement(Offsets, "reset", lambda *_: None)]
+
+
+def _send_backs_acknowledged_early() -> list[Replacement]:
+    def store(self: RetryProcessor, origin: Origin, command: Command, *more: Any) -> None:
+        origin.send(command.reply())
+        stored(self, cast(Origin, _Silent()), command, *more)
+
+    stored = RetryProcessor._store_back
+    return [Replacement(RetryProcessor, "_store_back", store)]
+
+
+def _send_backs_doubled() -> list[Replacement]:
+    def store(self: RetryProcessor, origin: Origin, command: Command, *more: Any) -> None:
+        stored(self, origin, command, *more)
+        stored(self, cast(Origin, _Silent()), command, *more)
+
+    stored = RetryProcessor._store_back
+    return [Replacement(RetryProcessor, "_store_back", store)]
 
 
 def _old_handles_acknowledge() -> list[Replacement]:
@@ -310,6 +343,26 @@ _BUGS: list[tuple[str, str, Callable[[], list[Replacement]]]] = [
         "half-messages-seen",
         "a half message is stored in the topic that it was sent to",
         _half_messages_seen,
+    ),
+    (
+        "commits-count-during-resets",
+        "what a group commits from before it was moved counts",
+        _commits_count_during_resets,
+    ),
+    (
+        "resets-not-in-snapshots",
+        "a snapshot lacks where groups were moved to",
+        partial(_not_in_snapshots, "resets"),
+    ),
+    (
+        "send-backs-acknowledged-early",
+        "a message that is sent back is acknowledged before the log has its copy",
+        _send_backs_acknowledged_early,
+    ),
+    (
+        "send-backs-doubled",
+        "a message that is sent back comes again twice",
+        _send_backs_doubled,
     ),
     (
         "pops-not-in-snapshots",

@@ -35,6 +35,8 @@ LONGEST_PADDING = 60
 LONGEST_DELAY_MS = 3_000
 MOST_HANDLES = 20
 PRODUCERS = "P"
+# Nobody deletes this group or its topics.
+RETRYING = "Retries"
 
 
 class BrokerClients:
@@ -100,6 +102,8 @@ class BrokerClients:
             "pop": pops.pop,
             "acknowledge pop": pops.ack,
             "hide pop": pops.hide,
+            "reset offsets": self._reset,
+            "send back": self._send_back,
             "append raw": self._append_raw,
             "drop log": self._drop_log,
         }
@@ -289,6 +293,36 @@ class BrokerClients:
         if topic in broker.member.broker.state[TOPICS].configs:
             self.reference.advance(broker.applied)
             self._history.meant(offset, self.reference.model.born(topic, broker.applied))
+
+    def _reset(self, broker: ServedBroker) -> None:
+        """An operator moves a group to a time, or to the end, in all queues or in one."""
+        fields = {
+            "group": self._group(),
+            "topic": self._topic(),
+            "timestamp": self._chance.choice((-1, broker.wall_clock_ms() - 2_000)),
+            "isForce": str(self._chance.happens(0.7)).lower(),
+            "queueId": self._chance.randrange(-1, MOST_QUEUES),
+            "offset": self._chance.choice((-1, -1, 0)),
+        }
+        self._request(broker, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, fields)
+
+    def _send_back(self, broker: ServedBroker) -> None:
+        """A consumer failed with one of the last messages."""
+        places = list(self._history.stored.items())[-MOST_HANDLES:]
+        if not places:
+            return
+        number, place = self._chance.choice(places)
+        self._history.asked_back(number)
+        fields = {
+            "offset": place.position,
+            "group": RETRYING,
+            "delayLevel": self._chance.choice((-1, 0, 1, 1, 1)),
+            "originMsgId": "x",
+            "originTopic": place.topic,
+            "maxReconsumeTimes": self._chance.choice((0, 16, 16)),
+        }
+        then = partial(self._history.back_answered, number)
+        self._request(broker, RequestCode.CONSUMER_SEND_MSG_BACK, fields, then=then)
 
     def _lock(self, broker: ServedBroker) -> None:
         chance, topic = self._chance, self._topic()

@@ -35,6 +35,7 @@ EXPECTED_OF_BROKERS = (
     "members proven after a loss",
     "nodes closed in order",
     "messages popped",
+    "messages that came again",
     "pops acknowledged",
     "power cuts inside disk calls",
     "queue files lost",

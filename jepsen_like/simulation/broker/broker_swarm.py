@@ -125,6 +125,8 @@ def _weights(chance: Chance) -> dict[str, int]:
         "pop": pops,
         "acknowledge pop": pops,
         "hide pop": pops // 5,
+        "reset offsets": chance.choice((0, 3)),
+        "send back": chance.choice((0, 5, 15)),
         "append raw": chance.choice((0, 6)),
         "drop log": 4 if chance.happens(0.6) else 0,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -39,6 +40,8 @@ class ClientHistory:
         self._begun: set[int] = set()  # whose begin was acknowledged
         self._ended: dict[int, int] = {}  # whose end was acknowledged: which
         self._asked: dict[int, set[int]] = {}  # which ends were asked for
+        self._sent_back: Counter[int] = Counter()  # by message: acknowledged
+        self._asked_back: Counter[int] = Counter()
         self._acknowledged_s: dict[int, float] = {}  # when a pop of a message was, not in order
         self._given_again: list[str] = []  # after its acknowledgement
         self._meant: dict[int, int] = {}  # by committed offset: the entry that made its topic
@@ -110,6 +113,20 @@ class ClientHistory:
         if reply.code == ResponseCode.SUCCESS:
             self._ended[number] = how
 
+    def asked_back(self, number: int) -> None:
+        """A consumer sends a message back."""
+        self._asked_back[number] += 1
+
+    def back_answered(self, number: int, reply: Command) -> None:
+        """The reply to a message that was sent back."""
+        if reply.code == ResponseCode.SUCCESS:
+            self._sent_back[number] += 1
+
+    @property
+    def stored(self) -> dict[int, Place]:
+        """The messages whose senders were told a place."""
+        return self._stored
+
     def popped(self, number: int, is_ordered: bool, asked_s: float) -> None:
         """A consumer was given a message by a pop that it asked for at a time."""
         acknowledged_s = self._acknowledged_s.get(number, asked_s)
@@ -145,6 +162,7 @@ class ClientHistory:
                     f"delayed message {number} was acknowledged, the log does not have it",
                 )
         self._check_transactions(model)
+        self._check_copies(model)
         for given in self._given_again:
             raise InvariantViolated("what was popped and acknowledged never comes again", given)
         for number in sorted(self._recalled):
@@ -158,6 +176,17 @@ class ClientHistory:
                 raise InvariantViolated(
                     "refused messages are in no queue",
                     f"message {number} was refused, and is {model.stored.get(number)}",
+                )
+
+    def _check_copies(self, model: LogModel) -> None:
+        """Each message that was sent back comes again once for it, or will."""
+        copies = model.copies + Counter(waiting.number for waiting in model.waiting.values())
+        for number, asked in self._asked_back.items():
+            if not self._sent_back[number] <= copies[number] <= asked:
+                raise InvariantViolated(
+                    "what is sent back comes again once",
+                    f"message {number} was sent back {asked} times, acknowledged "
+                    f"{self._sent_back[number]} times, and has {copies[number]} copies",
                 )
 
     def _check_transactions(self, model: LogModel) -> None:

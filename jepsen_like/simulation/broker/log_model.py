@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -40,6 +41,9 @@ WAITING_ROOMS = {
     MOVE_HALF: ("RMQ_SYS_TRANS_HALF_TOPIC",),
     GIVE_UP: ("TRANS_CHECK_MAX_TIME_TOPIC",),
 }
+
+# Topics of messages that failed: each is a copy of one that is in another queue.
+COPIES = ("%RETRY%", "%DLQ%")
 
 QueueKey = tuple[str, int]  # topic, queue id
 # A topic, the entry that created it, and a queue id: a queue that is not mixed with another one.
@@ -120,6 +124,7 @@ class LogModel:
         created_at: where the entry begins that created a topic; of version 3 and later.
         ends: by queue: the offset of its next message.
         offsets: by group, topic and queue id.
+        resets: the same, of groups that were moved: nothing else that they commit counts.
         groups: configurations by name.
         locks: by group, topic and queue id: the client, and since when.
         kept: the first entry of the log to keep, and its position.
@@ -133,6 +138,7 @@ class LogModel:
         dropped: the numbers of those that will never be delivered.
         halves: by the first position of their messages: the transactions that are open.
         pops: by group, topic and queue id: what is out.
+        copies: by number: how often a message came to a retry or dead-letter topic.
         ended: the numbers of the messages of all others: the kind of command that ended them.
     """
 
@@ -150,6 +156,7 @@ class LogModel:
         self.created_at: dict[str, int] = {}
         self.ends: dict[QueueKey, int] = {}
         self.offsets: dict[tuple[str, str, int], int] = {}
+        self.resets: dict[tuple[str, str, int], int] = {}
         self.groups: dict[str, dict[str, object]] = {}
         self.locks: dict[tuple[str, str, int], tuple[str, int]] = {}
         self._lock_time_ms = self._swept_ms = 0
@@ -164,6 +171,7 @@ class LogModel:
         self.dropped: set[int] = set()
         self.halves: dict[int, Half] = {}
         self.ended: dict[int, int] = {}
+        self.copies: Counter[int] = Counter()
         self.pops: dict[tuple[str, str, int], Popped] = {}
         self._births: dict[str, list[int]] = {topic: [-1] for topic in first_topics}
         self._units: dict[IncarnationKey, bytearray] = {}
@@ -228,6 +236,9 @@ class LogModel:
         born = self._births[topic][-1]
         self._units.setdefault((topic, born, queue_id), bytearray()).extend(unit)
         if is_waiting:
+            return
+        if topic.startswith(COPIES):
+            self.copies[number] += 1
             return
         if number in self.stored:
             raise InvariantViolated(
@@ -340,6 +351,8 @@ class LogModel:
                     if half is not None:
                         asked = half._replace(due_ms=due_ms, checks=half.checks + 1)
                         self.halves[position] = asked
+            case (21, [group, topic, offsets, _, as_of]):
+                self._reset(group, topic, offsets, as_of)
             case (23, [group, topic, queue_id, *rest]):
                 self._pop((group, topic, queue_id), *rest)
             case (24, [messages]):
@@ -349,6 +362,12 @@ class LogModel:
                 self._hide_popped(tuple(key), offset, popped_ms, (hidden_ms, visible_ms))
             case _:
                 raise ValueError(f"an entry that the model does not know: {kind} {members}")
+
+    def _reset(self, group: str, topic: str, offsets: list[list[int]], as_of: int) -> None:
+        if topic in self.topics and self.created_at.get(topic, -1) < as_of:
+            for queue_id, offset in offsets:
+                self.offsets[group, topic, queue_id] = offset
+                self.resets[group, topic, queue_id] = offset
 
     # --- pops -----------------------------------------------------------------------------------
 
@@ -369,6 +388,7 @@ class LogModel:
             return
         if begins:
             self.pops[key] = Popped(first)
+            self.resets.pop(key, None)
         queue = self.pops.get(key)
         if queue is None or queue.next != first:
             return
@@ -438,6 +458,7 @@ class LogModel:
         self.created_at.pop(topic, None)
         self.ends = {key: end for key, end in self.ends.items() if key[0] != topic}
         self.offsets = {key: at for key, at in self.offsets.items() if key[1] != topic}
+        self.resets = {key: at for key, at in self.resets.items() if key[1] != topic}
         self.pops = {key: queue for key, queue in self.pops.items() if key[1] != topic}
         if with_locks:
             self.locks = {key: lock for key, lock in self.locks.items() if key[1] != topic}
@@ -454,6 +475,7 @@ class LogModel:
         self.groups.pop(group, None)
         if with_offsets:
             self.offsets = {key: at for key, at in self.offsets.items() if key[0] != group}
+            self.resets = {key: at for key, at in self.resets.items() if key[0] != group}
         if with_locks:
             self.locks = {key: lock for key, lock in self.locks.items() if key[0] != group}
 
@@ -462,6 +484,8 @@ class LogModel:
             if as_of is not None and (
                 topic not in self.topics or self.created_at.get(topic, -1) >= as_of
             ):
+                continue
+            if self.resets.get((group, topic, queue_id), offset) != offset:
                 continue
             self.offsets[group, topic, queue_id] = offset
             if topic in self.created_at:  # else an older broker made it, and did not say when

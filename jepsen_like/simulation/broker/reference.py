@@ -125,6 +125,11 @@ class Reference:
                 model.offsets,
             ),
             (
+                "resets",
+                {(*key, q): at for key, table in offsets.resets.items() for q, at in table.items()},
+                model.resets,
+            ),
+            (
                 "groups",
                 {name: group.as_dict() for name, group in state[GROUPS].configs.items()},
                 model.groups,

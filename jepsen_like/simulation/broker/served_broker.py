@@ -24,8 +24,10 @@ from broker.messages.state import MESSAGES
 from broker.offsets.feature import FEATURE as OFFSETS
 from broker.pop.feature import FEATURE as POP
 from broker.producers.feature import FEATURE as PRODUCERS
+from broker.resets.feature import FEATURE as RESETS
 from broker.retention.commands import KeepLogFrom
 from broker.retention.kept_back import KEPT_BACK
+from broker.retry.feature import FEATURE as RETRY
 from broker.sends.feature import FEATURE as SENDS
 from broker.serving.parts import Parts
 from broker.serving.requests import Requests
@@ -51,11 +53,14 @@ from remoting.net.address import Address
 from remoting.net.connection import Connection
 from remoting.wire.command import Command
 
-SERVED = (TOPICS, GROUPS, OFFSETS, LOCKS, PRODUCERS, CONSUMERS, SENDS, DELAY, TRANSACTIONS, POP)
+SERVED = (
+    *(TOPICS, GROUPS, OFFSETS, LOCKS, PRODUCERS, CONSUMERS, SENDS, DELAY, TRANSACTIONS, POP),
+    *(RETRY, RESETS),
+)
 # So few that they are reached. Some of the topics are the broker's own.
 LIMITS = BrokerLimits(
-    max_topics=16,
-    max_groups=5,
+    max_topics=18,
+    max_groups=6,
     max_offset_tables=12,
     max_waiting_sends=40,
     max_locks=6,
