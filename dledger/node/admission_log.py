@@ -53,11 +53,14 @@ class AdmissionLog:
         )
 
     def _say_proof(self) -> None:
-        logger.info(
-            "%s %sholds the log of a leader: it votes and counts",
-            self._node_id,
-            "" if self._said else "is new or lost data, and ",
-        )
+        if self._said:
+            logger.info("%s holds the log of a leader: it votes and counts", self._node_id)
+        else:
+            logger.log(
+                self._level(self._replica.admission.is_fresh),
+                "%s is new or lost data, and holds the log of a leader: it votes and counts",
+                self._node_id,
+            )
 
     def _say_peer(self, peer: str, proven: bool) -> None:
         if proven:

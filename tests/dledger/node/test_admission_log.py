@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from dledger.core.replica import Replica
-from dledger.node.admission_log import AdmissionLog
+from dledger.node.admission_log import YOUNG_LOG_ENTRIES, AdmissionLog
 
 IN_DOUBT = {"lost": True, "proven": False}
 PROVEN = {"lost": False, "proven": True}
@@ -42,6 +42,13 @@ def test_a_proof_in_the_turn_that_tells_of_the_log_is_said(
 ) -> None:
     (line,) = lines_of(caplog, IN_DOUBT, {**PROVEN, "told": 5})
     assert line == "n1 is new or lost data, and holds the log of a leader: it votes and counts"
+
+
+def test_a_loss_in_a_group_that_is_not_new_is_a_warning_even_if_it_is_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lines_of(caplog, IN_DOUBT, {**PROVEN, "told": YOUNG_LOG_ENTRIES})
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
 
 
 def test_a_member_of_a_new_group_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
