@@ -233,7 +233,7 @@ class Chooser:
         begin = self._reader.begin(topic, queue_id)
         count = size = 0
         for offset, flight in flights:
-            is_worn = flight.times > allowed
+            is_worn = flight.times - flight.behind > allowed
             if flight.is_settled:
                 if is_worn or offset < begin:
                     continue  # it was acknowledged: it is done with the one that it waits for

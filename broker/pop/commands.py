@@ -154,12 +154,12 @@ def _pop(state: BrokerState, _folded: Folded, command: Pop, _entry: Entry) -> En
         if flight is None:
             continue  # acknowledged meanwhile
         if flight.visible_ms <= command.popped_ms:
-            # In order, nobody has consumed what stands behind a message that comes again, so only
-            # the first counts as having failed: the others must not become dead letters with it.
-            has_failed = not given.is_ordered or offset == command.offsets[0]
-            flights[offset] = given._replace(times=flight.times + has_failed)
+            is_behind = given.is_ordered and offset != command.offsets[0]
+            flights[offset] = given._replace(
+                times=flight.times + 1, behind=flight.behind + is_behind
+            )
         elif is_repeated:
-            flights[offset] = given._replace(times=flight.times)
+            flights[offset] = given._replace(times=flight.times, behind=flight.behind)
     queue.next_offset = command.next
     queue.attempt_id = command.attempt_id or ""
     _commit(state, key)

