@@ -104,6 +104,17 @@ def test_nobody_gets_a_lock_that_another_one_has_had_for_less_than_a_minute(
     assert again == state
 
 
+def test_a_lock_expires_behind_a_snapshot_when_it_would_have_without_one() -> None:
+    state = empty_state()
+    state[LOCKS].lock("g", "c1", [("T", 0)], 2 * LOCK_MS)
+    again = restored(captured(state), REGISTRY)
+    assert again == state
+    # A command of a leader whose clock is behind: it must not make the lock any older or younger.
+    for locks in (state[LOCKS], again[LOCKS]):
+        locks.lock("g", "c2", [("T", 1)], LOCK_MS)
+    assert again == state
+
+
 # --- brokers --------------------------------------------------------------------------------------
 
 
