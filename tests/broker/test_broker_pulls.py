@@ -69,6 +69,15 @@ async def test_a_pull_gives_no_more_messages_than_it_asked_for(tmp_path: Path) -
         assert reply.fields["nextBeginOffset"] == "40"
 
 
+async def test_a_pull_by_tags_gives_no_more_messages_than_it_asked_for(tmp_path: Path) -> None:
+    async with served(tmp_path) as client:
+        for number in range(8):
+            await client.send("T", b"%d" % number, tags="A")
+        reply = await client.pull("T", 1, maxMsgNums=3, subscription="A")
+        assert [m.body for m in decode_records(reply.body)] == [b"1", b"2", b"3"]
+        assert reply.fields["nextBeginOffset"] == "4"
+
+
 async def test_a_pull_gives_as_many_messages_as_it_looks_at_and_no_more(tmp_path: Path) -> None:
     async with served(tmp_path) as client:
         batch = encode_batch_body(BatchMessage(b"x") for _ in range(900))
