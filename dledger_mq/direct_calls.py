@@ -35,21 +35,24 @@ class DirectCalls:
         group: the consumer group, for the log.
         listener: the listener; None for a consumer that is iterated over.
         is_ordered: whether the consumer keeps an order; these calls do not.
-        nursery: for the calls.
     """
 
-    def __init__(
-        self, group: str, listener: Listener | None, is_ordered: bool, nursery: trio.Nursery
-    ) -> None:
+    def __init__(self, group: str, listener: Listener | None, is_ordered: bool) -> None:
         self._group = group
         self._listener = listener
         self._is_ordered = is_ordered
-        self._nursery = nursery
+        self._nursery: trio.Nursery | None = None
         self._running = 0
+
+    def begin(self, nursery: trio.Nursery) -> None:
+        """The consumer has started: calls run in its nursery."""
+        self._nursery = nursery
 
     def asked(self, command: Command, send: Callable[[Command], None]) -> None:
         """Call the listener with the message that a broker's request holds, then answer."""
         try:
+            if self._nursery is None:
+                raise _Refused("the consumer is starting")
             if self._listener is None:
                 raise _Refused(f"group {self._group} consumes in a loop, not by a listener")
             if self._running >= MAX_CALLS:

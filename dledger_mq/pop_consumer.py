@@ -1,7 +1,7 @@
 """The consumer that pops: it holds no queue, and acknowledges each message."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Final
@@ -36,7 +36,6 @@ from remoting.bodies.assignment import decode_assigned
 from remoting.bodies.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, SubscriptionData
 from remoting.bodies.message_queue import MessageQueue
 from remoting.wire.codes import ResponseCode
-from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
 
 _log = logging.getLogger(__name__)
@@ -110,7 +109,7 @@ class PopConsumer:
         self._readers: dict[MessageQueue, list[PopReader]] = {}
         self._seen: set[MessageQueue] = set()  # of which the metrics know
         self._nursery: trio.Nursery | None = None
-        self._direct: DirectCalls | None = None
+        self._direct = DirectCalls(group, listener, ordered)
         self._held: HeldMessages | None = None
         self._acknowledging: PopAcknowledging | None = None
         self._look_wanted = trio.Event()
@@ -135,13 +134,11 @@ class PopConsumer:
             self._wanted = group_subscriptions(self.group, self._topics, now_milliseconds())
             await self._use.enter(stack)
             await check_conditions(self._client, self.group, self._wanted.values())
-            entry = ConsumerEntry(
-                self._data(), self._look, self._running_info, self._asked_to_consume
-            )
+            entry = ConsumerEntry(self._data(), self._look, self._running_info, self._direct.asked)
             self._client.add_consumer(entry)
             nursery = await stack.enter_async_context(Background())
             self._nursery = nursery
-            self._direct = DirectCalls(self.group, self._listener, self._is_ordered, nursery)
+            self._direct.begin(nursery)
             options = self._options
             acknowledging = PopAcknowledging(self._client, self.group, nursery, self._settle)
             held = HeldMessages(
@@ -240,12 +237,6 @@ class PopConsumer:
             tuple(self._wanted.values()),
             {},
         )
-
-    def _asked_to_consume(self, command: Command, send: Callable[[Command], None]) -> None:
-        if self._direct is None:
-            send(command.reply(ResponseCode.SYSTEM_ERROR, remark="the consumer is starting"))
-        else:
-            self._direct.asked(command, send)
 
     def _all_readers(self) -> list[PopReader]:
         return [reader for readers in self._readers.values() for reader in readers]

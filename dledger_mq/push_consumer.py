@@ -1,7 +1,7 @@
 """The push consumer: a member of a group that hands every message of its queues to its user."""
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,8 +47,6 @@ from dledger_mq.topic_route import ClientRoute
 from remoting.bodies.heartbeat import ConsumeFromWhere, ConsumerData, MessageModel, SubscriptionData
 from remoting.bodies.message_queue import MessageQueue
 from remoting.bodies.queue_shares import readers_of
-from remoting.wire.codes import ResponseCode
-from remoting.wire.command import Command
 
 _log = logging.getLogger(__name__)
 
@@ -194,7 +192,7 @@ class PushConsumer:
         self._listening: Listening | None = None
         self._locked: OrderedQueues | None = None
         self._iteration: Iteration | None = None
-        self._direct: DirectCalls | None = None
+        self._direct = DirectCalls(group, listener, ordered)
         self._tally = ConsumeTally(trio.current_time)
         self._rebalance_wanted = trio.Event()
         self._assigned = trio.Event()
@@ -222,13 +220,13 @@ class PushConsumer:
                     self._data(),
                     self._members_changed,
                     self._running_info,
-                    self._asked_to_consume,
+                    self._direct.asked,
                 )
             )
             stack.push_async_callback(self._unlock_all)  # when no call of the listener runs
             nursery = await stack.enter_async_context(Background())
             self._nursery = nursery
-            self._direct = DirectCalls(self.group, self._listener, self._is_ordered, nursery)
+            self._direct.begin(nursery)
             self._client.routes.watch(self._route_changed)
             if self._is_ordered and self._is_shared:
                 self._locked = OrderedQueues(
@@ -407,12 +405,6 @@ class PushConsumer:
             queues,
             self._tally.statuses(),
         )
-
-    def _asked_to_consume(self, command: Command, send: Callable[[Command], None]) -> None:
-        if self._direct is None:
-            send(command.reply(ResponseCode.SYSTEM_ERROR, remark="the consumer is starting"))
-        else:
-            self._direct.asked(command, send)
 
     def _members_changed(self) -> None:
         self._rebalance_wanted.set()

@@ -82,4 +82,4 @@ def _show(progress: Redriven) -> None:
 
 
 def _ignore(_progress: Redriven) -> None:
-    """Nobody watches."""
+    """Progress is not shown in a pipe."""

@@ -184,7 +184,7 @@ def broker(
             if load is None:
                 wanted = [row for row in wanted if not row.needs_load]
         for number in range(rounds):
-            # Nobody always comes after another, which may leave the disk busy.
+            # Take turns at going first: one kind may leave the disk busy for the next.
             for brokers in kinds if number % 2 == 0 else kinds[::-1]:
                 measure(brokers, wanted, load, at_scale, base, results)
                 if kept is not None:

@@ -85,15 +85,15 @@ class OffsetCommits:
         self._waiting.offsets.pop((group, topic, queue_id), None)
 
     def flush(self) -> None:
-        """Append what has gathered if somebody waits for it or it is much, unless an entry is on
-        its way; then it follows that one.
+        """Append what has gathered if a client waits for the answer or an entry is full. While an
+        entry is on its way, this waits for it.
         """
         waiting = self._waiting
         if waiting.thens or len(waiting.offsets) >= MAX_OFFSETS_PER_ENTRY:
             self.flush_all()
 
     def flush_all(self) -> None:
-        """As `flush`, whether somebody waits for it or not."""
+        """As `flush`, also when no client waits for an answer."""
         waiting = self._waiting
         if self._is_on_its_way or not (waiting.offsets or waiting.thens):
             return

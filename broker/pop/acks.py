@@ -98,8 +98,7 @@ class PopAcks:
             raise _given_again(message)
 
         def then(refusal: RequestRefused | None) -> None:
-            queue = self._pops.queues.get(message.key)
-            flight = None if queue is None else queue.flights.get(message.offset)
+            flight = self._pops.flight(message.key, message.offset)
             # Another pop may have been given it before the log had the acknowledgement.
             if refusal is None and flight is not None and flight.popped_ms != message.popped_ms:
                 refusal = _given_again(message)
@@ -274,8 +273,7 @@ class PopAcks:
 
     def _flight(self, message: PoppedMessage) -> Flight | None:
         """What is out; None when it is not, or acknowledged already."""
-        queue = self._pops.queues.get(message.key)
-        flight = None if queue is None else queue.flights.get(message.offset)
+        flight = self._pops.flight(message.key, message.offset)
         return None if flight is None or flight.is_settled else flight
 
 

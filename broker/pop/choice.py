@@ -138,11 +138,11 @@ class Chooser:
         else:
             begins = False
         if request.is_ordered and queue.flights:
-            return self._chosen_in_order(key, queue, request, wanted, now_ms)
+            return self._chosen_in_order(key, queue, request, wanted, now_ms, begin, end)
         if due := self._due(key, queue, request.max_messages, now_ms):
             next_offset = queue.next_offset
             return Choice(next_offset, next_offset, due, False, now_ms, end - next_offset)
-        chosen = self._chosen_next(key, queue, request.max_messages, wanted)
+        chosen = self._chosen_next(key, queue, request.max_messages, wanted, begin, end)
         if chosen is None:
             # A group that begins with what is to come has begun now.
             if not begins or (moved_to is None and not request.from_end):
@@ -166,6 +166,8 @@ class Chooser:
         request: PopRequest,
         wanted: MessageFilter,
         now_ms: int,
+        begin: int,
+        end: int,
     ) -> Choice | None:
         """All that is out comes again, when it is due or asked for again; then what is new."""
         flights = queue.flights
@@ -182,11 +184,10 @@ class Chooser:
         first = next_offset = queue.next_offset
         room = request.max_messages - len(offsets)
         if room and not is_repeated and len(offsets) == len(flights):
-            new = self._chosen_next(key, queue, room, wanted)
+            new = self._chosen_next(key, queue, room, wanted, begin, end)
             if new is not None:
                 offsets, next_offset = offsets + new[0], new[1]
-        rest = self._reader.end(*key[1:]) - next_offset
-        return Choice(first, next_offset, offsets, False, popped_ms, rest)
+        return Choice(first, next_offset, offsets, False, popped_ms, end - next_offset)
 
     def _due(self, key: QueueKey, queue: PopQueue, most: int, now_ms: int) -> tuple[int, ...]:
         """What is due, the oldest first."""
@@ -258,11 +259,12 @@ class Chooser:
         queue: PopQueue,
         most: int,
         wanted: MessageFilter,
+        begin: int,
+        end: int,
     ) -> tuple[tuple[int, ...], int] | None:
         """What was never given, and where the queue goes on; None for nothing."""
         _group, topic, queue_id = key
-        end = self._reader.end(topic, queue_id)
-        at = max(queue.next_offset, self._reader.begin(topic, queue_id))
+        at = max(queue.next_offset, begin)
         room = min(MAX_FLYING_PER_QUEUE - len(queue.flights), MAX_FLYING - self._pops.flying)
         if at >= end or room <= 0:
             return None

@@ -181,17 +181,10 @@ def _hide(
     state: BrokerState, _folded: Folded, command: HidePopped, _entry: Entry
 ) -> EntryRefused | None:
     message = command.message
-    queue = state[POPS].queues.get(message.key)
-    flight = None if queue is None else queue.flights.get(message.offset)
-    if (
-        queue is not None
-        and flight is not None
-        and not flight.is_settled
-        and (flight.popped_ms == message.popped_ms)
-    ):
-        queue.flights[message.offset] = flight._replace(
-            popped_ms=command.hidden_ms, visible_ms=command.visible_ms
-        )
+    state[POPS].hide(
+        *(message.key, message.offset, message.popped_ms),
+        *(command.hidden_ms, command.visible_ms),
+    )
     return None
 
 

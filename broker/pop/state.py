@@ -77,10 +77,10 @@ class Pops:
 
         What was given in order is done when everything before it is.
         """
-        queue = self.queues.get(key)
-        flight = None if queue is None else queue.flights.get(offset)
-        if queue is None or flight is None or flight.popped_ms != popped_ms:
+        queue = self._given(key, offset, popped_ms)
+        if queue is None:
             return False
+        flight = queue.flights[offset]
         if flight.is_ordered and offset != next(iter(queue.flights)):
             queue.flights[offset] = flight._replace(visible_ms=0)
         else:
@@ -89,12 +89,30 @@ class Pops:
 
     def bury(self, key: QueueKey, offset: int, popped_ms: int) -> bool:
         """A message is not given again, if it was given last at `popped_ms`."""
-        queue = self.queues.get(key)
-        flight = None if queue is None else queue.flights.get(offset)
-        if queue is None or flight is None or flight.popped_ms != popped_ms:
+        queue = self._given(key, offset, popped_ms)
+        if queue is None:
             return False
         self._end(queue, offset)
         return True
+
+    def hide(
+        self, key: QueueKey, offset: int, popped_ms: int, hidden_ms: int, visible_ms: int
+    ) -> None:
+        """A message is given again at another time, if it was given last at `popped_ms`."""
+        queue = self._given(key, offset, popped_ms)
+        if queue is not None and not queue.flights[offset].is_settled:
+            hidden = queue.flights[offset]._replace(popped_ms=hidden_ms, visible_ms=visible_ms)
+            queue.flights[offset] = hidden
+
+    def flight(self, key: QueueKey, offset: int) -> Flight | None:
+        """How a message is out, if it is."""
+        queue = self.queues.get(key)
+        return None if queue is None else queue.flights.get(offset)
+
+    def _given(self, key: QueueKey, offset: int, popped_ms: int) -> PopQueue | None:
+        """The queue of a message, if it is out and was given last at `popped_ms`."""
+        flight = self.flight(key, offset)
+        return self.queues[key] if flight is not None and flight.popped_ms == popped_ms else None
 
     def _end(self, queue: PopQueue, offset: int) -> None:
         """A message is done, and with it those behind that waited for it."""

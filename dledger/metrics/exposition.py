@@ -56,7 +56,7 @@ def render(nodes: Iterable[tuple[Status, Tally]], more: Iterable[Metric] = ()) -
 
 
 class _Made(Collector):
-    """Metrics that somebody else has made."""
+    """Metrics that are made already."""
 
     def __init__(self, metrics: list[Metric]) -> None:
         self._metrics = metrics

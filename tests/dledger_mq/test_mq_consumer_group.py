@@ -247,7 +247,8 @@ async def test_calls_for_operators_are_bounded() -> None:
 
     asked = Command(309, {"brokerName": "b"}, encode_record(MessageRecord("T", b"x")))
     async with trio.open_nursery() as nursery:
-        direct = DirectCalls("g", listener, False, nursery)
+        direct = DirectCalls("g", listener, False)
+        direct.begin(nursery)
         for _ in range(MAX_CALLS + 1):
             direct.asked(asked, answers.append)
         assert [answer.code for answer in answers] == [1]
