@@ -23,9 +23,9 @@ class Mornings(NamedTuple):
 def mornings(now_ms: int, hour_of: Callable[[int], int]) -> Mornings:
     """The begins of yesterday and today.
 
-    A day begins where the hour of the day falls by more than half a day, which is at a quarter of an
-    hour in every time zone. It falls by one where clocks are set back within an hour, as from 3:45
-    to 2:45. Where the clocks are set forward at midnight, a day begins with one o'clock.
+    A day begins where the hour of the day falls by more than half a day, which is at a quarter of
+    an hour in every time zone. It falls by one where clocks are set back within an hour, as from
+    3:45 to 2:45. Where they are set forward at midnight, a day begins with one o'clock.
 
     Args:
         now_ms: milliseconds since 1970.
