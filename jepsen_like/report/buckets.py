@@ -1,0 +1,61 @@
+"""A run cut into short spans of time, with the latencies and outcomes of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from jepsen_like.checkers.quantiles import quantiles
+from jepsen_like.history.operation import EventType, Operation
+
+
+class Bucket(NamedTuple):
+    """What ended in one span.
+
+    Attributes:
+        begin_ns: where the span begins.
+        ok: operations that happened.
+        failed: operations that certainly did not.
+        unknown: operations of which it is not known; in the span in which their client gave up.
+        p50_ns: the median latency of those that happened; 0 if there are none.
+        p99_ns: their 99th percentile.
+    """
+
+    begin_ns: int
+    ok: int
+    failed: int
+    unknown: int
+    p50_ns: int
+    p99_ns: int
+
+
+def buckets(
+    operations: Sequence[Operation], begin_ns: int, end_ns: int, number: int
+) -> tuple[list[Bucket], int]:
+    """The spans from `begin_ns` to `end_ns`, and the length of each in nanoseconds.
+
+    Args:
+        operations: of one history.
+        begin_ns: where the first span begins.
+        end_ns: where the last one ends; after `begin_ns`.
+        number: how many spans; fewer if they would be shorter than a nanosecond.
+    """
+    span_ns = max(1, -(-(end_ns - begin_ns) // number))
+    count = max(1, -(-(end_ns - begin_ns) // span_ns))
+    latencies: list[list[int]] = [[] for _ in range(count)]
+    failed, unknown = [0] * count, [0] * count
+    for operation in operations:
+        ended_ns = operation.invoked_ns if operation.ended_ns is None else operation.ended_ns
+        at = min(count - 1, max(0, (ended_ns - begin_ns) // span_ns))
+        if operation.outcome is EventType.OK:
+            latencies[at].append(max(0, ended_ns - operation.invoked_ns))
+        elif operation.outcome is EventType.FAIL:
+            failed[at] += 1
+        else:
+            unknown[at] += 1
+    made: list[Bucket] = []
+    for at, there in enumerate(latencies):
+        spread = quantiles(there)
+        begin = begin_ns + at * span_ns
+        made.append(Bucket(begin, len(there), failed[at], unknown[at], spread.p50, spread.p99))
+    return made, span_ns

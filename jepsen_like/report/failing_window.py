@@ -1,0 +1,137 @@
+"""The failing window: the operations around a problem, large."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+from xml.etree.ElementTree import Element
+
+from jepsen_like.checkers.report import Problem
+from jepsen_like.history.operation import EventType, Operation
+from jepsen_like.history.value import Value, shown
+from jepsen_like.report.frame import LEFT, RIGHT, WIDTH, Frame
+from jepsen_like.report.markup import child
+from jepsen_like.report.timeline import CLASSES
+from jepsen_like.report.told_run import Fault
+
+ROW = 22.0
+AXIS = 24.0
+# What a person reads through.
+OPERATIONS_MAX = 40
+# Shown before and behind the operations of a problem, as a share of the time from first to last.
+MARGIN = 0.15
+MARGIN_NS_MIN = 1_000_000
+VALUE_LETTERS_MAX = 40
+
+
+class FailingWindow(NamedTuple):
+    """What is shown of a problem.
+
+    Attributes:
+        frame: from when to when.
+        operations: in the order of their calls.
+        named: places in `operations` of those that the problem names.
+        left_out: how many more there are in the window.
+    """
+
+    frame: Frame
+    operations: Sequence[Operation]
+    named: frozenset[int]
+    left_out: int
+
+
+def failing_window(
+    problem: Problem, operations: Sequence[Operation], faults: Sequence[Fault], zero_ns: int
+) -> FailingWindow | None:
+    """The window of a problem; None if it names no operation.
+
+    Shown are the operations that it names and, as far as there is room, others on the same
+    objects that ran beside them.
+    """
+    lines = set(problem.lines)
+    named = [one for one in operations if one.invoked_line in lines or one.ended_line in lines]
+    named = named[:OPERATIONS_MAX]
+    if not named:
+        return None
+    begin_ns = min(one.invoked_ns for one in named)
+    end_ns = max(_end_ns(one) for one in named)
+    margin_ns = max(MARGIN_NS_MIN, round((end_ns - begin_ns) * MARGIN))
+    begin_ns, end_ns = begin_ns - margin_ns, end_ns + margin_ns
+    of_problem = {id(one) for one in named}
+    keys = {_hashable(one.key) for one in named}
+    beside = [
+        one
+        for one in operations
+        if id(one) not in of_problem
+        and _hashable(one.key) in keys
+        and one.invoked_ns <= end_ns
+        and _end_ns(one) >= begin_ns
+    ]
+    middle_ns = named[-1].invoked_ns
+    beside.sort(key=lambda one: abs(one.invoked_ns - middle_ns))
+    kept = beside[: OPERATIONS_MAX - len(named)]
+    rows = sorted([*named, *kept], key=lambda one: one.invoked_line)
+    places = frozenset(at for at, one in enumerate(rows) if id(one) in of_problem)
+    frame = Frame(begin_ns, end_ns, zero_ns, faults)
+    return FailingWindow(frame, rows, places, len(beside) - len(kept))
+
+
+def draw_failing_window(parent: Element, window: FailingWindow) -> None:
+    """Draw it below `parent`: a row an operation, with what was called and answered."""
+    frame = window.frame
+    bottom = 4 + ROW * len(window.operations)
+    svg = frame.picture(parent, bottom + AXIS, "the operations around the problem")
+    frame.bands(svg, 4, bottom)
+    frame.axis(svg, 4, bottom)
+    for at, operation in enumerate(window.operations):
+        top = 4 + at * ROW
+        where = "" if operation.member is None else f" at {operation.member}"
+        frame.name(svg, f"client {operation.process}{where}", top + ROW - 7)
+        end_ns = frame.end_ns if _never_ended(operation) else _end_ns(operation)
+        left, right = frame.time.at(operation.invoked_ns), frame.time.at(end_ns)
+        named = " named" if at in window.named else ""
+        class_ = f"{CLASSES[operation.outcome]}{named}"
+        width = max(2.0, right - left)
+        bar = child(svg, "rect", x=left, y=top + 3, width=width, height=ROW - 6, class_=class_)
+        child(bar, "title", str(operation))
+        _label(svg, _call(operation), left, right, top + ROW - 7)
+    if window.left_out:
+        more = f"{window.left_out} more operations on the same objects ran in this time."
+        child(parent, "p", more)
+
+
+def _label(svg: Element, text: str, left: float, right: float, y: float) -> None:
+    """Write beside a bar: behind it if there is room, else before it, else at the left edge."""
+    needed = 6.6 * len(text)
+    if right + 5 + needed <= WIDTH - RIGHT:
+        child(svg, "text", text, x=right + 5, y=y, class_="call")
+    elif left - 5 - needed >= LEFT:
+        child(svg, "text", text, x=left - 5, y=y, class_="call", text_anchor="end")
+    else:
+        child(svg, "text", text, x=max(left, LEFT) + 5, y=y, class_="call inside")
+
+
+def _call(operation: Operation) -> str:
+    text = operation.function
+    if operation.value is not None:
+        text += f" {shown(operation.value, VALUE_LETTERS_MAX)}"
+    if operation.ok and operation.result is not None and operation.result != operation.value:
+        text += f" → {shown(operation.result, VALUE_LETTERS_MAX)}"
+    if operation.outcome is EventType.INFO:
+        text += " ?"
+    elif operation.outcome is EventType.FAIL:
+        text += " ✗"
+    return text
+
+
+def _never_ended(operation: Operation) -> bool:
+    """Whether it may still happen: of an unknown outcome the end says nothing."""
+    return operation.outcome is EventType.INFO
+
+
+def _end_ns(operation: Operation) -> int:
+    return operation.invoked_ns if operation.ended_ns is None else operation.ended_ns
+
+
+def _hashable(key: Value) -> str:
+    return repr(key)

@@ -1,0 +1,180 @@
+"""The page: the verdict first, then what led to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from xml.etree.ElementTree import Element
+
+from jepsen_like.checkers.quantiles import quantiles, seconds
+from jepsen_like.checkers.report import Verdict
+from jepsen_like.history.operation import EventType, Operation
+from jepsen_like.report.failing_window import draw_failing_window, failing_window
+from jepsen_like.report.frame import BANDS_MAX, Frame
+from jepsen_like.report.markup import as_html, child
+from jepsen_like.report.overview import draw_overview
+from jepsen_like.report.style import STYLE
+from jepsen_like.report.timeline import draw_timeline
+from jepsen_like.report.told_run import Checked, Outcome, ToldRun
+
+VERDICTS = {
+    Outcome.NOTHING_FOUND: "Nothing found",
+    Outcome.VIOLATION: "Violation",
+    Outcome.UNDECIDED: "Undecided",
+    Outcome.HARNESS_FAILED: "The harness failed",
+}
+# Problems shown of one checker; `jepsen-like check --json` has more.
+PROBLEMS_MAX = 8
+# Windows drawn in all: the first problems are the ones to look at.
+WINDOWS_MAX = 3
+DEATHS_MAX = 200
+
+
+def page(run: ToldRun) -> str:
+    """The report of a run: one HTML page that needs nothing else."""
+    root = Element("html", {"lang": "en"})
+    head = child(root, "head")
+    child(head, "meta", charset="utf-8")
+    child(head, "meta", name="viewport", content="width=device-width, initial-scale=1")
+    child(head, "title", f"{VERDICTS[run.outcome]}: {run.title}")
+    child(head, "style").text = STYLE
+    body = child(root, "body")
+    frame = _frame(run)
+    _verdict(body, run)
+    _problems(body, run, frame)
+    if run.operations:
+        child(body, "h2", "Faults, latency, throughput")
+        draw_overview(_picture(body), frame, run.operations)
+        if len(run.faults) > BANDS_MAX:
+            child(body, "p", f"The first {BANDS_MAX} of {len(run.faults)} faults are drawn.")
+    _gaps(body, run)
+    _checks(body, run.checks)
+    if run.operations:
+        child(body, "h2", "Clients")
+        draw_timeline(_picture(body), frame, run.operations)
+        _functions(body, run.operations)
+    _deaths(body, run, frame)
+    _facts(body, run)
+    return as_html(root)
+
+
+def _frame(run: ToldRun) -> Frame:
+    begins = [one.invoked_ns for one in run.operations] + [one.begin_ns for one in run.faults]
+    ends = [one.ended_ns for one in run.operations if one.ended_ns is not None]
+    ends += [one.end_ns for one in run.faults if one.end_ns is not None]
+    begin_ns = min(begins, default=0)
+    end_ns = max([begin_ns + 1, *begins, *ends])
+    return Frame(begin_ns, end_ns, begin_ns, run.faults)
+
+
+def _picture(body: Element) -> Element:
+    return child(body, "div", class_="picture")
+
+
+def _verdict(body: Element, run: ToldRun) -> None:
+    child(body, "h1", run.title)
+    class_ = run.outcome.name.lower().replace("_", "-")
+    box = child(body, "div", class_=f"verdict {class_}")
+    child(box, "strong", VERDICTS[run.outcome])
+    child(box, "span", run.reason)
+    child(body, "p", "Run it again:", class_="soft")
+    child(body, "pre", run.command)
+    if run.links:
+        line = child(body, "p", class_="soft")
+        line.text = "Files: "
+        for at, link in enumerate(run.links):
+            one = child(line, "a", link.name, href=link.path)
+            one.tail = ", " if at + 1 < len(run.links) else ""
+
+
+def _problems(body: Element, run: ToldRun, frame: Frame) -> None:
+    drawn = 0
+    for checked in run.checks:
+        if checked.report.verdict is not Verdict.INVALID:
+            continue
+        child(body, "h2", f"What is wrong: {checked.model}")
+        for problem in checked.report.problems[:PROBLEMS_MAX]:
+            child(body, "p", f"{problem.kind}: {problem.how}")
+            window = failing_window(problem, run.operations, run.faults, frame.zero_ns)
+            if window is not None and drawn < WINDOWS_MAX:
+                draw_failing_window(_picture(body), window)
+                drawn += 1
+        if checked.report.text:
+            child(body, "pre", "\n".join(checked.report.text))
+
+
+def _checks(body: Element, checks: Sequence[Checked]) -> None:
+    child(body, "h2", "Checks")
+    rows = [[one.model, one.report.verdict.value, one.report.summary] for one in checks]
+    _table(body, ["model", "verdict", "what was looked at"], rows, 3)
+
+
+def _gaps(body: Element, run: ToldRun) -> None:
+    child(body, "h2", "Gaps by fault")
+    if not run.gaps:
+        child(body, "p", "None was measured.", class_="soft")
+        return
+    rows = [[row.fault, row.what, str(row.times), *map(seconds, row[3:])] for row in run.gaps]
+    _table(body, ["fault", "of", "times", "median", "95 %", "longest"], rows, 2)
+    child(
+        body,
+        "p",
+        "The longest time without an operation that succeeded, from a fault to the next one.",
+        class_="soft",
+    )
+
+
+def _functions(body: Element, operations: Sequence[Operation]) -> None:
+    rows: list[list[str]] = []
+    for function in sorted({one.function for one in operations}):
+        there = [one for one in operations if one.function == function]
+        latencies = [
+            one.ended_ns - one.invoked_ns for one in there if one.ok and one.ended_ns is not None
+        ]
+        spread = quantiles(latencies)
+        counts = [sum(one.outcome is type_ for one in there) for type_ in (*EventType,)[1:]]
+        times = [seconds(t) if latencies else "-" for t in (spread.p50, spread.p99, spread.longest)]
+        rows.append([function, *[f"{count:,}" for count in counts], *times])
+    names = ["function", "ok", "failed", "unknown", "median", "99 %", "longest"]
+    _table(body, names, rows, 1)
+
+
+def _deaths(body: Element, run: ToldRun, frame: Frame) -> None:
+    child(body, "h2", "Deaths")
+    if not run.deaths:
+        child(body, "p", "No process died.", class_="soft")
+        return
+    rows = [
+        [
+            f"{(death.time_ns - frame.zero_ns) / 1e9:.2f} s",
+            death.process,
+            "killed" if death.expected else "by itself",
+            death.last_line,
+            death.done,
+        ]
+        for death in run.deaths[:DEATHS_MAX]
+    ]
+    _table(body, ["when", "process", "how", "its last line", "what was done"], rows, 5)
+    if len(run.deaths) > DEATHS_MAX:
+        child(body, "p", f"The first {DEATHS_MAX} of {len(run.deaths)}.")
+
+
+def _facts(body: Element, run: ToldRun) -> None:
+    child(body, "h2", "The run")
+    _table(body, ["setting", "value"], [list(fact) for fact in run.facts], 2)
+    if run.left_out:
+        child(body, "p", "Left out on this machine:")
+        listed = child(body, "ul")
+        for line in run.left_out:
+            child(listed, "li", line)
+
+
+def _table(body: Element, names: Sequence[str], rows: Sequence[Sequence[str]], texts: int) -> None:
+    """A table whose first `texts` columns are text, and the others figures."""
+    table = child(child(body, "div", class_="table"), "table")
+    head = child(table, "tr")
+    for at, name in enumerate(names):
+        child(head, "th", name, class_="text" if at < texts else "number")
+    for row in rows:
+        line = child(table, "tr")
+        for at, cell in enumerate(row):
+            child(line, "td", cell, class_="text" if at < texts else "number")

@@ -1,0 +1,75 @@
+"""The timeline: a row a process, a bar an operation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+from xml.etree.ElementTree import Element
+
+from jepsen_like.history.operation import EventType, Operation
+from jepsen_like.report.frame import Frame
+from jepsen_like.report.markup import child
+
+ROW = 15.0
+AXIS = 24.0
+# More rows than these nobody looks through; the page says how many there are.
+ROWS_MAX = 40
+# Bars nearer than this are drawn as one: a picture has no more room, and a page opens quickly.
+NEAR = 1.2
+CLASSES = {EventType.OK: "ok", EventType.FAIL: "fail", EventType.INFO: "info"}
+
+
+class _Bar(NamedTuple):
+    left: float
+    right: float
+    outcome: EventType
+    operations: int
+
+
+def draw_timeline(parent: Element, frame: Frame, operations: Sequence[Operation]) -> None:
+    """Draw it below `parent`, with the clients in the order of their numbers."""
+    rows: dict[int, list[Operation]] = {}
+    for operation in operations:
+        rows.setdefault(operation.process, []).append(operation)
+    shown = sorted(rows)[:ROWS_MAX]
+    if len(rows) > len(shown):
+        left_out = len(rows) - len(shown)
+        child(parent, "p", f"Of {len(rows)} clients the first {ROWS_MAX}; {left_out} more.")
+    bottom = 4 + ROW * len(shown)
+    svg = frame.picture(parent, bottom + AXIS, "operations of each client over time")
+    frame.bands(svg, 4, bottom)
+    frame.axis(svg, 4, bottom)
+    for at, process in enumerate(shown):
+        top = 4 + at * ROW
+        members = {one.member for one in rows[process] if one.member is not None}
+        bound = f" at {members.pop()}" if len(members) == 1 else ""
+        frame.name(svg, f"{process}{bound}", top + ROW - 4)
+        for bar in _bars(frame, rows[process]):
+            width = max(0.8, bar.right - bar.left)
+            class_ = CLASSES[bar.outcome]
+            one = child(
+                svg, "rect", x=bar.left, y=top + 3, width=width, height=ROW - 5, class_=class_
+            )
+            if bar.outcome is not EventType.OK:
+                child(one, "title", f"{bar.operations} with outcome {class_}")
+
+
+def _bars(frame: Frame, operations: Sequence[Operation]) -> Iterator[_Bar]:
+    """The operations of one client; neighbours of one outcome are one bar."""
+    current: _Bar | None = None
+    for index, operation in enumerate(operations):
+        end_ns = operation.ended_ns
+        if end_ns is None:  # never answered: until the client's next call, if there is one
+            later = operations[index + 1 : index + 2]
+            end_ns = later[0].invoked_ns if later else frame.end_ns
+        left, right = frame.time.at(operation.invoked_ns), frame.time.at(end_ns)
+        outcome = operation.outcome
+        if current is not None and current.outcome is outcome and left <= current.right + NEAR:
+            right = max(right, current.right)
+            current = _Bar(current.left, right, outcome, current.operations + 1)
+            continue
+        if current is not None:
+            yield current
+        current = _Bar(left, right, outcome, 1)
+    if current is not None:
+        yield current
