@@ -10,6 +10,7 @@ import trio.testing
 from remoting.net.address import Address, parse_address, peer_address
 from remoting.net.connection import Connection, ConnectionLimits, Receive
 from remoting.net.errors import ConnectionClosed, PeerTooSlow, RequestTimedOut, TooManyRequests
+from remoting.net.held_bytes import HeldBytes
 from remoting.net.plain_socket import write_now
 from remoting.wire.command import ONEWAY_FLAG, RESPONSE_FLAG, Command
 from remoting.wire.errors import FrameTooLarge, RemotingError
@@ -71,11 +72,13 @@ async def test_what_is_queued_in_one_turn_leaves_in_one_send(nursery: trio.Nurse
 
 
 async def plain(
-    nursery: trio.Nursery, receive: Receive = lambda _connection, _all: None
+    nursery: trio.Nursery,
+    receive: Receive = lambda _connection, _all: None,
+    held: HeldBytes | None = None,
 ) -> tuple[Connection, trio.SocketStream]:
     """A connection over sockets whose other end the test holds."""
     ours, theirs = trio.socket.socketpair()
-    connection = Connection(PEER, ConnectionLimits())
+    connection = Connection(PEER, ConnectionLimits(), held=held)
     nursery.start_soon(connection.run, trio.SocketStream(ours), receive)
     await trio.testing.wait_all_tasks_blocked()
     return connection, trio.SocketStream(theirs)
@@ -139,19 +142,20 @@ async def test_gathered_frames_are_written_once_they_are_as_much_as_one_write_ta
 async def test_gathered_frames_that_a_full_socket_does_not_take_follow_in_order(
     nursery: trio.Nursery,
 ) -> None:
-    connection, theirs = await plain(nursery)
+    held = HeldBytes(1 << 30, lambda _count: None)
+    connection, theirs = await plain(nursery, held=held)
     connection.gather()
     for number in range(40):
         connection.send(Command(number, {}, bytes(300_000)))
     connection.write_gathered()
-    assert connection.unsent_bytes > 1_000_000
+    assert held.total_bytes == connection.unsent_bytes > 1_000_000
     decoder = FrameDecoder()
     found: list[int] = []
     while len(found) < 40:
         found += [command.code for command in decoder.feed(bytes(await theirs.receive_some()))]
     assert found == list(range(40))
     await trio.testing.wait_all_tasks_blocked()
-    assert connection.unsent_bytes == 0
+    assert held.total_bytes == connection.unsent_bytes == 0
     await theirs.aclose()
 
 
