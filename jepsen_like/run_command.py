@@ -39,7 +39,7 @@ from jepsen_like.check_command import tell_details
 # Without a terminal: a line after so many seconds.
 SECONDS_A_PLAIN_LINE = 10.0
 FINDINGS_SHOWN_MAX = 16
-DEFAULT_NEMESES = "kill,freeze,partition"
+DEFAULT_NEMESES = "kill,freeze,transfer"
 
 EPILOG = """\b
 Exit status:

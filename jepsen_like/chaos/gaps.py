@@ -40,7 +40,7 @@ class GapRow(NamedTuple):
 
 def windows_of(events: Iterable[Mapping[str, object]], end_ns: int) -> list[Window]:
     """The windows of a run, from the lines of faults.jsonl; `end_ns` is when clients ended."""
-    begins = [event for event in events if event["event"] == "begin"]
+    begins = sorted((event for event in events if event["event"] == "begin"), key=_ns)
     found = []
     for place, event in enumerate(begins):
         begin_ns = _ns(event)

@@ -23,6 +23,8 @@ from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.members.member import Member, OrderFailed
 from jepsen_like.chaos.members.settings import MemberSettings
 from jepsen_like.chaos.members.supervisor import Supervisor
+from jepsen_like.chaos.nemeses.absent import absent
+from jepsen_like.chaos.nemeses.catalogue import NEMESES, Lane
 from jepsen_like.chaos.nemeses.executor import Executor, Skipped
 from jepsen_like.chaos.nemeses.file_faults import (
     disk_full,
@@ -228,7 +230,12 @@ class Run:
             lambda name: wiring.peer_address(name, name),
             self._finding,
         )
+        no_links = absent("nothing between the processes of this run can break")
+        links = [
+            kind.name for one in NEMESES.values() if one.lane is Lane.NETWORK for kind in one.kinds
+        ]
         return {
+            **dict.fromkeys(links, no_links),
             **dict.fromkeys(("kill-leader", "kill-random", "kill-all"), kill),
             **dict.fromkeys(("stop-leader", "stop-random"), stop),
             **dict.fromkeys(("freeze-leader", "freeze-leader-long", "freeze-random"), freeze),

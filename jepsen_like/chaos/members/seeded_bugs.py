@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from dledger.entry import Entry
 from dledger.errors import DLedgerError
 from dledger.sessions.session import Session
 from jepsen_like.chaos.members.answering import Answering, CorrectAnswering
@@ -47,18 +49,28 @@ class EarlyAcknowledgement:
 
 
 class LeaderCache:
-    """The leader answers reads from a cache, and goes on doing so when it leads no longer."""
+    """The leader keeps what reads returned, until an entry is about the same key.
+
+    It forgets to drop all of it when it loses leadership, and then no entry drops anything.
+    """
 
     def __init__(self, correct: CorrectAnswering) -> None:
         self._correct = correct
+        self.append = correct.append
         self._cache: dict[tuple[str, Value, object], Outcome] = {}
+        self._apply = correct.machine.apply
+        correct.machine.apply = self._applied
 
-    async def append(self, call: Call, session: Session | None) -> Outcome:
-        """See Answering."""
-        self._cache.clear()
-        outcome = await self._correct.append(call, session)
-        self._cache.clear()
-        return outcome
+    def _applied(self, entries: Sequence[Entry]) -> Sequence[object]:
+        if self._correct.node.is_ready_leader:
+            keys = {_key_of(entry.body) for entry in entries}
+            self._cache = {
+                name: outcome
+                for name, outcome in self._cache.items()
+                if name[1] is not None and name[1] not in keys
+            }
+        results: Sequence[object] = self._apply(entries)
+        return results
 
     async def read(self, call: Call) -> Outcome:
         """See Answering."""
@@ -71,6 +83,14 @@ class LeaderCache:
         if outcome.type is EventType.OK and is_leader and len(self._cache) < CACHED_MAX:
             self._cache[name] = outcome
         return outcome
+
+
+def _key_of(body: bytes) -> object:
+    """The key of a command as the workloads of the harness write it."""
+    try:
+        return json.loads(body)[1]
+    except (ValueError, LookupError, TypeError):
+        return None
 
 
 def _nothing(_: object) -> None:
