@@ -6,6 +6,8 @@ import click
 
 from dledger.commands.exit_codes import InterruptibleCommands
 from jepsen_like.check_command import check
+from jepsen_like.list_command import list_
+from jepsen_like.run_command import run
 from jepsen_like.simulate_command import simulate
 
 
@@ -16,6 +18,8 @@ def main() -> None:
 
 main.add_command(simulate)
 main.add_command(check)
+main.add_command(run)
+main.add_command(list_)
 
 if __name__ == "__main__":
     main()

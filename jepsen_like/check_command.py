@@ -169,11 +169,12 @@ def _tell_one(one: Checked) -> None:
         click.echo(one.unreadable, err=True)
         return
     click.echo(f"{one.file}: {one.verdict}: {one.report.summary}")
-    _tell_details(one.report)
+    tell_details(one.report)
     click.echo(f"model {one.model}, {one.operations} operations, {one.seconds:.2f} s")
 
 
-def _tell_details(report: Report) -> None:
+def tell_details(report: Report) -> None:
+    """Print the problems of a report, and its text, below its verdict."""
     for problem in report.problems[:PROBLEMS_SHOWN_MAX]:
         click.echo(f"  {problem.kind}: {problem.how}")
     more = sum(report.counts.values()) - min(len(report.problems), PROBLEMS_SHOWN_MAX)

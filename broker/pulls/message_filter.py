@@ -51,6 +51,9 @@ class MessageFilter:
         return self.codes is None or not self.codes.isdisjoint(tags_codes)
 
 
+ALL_MESSAGES: Final = MessageFilter()
+
+
 def tag_filter(expression: str) -> MessageFilter:
     """The filter of an expression.
 
@@ -79,7 +82,7 @@ def _remembered(expression: str) -> MessageFilter:
 
 def _read(expression: str) -> MessageFilter:
     if expression in ("", ALL_TAGS):
-        return MessageFilter()
+        return ALL_MESSAGES
     tags = [tag for part in expression.split("||") if (tag := part.strip())]
     if not tags or len(tags) > MAX_TAGS:
         raise RequestRefused(

@@ -3,7 +3,8 @@
 Source: RocketMQ's PullMessageProcessor and PullRequestHoldService.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from broker.consumers.members import Consumers
@@ -97,7 +98,7 @@ class PullProcessor:
         # Resets whose end is on its way, and where they have moved the group.
         self._ending: dict[tuple[str, str, int], int] = {}
 
-    def pull(self, origin: Origin, command: Command) -> None:
+    def pull(self, origin: Origin, command: Command) -> Command | None:
         """Answer a pull, or let it wait for a message.
 
         Raises:
@@ -109,16 +110,17 @@ class PullProcessor:
         request = read_pull_request(command, self._max_hold_seconds)
         self._check(request)
         if (moved_to := self._moved_to(request)) is not None:
-            origin.send(_moved(command, moved_to))
-            return
+            return _moved(command, moved_to)
         if not request.has_subscription:
-            request = self._with_subscription(request)
+            self._subscribe(request)
         self._pulled.note(request)
         self._commit(request)
         end = self._reader.end(request.topic, request.queue_id)
         if request.offset != end or not request.hold_seconds:
+            if not origin.is_behind:
+                return self._answer(command, request)
             self._answer_when_taken(origin, command, request)
-            return
+            return None
         held = HeldPull(
             origin, command.without_content(), request, self._clock() + request.hold_seconds
         )
@@ -127,30 +129,29 @@ class PullProcessor:
                 ResponseCode.SYSTEM_BUSY, f"{len(self._held)} pulls wait already: pull again later"
             )
         self._held.add(held)
+        return None
 
     def wake(self, folded: Folded) -> None:
         """Messages came: answer the pulls that wait for one of them, or whose group was moved."""
         if not len(self._held):
             return
+        woken: list[HeldPull] = []
         if self._resets_seen != self._offsets.resets_made:
             self._resets_seen = self._offsets.resets_made
             resets = self._offsets.resets
-            for held in self._held.take_matching(
+            woken += self._held.take_matching(
                 lambda held: (held.request.group, held.request.topic) in resets
-            ):
-                self._answer_held(held)
+            )
         for (topic, queue_id), arrived in folded.arrivals.items():
-            for held in self._held.take_arrived(topic, queue_id, arrived.tags_codes):
-                self._answer_or_hold(held)
+            found = self._held.take_arrived(topic, queue_id, arrived.tags_codes)
+            woken += [held for held in found if not self._waits_on(held)]
         for topic in folded.deleted_topics:
-            gone = self._held.take_matching(lambda held, topic=topic: held.request.topic == topic)  # type: ignore[misc]
-            for held in gone:
-                self._answer_held(held)
+            woken += self._held.take_matching(lambda held, topic=topic: held.request.topic == topic)  # type: ignore[misc]
+        self._answer_all(woken)
 
     def expire(self) -> None:
         """Answer the pulls whose time is over."""
-        for held in self._held.take_expired(self._clock()):
-            self._answer_held(held)
+        self._answer_all(self._held.take_expired(self._clock()))
 
     def commit_no_more(self) -> None:
         """Let pulls bring nothing new into the log: this member is about to end."""
@@ -171,44 +172,59 @@ class PullProcessor:
         """A client is gone."""
         self._held.drop(origin)
 
-    def _answer_held(self, held: HeldPull) -> None:
-        """Read again; whatever comes is the answer."""
-        self._answer_when_taken(held.origin, held.command, held.request)
+    def _answer_all(self, pulls: Sequence[HeldPull]) -> None:
+        """Read again; whatever comes is the answer. Those to one client go together."""
+        by_origin: dict[Origin, list[HeldPull]] = {}
+        for held in pulls:
+            by_origin.setdefault(held.origin, []).append(held)
+        for origin, of_origin in by_origin.items():
+            if len(of_origin) > 1:
+                origin.gather()
+            try:
+                for held in of_origin:
+                    self._answer_when_taken(origin, held.command, held.request)
+            finally:
+                origin.write_gathered()
 
-    def _answer_or_hold(self, held: HeldPull) -> None:
-        """Messages came. A pull with a condition waits on if it wants none of them."""
+    def _waits_on(self, held: HeldPull) -> bool:
+        """Messages came: whether a pull goes on waiting, as its condition wants none of them."""
         request = held.request
-        if request.wanted.condition is not None:
-            found = self._read(request)
-            if found.found is Found.FILTERED and found.next_offset == found.end:
-                request = request._replace(offset=found.next_offset)
-                self._held.add(HeldPull(held.origin, held.command, request, held.deadline))
-                return
-        self._answer_held(held)
+        if request.wanted.condition is None:
+            return False
+        found = self._read(request)
+        if found.found is not Found.FILTERED or found.next_offset != found.end:
+            return False
+        request = replace(request, offset=found.next_offset)
+        self._held.add(HeldPull(held.origin, held.command, request, held.deadline))
+        return True
 
     def _answer_when_taken(self, origin: Origin, command: Command, request: PullRequest) -> None:
         """Answer as fast as the client reads: an answer has 256 KiB, a client may ask for many."""
 
         def answer(_origin: Origin, command: Command) -> Command:
             try:
-                self._check(request)  # again, if it has waited
+                self._check(request)  # again, as it has waited
                 if (moved_to := self._moved_to(request)) is not None:
                     return _moved(command, moved_to)
-                began = self._clock()
-                found = self._read(request)
-                self._traffic.given(
-                    request.group,
-                    request.topic,
-                    request.queue_id,
-                    found.message_count,
-                    len(found.messages),
-                    self._clock() - began,
-                )
-                return _reply(command, found)
+                return self._answer(command, request)
             except RequestRefused as error:
                 return command.reply(error.code, remark=error.remark)
 
         origin.when_taken(lambda: answer_each(origin, [command], answer))
+
+    def _answer(self, command: Command, request: PullRequest) -> Command:
+        """The answer, of what is there now."""
+        began = self._clock()
+        found = self._read(request)
+        self._traffic.given(
+            request.group,
+            request.topic,
+            request.queue_id,
+            found.message_count,
+            len(found.messages),
+            self._clock() - began,
+        )
+        return _reply(command, found)
 
     def _moved_to(self, request: PullRequest) -> int | None:
         """Where an operator has moved the group, if the pull does not know of it yet."""
@@ -266,8 +282,8 @@ class PullProcessor:
         """Raises RequestRefused when the topic or the group cannot be pulled from."""
         self._readable.check(request.group, request.topic, request.queue_id)
 
-    def _with_subscription(self, request: PullRequest) -> PullRequest:
-        """A pull without a subscription has the one its group's heartbeats told.
+    def _subscribe(self, request: PullRequest) -> None:
+        """Let a pull without a subscription have the one its group's heartbeats told.
 
         A leader that has not heard of it yet, or not of the newest one, sends all messages: the
         client looks at their tags anyway. RocketMQ answers 24 or 25 then, and after a change of
@@ -278,10 +294,9 @@ class PullProcessor:
         """
         subscription = self._consumers.subscription(request.group, request.topic)
         if request.is_sql:
-            return request._replace(wanted=self._condition_of(request, subscription))
-        if subscription is None or subscription.version < request.subscription_version:
-            return request
-        return request._replace(wanted=filter_of(subscription))
+            request.wanted = self._condition_of(request, subscription)
+        elif subscription is not None and subscription.version >= request.subscription_version:
+            request.wanted = filter_of(subscription)
 
     def _condition_of(
         self, request: PullRequest, subscription: SubscriptionData | None

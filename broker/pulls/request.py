@@ -1,11 +1,12 @@
 """A client's pull (11, 361), read and checked."""
 
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final
 
 from broker.errors import RequestRefused
 from broker.filters.changes import SQL92
 from broker.limits import MAX_PULL_MESSAGES
-from broker.pulls.message_filter import MessageFilter, sql_filter, tag_filter
+from broker.pulls.message_filter import ALL_MESSAGES, MessageFilter, sql_filter, tag_filter
 from broker.topics.names import check_group_name
 from remoting.bodies.heartbeat import SubscriptionData
 from remoting.wire.codes import ResponseCode
@@ -20,7 +21,8 @@ CLASS_FILTER_FLAG: Final = 8
 _TAG_EXPRESSIONS: Final = frozenset({"", "TAG", "null"})
 
 
-class PullRequest(NamedTuple):
+@dataclass(slots=True)
+class PullRequest:
     """What a pull asks for.
 
     Attributes:
@@ -31,7 +33,7 @@ class PullRequest(NamedTuple):
         max_messages: how many at most.
         commit_offset: what the group has consumed up to, or None when it does not say.
         hold_seconds: how long to wait for a message; 0 for not at all.
-        wanted: which messages; all, when the group's heartbeats say which.
+        wanted: which messages; all, as long as it is not known what the group's heartbeats say.
         has_subscription: whether the pull itself says which.
         is_sql: whether they say it by an SQL92 condition.
         subscription_version: of the subscription the client has.
@@ -58,10 +60,11 @@ def read_pull_request(command: Command, max_hold_seconds: float) -> PullRequest:
         RequestRefused: (1) it wants a filter of another kind, (23) its tags or its condition cannot
             be read, (29) a bad group name.
     """
-    flag = command.integer("sysFlag")
+    integer = command.integer
+    flag = integer("sysFlag")
     has_subscription = bool(flag & SUBSCRIPTION_FLAG)
-    commit_offset = command.integer("commitOffset", -1) if flag & COMMIT_OFFSET_FLAG else -1
-    hold_ms = command.integer("suspendTimeoutMillis", 0) if flag & SUSPEND_FLAG else 0
+    commit_offset = integer("commitOffset", -1) if flag & COMMIT_OFFSET_FLAG else -1
+    hold_ms = integer("suspendTimeoutMillis", 0) if flag & SUSPEND_FLAG else 0
     is_sql = _is_sql(command.fields.get("expressionType", ""))
     if has_subscription:
         if flag & CLASS_FILTER_FLAG:
@@ -71,21 +74,21 @@ def read_pull_request(command: Command, max_hold_seconds: float) -> PullRequest:
         expression = command.fields.get("subscription", "")
         wanted = sql_filter(expression) if is_sql else tag_filter(expression)
     else:
-        wanted = MessageFilter()
+        wanted = ALL_MESSAGES
     group, topic = command.text("consumerGroup"), command.text("topic")
     check_group_name(group)  # it is kept while the pull waits
     return PullRequest(
         group,
         topic,
-        command.integer("queueId"),
-        command.integer("queueOffset"),
-        max(1, min(command.integer("maxMsgNums"), MAX_PULL_MESSAGES)),
+        integer("queueId"),
+        integer("queueOffset"),
+        max(1, min(integer("maxMsgNums"), MAX_PULL_MESSAGES)),
         commit_offset if commit_offset >= 0 else None,
         min(max(hold_ms, 0) / 1000, max_hold_seconds),
         wanted,
         has_subscription,
         is_sql,
-        command.integer("subVersion", 0),
+        integer("subVersion", 0),
     )
 
 

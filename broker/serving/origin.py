@@ -29,6 +29,19 @@ class Origin(Protocol):
         """Queue several replies, which go together."""
         ...
 
+    def gather(self) -> None:
+        """Keep replies until `write_gathered`: they go together."""
+        ...
+
+    def write_gathered(self) -> None:
+        """Let the kept replies go."""
+        ...
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether `when_taken` would wait, or nothing more can be sent."""
+        ...
+
     def when_taken(self, then: Callable[[], None]) -> None:
         """Call `then` once the client has taken most of what waits for it; often at once."""
         ...

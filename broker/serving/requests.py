@@ -14,7 +14,7 @@ from broker.log.registry import add_once
 from broker.log.replicated_log import Log
 from broker.log.submissions import Then
 from broker.serving.not_here import NOT_HERE
-from broker.serving.service import Handler, Service
+from broker.serving.service import Handler, Service, doing_something
 from remoting.net.answering import answer_each
 from remoting.net.connection import Connection
 from remoting.net.dispatch import unsupported
@@ -60,6 +60,9 @@ class Requests:
         for service in services:
             for code, handler in service.handlers.items():
                 add_once(self._handlers, int(code), handler, "the request code")
+        # Called for every read and every apply; most services leave them out.
+        self._flushes = doing_something([service.flush for service in services])
+        self._appliers = doing_something([service.applied for service in services])
         self._term: int | None = None  # the term this member leads, once it may serve
         self._is_ending = False
         self._has_let_go = False
@@ -95,8 +98,8 @@ class Requests:
             service.dropped(connection)
 
     def _flush(self) -> None:
-        for service in self._services:
-            service.flush()
+        for flush in self._flushes:
+            flush()
 
     def _answer(self, connection: Connection, command: Command) -> Command | None:
         handler = self._handlers.get(command.code)
@@ -140,8 +143,8 @@ class Requests:
         if self._term is None:
             return
         try:
-            for service in self._services:
-                service.applied(folded)
+            for applied in self._appliers:
+                applied(folded)
             self._flush()
             if folded.topics_changed:
                 self._announce()

@@ -1,8 +1,8 @@
 """What a feature does for clients, and when it is called."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from broker.errors import RequestRefused
 from broker.log.folded import Folded
@@ -67,3 +67,11 @@ class Service:
     dropped: Callable[[Origin], None] = _nothing
     figures: Callable[[], Mapping[str, str]] = dict
     tasks: tuple[Callable[[], Awaitable[None]], ...] = ()
+
+
+Calls = TypeVar("Calls", bound=Callable[..., None])
+
+
+def doing_something(functions: Iterable[Calls]) -> list[Calls]:
+    """Those functions of services that were given."""
+    return [one for one in functions if one is not _nothing]

@@ -4,13 +4,14 @@ Only what is applied can be read here: every lookup goes through a consume queue
 """
 
 import struct
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from enum import Enum
-from itertools import accumulate, islice
+from functools import lru_cache
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from broker.filters.condition import Condition
-from broker.limits import MAX_PULL_BYTES, MAX_PULL_SCANNED_UNITS
+from broker.limits import MAX_PULL_BYTES, MAX_PULL_MESSAGES, MAX_PULL_SCANNED_UNITS
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.messages.fold import UNIT
@@ -124,8 +125,8 @@ class MessageReader:
         scanned = max_messages if wants_all else MAX_PULL_SCANNED_UNITS
         units = self._queues.read(topic, queue_id, offset, scanned)
         if condition is None:
-            chosen, next_offset = choose(units, offset, max_messages, codes)
-            records = read_records(self._log.read_bytes, chosen)
+            places, sizes, next_offset = choose(units, offset, max_messages, codes)
+            records = read_records(self._log.read_bytes, places, sizes)
         else:
             records, next_offset = self._met(units, offset, max_messages, codes, condition)
         if not records:
@@ -229,26 +230,46 @@ class MessageReader:
         return record
 
 
-def choose(
-    units: bytes, offset: int, max_messages: int, codes: Collection[int] | None
-) -> tuple[list[tuple[int, int]], int]:
-    """Which messages of a run of units are sent, as places and sizes, and where to go on."""
-    found = UNIT.iter_unpack(units)
+class Chosen(NamedTuple):
+    """The messages of a run of units that are sent.
+
+    Attributes:
+        places: where each lies in the log.
+        sizes: the bytes of each.
+        next_offset: where to go on in the queue.
+    """
+
+    places: Sequence[int]
+    sizes: Sequence[int]
+    next_offset: int
+
+
+def choose(units: bytes, offset: int, max_messages: int, codes: Collection[int] | None) -> Chosen:
+    """Which messages of a run of units are sent, the first of which is at `offset`."""
     if codes is None:
-        chosen = [(place, size) for place, size, _code in islice(found, max_messages)]
-        sums = accumulate([size for _place, size in chosen])
-        count = max(1, sum([so_far <= MAX_PULL_BYTES for so_far in sums]))
-        return chosen[:count], offset + min(count, len(chosen))
-    chosen = []
+        values = _units_struct(min(max_messages, len(units) // UNIT.size)).unpack_from(units)
+        sizes = values[1::3]
+        count = len(sizes)
+        if sum(sizes) > MAX_PULL_BYTES:
+            count = max(1, sum([so_far <= MAX_PULL_BYTES for so_far in accumulate(sizes)]))
+        return Chosen(values[: 3 * count : 3], sizes[:count], offset + count)
+    places, sizes_of_chosen = list[int](), list[int]()
     size_sum = 0
-    for place, size, code in found:
+    for place, size, code in UNIT.iter_unpack(units):
         if code in codes:
-            if chosen and (size_sum + size > MAX_PULL_BYTES or len(chosen) >= max_messages):
+            if places and (size_sum + size > MAX_PULL_BYTES or len(places) >= max_messages):
                 break
-            chosen.append((place, size))
+            places.append(place)
+            sizes_of_chosen.append(size)
             size_sum += size
         offset += 1
-    return chosen, offset
+    return Chosen(places, sizes_of_chosen, offset)
+
+
+@lru_cache(maxsize=MAX_PULL_MESSAGES + 1)
+def _units_struct(count: int) -> struct.Struct:
+    """Of so many units at once."""
+    return struct.Struct(">" + "qiq" * count)
 
 
 MESSAGE_READER: Final = Shared(

@@ -4,6 +4,7 @@ A read of one record costs as much as ten kilobytes more in a read that is made 
 """
 
 from collections.abc import Callable, Sequence
+from operator import add, sub
 from typing import Final
 
 from dledger import OutsideLog
@@ -12,54 +13,67 @@ from dledger import OutsideLog
 _MAX_GAP_BYTES: Final = 8 * 1024
 _MAX_RUN_BYTES: Final = 512 * 1024
 
+# Larger records are not copied out of what was read; with smaller ones a copy takes less than a
+# view of the memory.
+_COPIED_BYTES: Final = 4 * 1024
+
 
 def read_records(
-    read_bytes: Callable[[int, int], bytes], places: Sequence[tuple[int, int]]
+    read_bytes: Callable[[int, int], bytes], places: Sequence[int], sizes: Sequence[int]
 ) -> list[bytes | memoryview]:
     """The records at these positions, each with its size.
 
-    The memory of a run is kept as long as one of its records is: join them soon.
+    The memory of a run may be kept as long as one of its records is: join them soon.
 
     Args:
         read_bytes: reads so many bytes at a position of the log. Raises OutsideLog.
-        places: position and size of each, rising.
+        places: the position of each, rising.
+        sizes: the size of each.
 
     Raises:
         OutsideLog: a record is not in the log.
     """
     records: list[bytes | memoryview] = []
+    ends = list(map(add, places, sizes))
     begin = 0
-    for end in _run_ends(places):
-        run = places[begin:end]
+    for end in _run_ends(places, ends):
+        first, last = places[begin], ends[end - 1]
+        run = slice(begin, end)
         begin = end
-        first, (last, last_size) = run[0][0], run[-1]
         try:
-            read = read_bytes(first, last + last_size - first)
+            read = read_bytes(first, last - first)
         except OutsideLog:
-            if len(run) == 1:
+            if run.stop - run.start == 1:
                 raise
             # The end of a segment lies within.
-            records += [read_bytes(place, size) for place, size in run]
+            records += map(read_bytes, places[run], sizes[run])
             continue
-        if len(run) == 1:
+        count = run.stop - run.start
+        if count == 1:
             records.append(read)
-        else:
-            view = memoryview(read)
-            records += [view[place - first : place - first + size] for place, size in run]
+            continue
+        memory = read if len(read) <= count * _COPIED_BYTES else memoryview(read)
+        records += [
+            memory[place - first : behind - first]
+            for place, behind in zip(places[run], ends[run], strict=True)
+        ]
     return records
 
 
-def _run_ends(places: Sequence[tuple[int, int]]) -> list[int]:
+def _run_ends(places: Sequence[int], ends: Sequence[int]) -> list[int]:
     """Where runs end, as indexes into `places`."""
-    ends: list[int] = []
-    first = behind = places[0][0] if places else 0
-    for at, (place, size) in enumerate(places):
-        if not behind <= place <= behind + _MAX_GAP_BYTES or (
-            place + size - first > _MAX_RUN_BYTES and place != first
-        ):
-            ends.append(at)
-            first = place
-        behind = place + size
-    if places:
-        ends.append(len(places))
-    return ends
+    if not places:
+        return []
+    gaps = list(map(sub, places[1:], ends))
+    if not gaps or (
+        min(gaps) >= 0 and max(gaps) <= _MAX_GAP_BYTES and ends[-1] - places[0] <= _MAX_RUN_BYTES
+    ):
+        return [len(places)]
+    run_ends: list[int] = []
+    first = places[0]
+    for at, gap in enumerate(gaps, start=1):
+        if not 0 <= gap <= _MAX_GAP_BYTES or ends[at] - first > _MAX_RUN_BYTES:
+            run_ends.append(at)
+            first = places[at]
+    run_ends.append(len(places))
+    return run_ends

@@ -5,6 +5,7 @@ Names and keys are those of RocketMQ's statistics (315).
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from enum import Enum
 from heapq import nsmallest
 from typing import Final, NamedTuple
@@ -76,6 +77,23 @@ class Sums(NamedTuple):
     given: int = 0
 
 
+@dataclass(slots=True)
+class _Given:
+    """What a group was given of a queue within the present second.
+
+    Attributes:
+        pulls: answered with messages.
+        messages: in them.
+        size: their bytes.
+        took_us: how long the reads took, in microseconds.
+    """
+
+    pulls: int = 0
+    messages: int = 0
+    size: int = 0
+    took_us: int = 0
+
+
 class Traffic:
     """Counts on one member, while it leads.
 
@@ -94,12 +112,16 @@ class Traffic:
         self._cluster = cluster
         self._counters: dict[tuple[Counted, str], Counter] = {}
         self._samples: deque[tuple[float, Sums]] = deque(maxlen=RATE_SECONDS[-1] + 1)
+        # By group, topic and queue: not in the counters yet. A pull has seven of them to count in.
+        self._given: dict[tuple[str, str, int], _Given] = {}
+        self._given_second = 0
         self.sums = Sums()
         self.slowest_read_ms = 0
         self.forgotten = 0
 
     def __len__(self) -> int:
         """How many counters there are."""
+        self._count_given()
         return len(self._counters)
 
     def stored(self, folded: Folded) -> None:
@@ -146,16 +168,40 @@ class Traffic:
             self.sums = sums._replace(missed=sums.missed + 1)
             return
         self.sums = sums._replace(found=sums.found + 1, given=sums.given + messages)
-        now, key = self.second, f"{topic}@{group}"
-        self._add(now, Counted.GROUP_GET_NUMS, key, messages)
-        self._add(now, Counted.GROUP_GET_SIZE, key, size)
-        self._add(now, Counted.GROUP_GET_LATENCY, f"{queue_id}@{key}", int(seconds * 1e6))
-        key = f"{topic}@{queue_id}@{group}"
-        self._add(now, Counted.QUEUE_GET_NUMS, key, messages)
-        self._add(now, Counted.QUEUE_GET_SIZE, key, size)
-        self._add(now, Counted.BROKER_GET_NUMS, self._cluster, messages)
-        if not is_system_topic(topic):
-            self._add(now, Counted.BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC, self._cluster, messages)
+        now = self.second
+        if now != self._given_second:
+            self._count_given()
+            self._given_second = now
+        key = (group, topic, queue_id)
+        given = self._given.get(key)
+        if given is None:
+            if len(self._given) >= MAX_COUNTERS:
+                self._count_given()
+            given = self._given[key] = _Given()
+        given.pulls += 1
+        given.messages += messages
+        given.size += size
+        given.took_us += int(seconds * 1e6)
+
+    def _count_given(self) -> None:
+        """Put what was given within a second into the counters."""
+        if not self._given:
+            return
+        now, all_given = self._given_second, self._given
+        self._given = {}
+        for (group, topic, queue_id), given in all_given.items():
+            pulls, messages = given.pulls, given.messages
+            key = f"{topic}@{group}"
+            self._add(now, Counted.GROUP_GET_NUMS, key, messages, pulls)
+            self._add(now, Counted.GROUP_GET_SIZE, key, given.size, pulls)
+            self._add(now, Counted.GROUP_GET_LATENCY, f"{queue_id}@{key}", given.took_us, pulls)
+            key = f"{topic}@{queue_id}@{group}"
+            self._add(now, Counted.QUEUE_GET_NUMS, key, messages, pulls)
+            self._add(now, Counted.QUEUE_GET_SIZE, key, given.size, pulls)
+            self._add(now, Counted.BROKER_GET_NUMS, self._cluster, messages, pulls)
+            if not is_system_topic(topic):
+                name = Counted.BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC
+                self._add(now, name, self._cluster, messages, pulls)
 
     def missed(self) -> None:
         """A pull or a pop got nothing."""
@@ -179,10 +225,12 @@ class Traffic:
 
     def counter(self, counted: Counted, key: str) -> Counter | None:
         """A counter, or None when nothing was counted with this key."""
+        self._count_given()
         return self._counters.get((counted, key))
 
     def counters(self, counted: Counted) -> Iterator[tuple[str, Counter]]:
         """All counters of one kind, with their keys."""
+        self._count_given()
         return ((key, one) for (kind, key), one in self._counters.items() if kind is counted)
 
     def given_per_second(self, group: str, topic: str) -> float:
@@ -215,6 +263,7 @@ class Traffic:
 
     def let_go(self) -> None:
         """Forget what counts nothing any more."""
+        self._count_given()
         oldest = self.second - IDLE_SECONDS
         for key in [key for key, one in self._counters.items() if one.last_second < oldest]:
             del self._counters[key]
@@ -237,6 +286,7 @@ class Traffic:
 
     def _forget_topics(self, topics: Iterable[str]) -> None:
         """A topic that is made again begins to count anew."""
+        self._count_given()
         gone = set(topics)
         for key in [key for key in self._counters if not gone.isdisjoint(key[1].split("@"))]:
             if key[1] != self._cluster:

@@ -104,6 +104,7 @@ class Connection:
         self._kept_bytes = 0
         self._partial_since = self._unsent_since = self.last_activity
         self._held = held
+        self._gathers = False  # whether frames wait for `write_gathered`
         self._then: deque[Callable[[], None]] = deque()  # when the peer has taken enough
         self._wake = trio.Event()
         self._taken = trio.Event()
@@ -153,6 +154,15 @@ class Connection:
         """For how long the peer took nothing of what waits for it; 0 when nothing waits."""
         return now - self._unsent_since if self.unsent_bytes else 0.0
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether more waits for the peer than pauses reading, or the connection is closed."""
+        return (
+            self._queued_total - self._sent_total > self._limits.pause_unsent_bytes
+            or bool(self._then)
+            or self._close_error is not None
+        )
+
     def when_taken(self, then: Callable[[], None]) -> None:
         """Call `then` once no more waits for the peer than pauses reading; often at once.
 
@@ -161,7 +171,7 @@ class Connection:
         """
         if self._close_error is not None:
             return
-        if self._then or self.unsent_bytes > self._limits.pause_unsent_bytes:
+        if self.is_behind:
             self._then.append(then)
         else:
             self._call(then)
@@ -217,7 +227,12 @@ class Connection:
         if unsent == size:
             self._unsent_since = trio.current_time()
             # An idle connection: this saves the wake-up of the task that writes.
-            if self._descriptor != NO_DESCRIPTOR and (written := self._write_now(frame)):
+            if (
+                self._descriptor != NO_DESCRIPTOR
+                and not self._gathers
+                and (written := self._write_now(frame))
+            ):
+                self._queued_total += written
                 if written == size:
                     return
                 frame = frame[written:]
@@ -226,12 +241,41 @@ class Connection:
         self._queued_total += size
         if self._held is not None:
             self._held.add(size)
-        self._wake.set()
+        if not self._gathers:
+            self._wake.set()
+        elif unsent >= _SEND_BYTES:
+            self.write_gathered()
+            self._gathers = not self._queue
+
+    def gather(self) -> None:
+        """Keep what is sent until `write_gathered`, or until it is as much as one write takes.
+
+        For answers that are made one after the other: one write for all of them. Nothing may be
+        awaited in between.
+        """
+        # With TLS the task that writes joins them anyway; what waits for the peer goes first.
+        self._gathers = self._descriptor != NO_DESCRIPTOR and not self.unsent_bytes
+
+    def write_gathered(self) -> None:
+        """Write what was kept since `gather`."""
+        if not self._gathers:
+            return
+        self._gathers = False
+        if not self._queue:
+            return
+        frames = self._queue.popleft() if len(self._queue) == 1 else b"".join(self._queue)
+        self._queue.clear()
+        written = self._write_now(frames)
+        if written and self._held is not None:
+            self._held.add(-written)
+        if written < len(frames):
+            self._queue.append(frames[written:])
+        if self._queue or self._last_words is not None:
+            self._wake.set()
 
     def _write_now(self, frame: bytes) -> int:
         written = write_now(self._descriptor, frame)
         if written:
-            self._queued_total += written
             self._begun_total += written
             self._sent_total += written
             self.last_activity = self._unsent_since
@@ -367,12 +411,12 @@ class Connection:
                     self._keep(commands, partial_bytes + len(data) - decoder.buffered_bytes)
                 if len(commands) <= a_turn:
                     if commands:
-                        receive(self, commands)
+                        self._hand_over(receive, commands)
                     await self._until_taken()
                 else:
                     for at in range(0, len(commands), a_turn):
                         if not self.is_closed:
-                            receive(self, commands[at : at + a_turn])
+                            self._hand_over(receive, commands[at : at + a_turn])
                             await self._until_taken()
                 if decoder.error is not None:
                     raise decoder.error
@@ -383,6 +427,17 @@ class Connection:
             self.close(error)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             self.close(f"receiving failed: {error.__cause__ or error}")
+
+    def _hand_over(self, receive: Receive, commands: Sequence[Command]) -> None:
+        """Hand over commands that came together; the answers that leave at once go together."""
+        if len(commands) == 1:
+            receive(self, commands)
+            return
+        self.gather()
+        try:
+            receive(self, commands)
+        finally:
+            self.write_gathered()
 
     def _keep(self, commands: Sequence[Command], count: int) -> None:
         """Count requests of so many bytes until their replies are sent; each as an equal share."""

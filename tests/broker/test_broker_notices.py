@@ -19,6 +19,7 @@ class Told:
     """A member's connection, which counts the notices of each group."""
 
     is_closed = False
+    is_behind = False
 
     def __init__(self) -> None:
         self.notices: Counter[str] = Counter()
@@ -32,6 +33,10 @@ class Told:
 
     def send_all(self, commands: Sequence[Command]) -> None:
         raise AssertionError("a notice is no reply")
+
+    def gather(self) -> None: ...
+
+    def write_gathered(self) -> None: ...
 
     def when_taken(self, then: object) -> None:
         raise AssertionError("a notice is no reply")

@@ -14,6 +14,7 @@ from remoting.bodies.heartbeat import ConsumerData, Heartbeat, SubscriptionData,
 from remoting.message.batch import BatchMessage, encode_batch_body
 from remoting.message.record import decode_records
 from remoting.net.connection import ConnectionLimits
+from remoting.net.plain_socket import write_now
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.frame import FrameDecoder, encode_command
@@ -256,6 +257,33 @@ async def test_waiting_pulls_do_not_hold_up_other_requests_of_their_connection(
         await until_held(client, 1)
         assert (await client.ask(30, topic="T", queueId=0)).fields == {"offset": "1"}
         nursery.cancel_scope.cancel()
+
+
+async def test_waiting_pulls_of_one_client_are_answered_in_one_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[list[int]] = []
+
+    def write(descriptor: int, frame: bytes) -> int:
+        written.append([command.opaque for command in FrameDecoder().feed(frame)])
+        return write_now(descriptor, frame)
+
+    replies: dict[str, Command] = {}
+    async with running_broker(tmp_path) as (broker, nursery):
+        sender = Client(nursery, str(broker.config.address))
+        consumer = Client(nursery, str(broker.config.address))
+        await sender.send("T", b"0")
+        async with trio.open_nursery() as waiting:
+            waiting.start_soon(held, consumer, replies, "a")
+            waiting.start_soon(lambda: held(consumer, replies, "b", consumerGroup="h"))
+            await until_held(sender, 2)
+            monkeypatch.setattr("remoting.net.connection.write_now", write)
+            await sender.send("T", b"1")
+    assert {name: decode_records(reply.body)[0].body for name, reply in replies.items()} == {
+        "a": b"1",
+        "b": b"1",
+    }
+    assert {reply.opaque for reply in replies.values()} in map(set, written)
 
 
 async def test_the_pulls_of_a_client_that_left_are_dropped(tmp_path: Path) -> None:

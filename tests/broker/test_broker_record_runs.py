@@ -32,6 +32,10 @@ class SegmentedLog:
         return CONTENT[pos : pos + size]
 
 
+def records_at(log: SegmentedLog, places: Sequence[tuple[int, int]]) -> list[bytes | memoryview]:
+    return read_records(log.read_bytes, [at for at, _ in places], [size for _, size in places])
+
+
 def placed(gaps_and_sizes: Sequence[tuple[int, int]], segment_bytes: int) -> list[tuple[int, int]]:
     """Records behind one another with gaps; none lies in two segments."""
     places: list[tuple[int, int]] = []
@@ -56,26 +60,26 @@ def test_records_are_those_that_single_reads_give(
     places = placed(gaps_and_sizes, segment_bytes)
     while places and sum(places[-1]) > len(CONTENT):
         places.pop()
-    found = read_records(log.read_bytes, places)
+    found = records_at(log, places)
     assert [bytes(one) for one in found] == [CONTENT[at : at + size] for at, size in places]
 
 
 @pytest.mark.feature("F20")
 def test_records_of_interleaved_queues_are_read_at_once() -> None:
     log = SegmentedLog()
-    assert len(read_records(log.read_bytes, [(at * 3_000, 350) for at in range(32)])) == 32
+    assert len(records_at(log, [(at * 3_000, 350) for at in range(32)])) == 32
     assert log.reads == 1
 
 
 def test_records_that_lie_far_apart_are_read_one_by_one() -> None:
     log = SegmentedLog()
-    read_records(log.read_bytes, [(at * 100_000, 350) for at in range(8)])
+    records_at(log, [(at * 100_000, 350) for at in range(8)])
     assert log.reads == 8
 
 
 def test_a_record_outside_of_the_log_is_told() -> None:
     with pytest.raises(OutsideLog):
-        read_records(SegmentedLog().read_bytes, [(0, 100), (len(CONTENT) - 50, 100)])
+        records_at(SegmentedLog(), [(0, 100), (len(CONTENT) - 50, 100)])
 
 
 def chosen_one_by_one(
@@ -105,4 +109,6 @@ def test_a_pull_gets_what_fits_into_its_limits(
     run = b"".join([UNIT.pack(*unit) for unit in units])
     if codes is None:
         units = units[:most]
-    assert choose(run, 5, most, codes) == chosen_one_by_one(units, 5, most, codes)
+    places, sizes, next_offset = choose(run, 5, most, codes)
+    found = list(zip(places, sizes, strict=True)), next_offset
+    assert found == chosen_one_by_one(units, 5, most, codes)

@@ -146,6 +146,31 @@ def test_rates_are_those_of_the_last_seconds() -> None:
     assert traffic.given_per_second("g", "T") == pytest.approx(2.5, abs=0.7)
 
 
+def test_pulls_of_one_second_and_of_others_are_counted_with_their_times() -> None:
+    now = 100.0
+    traffic = Traffic(lambda: now, "c")
+    for second, queue_id, messages in ((100.0, 0, 3), (100.9, 0, 5), (100.9, 1, 7), (120.0, 0, 1)):
+        now = second
+        traffic.given("g", "T", queue_id, messages, 10 * messages, 0.002)
+    counted = {
+        Counted.GROUP_GET_NUMS: ("T@g", 16, 4),
+        Counted.GROUP_GET_SIZE: ("T@g", 160, 4),
+        Counted.GROUP_GET_LATENCY: ("0@T@g", 6000, 3),
+        Counted.QUEUE_GET_NUMS: ("T@1@g", 7, 1),
+        Counted.QUEUE_GET_SIZE: ("T@0@g", 90, 3),
+        Counted.BROKER_GET_NUMS: ("c", 16, 4),
+        Counted.BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC: ("c", 16, 4),
+    }
+    for name, (key, total, times) in counted.items():
+        counter = traffic.counter(name, key)
+        assert counter is not None
+        assert counter.hour(120)[:2] == (total, times)
+    # Those of second 100 have left the minute.
+    counter = traffic.counter(Counted.GROUP_GET_NUMS, "T@g")
+    assert counter is not None
+    assert counter.minute(175)[:2] == (1, 1)
+
+
 def test_counters_are_let_go_when_they_are_idle() -> None:
     now = 0.0
     traffic = Traffic(lambda: now, "c")

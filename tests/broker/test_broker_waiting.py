@@ -58,6 +58,7 @@ class Origin:
     """A client that keeps what it is sent."""
 
     is_closed = False
+    is_behind = False
 
     def __init__(self) -> None:
         self.peer = Address("10.0.0.1", 5000)
@@ -71,6 +72,10 @@ class Origin:
 
     def send_oneway(self, command: Command) -> None:
         self.sent.append(command)
+
+    def gather(self) -> None: ...
+
+    def write_gathered(self) -> None: ...
 
     def when_taken(self, then: Callable[[], None]) -> None:
         then()

@@ -8,8 +8,10 @@ import trio
 import trio.testing
 
 from remoting.net.address import Address, parse_address, peer_address
-from remoting.net.connection import Connection, ConnectionLimits
+from remoting.net.connection import Connection, ConnectionLimits, Receive
 from remoting.net.errors import ConnectionClosed, PeerTooSlow, RequestTimedOut, TooManyRequests
+from remoting.net.held_bytes import HeldBytes
+from remoting.net.plain_socket import write_now
 from remoting.wire.command import ONEWAY_FLAG, RESPONSE_FLAG, Command
 from remoting.wire.errors import FrameTooLarge, RemotingError
 from remoting.wire.frame import MAX_FRAME_BYTES, FrameDecoder, encode_command
@@ -69,13 +71,107 @@ async def test_what_is_queued_in_one_turn_leaves_in_one_send(nursery: trio.Nurse
     assert connection.unsent_bytes == 0
 
 
-async def plain(nursery: trio.Nursery) -> tuple[Connection, trio.SocketStream]:
+async def plain(
+    nursery: trio.Nursery,
+    receive: Receive = lambda _connection, _all: None,
+    held: HeldBytes | None = None,
+) -> tuple[Connection, trio.SocketStream]:
     """A connection over sockets whose other end the test holds."""
     ours, theirs = trio.socket.socketpair()
-    connection = Connection(PEER, ConnectionLimits())
-    nursery.start_soon(connection.run, trio.SocketStream(ours), lambda _connection, _all: None)
+    connection = Connection(PEER, ConnectionLimits(), held=held)
+    nursery.start_soon(connection.run, trio.SocketStream(ours), receive)
     await trio.testing.wait_all_tasks_blocked()
     return connection, trio.SocketStream(theirs)
+
+
+def watched_writes(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What is written at once, one item for each system call."""
+    written: list[bytes] = []
+
+    def write(descriptor: int, frame: bytes) -> int:
+        count = write_now(descriptor, frame)
+        written.append(frame[:count])
+        return count
+
+    monkeypatch.setattr("remoting.net.connection.write_now", write)
+    return written
+
+
+def codes(data: bytes) -> list[int]:
+    return [command.code for command in FrameDecoder().feed(data)]
+
+
+async def test_answers_to_requests_that_came_together_leave_in_one_write(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = watched_writes(monkeypatch)
+
+    def receive(connection: Connection, commands: Sequence[Command]) -> None:
+        for command in commands:
+            connection.send(command.reply(command.code))
+
+    connection, theirs = await plain(nursery, receive)
+    await theirs.send_all(b"".join([encode_command(Command(number)) for number in (1, 2, 3)]))
+    await trio.testing.wait_all_tasks_blocked()
+    assert [codes(data) for data in written] == [[1, 2, 3]]
+    assert connection.unsent_bytes == 0
+    await theirs.aclose()
+
+
+async def test_gathered_frames_are_written_once_they_are_as_much_as_one_write_takes(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[bytes] = []
+
+    def write(_descriptor: int, frame: bytes) -> int:
+        written.append(frame)
+        return len(frame)
+
+    monkeypatch.setattr("remoting.net.connection.write_now", write)
+    connection, theirs = await plain(nursery)
+    connection.gather()
+    for number in range(7):
+        connection.send(Command(number, {}, bytes(60_000)))
+    assert [codes(data) for data in written] == [[0, 1, 2, 3, 4]]
+    connection.write_gathered()
+    assert [codes(data) for data in written] == [[0, 1, 2, 3, 4], [5, 6]]
+    assert connection.unsent_bytes == 0
+    await theirs.aclose()
+
+
+async def test_gathered_frames_that_a_full_socket_does_not_take_follow_in_order(
+    nursery: trio.Nursery,
+) -> None:
+    held = HeldBytes(1 << 30, lambda _count: None)
+    connection, theirs = await plain(nursery, held=held)
+    connection.gather()
+    for number in range(40):
+        connection.send(Command(number, {}, bytes(300_000)))
+    connection.write_gathered()
+    assert held.total_bytes == connection.unsent_bytes > 1_000_000
+    decoder = FrameDecoder()
+    found: list[int] = []
+    while len(found) < 40:
+        found += [command.code for command in decoder.feed(bytes(await theirs.receive_some()))]
+    assert found == list(range(40))
+    await trio.testing.wait_all_tasks_blocked()
+    assert held.total_bytes == connection.unsent_bytes == 0
+    await theirs.aclose()
+
+
+async def test_gathered_last_words_are_sent_before_the_connection_closes(
+    nursery: trio.Nursery,
+) -> None:
+    connection, theirs = await plain(nursery)
+    connection.gather()
+    connection.send(Command(7))
+    connection.close_when_sent("test")
+    assert not connection.is_closed
+    connection.write_gathered()
+    await trio.testing.wait_all_tasks_blocked()
+    assert connection.is_closed
+    assert codes(bytes(await theirs.receive_some())) == [7]
+    await theirs.aclose()
 
 
 async def test_a_frame_on_an_idle_plain_connection_leaves_at_once(nursery: trio.Nursery) -> None:
@@ -92,16 +188,9 @@ async def test_several_commands_on_an_idle_plain_connection_leave_in_one_write(
     nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connection, theirs = await plain(nursery)
-    written: list[bytes] = []
-
-    def write(_descriptor: int, frame: bytes) -> int:
-        written.append(frame)
-        return len(frame)
-
-    monkeypatch.setattr("remoting.net.connection.write_now", write)
+    written = watched_writes(monkeypatch)
     connection.send_all([Command(1), Command(2, flag=RESPONSE_FLAG | ONEWAY_FLAG), Command(3)])
-    (data,) = written
-    assert [command.code for command in FrameDecoder().feed(data)] == [1, 3]
+    assert [codes(data) for data in written] == [[1, 3]]
     await theirs.aclose()
 
 

@@ -1,0 +1,1 @@
+"""The clients of a run, which record its history."""

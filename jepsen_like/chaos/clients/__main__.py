@@ -1,0 +1,169 @@
+"""The process of all clients: `python -m jepsen_like.chaos.clients SETTINGS.json`.
+
+It writes the history. A line `end` on its standard input ends the calls, `final` has the last reads
+made of each member; with the end of its input it ends.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import trio
+
+import dledger
+from jepsen_like.chaos.clients.client import Client
+from jepsen_like.chaos.clients.recorder import Recorder
+from jepsen_like.chaos.clients.settings import ClientSettings
+from jepsen_like.chaos.clients.ways import LogWay, MemberWay, SessionWay, Way
+from jepsen_like.chaos.members.control import lines_of
+from jepsen_like.chaos.service import Call, Described
+from jepsen_like.chaos.services import find_service
+from jepsen_like.history.operation import EventType
+from jepsen_like.history.writer import HistoryWriter
+from jepsen_like.simulation.chance import Chance
+
+TELL_EVERY_S = 0.5
+# Attempts at one of the last reads. The group is whole again by then.
+FINAL_ATTEMPTS = 20
+
+
+class Clients:
+    """All clients of a run, in one process."""
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        service: Described,
+        recorder: Recorder,
+        log: dledger.RemoteLog,
+    ) -> None:
+        self._settings = settings
+        self._service = service
+        self._recorder = recorder
+        self._log = log
+        self._ends = False
+        self._finals = settings.readers + settings.writers
+
+    async def run(self, orders: AsyncIterator[str]) -> None:
+        """Make calls as the orders say, until there are no more orders."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._tell)
+            nursery.start_soon(self._load)
+            async for order in orders:
+                if order == "end":
+                    self._ends = True
+                elif order == "final":
+                    nursery.start_soon(self._make_final_calls)
+            nursery.cancel_scope.cancel()
+
+    async def _load(self) -> None:
+        numbers = itertools.count()
+        async with trio.open_nursery() as nursery:
+            for client in self._clients(numbers):
+                nursery.start_soon(client.run, lambda: self._ends)
+        _say(ended=True)
+
+    def _clients(self, numbers: Iterator[int]) -> Iterator[Client]:
+        settings = self._settings
+        names = sorted(settings.ports)
+        for number in range(settings.readers):
+            member = names[number % len(names)]
+            way = MemberWay(settings.ports, member, settings.timeout_s)
+            yield self._client(numbers, number, way, reads=True)
+        for place in range(settings.writers):
+            member = names[place % len(names)]
+            yield self._client(
+                numbers, settings.readers + place, self._writing_way(place, member), reads=False
+            )
+
+    def _writing_way(self, place: int, member: str) -> Way:
+        """Half of the writers have sessions; half of them go through the port of a member."""
+        timeout_s = self._settings.timeout_s
+        match place % 4:
+            case 0:
+                return MemberWay(self._settings.ports, member, timeout_s, follows=True)
+            case 1:
+                return SessionWay(self._log, timeout_s)
+            case 2:
+                return LogWay(self._log, timeout_s)
+            case _:
+                return MemberWay(self._settings.ports, member, timeout_s, in_session=True)
+
+    def _client(self, numbers: Iterator[int], number: int, way: Way, *, reads: bool) -> Client:
+        settings = self._settings
+        return Client(
+            self._service,
+            self._recorder,
+            Chance(settings.seed, f"client {number}"),
+            numbers,
+            number,
+            # Readers, writers and the clients of the last reads.
+            settings.readers + settings.writers + len(settings.ports),
+            way,
+            settings.calls_a_second,
+            lambda call: call.is_read is reads,
+        )
+
+    async def _make_final_calls(self) -> None:
+        calls = self._service.final()
+        failed: list[str] = []
+        async with trio.open_nursery() as nursery:
+            for place, member in enumerate(sorted(self._settings.ports)):
+                nursery.start_soon(self._final_calls_of, place, member, calls, failed)
+        _say(final=failed)
+
+    async def _final_calls_of(
+        self, place: int, member: str, calls: Sequence[Call], failed: list[str]
+    ) -> None:
+        way = MemberWay(self._settings.ports, member, self._settings.timeout_s)
+        client = self._client(iter(()), self._finals + place, way, reads=True)
+        for call in calls:
+            for _ in range(FINAL_ATTEMPTS):
+                outcome = await client.make(call)
+                if outcome.type is EventType.OK:
+                    break
+                await trio.sleep(0.1)
+            else:
+                failed.append(f"{call.function} of {member}: {outcome.error}")
+        await way.close()
+
+    async def _tell(self) -> None:
+        while True:
+            _say(counts=dict(self._recorder.counts))
+            await trio.sleep(TELL_EVERY_S)
+
+
+def _say(**fields: object) -> None:
+    with suppress(BrokenPipeError):  # the run is gone: standard input ends, too
+        sys.stdout.write(json.dumps(fields) + "\n")
+        sys.stdout.flush()
+
+
+async def run_clients(settings: ClientSettings) -> None:
+    """Run the clients until standard input ends."""
+    service = find_service(settings.service)
+    with HistoryWriter(Path(settings.history), **settings.header) as writer:
+        recorder = Recorder(writer, lambda: time.monotonic_ns() - settings.begin_ns)
+        async with (
+            dledger.connect(dict(settings.peers), group=settings.group) as log,
+            trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as orders,
+        ):
+            await Clients(settings, service, recorder, log).run(lines_of(orders))
+
+
+def main() -> None:
+    """Run the clients of a run."""
+    sys.path.insert(0, os.getcwd())  # the module of a user's service lies there
+    settings = ClientSettings.from_text(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    trio.run(run_clients, settings)
+
+
+if __name__ == "__main__":
+    main()

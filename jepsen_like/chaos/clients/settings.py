@@ -1,0 +1,44 @@
+"""What the process of the clients is told when it starts: a file in JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True)
+class ClientSettings:
+    """The clients of a run.
+
+    Args:
+        peers: host:port of each member as clients reach its node.
+        ports: host:port of each member as clients reach its port for clients.
+        readers: clients that only read, each bound to one member.
+        writers: clients that make all other calls.
+        calls_a_second: of each client, at most.
+        begin_ns: the reading of the monotonic clock that the history calls 0.
+        header: the header of the history.
+    """
+
+    seed: int
+    service: str
+    group: str
+    peers: Mapping[str, str]
+    ports: Mapping[str, str]
+    readers: int
+    writers: int
+    calls_a_second: float
+    timeout_s: float
+    begin_ns: int
+    history: str
+    header: Mapping[str, object]
+
+    def as_text(self) -> str:
+        """The content of the file."""
+        return json.dumps(asdict(self), indent=1) + "\n"
+
+    @classmethod
+    def from_text(cls, text: str) -> ClientSettings:
+        """Read the content of the file. Raises ValueError or TypeError if it is not one."""
+        return cls(**json.loads(text))

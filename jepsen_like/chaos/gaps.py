@@ -1,0 +1,142 @@
+"""How long clients waited for an answer after each kind of fault. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from jepsen_like.history.operation import Operation
+
+READS = frozenset({"read", "get"})
+NS_A_S = 1_000_000_000
+
+
+class Window(NamedTuple):
+    """The time after the begin of a fault, until the next one begins or all are healed."""
+
+    kind: str
+    targets: frozenset[str]
+    begin_ns: int
+    end_ns: int
+
+
+class GapRow(NamedTuple):
+    """The gaps of one kind of fault, for clients of one sort.
+
+    A gap is the longest time in a window without an ok of one client. One that the window cut off
+    is `unended`: it may have been longer.
+    """
+
+    kind: str
+    who: str
+    windows: int
+    gaps: int
+    unended: int
+    median_s: float
+    p95_s: float
+    max_s: float
+
+
+def windows_of(events: Iterable[Mapping[str, object]], end_ns: int) -> list[Window]:
+    """The windows of a run, from the lines of faults.jsonl; `end_ns` is when clients ended."""
+    begins = sorted((event for event in events if event["event"] == "begin"), key=_ns)
+    found = []
+    for place, event in enumerate(begins):
+        begin_ns = _ns(event)
+        last = place + 1 == len(begins)
+        window_end_ns = end_ns if last else _ns(begins[place + 1])
+        targets = event.get("targets", ())
+        assert isinstance(targets, (list, tuple))
+        found.append(Window(str(event["kind"]), frozenset(targets), begin_ns, window_end_ns))
+    return [window for window in found if window.end_ns > window.begin_ns]
+
+
+def _ns(event: Mapping[str, object]) -> int:
+    time_ns = event["time_ns"]
+    assert isinstance(time_ns, int)
+    return time_ns
+
+
+def gap_rows(
+    operations: Sequence[Operation],
+    windows: Sequence[Window],
+    readers: int,
+    clients: int,
+    step: int,
+) -> list[GapRow]:
+    """The table of gaps by fault.
+
+    Args:
+        operations: the history.
+        windows: those of the faults.
+        readers: clients with smaller numbers read, each from one member; all others write.
+        clients: how many clients there are, readers and writers.
+        step: process numbers that differ by a multiple of it are the same client.
+    """
+    moments: dict[int, list[int]] = {client: [] for client in range(clients)}
+    members: dict[int, str] = {}
+    for operation in operations:
+        client = operation.process % step
+        if client not in moments:
+            continue
+        if client < readers and operation.member is not None:
+            members[client] = operation.member
+        if operation.ok and operation.ended_ns is not None:
+            moments[client].append(operation.ended_ns)
+    for times in moments.values():
+        times.sort()
+    gathered: dict[tuple[str, str], list[tuple[int, bool]]] = {}
+    counts: dict[tuple[str, str], int] = {}
+    for window in windows:
+        seen: set[str] = set()
+        for client, times in moments.items():
+            if not times:
+                continue
+            who = _who(client, readers, members, window)
+            gathered.setdefault((window.kind, who), []).append(_longest(times, window))
+            seen.add(who)
+        for who in seen:
+            counts[window.kind, who] = counts.get((window.kind, who), 0) + 1
+    return [
+        _row(kind, who, counts[kind, who], gaps) for (kind, who), gaps in sorted(gathered.items())
+    ]
+
+
+def _who(client: int, readers: int, members: Mapping[int, str], window: Window) -> str:
+    if client >= readers:
+        return "writes"
+    return "reads of the hit" if members.get(client) in window.targets else "reads of others"
+
+
+def _longest(times: Sequence[int], window: Window) -> tuple[int, bool]:
+    """The longest time without an ok within a window, and whether the window cut it off."""
+    inside = times[bisect_left(times, window.begin_ns) : bisect_right(times, window.end_ns)]
+    edges = [window.begin_ns, *inside, window.end_ns]
+    longest, cut = 0, False
+    for place in range(len(edges) - 1):
+        gap = edges[place + 1] - edges[place]
+        if gap > longest:
+            longest, cut = gap, place + 2 == len(edges)
+    return longest, cut
+
+
+def _row(kind: str, who: str, windows: int, gaps: Sequence[tuple[int, bool]]) -> GapRow:
+    lengths = sorted(gap for gap, _ in gaps)
+    unended = sum(cut for _, cut in gaps)
+    return GapRow(
+        kind,
+        who,
+        windows,
+        len(lengths),
+        unended,
+        _at(lengths, 0.5),
+        _at(lengths, 0.95),
+        lengths[-1] / NS_A_S,
+    )
+
+
+def _at(lengths: Sequence[int], share: float) -> float:
+    """The smallest length that at least this share of them does not exceed, in seconds."""
+    place = max(0, -(-len(lengths) * int(share * 100) // 100) - 1)
+    return lengths[place] / NS_A_S

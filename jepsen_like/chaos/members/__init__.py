@@ -1,0 +1,1 @@
+"""The members of a run: one process each, started again when it ends."""

@@ -1,0 +1,95 @@
+"""The process of one member: `python -m jepsen_like.chaos.members SETTINGS.json`.
+
+It opens a node with the machine under test, serves clients, and ends when its standard input does.
+Its log goes to standard error.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import trio
+
+import dledger
+from dledger.commands.exit_codes import single_errors
+from dledger.commands.log_lines import PROGRESS, TEXT, set_up_logging
+from dledger.commands.serve_command import cancel_on_signal
+from dledger.node.node_events import NodeEvents
+from jepsen_like.chaos.members.answering import Answering, CorrectAnswering
+from jepsen_like.chaos.members.client_port import ClientPort
+from jepsen_like.chaos.members.control import Control, lines_of
+from jepsen_like.chaos.members.seeded_bugs import BUGS
+from jepsen_like.chaos.members.settings import MemberSettings
+from jepsen_like.chaos.services import find_service
+
+# Small, so that in a minute snapshots are written, the log is dropped, and snapshots are sent.
+STORE = dledger.StoreConfig(
+    segment_bytes=1024 * 1024, index_segment_bytes=256 * 1024, max_body_bytes=256 * 1024
+)
+SNAPSHOTS = dledger.SnapshotPolicy(every_entries=2_000, trailing_entries=1_000)
+
+logger = logging.getLogger("jepsen_like.member")
+
+
+async def serve(settings: MemberSettings) -> None:
+    """Run the member until its standard input ends, or it is asked to stop."""
+    service = find_service(settings.service)
+    machine: Any = service.service.machine()
+    saves = isinstance(machine, dledger.SnapshottingMachine)
+    config = dledger.NodeConfig(
+        group=settings.group,
+        node_id=settings.node_id,
+        peers=settings.peers,
+        listen=settings.listen,
+        data_dir=Path(settings.data_dir),
+        joining=settings.joining,
+        store=STORE,
+        snapshots=SNAPSHOTS if saves else dledger.SnapshotPolicy(),
+        max_clock_drift=settings.max_clock_drift,
+    )
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(cancel_on_signal, nursery.cancel_scope)
+        async with dledger.open_node(config, dledger.WithSessions(machine)) as node:
+            answering: Answering = CorrectAnswering(node, machine, service)
+            if settings.seeded_bug is not None:
+                make = BUGS[settings.seeded_bug].make
+                answering = make(CorrectAnswering(node, machine, service))
+            async with trio.open_nursery() as inner:
+                inner.start_soon(ClientPort(node, answering, settings.clients).run)
+                inner.start_soon(NodeEvents(node, logging.getLogger(PROGRESS)).run)
+                async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as orders:
+                    control = Control(node, machine, service, _tell)
+                    await control.run(lines_of(orders), nursery.cancel_scope)
+
+
+def _tell(line: str) -> None:
+    with suppress(BrokenPipeError):  # the run is gone: standard input ends, too
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+
+def main() -> None:
+    """Run one member; what ends it is the last line of its log."""
+    settings = MemberSettings.from_text(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    sys.path.insert(0, os.getcwd())  # the module of a user's service lies there
+    set_up_logging(settings.group, settings.node_id, TEXT, "info")
+    progress = logging.getLogger(PROGRESS)
+    progress.handlers = logging.getLogger().handlers  # standard output is for the run
+    try:
+        trio.run(serve, settings)
+    except (dledger.DLedgerError, BaseExceptionGroup) as error:
+        errors = list(single_errors(error))
+        if not all(isinstance(each, dledger.DLedgerError) for each in errors):
+            raise
+        for each in errors:
+            logger.critical("stopped: %s: %s", type(each).__name__, each)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""The group of a run: all members, as far as they say how they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+from jepsen_like.chaos.members.member import Member, OrderFailed
+
+LOOK_S = 0.05
+
+
+class Group:
+    """Members by name, and who of them leads.
+
+    Args:
+        start: has a member run under a supervisor from now on.
+    """
+
+    def __init__(self, start: Callable[[Member], None]) -> None:
+        self.members: dict[str, Member] = {}
+        self._start = start
+
+    def start(self, member: Member) -> None:
+        """Begin to run a member."""
+        self.members[member.name] = member
+        self._start(member)
+
+    @property
+    def present(self) -> list[Member]:
+        """The members that belong to the group, whether they run or not."""
+        return [member for member in self.members.values() if not member.retired]
+
+    @property
+    def leader(self) -> Member | None:
+        """The member that leads in the latest term and serves, as far as members say."""
+        leaders = [
+            member
+            for member in self.present
+            if member.runs and not member.frozen and member.status.get("ready")
+        ]
+        return max(leaders, key=lambda member: int(member.status["term"]), default=None)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether all members run, are proven, know one leader, and have nearly all entries."""
+        statuses = [member.status for member in self.present]
+        if not all(statuses) or any(member.frozen for member in self.present):
+            return False
+        ends = [int(status["applied"]) for status in statuses]
+        return (
+            self.leader is not None
+            and len({status["leader"] for status in statuses}) == 1
+            and all(status["proven"] for status in statuses)
+            and max(ends) - min(ends) < 100
+        )
+
+    async def wait_healthy(self, timeout_s: float) -> bool:
+        """Wait until the group is healthy; return whether it is."""
+        with trio.move_on_after(timeout_s):
+            while not self.healthy:
+                await trio.sleep(LOOK_S)
+        return self.healthy
+
+    async def wait_leader(self, timeout_s: float) -> bool:
+        """Wait until a member leads and serves; return whether one does."""
+        with trio.move_on_after(timeout_s):
+            while self.leader is None:
+                await trio.sleep(LOOK_S)
+        return self.leader is not None
+
+    async def order_leader(self, do: str, timeout_s: float, **fields: object) -> object:
+        """Have the leader do something. Raises OrderFailed."""
+        leader = self.leader
+        if leader is None:
+            raise OrderFailed("no member leads")
+        return await leader.order(do, timeout_s, **fields)

@@ -1,0 +1,207 @@
+"""One member of a run, seen from outside: its process, its files, its orders, its status."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from jepsen_like.chaos.members.control import lines_of
+
+# A member that was asked to stop closes its files in this time, or is killed.
+STOP_TIMEOUT_S = 10.0
+ORDER_TIMEOUT_S = 5.0
+LOG_END_BYTES = 8192
+
+
+class OrderFailed(Exception):
+    """A member did not carry out an order: it is not there, too slow, or says why not."""
+
+
+@dataclass
+class Member:
+    """A member's process, which comes and goes.
+
+    Args:
+        name: its node id, and its host in the network.
+        command: starts it.
+        log: where its standard error goes, the output of all its processes.
+        data: the folder that holds its data.
+    """
+
+    name: str
+    command: Sequence[str]
+    log: Path
+    data: Path
+    status: dict[str, Any] = field(default_factory=dict)
+    process: trio.Process | None = None
+    frozen: bool = False
+    # Whether its next end is the doing of the run.
+    end_expected: bool = False
+    holds: int = 0
+    incarnations: int = 0
+    # A member that left the group for good is not started any more.
+    retired: bool = False
+    _waiting: dict[int, _Answer] = field(default_factory=dict)
+    _orders: int = 0
+    _turn: trio.Lock = field(default_factory=trio.Lock)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the node inside of its data."""
+        return self.data / f"dledger-{self.name}"
+
+    @property
+    def runs(self) -> bool:
+        """Whether its process is there."""
+        return self.process is not None and self.process.returncode is None
+
+    @property
+    def pid(self) -> int | None:
+        """The number of its process, if it runs."""
+        return self.process.pid if self.process is not None and self.runs else None
+
+    # --- the process ------------------------------------------------------------------------
+
+    async def run_once(self) -> int:
+        """Start the process and wait for its end; return its exit code.
+
+        Cancelled, it stops the process in order, and kills it if that takes too long.
+        """
+        self.status, self.end_expected, self.frozen = {}, False, False
+        self.incarnations += 1
+        with self.log.open("ab") as log:
+            # A process group of its own: Ctrl-C in a terminal is for the run, which then stops all.
+            process = await trio.lowlevel.open_process(
+                list(self.command),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                process_group=0,
+            )
+        self.process = process
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._hear, process)
+                code = await process.wait()
+                nursery.cancel_scope.cancel()
+            return code
+        finally:
+            if process.returncode is None:
+                await self._end(process)
+            self.status = {}
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    await trio.aclose_forcefully(pipe)
+
+    async def _end(self, process: trio.Process) -> None:
+        self.end_expected = True
+        with trio.CancelScope(shield=True):
+            self.resume()
+            process.send_signal(signal.SIGTERM)
+            with trio.move_on_after(STOP_TIMEOUT_S):
+                await process.wait()
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+    async def _hear(self, process: trio.Process) -> None:
+        assert process.stdout is not None
+        async for line in lines_of(process.stdout):
+            said = json.loads(line)
+            if "status" in said:
+                self.status = said["status"]
+            elif (waiting := self._waiting.pop(said["id"], None)) is not None:
+                waiting.said = said
+                waiting.arrived.set()
+
+    # --- signals ------------------------------------------------------------------------------
+
+    def kill(self) -> None:
+        """Kill -9, if it runs."""
+        self._signal(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """SIGTERM: it closes its files and ends, if it runs."""
+        self._signal(signal.SIGTERM)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.process is not None and self.runs:
+            self.end_expected = True
+            self.process.send_signal(number)
+
+    def freeze(self) -> None:
+        """SIGSTOP: it does nothing until `resume`."""
+        if self.process is not None and self.runs:
+            self.frozen = True
+            self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT, if it is frozen."""
+        if self.process is not None and self.runs and self.frozen:
+            self.process.send_signal(signal.SIGCONT)
+        self.frozen = False
+
+    # --- held down ----------------------------------------------------------------------------
+
+    @contextmanager
+    def held_down(self) -> Iterator[None]:
+        """Keep it from being started again, during a block."""
+        self.holds += 1
+        try:
+            yield
+        finally:
+            self.holds -= 1
+
+    async def ended(self) -> None:
+        """Wait until its process is gone."""
+        while self.runs:
+            assert self.process is not None
+            await self.process.wait()
+
+    def log_end(self) -> str:
+        """The end of its log."""
+        with self.log.open("rb") as log:
+            log.seek(max(0, self.log.stat().st_size - LOG_END_BYTES))
+            return log.read().decode(errors="replace")
+
+    # --- orders -------------------------------------------------------------------------------
+
+    async def order(self, do: str, timeout_s: float = ORDER_TIMEOUT_S, **fields: object) -> Any:
+        """Have it do something; return its answer. Raises OrderFailed."""
+        process = self.process
+        if process is None or not self.runs or process.stdin is None:
+            raise OrderFailed(f"{self.name} does not run")
+        self._orders += 1
+        number = self._orders
+        waiting = self._waiting[number] = _Answer()
+        try:
+            with trio.fail_after(timeout_s):
+                line = json.dumps({"id": number, "do": do, **fields}) + "\n"
+                async with self._turn:
+                    await process.stdin.send_all(line.encode())
+                await waiting.arrived.wait()
+        except trio.TooSlowError:
+            raise OrderFailed(f"{self.name} did not {do} within {timeout_s:g} s") from None
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            raise OrderFailed(f"{self.name} ended") from None
+        finally:
+            self._waiting.pop(number, None)
+        if "error" in waiting.said:
+            raise OrderFailed(f"{self.name}: {waiting.said['error']}")
+        return waiting.said["value"]
+
+
+@dataclass
+class _Answer:
+    """The answer that an order waits for."""
+
+    arrived: trio.Event = field(default_factory=trio.Event)
+    said: dict[str, Any] = field(default_factory=dict)

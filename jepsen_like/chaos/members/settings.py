@@ -1,0 +1,36 @@
+"""What the process of a member is told when it starts: a file in JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True)
+class MemberSettings:
+    """One member of the group of a run.
+
+    `peers` are host:port as this member reaches them; `listen` and `clients` are where it listens
+    for members and for clients of the run. `seeded_bug` names a mistake to make on purpose.
+    """
+
+    group: str
+    node_id: str
+    service: str
+    peers: Mapping[str, str]
+    listen: str
+    clients: str
+    data_dir: str
+    joining: bool = False
+    max_clock_drift: float | None = None
+    seeded_bug: str | None = None
+
+    def as_text(self) -> str:
+        """The content of the file."""
+        return json.dumps(asdict(self), indent=1) + "\n"
+
+    @classmethod
+    def from_text(cls, text: str) -> MemberSettings:
+        """Read the content of the file. Raises ValueError or TypeError if it is not one."""
+        return cls(**json.loads(text))

@@ -1,0 +1,127 @@
+"""Starts members again when they end, and does what their last words advise."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import trio
+
+from jepsen_like.chaos.fault_log import FaultLog
+from jepsen_like.chaos.members.advice import Remedy, is_bug, last_words, remedies
+from jepsen_like.chaos.members.member import Member
+
+# Before a member is started again: one that ends at once must not keep the machine busy.
+RESTART_AFTER_S = 0.3
+LOOK_S = 0.05
+# A member that has run for this long was brought back by what was done before.
+STEADY_S = 3.0
+# Remedies in a row for one member; then it is given up, which is a finding.
+REMEDIES_MAX = 4
+
+
+class Supervisor:
+    """Watches over the members of a run.
+
+    Args:
+        members: the members by name; further ones may come.
+        faults: takes a note of each end, and of what was done.
+        finding: takes what is wrong: an error that must not be, an advice that does not help.
+        free_disk: makes room on the disk of a member.
+    """
+
+    def __init__(
+        self,
+        members: Mapping[str, Member],
+        faults: FaultLog,
+        finding: Callable[[str], None],
+        free_disk: Callable[[Member], None],
+    ) -> None:
+        self._members = members
+        self._faults = faults
+        self._finding = finding
+        self._free_disk = free_disk
+
+    async def watch(self, member: Member) -> None:
+        """Run a member until it is retired; cancelled, stop it."""
+        tried: list[Remedy] = []
+        while not member.retired:
+            began = trio.current_time()
+            self._faults.note("start", member=member.name)
+            code = await member.run_once()
+            steady = trio.current_time() - began >= STEADY_S
+            if steady:
+                tried.clear()
+            expected = member.end_expected
+            words = last_words(member.log_end())
+            if expected or code == 0:
+                self._faults.note("down", member=member.name, exit_code=code, expected=expected)
+            elif not await self._mend(member, code, words, tried):
+                return
+            while member.holds and not member.retired:
+                await trio.sleep(LOOK_S)
+            await trio.sleep(RESTART_AFTER_S)
+
+    async def _mend(self, member: Member, code: int, words: str, tried: list[Remedy]) -> bool:
+        """Do what the words advise; return whether the member is to be started again."""
+        if is_bug(member.log_end()) and code != 0:
+            self._finding(f"{member.name} ended by an error that must never be: {words}")
+        advised = remedies(words)
+        left = [remedy for remedy in advised if remedy not in tried]
+        remedy = left[0] if left else None
+        done = remedy.value if remedy is not None else "given up: all that is advised was tried"
+        self._faults.note(
+            "down",
+            member=member.name,
+            exit_code=code,
+            expected=False,
+            last_words=words,
+            done=done,
+        )
+        if remedy in (None, Remedy.NONE) or len(tried) >= REMEDIES_MAX:
+            self._finding(
+                f"{member.name} does not come back, and its message has no advice that helps "
+                f"(tried: {', '.join(each.value for each in tried) or 'nothing'}): {words}"
+            )
+            return False
+        assert remedy is not None
+        tried.append(remedy)
+        await self._carry_out(remedy, member)
+        return True
+
+    async def _carry_out(self, remedy: Remedy, member: Member) -> None:
+        match remedy:
+            case Remedy.REPAIR:
+                for other in self._members.values():
+                    if other is not member and other.folder.exists():
+                        words = ("repair", "--from", str(other.folder), str(member.folder))
+                        if await self._dledger(member, words):
+                            return
+            case Remedy.REJOIN:
+                await self._dledger(member, ("rejoin", str(member.folder)))
+            case Remedy.EMPTY_FOLDER:
+                shutil.move(member.folder, Path(f"{member.folder}-aside-{member.incarnations}"))
+            case Remedy.JOIN:
+                self._finding(f"{member.name} says that it joined; it is started as before")
+            case Remedy.FREE_DISK:
+                self._free_disk(member)
+            case Remedy.START | Remedy.NONE:
+                pass
+
+    async def _dledger(self, member: Member, words: tuple[str, ...]) -> bool:
+        """Run a command as an operator does; return whether it says that it is done."""
+        ended = await trio.run_process(
+            [sys.executable, "-m", "dledger", *words],
+            capture_stdout=True,
+            capture_stderr=True,
+            check=False,
+        )
+        told = (ended.stdout + ended.stderr).decode(errors="replace").strip()
+        with member.log.open("a") as log:
+            log.write(f"$ dledger {' '.join(words)}\n{told}\nexit code {ended.returncode}\n")
+        self._faults.note(
+            "command", member=member.name, command=["dledger", *words], exit_code=ended.returncode
+        )
+        return ended.returncode == 0

@@ -1,0 +1,150 @@
+"""The nemeses by the names that `--nemesis` takes: what each breaks, and for how long. Pure."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+
+class Lane(Enum):
+    """What a fault is about. Faults of two lanes may overlap, those of one never do."""
+
+    PROCESSES = "processes and disks"
+    NETWORK = "network"
+
+
+class Kind(NamedTuple):
+    """One kind of fault.
+
+    Attributes:
+        name: as faults.jsonl and the table of gaps have it.
+        shortest_s, longest_s: how long it lasts.
+        settle_s: how long the group needs afterwards before the next fault of the lane.
+    """
+
+    name: str
+    shortest_s: float
+    longest_s: float
+    settle_s: float = 0.0
+
+
+class Nemesis(NamedTuple):
+    """What breaks things in one way.
+
+    Attributes:
+        explanation: one line for `jepsen-like list`.
+        kinds: the faults that it makes.
+        harms_data: whether entries or promises of a member are lost: at most a minority of the
+            members may be harmed at a time, so it waits until the group is whole.
+    """
+
+    explanation: str
+    lane: Lane
+    kinds: tuple[Kind, ...]
+    harms_data: bool = False
+
+
+NEMESES: dict[str, Nemesis] = {
+    "kill": Nemesis(
+        "kill -9 of the leader, of any member, of all at once; started again",
+        Lane.PROCESSES,
+        (
+            Kind("kill-leader", 0.5, 4.0),
+            Kind("kill-random", 0.5, 4.0),
+            Kind("kill-all", 0.2, 2.0),
+        ),
+    ),
+    "stop": Nemesis(
+        "SIGTERM of the leader or of any member: it ends in order, and is started again",
+        Lane.PROCESSES,
+        (Kind("stop-leader", 0.5, 3.0), Kind("stop-random", 0.5, 3.0)),
+    ),
+    "freeze": Nemesis(
+        "SIGSTOP of the leader or of any member, for less or more than an election takes",
+        Lane.PROCESSES,
+        (
+            Kind("freeze-leader", 0.3, 1.5),
+            Kind("freeze-leader-long", 3.0, 7.0),
+            Kind("freeze-random", 0.5, 4.0),
+        ),
+    ),
+    "rolling": Nemesis(
+        "all members are stopped and started again, one after the other",
+        Lane.PROCESSES,
+        (Kind("rolling-restart", 0.0, 0.0, settle_s=1.0),),
+    ),
+    "transfer": Nemesis(
+        "leadership is handed to another member",
+        Lane.PROCESSES,
+        (Kind("transfer", 0.5, 1.0),),
+    ),
+    "tail": Nemesis(
+        "kill -9, then the last bytes of the log are cut off, and it is started again",
+        Lane.PROCESSES,
+        (Kind("torn-tail", 0.2, 1.0, settle_s=2.0),),
+        harms_data=True,
+    ),
+    "flip": Nemesis(
+        "kill -9, then a bit of the log or of another file is flipped, and it is started again",
+        Lane.PROCESSES,
+        (Kind("flipped-bit", 0.2, 1.0, settle_s=2.0),),
+        harms_data=True,
+    ),
+    "wipe": Nemesis(
+        "kill -9, then the whole folder is emptied, and it is started again",
+        Lane.PROCESSES,
+        (Kind("wiped-folder", 0.2, 1.0, settle_s=2.0),),
+        harms_data=True,
+    ),
+    "disk-full": Nemesis(
+        "the disk of a member is filled (needs root: a small tmpfs)",
+        Lane.PROCESSES,
+        (Kind("disk-full", 2.0, 5.0, settle_s=2.0),),
+    ),
+    "membership": Nemesis(
+        "the group grows and shrinks, a member is replaced, also at the same address",
+        Lane.PROCESSES,
+        (
+            Kind("grow", 2.0, 4.0, settle_s=1.0),
+            Kind("shrink", 2.0, 4.0, settle_s=1.0),
+            Kind("replace", 2.0, 4.0, settle_s=1.0),
+            Kind("replace-at-address", 0.5, 1.0, settle_s=2.0),
+        ),
+        harms_data=True,
+    ),
+    "partition": Nemesis(
+        "the leader is cut off, mute or deaf; halves, a ring of majorities, a bridge, one way",
+        Lane.NETWORK,
+        (
+            Kind("isolate-leader", 1.0, 6.0),
+            Kind("mute-leader", 1.0, 5.0),
+            Kind("deaf-leader", 1.0, 5.0),
+            Kind("isolate-random", 1.0, 5.0),
+            Kind("halves", 1.0, 5.0),
+            Kind("majorities-ring", 1.0, 5.0),
+            Kind("bridge", 1.0, 5.0),
+            Kind("one-way", 1.0, 5.0),
+            Kind("flapping", 2.0, 5.0),
+        ),
+    ),
+    "loss": Nemesis(
+        "packets between members are lost: 5 to 30 in 100",
+        Lane.NETWORK,
+        (Kind("loss", 2.0, 6.0),),
+    ),
+    "delay": Nemesis(
+        "packets between members are late, by 5 to 200 ms",
+        Lane.NETWORK,
+        (Kind("delay", 2.0, 6.0),),
+    ),
+    "reorder": Nemesis(
+        "packets between members overtake one another",
+        Lane.NETWORK,
+        (Kind("reorder", 2.0, 6.0),),
+    ),
+    "duplicate": Nemesis(
+        "packets between members come twice",
+        Lane.NETWORK,
+        (Kind("duplicate", 2.0, 6.0),),
+    ),
+}

@@ -1,0 +1,47 @@
+"""What carries out one kind of fault on the group of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, NamedTuple
+
+from jepsen_like.chaos.members.group import Group
+from jepsen_like.chaos.members.member import Member
+from jepsen_like.simulation.chance import Chance
+
+
+class Skipped(Exception):
+    """A fault is left out: there is nothing to break, or it would break more than it may."""
+
+
+class Done(NamedTuple):
+    """What a fault did: the members that it hit, and its numbers."""
+
+    targets: tuple[str, ...]
+    details: Mapping[str, Any] = {}
+
+
+# Entering breaks, leaving heals. Raises Skipped before it breaks anything.
+Executor = Callable[[Group, Chance, str], AbstractAsyncContextManager[Done]]
+
+
+def leader_of(group: Group) -> Member:
+    """The leader. Raises Skipped if there is none."""
+    leader = group.leader
+    if leader is None:
+        raise Skipped("no member leads")
+    return leader
+
+
+def any_of(group: Group, chance: Chance) -> Member:
+    """Any member that runs. Raises Skipped if there is none."""
+    running = [member for member in group.present if member.runs]
+    if not running:
+        raise Skipped("no member runs")
+    return chance.choice(running)
+
+
+def target_of(group: Group, chance: Chance, kind: str) -> Member:
+    """The leader if the name of the kind says so, else any member. Raises Skipped."""
+    return leader_of(group) if "leader" in kind else any_of(group, chance)

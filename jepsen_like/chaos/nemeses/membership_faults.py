@@ -1,0 +1,136 @@
+"""Changes of the members of a group. Each is undone when it ends."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from jepsen_like.chaos.members.group import Group
+from jepsen_like.chaos.members.member import Member, OrderFailed
+from jepsen_like.chaos.nemeses.executor import Done, Executor, Skipped
+from jepsen_like.simulation.chance import Chance
+
+CHANGE_TIMEOUT_S = 20.0
+ATTEMPTS_MAX = 5
+
+
+class MembershipFaults:
+    """Grows, shrinks and replaces.
+
+    Args:
+        new_member: makes a further member, which joins; its argument is the name of a member whose
+            name and address it takes, or None for new ones.
+        addresses: host:port of a member, as the others reach it.
+    """
+
+    def __init__(
+        self,
+        new_member: Callable[[str | None], Member],
+        address: Callable[[str], str],
+        finding: Callable[[str], None],
+    ) -> None:
+        self._new_member = new_member
+        self._address = address
+        self._finding = finding
+
+    @property
+    def executors(self) -> dict[str, Executor]:
+        """By the names of their kinds."""
+        return {
+            "grow": self.grow,
+            "shrink": self.shrink,
+            "replace": self.replace,
+            "replace-at-address": self.replace_at_address,
+        }
+
+    @asynccontextmanager
+    async def grow(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
+        """A member more, for a while."""
+        _check(group)
+        new = self._new_member(None)
+        group.start(new)
+        await self._change(group, {new.name: self._address(new.name)}, ())
+        try:
+            yield Done((new.name,))
+        finally:
+            await self._change(group, {}, (new.name,))
+            _retire(new)
+
+    @asynccontextmanager
+    async def shrink(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
+        """A member less, for a while; it comes back with an empty folder."""
+        _check(group)
+        old = chance.choice(group.present)
+        await self._change(group, {}, (old.name,))
+        await _leave(old)
+        try:
+            yield Done((old.name,))
+        finally:
+            await self._return(group, old)
+
+    @asynccontextmanager
+    async def replace(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
+        """Another member in the place of one, for a while."""
+        _check(group)
+        old = chance.choice(group.present)
+        new = self._new_member(None)
+        group.start(new)
+        await self._change(group, {new.name: self._address(new.name)}, (old.name,))
+        await _leave(old)
+        try:
+            yield Done((old.name, new.name))
+        finally:
+            await self._return(group, old)
+            await self._change(group, {}, (new.name,))
+            _retire(new)
+
+    @asynccontextmanager
+    async def replace_at_address(
+        self, group: Group, chance: Chance, kind: str
+    ) -> AsyncIterator[Done]:
+        """A machine is exchanged: removed, emptied, and added again under its name."""
+        _check(group)
+        old = chance.choice(group.present)
+        await self._change(group, {}, (old.name,))
+        await _leave(old)
+        await self._return(group, old)
+        yield Done((old.name,))
+
+    async def _return(self, group: Group, old: Member) -> None:
+        back = self._new_member(old.name)
+        group.start(back)
+        await self._change(group, {back.name: self._address(back.name)}, ())
+
+    async def _change(self, group: Group, add: dict[str, str], remove: tuple[str, ...]) -> None:
+        """Have the leader change the group; another attempt may find that it is done."""
+        problem = ""
+        for _ in range(ATTEMPTS_MAX):
+            await group.wait_leader(CHANGE_TIMEOUT_S)
+            leader = group.leader
+            voters = set(leader.status.get("voters", ())) if leader is not None else set()
+            if leader is not None and set(add) <= voters and not voters & set(remove):
+                return
+            try:
+                await group.order_leader("change", CHANGE_TIMEOUT_S, add=add, remove=list(remove))
+                return
+            except OrderFailed as error:
+                problem = str(error)
+        self._finding(f"a change (add {sorted(add)}, remove {list(remove)}) failed: {problem}")
+
+
+def _check(group: Group) -> None:
+    if not group.healthy:
+        raise Skipped("the group is not whole: a change waits for all members")
+
+
+async def _leave(member: Member) -> None:
+    """A member that was removed ends, and its disk is emptied."""
+    _retire(member)
+    await member.ended()
+    shutil.rmtree(member.folder, ignore_errors=True)
+
+
+def _retire(member: Member) -> None:
+    member.retired = True
+    member.stop()

@@ -1,0 +1,72 @@
+"""Faults of processes: kill, stop, freeze, restarts, transfers of leadership."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+
+from jepsen_like.chaos.members.group import Group
+from jepsen_like.chaos.members.member import OrderFailed
+from jepsen_like.chaos.nemeses.executor import Done, Skipped, leader_of, target_of
+from jepsen_like.simulation.chance import Chance
+
+# A member that was started again leads or follows by then, or something is wrong.
+BACK_TIMEOUT_S = 20.0
+TRANSFER_TIMEOUT_S = 5.0
+
+
+@asynccontextmanager
+async def kill(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
+    """Kill -9, and keep them down until the fault ends."""
+    members = group.present if kind == "kill-all" else [target_of(group, chance, kind)]
+    with ExitStack() as stack:
+        for member in members:
+            stack.enter_context(member.held_down())
+            member.kill()
+        yield Done(tuple(member.name for member in members))
+
+
+@asynccontextmanager
+async def stop(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
+    """Ask a member to end, and keep it down until the fault ends."""
+    member = target_of(group, chance, kind)
+    with member.held_down():
+        member.stop()
+        yield Done((member.name,))
+
+
+@asynccontextmanager
+async def freeze(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
+    """Let a member do nothing for a while."""
+    member = target_of(group, chance, kind)
+    member.freeze()
+    try:
+        yield Done((member.name,))
+    finally:
+        member.resume()
+
+
+@asynccontextmanager
+async def rolling_restart(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
+    """Stop and start all members, the leader last, as an upgrade does."""
+    if not group.healthy:
+        raise Skipped("the group is not whole")
+    leader = group.leader
+    order = sorted(group.present, key=lambda member: (member is leader, member.name))
+    for member in order:
+        member.stop()
+        await member.ended()
+        if not await group.wait_healthy(BACK_TIMEOUT_S):
+            break
+    yield Done(tuple(member.name for member in order))
+
+
+@asynccontextmanager
+async def transfer(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
+    """Hand leadership to another member."""
+    leader = leader_of(group)
+    try:
+        new_leader = await leader.order("transfer", TRANSFER_TIMEOUT_S)
+    except OrderFailed as error:
+        raise Skipped(str(error)) from error
+    yield Done((leader.name,), {"new_leader": new_leader})

@@ -1,0 +1,86 @@
+"""Which fault begins when, as a function of the seed alone. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from jepsen_like.chaos.nemeses.catalogue import NEMESES, Kind, Lane
+from jepsen_like.simulation.chance import Chance
+
+# Clients have calls on their way when the first fault begins.
+WARM_UP_S = 2.0
+# Between two faults: time for an election, so that a fault meets a group that works, and less than
+# that now and then, so that it does not.
+SHORTEST_PAUSE_S = 0.5
+LONGEST_PAUSE_S = 4.0
+# Each of its numbers is drawn from a range of about this factor in short runs as well.
+SHORT_RUN_S = 20.0
+
+
+class Fault(NamedTuple):
+    """One fault of a schedule.
+
+    Faults of one `lane` follow one another; those of two may overlap. `chance` is the name of the
+    stream from which it draws its targets and strengths, so that one fault less leaves the others
+    as they are.
+    """
+
+    number: int
+    nemesis: str
+    kind: str
+    begin_s: float
+    lasts_s: float
+    lane: int
+    chance: str
+
+
+def schedule(seed: int, nemeses: Sequence[str], time_s: float) -> list[Fault]:
+    """The faults of a run, in the order in which they begin.
+
+    Faults of one lane follow one another. If nemeses of both lanes are named, half of the seeds run
+    the lanes side by side, so that, say, a member is killed during a partition; the others run all
+    faults one after another. Every kind comes once before one comes again.
+
+    Args:
+        seed: the seed of the run.
+        nemeses: names of the catalogue.
+        time_s: faults have ended by then.
+    """
+    lanes = _lanes(seed, nemeses)
+    found: list[Fault] = []
+    for place, names in enumerate(lanes):
+        found += _faults_of(Chance(seed, f"lane {place}"), place, names, time_s)
+    found.sort(key=lambda fault: fault.begin_s)
+    return [
+        fault._replace(number=number, chance=f"fault {number}")
+        for number, fault in enumerate(found)
+    ]
+
+
+def _lanes(seed: int, nemeses: Sequence[str]) -> list[list[str]]:
+    names = sorted(set(nemeses))
+    by_lane = [[name for name in names if NEMESES[name].lane is lane] for lane in Lane]
+    used = [lane for lane in by_lane if lane]
+    if len(used) > 1 and Chance(seed, "lanes").happens(0.5):
+        return used
+    return [names]
+
+
+def _faults_of(chance: Chance, lane: int, names: Sequence[str], time_s: float) -> list[Fault]:
+    found: list[Fault] = []
+    bag: list[tuple[str, Kind]] = []
+    scale = min(1.0, time_s / SHORT_RUN_S)
+    now_s = min(WARM_UP_S, time_s / 4) + chance.uniform(0.0, 0.5)
+    while names:
+        if not bag:
+            bag = [(name, kind) for name in names for kind in NEMESES[name].kinds]
+            chance.shuffle(bag)
+        name, kind = bag.pop()
+        lasts_s = chance.uniform(kind.shortest_s, kind.longest_s) * scale
+        pause_s = chance.uniform(SHORTEST_PAUSE_S, LONGEST_PAUSE_S) * scale + kind.settle_s * scale
+        if now_s + lasts_s > time_s:
+            return found
+        found.append(Fault(0, name, kind.name, round(now_s, 3), round(lasts_s, 3), lane, ""))
+        now_s += lasts_s + pause_s
+    return found

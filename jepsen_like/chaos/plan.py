@@ -1,0 +1,52 @@
+"""What is asked of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# Each member of five is led through as many elections as one of three, with half of the machine.
+NODES_DEFAULT = 3
+TIME_S_DEFAULT = 60.0
+CALLS_A_SECOND_DEFAULT = 20.0
+READERS_A_MEMBER = 1
+WRITERS_LEAST = 4
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """The arguments of a run.
+
+    Args:
+        service: the name of a workload, or `module:Class`.
+        nemeses: names of the catalogue; none for a run without faults.
+        time_s: how long faults go on; clients go on a little longer.
+        lease: whether reads of the leader rely on its lease (`max_clock_drift`).
+        calls_a_second: of each client.
+        network: `auto`, `namespaces`, `relays` or `none`.
+        seeded_bug: a mistake to make on purpose.
+    """
+
+    service: str
+    nemeses: tuple[str, ...]
+    nodes: int = NODES_DEFAULT
+    time_s: float = TIME_S_DEFAULT
+    seed: int = 0
+    lease: bool = False
+    calls_a_second: float = CALLS_A_SECOND_DEFAULT
+    network: str = "auto"
+    seeded_bug: str | None = None
+
+    @property
+    def readers(self) -> int:
+        """Clients that only read: each member has one of its own."""
+        return self.nodes * READERS_A_MEMBER
+
+    @property
+    def writers(self) -> int:
+        """Clients that make all other calls: one way each, and a member each."""
+        return max(WRITERS_LEAST, self.nodes)
+
+    @property
+    def step(self) -> int:
+        """Process numbers that differ by a multiple of it are the same client."""
+        return self.readers + self.writers + self.nodes

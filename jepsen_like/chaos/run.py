@@ -1,0 +1,393 @@
+"""One run: members and clients as processes, faults by the schedule, and what came of it."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import trio
+
+from jepsen_like.chaos.client_process import ClientProcess, HarnessFailed, client_process
+from jepsen_like.chaos.clients.settings import ClientSettings
+from jepsen_like.chaos.disks import small_disk
+from jepsen_like.chaos.fault_log import FaultLog
+from jepsen_like.chaos.logs_compared import log_differences
+from jepsen_like.chaos.members.group import Group
+from jepsen_like.chaos.members.member import Member, OrderFailed
+from jepsen_like.chaos.members.settings import MemberSettings
+from jepsen_like.chaos.members.supervisor import Supervisor
+from jepsen_like.chaos.nemeses.absent import absent
+from jepsen_like.chaos.nemeses.catalogue import NEMESES, Lane
+from jepsen_like.chaos.nemeses.executor import Executor, Skipped
+from jepsen_like.chaos.nemeses.file_faults import (
+    disk_full,
+    flipped_bit,
+    free,
+    torn_tail,
+    wiped_folder,
+)
+from jepsen_like.chaos.nemeses.membership_faults import MembershipFaults
+from jepsen_like.chaos.nemeses.process_faults import freeze, kill, rolling_restart, stop, transfer
+from jepsen_like.chaos.nemeses.schedule import Fault, schedule
+from jepsen_like.chaos.plan import RunPlan
+from jepsen_like.chaos.service import Described
+from jepsen_like.chaos.wiring import CLIENTS_HOST, Loopback, Wiring
+from jepsen_like.simulation.chance import Chance
+
+GROUP = "chaos"
+# Members that a run of changing members may add; each takes an address for good.
+SPARES = 12
+MAX_CLOCK_DRIFT = 0.05
+START_TIMEOUT_S = 30.0
+# After all faults ended the group must be whole within this time: restarts, a snapshot, proofs.
+WHOLE_TIMEOUT_S = 30.0
+# Clients go on for so long after the group is whole, or a fraction of a short run.
+QUIET_S = 3.0
+CALL_TIMEOUT_S = 2.0
+FINAL_TIMEOUT_S = 30.0
+LOOK_EVERY_S = 1.0
+TELL_EVERY_S = 0.5
+
+
+class Progress(NamedTuple):
+    """How far a run is."""
+
+    phase: str
+    now_s: float
+    until_s: float
+    counts: Mapping[str, int]
+    broken: tuple[str, ...]
+    findings: int
+
+
+Tell = Callable[[Progress], None]
+
+
+@dataclass
+class RunResult:
+    """What a run left, besides its files."""
+
+    network: str = "loopback"
+    left_out: tuple[str, ...] = ()
+    findings: list[str] = field(default_factory=list)
+    unanswered: list[str] = field(default_factory=list)
+    events: list[dict[str, object]] = field(default_factory=list)
+    quiet_from_ns: int = 0
+    interrupted: bool = False
+
+
+class Run:
+    """A run in a folder.
+
+    Args:
+        plan: what is asked.
+        service: what is tested.
+        folder: an empty folder for all files.
+        tell: takes the progress.
+    """
+
+    def __init__(self, plan: RunPlan, service: Described, folder: Path, tell: Tell) -> None:
+        self.result = RunResult()
+        self._plan = plan
+        self._service = service
+        self._folder = folder.absolute()
+        self._tell = tell
+        self._begin_ns = time.monotonic_ns()
+        self._names = [f"n{number}" for number in range(plan.nodes)]
+        self._spares = [f"n{plan.nodes + number}" for number in range(SPARES)]
+        self._unused = iter(self._spares)
+        self._stops = trio.Event()
+        self._broken: dict[int, str] = {}
+        self._phase, self._until_s = "starting", 0.0
+        self.schedule = schedule(plan.seed, plan.nemeses, plan.time_s)
+
+    def stop(self) -> None:
+        """End the faults now, heal, and go on with the quiet phase."""
+        self.result.interrupted = True
+        self._stops.set()
+
+    @property
+    def model_name(self) -> str | None:
+        """What the history must keep, by its name."""
+        return self._service.model_name
+
+    @property
+    def history(self) -> Path:
+        """Where the history is."""
+        return self._folder / "history.jsonl"
+
+    # --- the whole run --------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Do it all. Raises HarnessFailed."""
+        for name in ("members", "data"):
+            (self._folder / name).mkdir(parents=True)
+        with ExitStack() as stack:
+            faults = stack.enter_context(
+                FaultLog(self._folder / "faults.jsonl", self._now_ns, _wall)
+            )
+            self.result.events = faults.events
+            if "disk-full" in self._plan.nemeses:
+                for name in self._names:
+                    stack.enter_context(small_disk(self._folder / "data" / name))
+            await self._run_on(Loopback([*self._names, *self._spares]), faults)
+        harmed = {"flip", "tail"} & set(self._plan.nemeses)
+        folders = {name: self._data(name) / f"dledger-{name}" for name in self._names}
+        self.result.findings += log_differences(folders, verify=not harmed)
+
+    async def _run_on(self, wiring: Wiring, faults: FaultLog) -> None:
+        self.result.network, self.result.left_out = wiring.kind, tuple(wiring.left_out)
+        async with trio.open_nursery() as members_nursery:
+            group = Group(lambda member: members_nursery.start_soon(supervisor.watch, member))
+            supervisor = Supervisor(
+                group.members, faults, self._finding, lambda member: free(member.data)
+            )
+            for name in self._names:
+                group.start(self._member(wiring, name))
+            if not await group.wait_healthy(START_TIMEOUT_S):
+                raise HarnessFailed(
+                    f"the group was not whole {START_TIMEOUT_S:g} s after its start: see "
+                    f"{self._folder / 'members'}"
+                )
+            command = self._client_command(wiring)
+            async with client_process(command, self._folder / "clients.log") as clients:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._tell_progress, clients)
+                    if self._service.has_invariant:
+                        nursery.start_soon(self._look_at_invariants, group, faults)
+                    await self._break(wiring, group, faults)
+                    await self._quieten(group, faults)
+                    self._phase = "last reads"
+                    await clients.end_calls(2 * CALL_TIMEOUT_S)
+                    self.result.unanswered = await clients.make_final_calls(FINAL_TIMEOUT_S)
+                    nursery.cancel_scope.cancel()
+                await self._compare_states(group)
+            self._phase = "stopping"
+            members_nursery.cancel_scope.cancel()
+
+    async def _break(self, wiring: Wiring, group: Group, faults: FaultLog) -> None:
+        """Carry out the schedule; return when all faults are healed."""
+        self._phase, self._until_s = "faults", self._now_s() + self._plan.time_s
+        zero = trio.current_time()
+        executors = self._executors(wiring)
+        async with trio.open_nursery() as nursery:
+            for _, lane in itertools.groupby(
+                sorted(self.schedule, key=lambda fault: (fault.lane, fault.begin_s)),
+                key=lambda fault: fault.lane,
+            ):
+                nursery.start_soon(self._lane, list(lane), zero, executors, group, faults)
+            nursery.start_soon(self._wait_until, zero + self._plan.time_s)
+
+    async def _lane(
+        self,
+        lane: list[Fault],
+        zero: float,
+        executors: Mapping[str, Executor],
+        group: Group,
+        faults: FaultLog,
+    ) -> None:
+        for fault in lane:
+            await self._wait_until(zero + fault.begin_s)
+            if self._stops.is_set() or trio.current_time() > zero + self._plan.time_s:
+                return
+            await self._carry_out(fault, executors[fault.kind], group, faults)
+
+    async def _carry_out(
+        self, fault: Fault, executor: Executor, group: Group, faults: FaultLog
+    ) -> None:
+        """Break, wait, heal, and note all of it."""
+        what = {"fault": fault.number, "nemesis": fault.nemesis, "kind": fault.kind}
+        begin_ns = self._now_ns()
+        try:
+            async with executor(group, Chance(self._plan.seed, fault.chance), fault.kind) as done:
+                told = {"targets": list(done.targets), "details": dict(done.details)}
+                faults.note("begin", **{**what, **told, "time_ns": begin_ns})
+                self._broken[fault.number] = f"{fault.kind} {','.join(done.targets)}".strip()
+                await self._wait_until(trio.current_time() + fault.lasts_s)
+        except Skipped as skipped:
+            faults.note("skipped", **what, reason=str(skipped))
+        else:
+            faults.note("end", **what)
+        finally:
+            self._broken.pop(fault.number, None)
+
+    async def _wait_until(self, moment: float) -> None:
+        """Wait until a time of trio's clock, or until the run is asked to stop."""
+        with trio.move_on_at(moment):
+            await self._stops.wait()
+
+    def _executors(self, wiring: Wiring) -> dict[str, Executor]:
+        """What carries out each kind of fault."""
+        membership = MembershipFaults(
+            lambda name: self._member(wiring, name or next(self._unused), joining=True),
+            lambda name: wiring.peer_address(name, name),
+            self._finding,
+        )
+        no_links = absent("nothing between the processes of this run can break")
+        links = [
+            kind.name for one in NEMESES.values() if one.lane is Lane.NETWORK for kind in one.kinds
+        ]
+        return {
+            **dict.fromkeys(links, no_links),
+            **dict.fromkeys(("kill-leader", "kill-random", "kill-all"), kill),
+            **dict.fromkeys(("stop-leader", "stop-random"), stop),
+            **dict.fromkeys(("freeze-leader", "freeze-leader-long", "freeze-random"), freeze),
+            "rolling-restart": rolling_restart,
+            "transfer": transfer,
+            "torn-tail": torn_tail,
+            "flipped-bit": flipped_bit,
+            "wiped-folder": wiped_folder,
+            "disk-full": disk_full,
+            **membership.executors,
+        }
+
+    async def _quieten(self, group: Group, faults: FaultLog) -> None:
+        """All faults are healed: wait until the group is whole, then let clients go on for a while.
+
+        A group that does not become whole is a finding.
+        """
+        self._phase = "healing"
+        faults.note("healed")
+        self._until_s = self._now_s() + WHOLE_TIMEOUT_S
+        if not await group.wait_healthy(WHOLE_TIMEOUT_S):
+            told = "; ".join(f"{member.name}: {_told(member)}" for member in group.present)
+            self._finding(
+                f"the group was not whole {WHOLE_TIMEOUT_S:g} s after all faults were healed: "
+                f"{told}"
+            )
+        self._phase = "quiet"
+        self.result.quiet_from_ns = self._now_ns()
+        faults.note("quiet")
+        quiet_s = min(QUIET_S, self._plan.time_s / 5)
+        self._until_s = self._now_s() + quiet_s
+        await trio.sleep(quiet_s)
+
+    # --- looking --------------------------------------------------------------------------------
+
+    async def _look_at_invariants(self, group: Group, faults: FaultLog) -> None:
+        """Ask each member once a second what is wrong with its state."""
+        while True:
+            await trio.sleep(LOOK_EVERY_S)
+            for member in list(group.present):
+                try:
+                    seen = await member.order("look", LOOK_EVERY_S)
+                except OrderFailed:
+                    continue  # it is broken just now, or cut off: it is asked again
+                if seen["broken"] is not None:
+                    faults.note("broken", member=member.name, **seen)
+                    self._finding(f"{member.name} at entry {seen['index']}: {seen['broken']}")
+
+    async def _compare_states(self, group: Group) -> None:
+        """The states of all members are equal in the end, and right."""
+        states: dict[str, object] = {}
+        for member in group.present:
+            try:
+                seen = await member.order("look", FINAL_TIMEOUT_S, state=True)
+            except OrderFailed as error:
+                self._finding(f"no state in the end: {error}")
+                continue
+            states[member.name] = seen["state"]
+            if seen["broken"] is not None:
+                self._finding(f"{member.name} in the end: {seen['broken']}")
+        first = next(iter(states), None)
+        for name, state in states.items():
+            if first is not None and state != states[first]:
+                self._finding(f"the states of {first} and {name} differ in the end")
+
+    async def _tell_progress(self, clients: ClientProcess) -> None:
+        while True:
+            broken = tuple(self._broken.values())
+            self._tell(
+                Progress(
+                    self._phase,
+                    self._now_s(),
+                    self._until_s,
+                    clients.counts,
+                    broken,
+                    len(self.result.findings),
+                )
+            )
+            await trio.sleep(TELL_EVERY_S)
+
+    def _finding(self, text: str) -> None:
+        if text not in self.result.findings:
+            self.result.findings.append(text)
+
+    # --- processes ------------------------------------------------------------------------------
+
+    def _data(self, name: str) -> Path:
+        return self._folder / "data" / name
+
+    def _member(self, wiring: Wiring, name: str, *, joining: bool = False) -> Member:
+        """A member that is not started yet. Its settings lie beside its log."""
+        listen, clients = wiring.listens(name)
+        peers = [name] if joining else self._names
+        settings = MemberSettings(
+            group=GROUP,
+            node_id=name,
+            service=self._service.name,
+            peers={peer: wiring.peer_address(name, peer) for peer in peers},
+            listen=listen,
+            clients=clients,
+            data_dir=str(self._data(name)),
+            joining=joining,
+            max_clock_drift=MAX_CLOCK_DRIFT if self._plan.lease else None,
+            seeded_bug=self._plan.seeded_bug,
+        )
+        path = self._folder / "members" / f"{name}.json"
+        path.write_text(settings.as_text())
+        command = [sys.executable, "-m", "jepsen_like.chaos.members", str(path)]
+        return Member(
+            name,
+            wiring.command(name, command),
+            self._folder / "members" / f"{name}.log",
+            self._data(name),
+        )
+
+    def _client_command(self, wiring: Wiring) -> list[str]:
+        plan, service = self._plan, self._service
+        header: dict[str, object] = {"workload": service.name, "seed": plan.seed}
+        if (model := service.model_name) is not None:
+            header["model"] = model
+        settings = ClientSettings(
+            seed=plan.seed,
+            service=service.name,
+            group=GROUP,
+            peers={name: wiring.peer_address(CLIENTS_HOST, name) for name in self._names},
+            ports={name: wiring.port_address(name) for name in self._names},
+            readers=plan.readers,
+            writers=plan.writers,
+            calls_a_second=plan.calls_a_second,
+            timeout_s=CALL_TIMEOUT_S,
+            begin_ns=self._begin_ns,
+            history=str(self.history),
+            header={**header, **service.settings},
+        )
+        path = self._folder / "clients.json"
+        path.write_text(settings.as_text())
+        command = [sys.executable, "-m", "jepsen_like.chaos.clients", str(path)]
+        return wiring.command(CLIENTS_HOST, command)
+
+    def _now_ns(self) -> int:
+        return time.monotonic_ns() - self._begin_ns
+
+    def _now_s(self) -> float:
+        return self._now_ns() / 1e9
+
+
+def _told(member: Member) -> str:
+    if not member.runs:
+        return "does not run"
+    status = member.status
+    return ", ".join(f"{name} {status.get(name)}" for name in ("role", "leader", "applied"))
+
+
+def _wall() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")

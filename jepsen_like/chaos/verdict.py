@@ -1,0 +1,157 @@
+"""What a run says: the verdict of the checker, the findings, the gaps, and run.json."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from enum import IntEnum
+from pathlib import Path
+
+import trio
+
+import dledger
+from jepsen_like.chaos.gaps import GapRow, gap_rows, windows_of
+from jepsen_like.chaos.nemeses.schedule import Fault
+from jepsen_like.chaos.plan import RunPlan
+from jepsen_like.chaos.run import Run, RunResult
+from jepsen_like.check_files import Checked, Plan, check_file
+from jepsen_like.checkers.report import Verdict
+from jepsen_like.history.errors import HistoryUnreadable
+from jepsen_like.history.reading import read_history
+
+RUN_FORMAT = 1
+STATISTICS = "statistics"
+
+
+class RunExit(IntEnum):
+    """How `jepsen-like run` ends."""
+
+    NOTHING_FOUND = 0
+    VIOLATION = 1
+    UNDECIDED = 2
+    HARNESS_FAILED = 3
+
+
+@dataclass(frozen=True)
+class RunVerdict:
+    """The verdict of a run, and what it is founded on."""
+
+    exit: RunExit
+    reason: str
+    checked: Checked | None
+    statistics: Checked | None
+    gaps: Sequence[GapRow]
+
+
+def judge(run: Run, plan: RunPlan, check_limit_s: float) -> RunVerdict:
+    """Check the history of a run, and put it together with what was found while it ran."""
+    result = run.result
+    statistics = check_file(run.history, Plan(STATISTICS, time_limit_s=check_limit_s))
+    checked = check_file(run.history, Plan(_model(run), time_limit_s=check_limit_s))
+    findings = [*result.findings, *(f"in the end: {each}" for each in result.unanswered)]
+    exit_, reason = _outcome(checked, findings)
+    return RunVerdict(exit_, reason, checked, statistics, _gaps(run, plan))
+
+
+def _model(run: Run) -> str | None:
+    """None: the header of the history names it."""
+    return STATISTICS if run.model_name is None else None
+
+
+def _outcome(checked: Checked, findings: Sequence[str]) -> tuple[RunExit, str]:
+    if checked.report is not None and checked.report.verdict is Verdict.INVALID:
+        return RunExit.VIOLATION, checked.report.summary
+    if findings:
+        return RunExit.VIOLATION, findings[0]
+    if checked.report is None:
+        return RunExit.HARNESS_FAILED, f"the history cannot be read: {checked.unreadable}"
+    if checked.report.verdict is Verdict.UNKNOWN:
+        return RunExit.UNDECIDED, checked.report.summary
+    return RunExit.NOTHING_FOUND, checked.report.summary
+
+
+def _gaps(run: Run, plan: RunPlan) -> list[GapRow]:
+    try:
+        operations = read_history(run.history).operations
+    except HistoryUnreadable:
+        return []
+    windows = windows_of(run.result.events, run.result.quiet_from_ns)
+    clients = plan.readers + plan.writers
+    return gap_rows(operations, windows, plan.readers, clients, plan.step)
+
+
+def again(plan: RunPlan, service_option: str) -> str:
+    """The command that makes a run of the same plan."""
+    words = ["jepsen-like", "run", service_option, plan.service]
+    if plan.nemeses:
+        words += ["--nemesis", ",".join(plan.nemeses)]
+    words += ["--nodes", str(plan.nodes), "--time", f"{plan.time_s:g}", "--seed", str(plan.seed)]
+    words += ["--lease"] * plan.lease
+    if plan.seeded_bug is not None:
+        words += ["--dirty", plan.seeded_bug]
+    return shlex.join(words)
+
+
+def run_file(
+    plan: RunPlan,
+    again_: str,
+    planned: Sequence[Fault],
+    result: RunResult | None = None,
+    verdict: RunVerdict | None = None,
+) -> dict[str, object]:
+    """The content of run.json; docs/chaos.md has the fields."""
+    told: dict[str, object] = {
+        "run_format": RUN_FORMAT,
+        "plan": asdict(plan),
+        "again": again_,
+        "versions": {
+            "dledger": dledger.__version__,
+            "trio": trio.__version__,
+            "python": platform.python_version(),
+            "system": platform.platform(),
+        },
+        "schedule": [fault._asdict() for fault in planned],
+        "verdict": None,
+    }
+    if result is not None:
+        told |= {
+            "network": {"kind": result.network, "left_out": list(result.left_out)},
+            "interrupted": result.interrupted,
+            "findings": [*result.findings, *result.unanswered],
+        }
+    if verdict is not None:
+        told |= {
+            "verdict": verdict.exit.name.lower().replace("_", " "),
+            "exit_code": int(verdict.exit),
+            "reason": verdict.reason,
+            "gaps": [row._asdict() for row in verdict.gaps],
+            "checked": _checked(verdict.checked),
+            "statistics": _checked(verdict.statistics),
+        }
+    return told
+
+
+def _checked(checked: Checked | None) -> dict[str, object] | None:
+    if checked is None:
+        return None
+    report = checked.report
+    return {
+        "model": checked.model,
+        "verdict": checked.verdict,
+        "operations": checked.operations,
+        "seconds": round(checked.seconds, 3),
+        "summary": checked.unreadable if report is None else report.summary,
+        "problems": [] if report is None else [asdict(problem) for problem in report.problems],
+        "text": [] if report is None else list(report.text),
+    }
+
+
+def write_run_file(folder: Path, content: dict[str, object]) -> None:
+    """Write run.json, whole or not at all."""
+    path = folder / "run.json"
+    draft = folder / "run.json.new"
+    draft.write_text(json.dumps(content, indent=1) + "\n")
+    draft.rename(path)

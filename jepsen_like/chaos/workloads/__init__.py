@@ -1,0 +1,1 @@
+"""What clients do in a run, each workload a service like those that users write."""

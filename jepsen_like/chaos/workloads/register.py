@@ -1,0 +1,102 @@
+"""Registers that are read and written, and compared and set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jepsen_like.chaos.service import Call, Caller, CallFailed
+from jepsen_like.chaos.workloads.json_commands import JsonCommands
+from jepsen_like.chaos.workloads.keys import rotating_key
+
+# A comparison succeeds now and then only if few values are in use.
+CAS_VALUES = 5
+# Of the reads, this share goes through the log, as an entry of its own.
+READS_THROUGH_LOG = 0.2
+
+
+class Registers:
+    """The state: values by key."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, object] = {}
+
+    def carry_out(self, function: str, key: object, value: object) -> object:
+        """See Commands. A `cas` answers whether it found what it expected."""
+        name = str(key)
+        match function:
+            case "read":
+                return self.values.get(name)
+            case "write":
+                self.values[name] = value
+                return True
+            case "cas" if isinstance(value, list) and len(value) == 2:
+                if self.values.get(name) != value[0]:
+                    return False
+                self.values[name] = value[1]
+                return True
+            case _:
+                return None
+
+    def dump(self) -> object:
+        """See Commands."""
+        return self.values
+
+    def load(self, dumped: object) -> None:
+        """See Commands."""
+        assert isinstance(dumped, dict)
+        self.values = dict(dumped)
+
+
+def _machine() -> JsonCommands:
+    return JsonCommands(Registers())
+
+
+class RegisterWorkload:
+    """Registers: writes and linearizable reads, from members and through the log."""
+
+    model = "register"
+    machine = staticmethod(_machine)
+
+    def generate(self, caller: Caller) -> Call:
+        """Half reads, half writes of values that differ."""
+        key = rotating_key(caller)
+        if caller.random.random() < 0.5:
+            is_read = caller.random.random() >= READS_THROUGH_LOG
+            return Call("read", key, is_read=is_read)
+        return Call("write", key, caller.number)
+
+    def query(self, machine: Any, call: Call) -> object:
+        """The value under a key."""
+        return machine.commands.values.get(call.key)
+
+    def answered(self, call: Call, result: object) -> object:
+        """A read through the log returns its value, a write what was written."""
+        return result if call.function == "read" else call.value
+
+    def state(self, machine: Any) -> object:
+        """All values."""
+        return machine.commands.values
+
+
+class CasWorkload(RegisterWorkload):
+    """Registers: compare-and-set beside writes and linearizable reads."""
+
+    model = "cas-register"
+
+    def generate(self, caller: Caller) -> Call:
+        """Reads, writes, and comparisons of few values."""
+        key = rotating_key(caller)
+        choice = caller.random.random()
+        if choice < 0.4:
+            is_read = caller.random.random() >= READS_THROUGH_LOG
+            return Call("read", key, is_read=is_read)
+        value = caller.random.randrange(CAS_VALUES)
+        if choice < 0.6:
+            return Call("write", key, value)
+        return Call("cas", key, (value, caller.random.randrange(CAS_VALUES)))
+
+    def answered(self, call: Call, result: object) -> object:
+        """Raises CallFailed if a comparison was in vain."""
+        if call.function == "cas" and result is not True:
+            raise CallFailed("the register held another value")
+        return super().answered(call, result)

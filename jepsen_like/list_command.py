@@ -1,0 +1,25 @@
+"""`jepsen-like list`: every workload, nemesis and seeded bug of `jepsen-like run`, in a line."""
+
+from __future__ import annotations
+
+import click
+
+from jepsen_like.chaos.members.seeded_bugs import BUGS
+from jepsen_like.chaos.nemeses.catalogue import NEMESES
+from jepsen_like.chaos.services import find_service
+from jepsen_like.chaos.workloads.catalogue import WORKLOADS
+
+
+@click.command(name="list")
+def list_() -> None:
+    """Explain what `jepsen-like run` can do, a line each."""
+    sections = {
+        "Workloads (--workload)": {name: find_service(name).explanation for name in WORKLOADS},
+        "Nemeses (--nemesis)": {name: one.explanation for name, one in NEMESES.items()},
+        "Seeded bugs (--dirty)": {name: bug.what for name, bug in BUGS.items()},
+    }
+    width = max(len(name) for section in sections.values() for name in section)
+    for title, section in sections.items():
+        click.echo(f"{title}:")
+        for name, text in section.items():
+            click.echo(f"  {name:<{width}}  {text}")

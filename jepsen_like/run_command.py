@@ -1,0 +1,280 @@
+"""`jepsen-like run`: chaos on real processes, and whether the service kept its promise."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import trio
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from dledger.commands.exit_codes import single_errors
+from jepsen_like.chaos.client_process import HarnessFailed
+from jepsen_like.chaos.gaps import GapRow
+from jepsen_like.chaos.members.seeded_bugs import BUGS
+from jepsen_like.chaos.nemeses.catalogue import NEMESES
+from jepsen_like.chaos.plan import CALLS_A_SECOND_DEFAULT, RunPlan
+from jepsen_like.chaos.run import Progress, Run
+from jepsen_like.chaos.service import ServiceUnusable
+from jepsen_like.chaos.services import find_service
+from jepsen_like.chaos.verdict import (
+    RunExit,
+    RunVerdict,
+    again,
+    judge,
+    run_file,
+    write_run_file,
+)
+from jepsen_like.chaos.workloads.catalogue import WORKLOADS
+from jepsen_like.check_command import tell_details
+
+# Without a terminal: a line after so many seconds.
+SECONDS_A_PLAIN_LINE = 10.0
+FINDINGS_SHOWN_MAX = 16
+DEFAULT_NEMESES = "kill,freeze,transfer"
+
+EPILOG = """\b
+Exit status:
+  0  nothing was found
+  1  violation: the history breaks the promise, or something else was found
+  2  undecided: the checker ran out of time, or the history does not tell
+  3  the harness failed, and nothing is known
+
+\b
+Examples:
+  jepsen-like run --workload register --nemesis kill,freeze --time 60 --seed 7 --out run
+  jepsen-like run --service my_module:Machine --nemesis partition --nodes 5
+  jepsen-like run --workload register --dirty stale-read
+`jepsen-like list` explains workloads and nemeses; docs/chaos.md has more.
+"""
+
+
+def _nemeses(_: click.Context, __: click.Parameter, text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",") if name.strip() not in ("", "none"))
+    for name in names:
+        if name not in NEMESES:
+            raise click.BadParameter(f"no nemesis is named {name}: `jepsen-like list` has them all")
+    return names
+
+
+@click.command(epilog=EPILOG)
+@click.option("--workload", type=click.Choice(list(WORKLOADS)), metavar="NAME", help="What to do.")
+@click.option(
+    "--service", metavar="MODULE:CLASS", help="Your own state machine, instead of a workload."
+)
+@click.option(
+    "--nemesis",
+    "nemeses",
+    default=DEFAULT_NEMESES,
+    show_default=True,
+    callback=_nemeses,
+    metavar="NAME[,NAME]",
+    help="What to break; `none` for nothing.",
+)
+@click.option("--nodes", default=3, show_default=True, type=click.IntRange(1, 7), help="Members.")
+@click.option(
+    "--time", "time_s", default=60.0, show_default=True, type=click.FloatRange(1.0), help="Seconds."
+)
+@click.option("--seed", type=click.IntRange(0), help="Of all choices; drawn unless given.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="A new folder for all files.  [default: chaos-WORKLOAD-SEED]",
+)
+@click.option("--lease", is_flag=True, help="The leader reads by its lease (max_clock_drift).")
+@click.option(
+    "--rate",
+    default=CALLS_A_SECOND_DEFAULT,
+    show_default=True,
+    type=click.FloatRange(0.1, 1000.0),
+    help="Calls a second of each client, at most.",
+)
+@click.option(
+    "--network",
+    default="auto",
+    show_default=True,
+    type=click.Choice(["auto", "namespaces", "relays", "none"]),
+    help="How links are made that can break.",
+)
+@click.option(
+    "--dirty",
+    type=click.Choice(list(BUGS)),
+    metavar="NAME",
+    help="Make a known mistake in the service: the run must find it.",
+)
+@click.option(
+    "--check-limit-seconds",
+    default=120.0,
+    show_default=True,
+    type=click.FloatRange(1.0),
+    help="For the checker.",
+)
+def run(
+    workload: str | None,
+    service: str | None,
+    nemeses: tuple[str, ...],
+    nodes: int,
+    time_s: float,
+    seed: int | None,
+    out: Path | None,
+    lease: bool,
+    rate: float,
+    network: str,
+    dirty: str | None,
+    check_limit_seconds: float,
+) -> None:
+    """Break a group of real processes on purpose, and check what clients saw.
+
+    Starts the members of a group and clients as processes, breaks things as the seed decides, heals
+    all, reads once more from each member, and checks the recorded history.
+    """
+    if (workload is None) == (service is None):
+        raise click.UsageError("name one of --workload and --service")
+    name = workload or service or ""
+    if seed is None:
+        seed = time.time_ns() % 1_000_000
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())  # as `python -m` does: the module of a service lies there
+    try:
+        described = find_service(name)
+    except ServiceUnusable as error:
+        raise click.UsageError(str(error)) from error
+    folder = out or Path(f"chaos-{name.replace(':', '-')}-{seed}")
+    if folder.exists() and any(folder.iterdir()):
+        raise click.UsageError(f"{folder} is not empty: name another folder with --out")
+    folder.mkdir(parents=True, exist_ok=True)
+    plan = RunPlan(name, nemeses, nodes, time_s, seed, lease, rate, network, dirty)
+    command = again(plan, "--workload" if workload else "--service")
+    click.echo(f"{command}\nfiles in {folder}", err=True)
+    drawing = _Drawing()
+    one = Run(plan, described, folder, drawing.tell)
+    write_run_file(folder, run_file(plan, command, one.schedule))
+    try:
+        with drawing:
+            trio.run(_stoppable, one)
+    except* HarnessFailed as group:
+        _tell_failure(group)
+        write_run_file(folder, run_file(plan, command, one.schedule, one.result))
+        sys.exit(RunExit.HARNESS_FAILED)
+    verdict = judge(one, plan, check_limit_seconds)
+    write_run_file(folder, run_file(plan, command, one.schedule, one.result, verdict))
+    _report(one, verdict, folder, command)
+    sys.exit(verdict.exit)
+
+
+async def _stoppable(one: Run) -> None:
+    """Run; the first Ctrl-C ends the faults, the second one everything."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_stop_on_signal, one, nursery.cancel_scope)
+        await one.run()
+        nursery.cancel_scope.cancel()
+
+
+async def _stop_on_signal(one: Run, scope: trio.CancelScope) -> None:
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for _ in signals:
+            if one.result.interrupted:
+                one.result.findings.append("stopped by a second Ctrl-C before the end")
+                scope.cancel()
+            one.stop()
+
+
+def _tell_failure(group: BaseExceptionGroup) -> None:
+    for error in single_errors(group):
+        click.echo(f"the harness failed: {error}", err=True)
+
+
+class _Drawing:
+    """Shows the progress: one line in a terminal that changes, a line now and then in a pipe."""
+
+    def __init__(self) -> None:
+        self._console = Console(stderr=True)
+        self._live = (
+            Live(Text(""), console=self._console, transient=True)
+            if self._console.is_terminal
+            else None
+        )
+        self._told_s = float("-inf")
+
+    def __enter__(self) -> _Drawing:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def tell(self, now: Progress) -> None:
+        """Show how far the run is."""
+        counts = ", ".join(f"{now.counts.get(name, 0)} {name}" for name in ("ok", "fail", "info"))
+        broken = "; ".join(now.broken) or "-"
+        line = f"{now.phase} {now.now_s:5.1f}/{now.until_s:.0f} s  {counts}  broken: {broken}"
+        if now.findings:
+            line += f"  FINDINGS: {now.findings}"
+        if self._live is not None:
+            self._live.update(Text(line, no_wrap=True, overflow="ellipsis"))
+        elif now.now_s - self._told_s >= SECONDS_A_PLAIN_LINE:
+            self._told_s = now.now_s
+            click.echo(line, err=True)
+
+
+def _report(one: Run, verdict: RunVerdict, folder: Path, command: str) -> None:
+    if verdict.statistics is not None and verdict.statistics.report is not None:
+        for line in verdict.statistics.report.text:
+            click.echo(f"  {line}")
+    if verdict.gaps:
+        _tell_gaps(verdict.gaps)
+    findings = [*one.result.findings, *one.result.unanswered]
+    for finding in findings[:FINDINGS_SHOWN_MAX]:
+        click.echo(f"found: {finding}")
+    if len(findings) > FINDINGS_SHOWN_MAX:
+        click.echo(f"found: {len(findings) - FINDINGS_SHOWN_MAX} more, in {folder / 'run.json'}")
+    if verdict.checked is not None and verdict.checked.report is not None:
+        checked = verdict.checked
+        report = verdict.checked.report
+        click.echo(f"{one.history.name}: {checked.verdict} ({checked.model}): {report.summary}")
+        if checked.model != "statistics":
+            tell_details(report)
+    words = verdict.exit.name.lower().replace("_", " ")
+    click.echo(f"{words}: {verdict.reason}")
+    if verdict.exit is not RunExit.NOTHING_FOUND:
+        click.echo(f"again: {command}")
+
+
+def _tell_gaps(rows: Sequence[GapRow]) -> None:
+    """The longest time without an answer, by fault."""
+    console = Console()
+    names = ("fault", "clients", "times", "gaps", "median s", "p95 s", "max s", "cut off")
+    cells = [
+        (
+            row.kind,
+            row.who,
+            str(row.windows),
+            str(row.gaps),
+            f"{row.median_s:.2f}",
+            f"{row.p95_s:.2f}",
+            f"{row.max_s:.2f}",
+            str(row.unended),
+        )
+        for row in rows
+    ]
+    if console.is_terminal:
+        table = Table(title="longest time without an answer, by fault", title_justify="left")
+        for place, name in enumerate(names):
+            table.add_column(name, justify="left" if place < 2 else "right", no_wrap=True)
+        for cell in cells:
+            table.add_row(*cell)
+        console.print(table)
+        return
+    click.echo("longest time without an answer, by fault:")
+    for cell in (names, *cells):
+        click.echo("\t".join(cell))

@@ -1,0 +1,127 @@
+"""`jepsen-like run` on real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from jepsen_like.__main__ import main
+from jepsen_like.chaos.members.seeded_bugs import BUGS
+
+PROJECT = Path(__file__).parents[3]
+# A run of 4 s takes about 10 s; one that hangs takes much longer.
+RUN_SECONDS_MAX = 120
+
+
+def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "jepsen_like", "run", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=RUN_SECONDS_MAX,
+        cwd=cwd,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(PROJECT)},
+    )
+
+
+def processes_with(text: str) -> list[str]:
+    """Command lines of running processes that name the folder of a run."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                command = (entry / "cmdline").read_bytes().decode(errors="replace")
+            except OSError:
+                continue
+            if text in command and int(entry.name) != os.getpid():
+                found.append(command)
+    return found
+
+
+@pytest.mark.slow
+def test_a_run_finds_nothing_wrong_with_a_right_service(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    words = ("--workload", "register", "--nemesis", "kill,freeze", "--time", "4", "--seed", "3")
+    ended = run(*words, "--network", "none", "--out", str(folder), cwd=tmp_path)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    told = json.loads((folder / "run.json").read_text())
+    assert told["verdict"] == "nothing found"
+    assert told["findings"] == []
+    assert told["checked"]["model"] == "register"
+    assert told["checked"]["operations"] > 100
+    events = [json.loads(line) for line in (folder / "faults.jsonl").read_text().splitlines()]
+    assert {"start", "begin", "end", "healed", "quiet"} <= {event["event"] for event in events}
+    assert re.search(r"^(kill|freeze)-\w+\treads of", ended.stdout, re.MULTILINE), ended.stdout
+    assert (folder / "members" / "n0.log").stat().st_size
+    assert processes_with(str(folder)) == []
+
+
+@pytest.mark.long
+def test_ctrl_c_ends_the_faults_and_still_checks(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    words = ["--workload", "set", "--nemesis", "freeze", "--time", "600", "--seed", "3"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "jepsen_like", "run", *words, "--out", str(folder)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(PROJECT)},
+    )
+    history = folder / "history.jsonl"
+    end = time.monotonic() + 60
+    while not (history.exists() and history.stat().st_size > 20_000) and time.monotonic() < end:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=RUN_SECONDS_MAX)
+    assert process.returncode == 0, output
+    assert json.loads((folder / "run.json").read_text())["interrupted"] is True
+    assert "valid (set)" in output
+    assert processes_with(str(folder)) == []
+
+
+# The faults of a minute in which each of these showed in every one of some tries.
+@pytest.mark.long
+@pytest.mark.parametrize("bug", list(BUGS))
+def test_a_run_finds_each_mistake_that_is_made_on_purpose(bug: str, tmp_path: Path) -> None:
+    words = ("--workload", "register", "--time", "60", "--seed", "1", "--dirty", bug)
+    ended = run(*words, cwd=tmp_path)
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    assert "violation: not linearizable" in ended.stdout
+    assert "again: jepsen-like run --workload register" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "name one of --workload and --service"),
+        (("--workload", "register", "--nemesis", "quake"), "no nemesis is named quake"),
+        (("--service", "nowhere:Machine"), "cannot import nowhere"),
+    ],
+)
+def test_a_wrong_call_is_one_line_and_starts_nothing(
+    words: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = CliRunner().invoke(main, ["run", *words])
+    assert ended.exit_code == 2
+    assert said in ended.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_with_files_is_not_used_again(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "run.json").touch()
+    ended = CliRunner().invoke(main, ["run", "--workload", "set", "--out", str(tmp_path / "out")])
+    assert ended.exit_code == 2
+    assert "is not empty" in ended.output
