@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -41,10 +42,5 @@ def why_not() -> str | None:
         return "network namespaces need root"
     if not os.path.exists("/dev/net/tun"):
         return "there is no /dev/net/tun"
-    tools = [tool for tool in ("ip", "nsenter") if not _is_there(tool)]
+    tools = [tool for tool in ("ip", "nsenter") if shutil.which(tool) is None]
     return f"{' and '.join(tools)} cannot be found" if tools else None
-
-
-def _is_there(tool: str) -> bool:
-    folders = os.environ.get("PATH", "").split(os.pathsep)
-    return any(os.access(os.path.join(folder, tool), os.X_OK) for folder in folders)
