@@ -141,7 +141,8 @@ def run(
     name = workload or service or ""
     if seed is None:
         seed = time.time_ns() % 1_000_000
-    sys.path.insert(0, os.getcwd())  # as `python -m` does: the module of a service lies there
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())  # as `python -m` does: the module of a service lies there
     try:
         described = find_service(name)
     except ServiceUnusable as error:

@@ -199,10 +199,10 @@ def test_messages_of_one_second_are_counted_with_their_times() -> None:
         (Counted.BROKER_PUT_NUMS, "c"): (8, 4),
         (Counted.BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC, "c"): (7, 3),
     }
-    for (name, key), total in counted.items():
-        counter = traffic.counter(name, key)
-        assert counter is not None, key
-        assert counter.minute(103)[:2] == total, key
+    for (name, named), total in counted.items():
+        counter = traffic.counter(name, named)
+        assert counter is not None, named
+        assert counter.minute(103)[:2] == total, named
     assert traffic.sums[:2] == (8, 400)
 
 

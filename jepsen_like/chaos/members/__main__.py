@@ -38,6 +38,9 @@ logger = logging.getLogger("jepsen_like.member")
 
 async def serve(settings: MemberSettings) -> None:
     """Run the member until its standard input ends, or it is asked to stop."""
+    service = find_service(settings.service)
+    machine: Any = service.service.machine()
+    saves = isinstance(machine, dledger.SnapshottingMachine)
     config = dledger.NodeConfig(
         group=settings.group,
         node_id=settings.node_id,
@@ -46,11 +49,9 @@ async def serve(settings: MemberSettings) -> None:
         data_dir=Path(settings.data_dir),
         joining=settings.joining,
         store=STORE,
-        snapshots=SNAPSHOTS,
+        snapshots=SNAPSHOTS if saves else dledger.SnapshotPolicy(),
         max_clock_drift=settings.max_clock_drift,
     )
-    service = find_service(settings.service)
-    machine: Any = service.service.machine()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(cancel_on_signal, nursery.cancel_scope)
         async with dledger.open_node(config, dledger.WithSessions(machine)) as node:

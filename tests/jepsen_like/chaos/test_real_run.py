@@ -12,6 +12,10 @@ import time
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from jepsen_like.__main__ import main
+from jepsen_like.chaos.members.seeded_bugs import BUGS
 
 PROJECT = Path(__file__).parents[3]
 # A run of 4 s takes about 10 s; one that hangs takes much longer.
@@ -62,16 +66,7 @@ def test_a_run_finds_nothing_wrong_with_a_right_service(tmp_path: Path) -> None:
     assert processes_with(str(folder)) == []
 
 
-@pytest.mark.slow
-def test_a_run_finds_a_service_that_reads_its_own_state(tmp_path: Path) -> None:
-    words = ("--workload", "register", "--nemesis", "none", "--time", "3", "--seed", "3")
-    ended = run(*words, "--network", "none", "--dirty", "stale-read", cwd=tmp_path)
-    assert ended.returncode == 1, ended.stdout + ended.stderr
-    assert "violation: not linearizable" in ended.stdout
-    assert "again: jepsen-like run --workload register" in ended.stdout
-
-
-@pytest.mark.slow
+@pytest.mark.long
 def test_ctrl_c_ends_the_faults_and_still_checks(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     words = ["--workload", "set", "--nemesis", "freeze", "--time", "600", "--seed", "3"]
@@ -95,6 +90,17 @@ def test_ctrl_c_ends_the_faults_and_still_checks(tmp_path: Path) -> None:
     assert processes_with(str(folder)) == []
 
 
+# The faults of a minute in which each of these showed in every one of some tries.
+@pytest.mark.long
+@pytest.mark.parametrize("bug", list(BUGS))
+def test_a_run_finds_each_mistake_that_is_made_on_purpose(bug: str, tmp_path: Path) -> None:
+    words = ("--workload", "register", "--time", "60", "--seed", "1", "--dirty", bug)
+    ended = run(*words, cwd=tmp_path)
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    assert "violation: not linearizable" in ended.stdout
+    assert "again: jepsen-like run --workload register" in ended.stdout
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -104,17 +110,18 @@ def test_ctrl_c_ends_the_faults_and_still_checks(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_call_is_one_line_and_starts_nothing(
-    words: tuple[str, ...], said: str, tmp_path: Path
+    words: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ended = run(*words, cwd=tmp_path)
-    assert ended.returncode == 2
-    assert said in ended.stderr
+    monkeypatch.chdir(tmp_path)
+    ended = CliRunner().invoke(main, ["run", *words])
+    assert ended.exit_code == 2
+    assert said in ended.output
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_with_files_is_not_used_again(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "run.json").touch()
-    ended = run("--workload", "set", "--out", "out", cwd=tmp_path)
-    assert ended.returncode == 2
-    assert "is not empty" in ended.stderr
+    ended = CliRunner().invoke(main, ["run", "--workload", "set", "--out", str(tmp_path / "out")])
+    assert ended.exit_code == 2
+    assert "is not empty" in ended.output
