@@ -6,12 +6,14 @@ import json
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from jepsen_like.service_report import as_dict, report_checks, report_failure, shrunk_failure
 from jepsen_like.simulation.campaign import (
     CampaignResult,
     Plan,
@@ -19,6 +21,9 @@ from jepsen_like.simulation.campaign import (
     run_campaign,
     trace_seed,
 )
+from jepsen_like.simulation.service.service_campaign import EXPECTED_OF_SERVICES, loaded
+from jepsen_like.simulation.service.service_name import ServiceUnusable
+from jepsen_like.simulation.service.shrinking import Shrunk
 from jepsen_like.simulation.tiers import TIERS
 
 # Lines of the trace printed with a failure: the last second or so, and one screen.
@@ -50,12 +55,29 @@ def _list_bugs(context: click.Context, _: click.Parameter, wanted: bool) -> None
     type=click.Choice(list(TIERS)),
     help="What is simulated: bare members of a group, members that run the broker, or whole hosts.",
 )
+@click.option(
+    "--service",
+    metavar="MODULE:NAME",
+    help="Simulate your own state machine: its class, or a jepsen_like.Service.",
+)
 @click.option("--seeds", default=300, show_default=True, type=click.IntRange(1), help="How many.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="The first one.")
 @click.option(
     "--nodes", type=click.IntRange(1, 9), help="Members, or hosts; else as each seed decides."
 )
 @click.option("--seconds", type=click.FloatRange(0.1), help="Virtual seconds with faults.")
+@click.option(
+    "--time-budget",
+    type=click.FloatRange(0.1),
+    help="Begin no seed after so many seconds.",
+)
+@click.option(
+    "--shrink-seconds",
+    default=30.0,
+    show_default=True,
+    type=click.FloatRange(0.0),
+    help="With --service: how long a failing run may be shortened.",
+)
 @click.option("--jobs", type=click.IntRange(1), help="Processes; one a core unless given.")
 @click.option(
     "--trace",
@@ -84,10 +106,13 @@ def _list_bugs(context: click.Context, _: click.Parameter, wanted: bool) -> None
 )
 def simulate(
     tier: str,
+    service: str | None,
     seeds: int,
     seed: int,
     nodes: int | None,
     seconds: float | None,
+    time_budget: float | None,
+    shrink_seconds: float,
     jobs: int | None,
     trace: Path | None,
     as_json: bool,
@@ -101,19 +126,33 @@ def simulate(
     """
     if seeded_bug is not None and seeded_bug not in TIERS[tier].bugs:
         raise click.UsageError(f"{seeded_bug} is a bug of another tier than {tier}: name it")
-    plan = Plan(seed, seeds, nodes, seconds, seeded_bug, tier, aimed)
+    if service is not None:
+        _check_service(service, tier, seeded_bug)
+    plan = Plan(seed, seeds, nodes, seconds, seeded_bug, tier, aimed, service, time_budget)
     result = _run(plan, jobs or os.cpu_count() or 1, quiet=as_json)
     failed = result.broken
     if trace is not None:
         shown = failed.seed if failed is not None else seed
         with trace.open("w", encoding="utf-8") as sink:
             trace_seed(plan, shown, sink)
+    short = shrunk_failure(plan, result, shrink_seconds)
     if as_json:
-        click.echo(json.dumps(_as_dict(plan, result)))
+        click.echo(json.dumps(_as_dict(plan, result, short)))
     else:
-        _report(plan, result)
+        _report(plan, result, short)
     if failed is not None:
         sys.exit(1)
+
+
+def _check_service(name: str, tier: str, seeded_bug: str | None) -> None:
+    if tier != Plan(0, 0).tier or seeded_bug is not None:
+        raise click.UsageError("--service goes with neither --tier nor --seeded-bug")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())  # as `python -m` does: the module lies here
+    try:
+        loaded(name)
+    except ServiceUnusable as error:
+        raise click.UsageError(str(error)) from error
 
 
 def _run(plan: Plan, jobs: int, *, quiet: bool) -> CampaignResult:
@@ -145,20 +184,36 @@ def _seeds_a_minute(result: CampaignResult) -> float:
     return result.seeds / max(result.real_seconds, 1e-9) * 60.0
 
 
-def _report(plan: Plan, result: CampaignResult) -> None:
+def _speed(result: CampaignResult) -> str:
+    """How fast the seeds went: of all processes together."""
+    real_s = max(result.real_seconds, 1e-9)
+    events = result.coverage.counts().get("events", 0)
+    per_event = f", {events / real_s:,.0f} events a second" if events else ""
+    return f"{result.virtual_seconds / real_s:.0f} times real time{per_event}"
+
+
+def _report(plan: Plan, result: CampaignResult, short: Shrunk | None) -> None:
     hours = result.virtual_seconds / SECONDS_AN_HOUR
     click.echo(
         f"{result.seeds} seeds in {result.real_seconds:.1f} s "
-        f"({_seeds_a_minute(result):.0f} a minute), {hours:.2f} simulated hours"
+        f"({_seeds_a_minute(result):.0f} a minute), {hours:.2f} simulated hours, {_speed(result)}"
     )
     for name, count in result.coverage.counts().items():
+        if plan.service is not None and not count:
+            continue  # of a kind of fault that is not simulated there
         click.echo(f"  {count:>10}  {name}")
-    missing = result.coverage.missing(TIERS[plan.tier].expected)
+    missing = result.coverage.missing(_expected(plan))
+    if plan.service is not None:
+        report_checks(plan)
     if missing and result.broken is None and result.seeds >= ENOUGH_SEEDS_FOR_COVERAGE:
         click.echo(f"never reached: {', '.join(missing)}")
     broken = result.broken
     if broken is None:
         click.echo("no promise was broken")
+        return
+    if plan.service is not None:
+        report_failure(plan, result, short)
+        click.echo(f"again: {rerun_command(plan, broken.seed)}")
         return
     click.echo("")
     for line in trace_seed(plan, broken.seed).last(PRINTED_TRACE_LINES):
@@ -168,9 +223,15 @@ def _report(plan: Plan, result: CampaignResult) -> None:
     click.echo(f"again: {rerun_command(plan, broken.seed)}")
 
 
+def _expected(plan: Plan) -> Sequence[str]:
+    return TIERS[plan.tier].expected if plan.service is None else EXPECTED_OF_SERVICES
+
+
 def rerun_command(plan: Plan, seed: int) -> str:
     """The command that shows one seed of a plan again."""
     words = ["jepsen-like", "simulate", "--seed", str(seed), "--seeds", "1"]
+    if plan.service is not None:
+        words += ["--service", plan.service]
     if plan.tier != Plan(0, 0).tier:
         words += ["--tier", plan.tier]
     if plan.nodes is not None:
@@ -182,17 +243,24 @@ def rerun_command(plan: Plan, seed: int) -> str:
     return shlex.join([*words, "--trace", f"seed-{seed}.txt"])
 
 
-def _as_dict(plan: Plan, result: CampaignResult) -> dict[str, object]:
+def _as_dict(plan: Plan, result: CampaignResult, short: Shrunk | None) -> dict[str, object]:
     broken = result.broken
-    expected = TIERS[plan.tier].expected
+    expected = _expected(plan)
     return {
         "first_seed": plan.first_seed,
         "seeds": result.seeds,
         "seeds_per_minute": round(_seeds_a_minute(result), 1),
+        "events_per_second": round(
+            result.coverage.counts().get("events", 0) / max(result.real_seconds, 1e-9)
+        ),
         "simulated_hours": result.virtual_seconds / SECONDS_AN_HOUR,
         "coverage": result.coverage.counts(),
         "never_reached": result.coverage.missing(expected),
         "failure": None
         if broken is None
-        else {**broken._asdict(), "again": rerun_command(plan, broken.seed)},
+        else {
+            **broken._asdict(),
+            "again": rerun_command(plan, broken.seed),
+            "shrunk": as_dict(plan, short),
+        },
     }

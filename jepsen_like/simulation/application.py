@@ -67,6 +67,10 @@ class Application(Protocol):
         """The process of a member runs."""
         ...
 
+    def ended(self, node: VirtualNode) -> None:
+        """The process of a member has ended, in whichever way."""
+        ...
+
     def begin(self, nodes: Sequence[VirtualNode]) -> None:
         """The run begins: put load on the members."""
         ...
@@ -102,6 +106,9 @@ class BareLog:
 
     def started(self, node: VirtualNode) -> None:
         """The process of a member runs."""
+
+    def ended(self, node: VirtualNode) -> None:
+        """The process of a member has ended."""
 
     def begin(self, nodes: Sequence[VirtualNode]) -> None:
         """The run begins."""

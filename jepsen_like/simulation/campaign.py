@@ -8,12 +8,14 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from functools import partial
 from multiprocessing import resource_tracker
 from typing import NamedTuple
 
 from jepsen_like.simulation.coverage import Coverage
+from jepsen_like.simulation.failure import Failure
 from jepsen_like.simulation.seeded_bug import planted
-from jepsen_like.simulation.simulation import Failure
+from jepsen_like.simulation.service.service_campaign import ServiceRun
 from jepsen_like.simulation.tiers import TIERS
 from jepsen_like.simulation.trace import LineSink, Trace
 
@@ -28,7 +30,9 @@ SEEDS_AT_ONCE = 5
 class Plan(NamedTuple):
     """What to run: `nodes` members, or hosts. None: as the seed decides.
 
-    With `aimed` the load and the faults are such that the seeded bug shows soon.
+    With `aimed` the load and the faults are such that the seeded bug shows soon. With `service`,
+    as `module:Machine`, members run that state machine, and there are no tiers. `time_budget_s`:
+    no seed begins after so many seconds.
     """
 
     first_seed: int
@@ -38,6 +42,8 @@ class Plan(NamedTuple):
     seeded_bug: str | None = None
     tier: str = "members"
     aimed: bool = False
+    service: str | None = None
+    time_budget_s: float | None = None
 
 
 class Broken(NamedTuple):
@@ -72,6 +78,8 @@ def run_seed(plan: Plan, seed: int, trace: Trace | None = None) -> SeedResult:
     """Run one seed of a plan, in this process."""
     tier = TIERS[plan.tier]
     make = tier.aimed.get(plan.seeded_bug or "", tier.make) if plan.aimed else tier.make
+    if plan.service is not None:
+        make = partial(ServiceRun, plan.service)
     simulation = make(seed, plan.nodes, plan.fault_seconds, trace)
     broken = None
     with planted(tier.bugs[plan.seeded_bug]) if plan.seeded_bug is not None else nullcontext():
@@ -121,7 +129,7 @@ def _results(plan: Plan, jobs: int) -> Iterator[SeedResult]:
 def run_campaign(
     plan: Plan, jobs: int, each: Callable[[SeedResult], None] = lambda result: None
 ) -> CampaignResult:
-    """Run the seeds of a plan until one fails; `each` is called after each of them.
+    """Run the seeds of a plan until one fails or time is over; `each` is called after each.
 
     Args:
         plan: what to run.
@@ -137,6 +145,9 @@ def run_campaign(
         each(result)
         if result.broken is not None:
             broken = result.broken
+            break
+        budget_s = plan.time_budget_s
+        if budget_s is not None and time.monotonic() - begin_s >= budget_s:
             break
     real_seconds = time.monotonic() - begin_s
     return CampaignResult(seeds, virtual_seconds, real_seconds, coverage, broken)

@@ -27,6 +27,17 @@ class EventLoop:
         self._number += 1
         heappush(self._events, (self.now + delay_s, self._number, action, arguments))
 
+    def step(self, end_s: float) -> bool:
+        """Run the next event up to `end_s`; if there is none, it is `end_s`, and False returned."""
+        events = self._events
+        if not events or events[0][0] > end_s:
+            self.now = end_s
+            return False
+        self.now, _, action, arguments = heappop(events)
+        self.count += 1
+        action(*arguments)
+        return True
+
     def run_until(self, end_s: float) -> None:
         """Run every event up to `end_s`; then it is `end_s`."""
         events = self._events

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-
-from dledger.core.membership.configuration import Configuration
 from dledger.core.snapshot.snapshot_sender import REFUSED_RETRY_S
 from dledger.entry import Entry, decode_entries
 from dledger.errors import DLedgerError
-from jepsen_like.simulation.application import Application, BareLog
-from jepsen_like.simulation.candidacies import Candidacies
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.simulation.application import BareLog
 from jepsen_like.simulation.churn import Churn
-from jepsen_like.simulation.clients import History, Told
-from jepsen_like.simulation.coverage import Coverage
-from jepsen_like.simulation.end_signs import EndSigns
-from jepsen_like.simulation.event_loop import EventLoop
+from jepsen_like.simulation.clients import Told
+from jepsen_like.simulation.failure import Failure
 from jepsen_like.simulation.faults import Faults
-from jepsen_like.simulation.group_history import founding
-from jepsen_like.simulation.invariants import Invariants, InvariantViolated
-from jepsen_like.simulation.node_process import Surroundings
+from jepsen_like.simulation.group import MakeApplication, simulated_group
+from jepsen_like.simulation.invariants import InvariantViolated
 from jepsen_like.simulation.session_workload import SessionWorkload
 from jepsen_like.simulation.swarm import Swarm
 from jepsen_like.simulation.trace import Trace
-from jepsen_like.simulation.virtual_network import VirtualNetwork
 from jepsen_like.simulation.virtual_node import VirtualNode
 from jepsen_like.simulation.wipes import Wipes
 from jepsen_like.simulation.workload import Workload
@@ -37,21 +27,6 @@ MOST_TIMEOUTS_TO_ELECT = 30.0
 MOST_SECONDS_TO_CATCH_UP = 15.0 + REFUSED_RETRY_S
 # How often convergence is looked at, as a share of an election timeout.
 LOOK_EVERY = 0.25
-
-
-class Failure(Exception):
-    """A run broke a promise."""
-
-    def __init__(self, seed: int, at_s: float, promise: str, how: str) -> None:
-        self.seed = seed
-        self.at_s = at_s
-        self.promise = promise
-        self.how = how
-        super().__init__(f"seed {seed}, {at_s:.6f} s: {promise}: {how}")
-
-
-# Makes what the members run besides the log, of what it shares with the rest of the run.
-MakeApplication = Callable[[History, Invariants, Coverage, EventLoop], Application]
 
 
 class Simulation:
@@ -69,41 +44,17 @@ class Simulation:
         trace: Trace | None = None,
         application: MakeApplication = lambda history, invariants, *_: BareLog(history, invariants),
     ) -> None:
-        loop = EventLoop()
-        names = [f"n{number}" for number in range(swarm.nodes + swarm.churn.spares)]
-        began_with = founding(names[: swarm.nodes])
-        network = VirtualNetwork(loop, swarm.network, Chance(swarm.seed, "network"))
-        self.coverage = Coverage()
-        invariants, history = Invariants(names, began_with), History()
-        self._application = application(history, invariants, self.coverage, loop)
-        self._around = Surroundings(
-            swarm,
-            loop,
-            network,
-            invariants,
-            history,
-            self.coverage,
-            trace,
-            EndSigns(swarm, loop, network, self.coverage),
-            Candidacies(),
-            self._application,
-        )
-        self._around.invariants.in_doubt.update(names)  # all begin with an empty folder
-        # A spare knows no member until it is added.
-        self._nodes = [
-            VirtualNode(
-                name, began_with if name in began_with.members else Configuration(), self._around
-            )
-            for name in names
-        ]
-        for node in self._nodes:
-            network.add(node.name, node)
-        self._workload = Workload(self._nodes, self._around)
-        self._session_workload = SessionWorkload(self._nodes, self._around)
-        self._churn = Churn(self._nodes, self._around)
-        self._faults = Faults(self._nodes, self._around, swarm.fault_seconds)
-        self._wipes = Wipes(self._nodes, self._around, swarm.fault_seconds)
-        self._loop = loop
+        group = simulated_group(swarm, trace, application)
+        self._around = around = group.around
+        self._nodes = group.nodes
+        self._loop = around.loop
+        self.coverage = around.coverage
+        self._application = around.application
+        self._workload = Workload(self._nodes, around)
+        self._session_workload = SessionWorkload(self._nodes, around)
+        self._churn = Churn(self._nodes, around)
+        self._faults = Faults(self._nodes, around, swarm.fault_seconds)
+        self._wipes = Wipes(self._nodes, around, swarm.fault_seconds)
         self._swarm = swarm
 
     @property
@@ -156,15 +107,7 @@ class Simulation:
         self._session_workload.stop()
         self._churn.stop()
         self._application.stop()
-        style = self._around.network.style
-        self._around.network.style = replace(
-            style,
-            ordered=True,
-            loss=0.0,
-            duplication=0.0,
-            least_delay_s=0.000_1,
-            mean_delay_s=0.000_5,
-        )
+        self._around.network.calm()
         self._faults.stop()
 
     def _converge(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import Protocol
 
 from dledger.core.messages import Message
@@ -16,6 +17,9 @@ NOTICE_MEAN_S = 0.02
 REPEAT_MEAN_S = 0.05
 # Messages that a cut link keeps at most; if there are more, the oldest are lost.
 MOST_HELD_MESSAGES = 1_000
+# The delays of a network at rest, in seconds.
+CALM_LEAST_DELAY_S = 0.000_1
+CALM_MEAN_DELAY_S = 0.000_5
 
 
 class Endpoint(Protocol):
@@ -48,13 +52,29 @@ class Endpoint(Protocol):
         ...
 
 
+class NetworkWatch(Protocol):
+    """Looks at messages; `number` counts those of a run."""
+
+    def sent(self, number: int, sender: str, receiver: str, message: Message) -> None:
+        """A message was sent."""
+        ...
+
+    def arrived(self, number: int) -> None:
+        """It arrived. One that is sent once may arrive twice."""
+        ...
+
+    def lost(self, number: int) -> None:
+        """It does not arrive."""
+        ...
+
+
 class _Link:
     """One direction between two nodes."""
 
     __slots__ = ("connected", "cut", "generation", "held", "last_arrival")
 
     def __init__(self) -> None:
-        self.held: deque[tuple[Message, int]] = deque(maxlen=MOST_HELD_MESSAGES)
+        self.held: deque[tuple[Message, int, int]] = deque(maxlen=MOST_HELD_MESSAGES)
         self.cut = False
         self.connected = True
         # The number of the connection: messages sent on an older one never arrive.
@@ -71,6 +91,7 @@ class VirtualNetwork:
         self._links: dict[tuple[str, str], _Link] = {}
         self.style = style
         self.endpoints: dict[str, Endpoint] = {}
+        self.watch: NetworkWatch | None = None
         self.sent = self.lost = self.duplicated = 0
 
     def add(self, node: str, endpoint: Endpoint) -> None:
@@ -83,36 +104,65 @@ class VirtualNetwork:
     def send(self, sender: str, receiver: str, message: Message) -> None:
         """Take a message; whether and when it arrives is up to chance."""
         self.sent += 1
+        number = self.sent
         link = self._links[sender, receiver]
         style, chance = self.style, self._chance
+        if self.watch is not None:
+            self.watch.sent(number, sender, receiver, message)
         if style.connections:
             if not link.connected:
+                self._is_lost(number)
                 return
         elif style.loss and chance.happens(style.loss):
             self.lost += 1
+            self._is_lost(number)
             return
         arrival = self._loop.now + self._delay_s()
         if style.ordered:
             arrival = link.last_arrival = max(link.last_arrival, arrival)
-        self._loop.at(arrival, self._arrive, sender, receiver, message, link.generation)
+        self._loop.at(arrival, self._arrive, sender, receiver, message, link.generation, number)
         if style.connections:
             return
         if style.duplication and chance.happens(style.duplication):
             self.duplicated += 1
             late_s = self._delay_s() + chance.wait_s(REPEAT_MEAN_S)
-            self._loop.after(late_s, self._arrive, sender, receiver, message, link.generation)
+            self._loop.after(
+                late_s, self._arrive, sender, receiver, message, link.generation, number
+            )
+
+    def _is_lost(self, number: int) -> None:
+        if self.watch is not None:
+            self.watch.lost(number)
+
+    def calm(self) -> None:
+        """From now on messages are quick, and arrive once and in order."""
+        self.style = replace(
+            self.style,
+            ordered=True,
+            loss=0.0,
+            duplication=0.0,
+            least_delay_s=CALM_LEAST_DELAY_S,
+            mean_delay_s=CALM_MEAN_DELAY_S,
+        )
 
     def _delay_s(self) -> float:
         return self.style.least_delay_s + self._chance.wait_s(self.style.mean_delay_s)
 
-    def _arrive(self, sender: str, receiver: str, message: Message, generation: int) -> None:
+    def _arrive(
+        self, sender: str, receiver: str, message: Message, generation: int, number: int
+    ) -> None:
         link = self._links[sender, receiver]
         if self.style.connections and generation != link.generation:
+            self._is_lost(number)
             return
         if link.cut:
             if self.style.cuts_hold:
-                link.held.append((message, generation))
+                link.held.append((message, generation, number))
+            else:
+                self._is_lost(number)
             return
+        if self.watch is not None:
+            self.watch.arrived(number)
         self.endpoints[receiver].deliver(sender, message)
 
     # --- faults -------------------------------------------------------------------------------
@@ -127,8 +177,8 @@ class VirtualNetwork:
         for (sender, receiver), link in self._links.items():
             link.cut = False
             while link.held:
-                message, generation = link.held.popleft()
-                self._loop.at(self._loop.now, self._arrive, sender, receiver, message, generation)
+                held = link.held.popleft()
+                self._loop.at(self._loop.now, self._arrive, sender, receiver, *held)
         self.examine_all()
 
     def reset(self, sender: str, receiver: str) -> None:

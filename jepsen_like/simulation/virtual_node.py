@@ -159,6 +159,7 @@ class VirtualNode:
         self._around.invariants.lease(self.name, 0, NEVER, self._loop.now)
         if process is not None:
             process.killed()
+            self._around.application.ended(self)
         self._around.network.process_ended(self.name)
         if not power:
             self._around.signs.process_ended(self.name)

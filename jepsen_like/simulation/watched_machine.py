@@ -20,12 +20,19 @@ class WatchedMachine:
         name: of the member.
         history: the requests of clients and their answers.
         invariants: of the run.
+        state: what the entries are applied to; one of its own unless it is given.
     """
 
     snapshot_format = FORMAT
 
-    def __init__(self, name: str, history: History, invariants: Invariants) -> None:
-        self.state = MachineState()
+    def __init__(
+        self,
+        name: str,
+        history: History,
+        invariants: Invariants,
+        state: MachineState | None = None,
+    ) -> None:
+        self.state = state if state is not None else MachineState()
         self._name = name
         self._history = history
         self._invariants = invariants

@@ -102,6 +102,9 @@ class BrokerApplication:
             self._failures,
         )
 
+    def ended(self, node: VirtualNode) -> None:
+        """The process of a member has ended, and its broker with it."""
+
     def begin(self, nodes: Sequence[VirtualNode]) -> None:
         """Put load on the members."""
         for name in LOGGERS:

@@ -10,6 +10,7 @@ from dledger.errors import DLedgerError
 from dledger.status import Status
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.coverage import Coverage
+from jepsen_like.simulation.failure import Failure
 from jepsen_like.simulation.hosts.around import Around
 from jepsen_like.simulation.hosts.breakage import Breakage
 from jepsen_like.simulation.hosts.group_book import Broken, GroupBook
@@ -25,7 +26,6 @@ from jepsen_like.simulation.hosts.seat import Running, Seat
 from jepsen_like.simulation.hosts.virtual_host import CLOSE_S, VirtualHost, first_of
 from jepsen_like.simulation.hosts.virtual_internet import VirtualInternet
 from jepsen_like.simulation.hosts.watch import Watch
-from jepsen_like.simulation.simulation import Failure
 from jepsen_like.simulation.trace import Trace
 
 # How long healed hosts may take until every group leads, commits and agrees: elections, retries of

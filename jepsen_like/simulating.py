@@ -1,0 +1,26 @@
+"""What `jepsen_like` exports: all that a simulated group needs in a test."""
+
+from jepsen_like.simulation.failure import Failure
+from jepsen_like.simulation.service.call import Call, Told, Unanswered
+from jepsen_like.simulation.service.clients import MemberDown
+from jepsen_like.simulation.service.schedule import Do, Schedule, Step
+from jepsen_like.simulation.service.service import Service
+from jepsen_like.simulation.service.service_run import run_schedule
+from jepsen_like.simulation.service.simulated_member import SimulatedMember
+from jepsen_like.simulation.service.world import World, simulate
+
+__all__ = [
+    "Call",
+    "Do",
+    "Failure",
+    "MemberDown",
+    "Schedule",
+    "Service",
+    "SimulatedMember",
+    "Step",
+    "Told",
+    "Unanswered",
+    "World",
+    "run_schedule",
+    "simulate",
+]

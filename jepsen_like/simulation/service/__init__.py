@@ -1,0 +1,1 @@
+"""Simulates a group that runs a user's own state machine."""

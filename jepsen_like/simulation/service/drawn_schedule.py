@@ -1,0 +1,161 @@
+"""The schedule of a seed: which faults, how often, and what clients do.
+
+Swarm testing (Groce and others, 2012): a run in which some kinds of faults are absent and others
+are strong reaches more states than a run in which every fault is mild.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dledger.state_machine import SnapshottingMachine
+from jepsen_like.simulation.chance import Chance
+from jepsen_like.simulation.service.schedule import LEADER, Do, Schedule, Step
+from jepsen_like.simulation.service.service import Service
+from jepsen_like.simulation.swarm import (
+    NEVER,
+    ChurnStyle,
+    FaultStyle,
+    LoadStyle,
+    SignStyle,
+    SnapshotStyle,
+    Swarm,
+    swarm_of,
+)
+
+DEFAULT_SECONDS = 10.0
+# Bodies of appends may be so long where nobody says more.
+LARGEST_BODY_BYTES = 1024
+# A segment holds the longest body and what lies around it: so logs are cut behind snapshots.
+AROUND_BODIES_BYTES = 256
+# Share of the syncs that take longer than an election, at most.
+MOST_SLOW_SYNCS = 0.02
+# Snapshots are sent in pieces of this size at least: a user's state is larger than the library's.
+LEAST_PIECE_BYTES = 512
+# More steps say nothing that so many do not, and take time to shrink.
+MOST_STEPS = 2_000
+# A fault lasts at most this multiple of its mean.
+LONGEST_FACTOR = 2.5
+# Kinds of faults in one run, at most: a group under all of them answers nobody.
+MOST_KINDS = 3
+# Share of the faults that meet the leader, which has the most to lose.
+LEADERS_SHARE = 0.6
+# The mean seconds between faults of one kind.
+_EVERY_S = (1.0, 2.5, 6.0)
+# In this share of the runs the network loses and repeats nothing by itself.
+CALM_NETWORKS = 0.5
+
+
+def service_swarm(
+    seed: int,
+    nodes: int | None,
+    seconds: float,
+    *,
+    snapshots: bool,
+    largest_body_bytes: int = LARGEST_BODY_BYTES,
+) -> Swarm:
+    """The surroundings of a seed: network, disks, timeouts. Faults come from the schedule alone."""
+    swarm = swarm_of(seed, nodes, seconds)
+    crash, network = swarm.faults.crash, swarm.network
+    if Chance(seed, "calm network").happens(CALM_NETWORKS):
+        network = replace(network, loss=0.0, duplication=0.0)
+    pieces = max(swarm.snapshots.piece_bytes, LEAST_PIECE_BYTES)
+    quiet = SnapshotStyle(0, 1, 0, pieces)
+    return replace(
+        swarm,
+        nodes=nodes if nodes is not None else Chance(seed, "size").choice((3, 3, 5)),
+        network=network,
+        faults=FaultStyle(NEVER, 1.0, NEVER, 0.0, 0.0, 0.0, 1.0, NEVER, 1.0, 0.0, NEVER, crash),
+        load=LoadStyle(NEVER, 1, largest_body_bytes, NEVER, 0.0),
+        leadership=replace(
+            swarm.leadership, transfer_every_s=NEVER, forget_every_s=NEVER, preferred_leader=None
+        ),
+        churn=ChurnStyle(NEVER, 0),
+        snapshots=replace(swarm.snapshots, piece_bytes=pieces) if snapshots else quiet,
+        segment_bytes=max(swarm.segment_bytes, largest_body_bytes + AROUND_BODIES_BYTES),
+        slow_sync=min(swarm.slow_sync, MOST_SLOW_SYNCS),
+        flush_interval_s=None,
+        scrub_period_s=0.0,
+        spare_segments=0,
+        wipe_every_s=NEVER,
+        signs=SignStyle(swarm.signs.ends_seen, NEVER),
+    )
+
+
+def has_snapshots(service: Service) -> bool:
+    """Whether the machine of a service can be saved."""
+    return isinstance(service.new_machine(), SnapshottingMachine)
+
+
+def drawn_schedule(
+    service: Service, seed: int, nodes: int | None = None, seconds: float | None = None
+) -> Schedule:
+    """The schedule of a seed; `nodes` and `seconds` replace what it would choose."""
+    length_s = DEFAULT_SECONDS if seconds is None else seconds
+    swarm = service_swarm(seed, nodes, length_s, snapshots=False)
+    names = [f"n{number}" for number in range(swarm.nodes)]
+    steps = [
+        *_faults(seed, names, length_s, swarm.election_timeout_s),
+        *_operations(service, seed, names, length_s),
+    ]
+    steps.sort(key=lambda step: step.at_s)
+    return Schedule(seed, swarm.nodes, length_s, tuple(steps[:MOST_STEPS]))
+
+
+def faults_of(seed: int, nodes: int, seconds: float) -> list[Step]:
+    """The faults of a seed alone."""
+    names = [f"n{number}" for number in range(nodes)]
+    swarm = service_swarm(seed, nodes, seconds, snapshots=False)
+    steps = _faults(seed, names, seconds, swarm.election_timeout_s)
+    return sorted(steps, key=lambda step: step.at_s)
+
+
+def _faults(seed: int, names: list[str], length_s: float, timeout_s: float) -> list[Step]:
+    weights = Chance(seed, "weights of faults")
+    kinds = [do for do in Do if do not in (Do.APPEND, Do.READ)]
+    if len(names) == 1:
+        kinds = [do for do in kinds if do not in (Do.CUT_OFF, Do.MUTE)]
+    steps: list[Step] = []
+    for do in weights.sample(kinds, 1 + weights.randrange(MOST_KINDS)):
+        every_s = weights.choice(_EVERY_S)
+        lasts_s = timeout_s * weights.choice((0.5, 1.0, 3.0))
+        chance = Chance(seed, f"fault {do}")
+        at_s = chance.wait_s(every_s)
+        while at_s < length_s:
+            for_s = min(chance.wait_s(lasts_s), LONGEST_FACTOR * lasts_s)
+            if do is Do.TRANSFER:
+                for_s = 0.0
+            steps.append(Step(at_s, do.value, _victim(chance, do, names), for_s))
+            at_s += chance.wait_s(every_s)
+    return steps
+
+
+def _victim(chance: Chance, do: Do, names: list[str]) -> str:
+    if chance.happens(LEADERS_SHARE):
+        return LEADER
+    if do is Do.CUT_OFF:
+        return " ".join(sorted(chance.sample(names, 1 + chance.randrange(len(names) - 1))))
+    return chance.choice(names)
+
+
+def _operations(service: Service, seed: int, names: list[str], length_s: float) -> list[Step]:
+    steps: list[Step] = []
+    style = Chance(seed, "operations")
+    every_s = style.choice((0.02, 0.05, 0.2))
+    elsewhere = style.choice((0.0, 0.1))
+    bodies, times = Chance(seed, "bodies"), Chance(seed, "times of appends")
+    at_s = times.wait_s(every_s)
+    while at_s < length_s:
+        member = times.choice(names) if times.happens(elsewhere) else LEADER
+        steps.append(Step(at_s, Do.APPEND.value, member, body=bytes(service.operations(bodies))))
+        at_s += times.wait_s(every_s)
+    if service.query is None:
+        return steps
+    reads = Chance(seed, "times of reads")
+    read_every_s = style.choice((0.02, 0.05, 0.2))
+    at_s = reads.wait_s(read_every_s)
+    while at_s < length_s:
+        member = reads.choice(names) if reads.happens(0.7) else LEADER
+        steps.append(Step(at_s, Do.READ.value, member))
+        at_s += reads.wait_s(read_every_s)
+    return steps

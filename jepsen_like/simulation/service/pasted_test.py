@@ -1,0 +1,71 @@
+"""Writes a failing schedule as a test to paste."""
+
+from __future__ import annotations
+
+import re
+
+from jepsen_like.simulation.failure import Failure
+from jepsen_like.simulation.service.schedule import LEADER, Do, Schedule, Step
+
+# The lines of a docstring are cut to this.
+LINE_CHARACTERS = 90
+
+
+def pasted_test(name: str, schedule: Schedule, failure: Failure) -> str:
+    """A test that fails as the schedule does.
+
+    Args:
+        name: of the service, as `module:Machine`.
+        schedule: fails.
+        failure: how.
+    """
+    module, _, path = name.partition(":")
+    top = path.partition(".")[0]
+    words = re.sub(r"[^a-z0-9]+", "_", failure.promise.lower()).strip("_")
+    lines = [
+        "import jepsen_like",
+        "from jepsen_like import Schedule, Step",
+        f"from {module} import {top}",
+        "",
+        "",
+        f"def test_{words}() -> None:",
+        *(f"    # {line}" for line in _wrapped(failure.how)),
+        "    schedule = Schedule(",
+        f"        seed={schedule.seed},",
+        f"        nodes={schedule.nodes},",
+        f"        seconds={schedule.seconds!r},",
+        "        steps=[",
+        *(f"            {_written(step)}," for step in schedule.steps),
+        "        ],",
+        "    )",
+        f"    jepsen_like.run_schedule({path}, schedule)",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _written(step: Step) -> str:
+    words = [repr(step.at_s), f'"{step.do}"']
+    if step.member != LEADER:
+        words.append(f'"{step.member}"')
+    if step.for_s:
+        words.append(f"for_s={step.for_s!r}")
+    if step.do == Do.APPEND:
+        words.append(f"body={_bytes(step.body)}")
+    return f"Step({', '.join(words)})"
+
+
+def _bytes(body: bytes) -> str:
+    """Bytes in double quotes where this is possible, as formatters like them."""
+    text = repr(body)
+    return f'b"{text[2:-1]}"' if text.startswith("b'") and '"' not in text else text
+
+
+def _wrapped(text: str) -> list[str]:
+    lines, line = [], ""
+    for word in text.split():
+        if line and len(line) + len(word) >= LINE_CHARACTERS:
+            lines.append(line)
+            line = ""
+        line = f"{line} {word}".strip()
+    return [*lines, line]

@@ -1,0 +1,106 @@
+"""Runs seeds of a user's service, and shrinks one that fails."""
+
+from __future__ import annotations
+
+import atexit
+import time
+from functools import cache
+from typing import NamedTuple
+
+from jepsen_like.simulation.failure import Failure
+from jepsen_like.simulation.service.drawn_schedule import drawn_schedule
+from jepsen_like.simulation.service.other_process import NotElsewhere, OtherProcess
+from jepsen_like.simulation.service.schedule import Schedule
+from jepsen_like.simulation.service.service import Service, random_body
+from jepsen_like.simulation.service.service_name import service_named
+from jepsen_like.simulation.service.service_run import failure_of, run_to_the_end, world_of
+from jepsen_like.simulation.service.shrinking import Shrunk
+from jepsen_like.simulation.service.world import World
+from jepsen_like.simulation.trace import Trace
+
+# What several hundred seeds must reach; a run that never appends says nothing about a machine.
+EXPECTED_OF_SERVICES = ("appends done",)
+
+
+class LoadedService(NamedTuple):
+    """A service in this process.
+
+    Attributes:
+        service: what the name leads to.
+        elsewhere: the process that runs its logs again; None if it cannot be loaded there.
+        why_not: why not, then.
+    """
+
+    service: Service
+    elsewhere: OtherProcess | None
+    why_not: str
+
+
+@cache
+def loaded(name: str) -> LoadedService:
+    """Load a service, once in a process. Raises ServiceUnusable."""
+    service = service_named(name)
+    try:
+        elsewhere = OtherProcess(service)
+    except NotElsewhere as error:
+        return LoadedService(service, None, str(error))
+    atexit.register(elsewhere.close)
+    return LoadedService(service, elsewhere, "")
+
+
+class ServiceRun:
+    """One seed of a service. Implements SeededRun."""
+
+    def __init__(
+        self, name: str, seed: int, nodes: int | None, seconds: float | None, trace: Trace | None
+    ) -> None:
+        there = loaded(name)
+        self._elsewhere = there.elsewhere
+        self._schedule = drawn_schedule(there.service, seed, nodes, seconds)
+        self._world = world_of(there.service, self._schedule, records=False, trace=trace)
+        self.coverage = self._world.coverage
+
+    @property
+    def virtual_seconds(self) -> float:
+        """The virtual seconds since the run began."""
+        return self._world.now
+
+    def run(self) -> None:
+        """Run to the end. Raises Failure."""
+        run_to_the_end(self._world, self._schedule, self._elsewhere)
+
+
+def shrunk(
+    name: str, seed: int, nodes: int | None, seconds: float | None, budget_s: float
+) -> Shrunk | None:
+    """The shortest failing schedule that is found in so many seconds; None if none fails."""
+    there = loaded(name)
+    schedule = drawn_schedule(there.service, seed, nodes, seconds)
+
+    def fails(shorter: Schedule) -> Failure | None:
+        return failure_of(there.service, shorter, there.elsewhere)
+
+    failure = fails(schedule)
+    if failure is None:
+        return None
+    over_s = time.monotonic() + budget_s
+    search = Shrunk(
+        schedule,
+        failure,
+        fails,
+        cuts_bodies=there.service.operations is random_body,
+        is_over=lambda: time.monotonic() > over_s,
+    )
+    search.shrink()
+    return search
+
+
+def recorded(name: str, schedule: Schedule) -> World:
+    """The world of a schedule after it has run, failed or not, with all that happened noted."""
+    there = loaded(name)
+    world = world_of(there.service, schedule)
+    try:
+        run_to_the_end(world, schedule, there.elsewhere)
+    except Failure:
+        return world
+    return world

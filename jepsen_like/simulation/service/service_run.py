@@ -1,0 +1,91 @@
+"""Runs a schedule of a service from its beginning to a verdict."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from jepsen_like.simulation.failure import Failure
+from jepsen_like.simulation.service.other_process import NotElsewhere, OtherProcess
+from jepsen_like.simulation.service.schedule import Schedule
+from jepsen_like.simulation.service.service import Service, Simulated, service_of
+from jepsen_like.simulation.service.world import World
+from jepsen_like.simulation.trace import Trace
+
+
+def run_schedule(simulated: Simulated, schedule: Schedule) -> World:
+    """Run a schedule from its beginning to its end; return the world as it is then.
+
+    A service that can be imported is checked in another process as well: see `jepsen-like
+    simulate --service`. Raises Failure.
+    """
+    service = service_of(simulated)
+    try:
+        elsewhere = OtherProcess(service)
+    except NotElsewhere:
+        return checked(service, schedule)
+    try:
+        return checked(service, schedule, elsewhere)
+    finally:
+        elsewhere.close()
+
+
+def checked(
+    service: Service,
+    schedule: Schedule,
+    elsewhere: OtherProcess | None = None,
+    trace: Trace | None = None,
+) -> World:
+    """As `run_schedule`, with the other process given. Raises Failure."""
+    world = world_of(service, schedule, trace=trace)
+    run_to_the_end(world, schedule, elsewhere)
+    return world
+
+
+def world_of(
+    service: Service, schedule: Schedule, *, records: bool = True, trace: Trace | None = None
+) -> World:
+    """The world of a schedule, before its beginning."""
+    return World(
+        service,
+        schedule.nodes,
+        schedule.seed,
+        records=records,
+        trace=trace,
+        seconds=schedule.seconds,
+        largest_body_bytes=schedule.largest_body_bytes,
+    )
+
+
+def run_to_the_end(world: World, schedule: Schedule, elsewhere: OtherProcess | None) -> None:
+    """Run a world that has not begun. Raises Failure."""
+    with _same_random_numbers(schedule.seed):
+        world.plan(schedule.steps)
+        with world:
+            world.run_for(schedule.seconds)
+        if elsewhere is not None:
+            world.check(lambda: elsewhere.check(world.book))
+
+
+def failure_of(
+    service: Service, schedule: Schedule, elsewhere: OtherProcess | None
+) -> Failure | None:
+    """The failure of a schedule; None if it has none."""
+    world = world_of(service, schedule, records=False)
+    try:
+        run_to_the_end(world, schedule, elsewhere)
+    except Failure as failure:
+        return failure
+    return None
+
+
+@contextmanager
+def _same_random_numbers(seed: int) -> Iterator[None]:
+    """A machine that draws from `random` is wrong; all the same its run can be repeated."""
+    before = random.getstate()
+    random.seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(before)

@@ -1,0 +1,158 @@
+"""Makes a failing schedule short: what is left is what the failure needs.
+
+Steps are taken out by halves, quarters and so on (delta debugging, Zeller and Hildebrandt 2002);
+then members, time and digits. A shorter schedule counts if it breaks the same promise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from jepsen_like.simulation.failure import Failure
+from jepsen_like.simulation.service.schedule import LEADER, Schedule, Step
+
+# Runs a schedule, and returns its failure if it has one.
+Fails = Callable[[Schedule], Failure | None]
+# Time that stays after the last step, in virtual seconds.
+AFTER_LAST_STEP_S = 0.1
+SIZES = (1, 2, 3, 4)
+DIGITS = (1, 2, 3)
+
+
+class Shrunk:
+    """The shortest schedule found so far.
+
+    Args:
+        schedule: fails.
+        failure: its failure.
+        fails: runs a schedule.
+        cuts_bodies: whether a part of a body is a body as good.
+        is_over: whether the time for shrinking is over.
+
+    Attributes:
+        schedule: the shortest one that fails.
+        failure: its failure.
+        runs: how many schedules were run.
+        gave_up: whether the time was over before nothing shorter was found.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        failure: Failure,
+        fails: Fails,
+        *,
+        cuts_bodies: bool,
+        is_over: Callable[[], bool],
+    ) -> None:
+        self.schedule = schedule
+        self.failure = failure
+        self.runs = 0
+        self.gave_up = False
+        self._fails = fails
+        self._cuts_bodies = cuts_bodies
+        self._is_over = is_over
+
+    def shrink(self) -> None:
+        """Try shorter schedules until none fails, or the time is over."""
+        self._end_early()
+        while not self.gave_up:
+            before = self.schedule
+            self._drop_steps()
+            self._drop_members()
+            self._shorten_time()
+            if self.schedule == before:
+                break
+        if self._cuts_bodies:
+            self._cut_bodies()
+        self._round()
+
+    def _try(self, schedule: Schedule) -> bool:
+        """Whether a schedule fails alike; then it is the one that counts."""
+        if schedule == self.schedule:
+            return False
+        if self._is_over():
+            self.gave_up = True
+            return False
+        self.runs += 1
+        failure = self._fails(schedule)
+        if failure is None or failure.promise != self.failure.promise:
+            return False
+        self.schedule, self.failure = schedule, failure
+        return True
+
+    def _end_early(self) -> None:
+        """Drop what comes after the failure."""
+        at_s, now = self.failure.at_s, self.schedule
+        kept = tuple(step for step in now.steps if step.at_s <= at_s)
+        if at_s < now.seconds:
+            self._try(now._replace(steps=kept, seconds=at_s))
+
+    def _drop_steps(self) -> None:
+        parts = 2
+        while len(self.schedule.steps) >= 1 and not self.gave_up:
+            steps = self.schedule.steps
+            size = max(1, len(steps) // parts)
+            dropped = False
+            at = 0
+            while at < len(self.schedule.steps):
+                steps = self.schedule.steps
+                if self._try(self.schedule._replace(steps=(*steps[:at], *steps[at + size :]))):
+                    dropped = True
+                else:
+                    at += size
+            if size == 1 and not dropped:
+                return
+            parts = parts if dropped and size > 1 else min(parts * 2, max(2, len(steps)))
+
+    def _drop_members(self) -> None:
+        for nodes in SIZES:
+            if nodes >= self.schedule.nodes:
+                return
+            there = {LEADER, *(f"n{number}" for number in range(nodes))}
+            steps = [
+                step for step in self.schedule.steps if all(m in there for m in step.member.split())
+            ]
+            if self._try(self.schedule._replace(nodes=nodes, steps=tuple(steps))):
+                return
+
+    def _shorten_time(self) -> None:
+        for factor in (0.1, 0.5, 0.8):
+            while self._try(self._scaled(factor)):
+                pass
+        last_s = max((step.ends_s for step in self.schedule.steps), default=0.0)
+        if last_s + AFTER_LAST_STEP_S < self.schedule.seconds:
+            self._try(self.schedule._replace(seconds=last_s + AFTER_LAST_STEP_S))
+
+    def _scaled(self, factor: float) -> Schedule:
+        steps = [
+            step._replace(at_s=step.at_s * factor, for_s=step.for_s * factor)
+            for step in self.schedule.steps
+        ]
+        return self.schedule._replace(seconds=self.schedule.seconds * factor, steps=tuple(steps))
+
+    def _cut_bodies(self) -> None:
+        """Keep one byte of each body, or two."""
+        for at in range(len(self.schedule.steps)):
+            for kept in (1, 2):
+                steps = list(self.schedule.steps)
+                steps[at] = steps[at]._replace(body=steps[at].body[:kept])
+                if self._try(self.schedule._replace(steps=tuple(steps))):
+                    break
+
+    def _round(self) -> None:
+        """Write times with few digits, if it still fails."""
+        for digits in DIGITS:
+            rounded = self.schedule._replace(
+                seconds=round(self.schedule.seconds, digits) + 10**-digits,
+                steps=_rounded(self.schedule.steps, digits),
+            )
+            if self._try(rounded):
+                return
+
+
+def _rounded(steps: Sequence[Step], digits: int) -> tuple[Step, ...]:
+    return tuple(
+        step._replace(at_s=round(step.at_s, digits), for_s=round(step.for_s, digits))
+        for step in steps
+    )

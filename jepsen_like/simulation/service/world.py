@@ -1,0 +1,584 @@
+"""A simulated group that runs a user's state machine: what a test holds in its hands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self, TypeVar
+
+from dledger.core.member_state import Role
+from dledger.errors import DLedgerError
+from dledger.state_machine import StateMachine
+from dledger.waits.pending_appends import Appended
+from jepsen_like.simulation.clients import History
+from jepsen_like.simulation.coverage import Coverage
+from jepsen_like.simulation.event_loop import EventLoop
+from jepsen_like.simulation.failure import Failure
+from jepsen_like.simulation.group import simulated_group
+from jepsen_like.simulation.invariants import Invariants
+from jepsen_like.simulation.service.call import Call, Told, Unanswered
+from jepsen_like.simulation.service.clients import ServiceClients
+from jepsen_like.simulation.service.drawn_schedule import (
+    LARGEST_BODY_BYTES,
+    faults_of,
+    has_snapshots,
+    service_swarm,
+)
+from jepsen_like.simulation.service.journal import Journal
+from jepsen_like.simulation.service.machine_error import raised_in
+from jepsen_like.simulation.service.schedule import LEADER, Do, Step
+from jepsen_like.simulation.service.service import Service, Simulated, service_of
+from jepsen_like.simulation.service.service_application import ServiceApplication
+from jepsen_like.simulation.service.service_book import NEVER_RAISES, ServiceBook, check_end
+from jepsen_like.simulation.service.simulated_member import SimulatedMember
+from jepsen_like.simulation.simulation import (
+    LOOK_EVERY,
+    MOST_SECONDS_TO_CATCH_UP,
+    MOST_TIMEOUTS_TO_ELECT,
+)
+from jepsen_like.simulation.trace import Trace
+from jepsen_like.simulation.virtual_node import VirtualNode
+from jepsen_like.simulation.witness import InvariantViolated
+
+# How long a call of a test waits for its answer, in virtual seconds.
+WAIT_S = 60.0
+# A client that was refused tries again after so long, in virtual seconds.
+RETRY_S = 0.05
+# How far a run looks ahead while a test waits for something, in virtual seconds.
+LOOK_S = 0.01
+
+
+T = TypeVar("T")
+
+
+class World:
+    """A group in virtual time, its clients, and the means to break it. See `simulate`.
+
+    Times are virtual seconds. A member is named by its name ("n0"), by `"leader"`, or by the
+    object that `members` has. Every call that lets time pass raises Failure when a promise is
+    broken; after that the world has ended.
+
+    Attributes:
+        service: what is simulated.
+        calls: all requests of clients so far.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        nodes: int,
+        seed: int,
+        *,
+        records: bool = True,
+        trace: Trace | None = None,
+        seconds: float = 0.0,
+        largest_body_bytes: int = LARGEST_BODY_BYTES,
+    ) -> None:
+        self.service = service
+        self.seed = seed
+        swarm = service_swarm(
+            seed,
+            nodes,
+            seconds,
+            snapshots=has_snapshots(service),
+            largest_body_bytes=largest_body_bytes,
+        )
+        self._swarm = swarm
+        group = simulated_group(swarm, trace, self._application)
+        self._nodes = {node.name: node for node in group.nodes}
+        self._around = group.around
+        self._loop = group.around.loop
+        self._journal: Journal | None = None
+        if records:
+            witnesses = group.around.invariants.witnesses
+            self._journal = Journal(self._loop, group.nodes, witnesses)
+            group.around.network.watch = self._journal
+        self._clients = ServiceClients(service, self._loop, self._runs.machine_of, self._journal)
+        self._runs.clients = self._clients
+        self._members = [SimulatedMember(node, self._runs.machine_of) for node in group.nodes]
+        self._failure: Failure | None = None
+        self._is_over = False
+
+    def _application(
+        self,
+        history: History,
+        invariants: Invariants,
+        coverage: Coverage,
+        loop: EventLoop,
+    ) -> ServiceApplication:
+        del coverage, loop
+        self._runs = ServiceApplication(self.service, history, invariants)
+        return self._runs
+
+    def __enter__(self) -> Self:
+        """Start all members."""
+        self._guarded(self._start)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        where: TracebackType | None,
+    ) -> None:
+        """Without an error: put everything right, and check the end. See `finish`."""
+        if error is None:
+            self.finish()
+
+    def _start(self) -> None:
+        for node in self._nodes.values():
+            node.start()
+        self._after_step()
+
+    # --- what is there --------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        """The virtual seconds since the world began."""
+        return self._loop.now
+
+    @property
+    def members(self) -> Sequence[SimulatedMember]:
+        """All members, those that are down among them."""
+        return self._members
+
+    @property
+    def machines(self) -> dict[str, StateMachine]:
+        """The state machines of the members that are up, by name."""
+        return {each.name: each.machine for each in self._members if each.machine is not None}
+
+    @property
+    def leader(self) -> SimulatedMember | None:
+        """The leader of the highest term; None if no member leads."""
+        leaders = [each for each in self._members if each.leads]
+        return max(leaders, key=lambda each: (not each.is_frozen, each.term), default=None)
+
+    @property
+    def calls(self) -> Sequence[Call]:
+        """All requests of clients so far, in the order in which they began."""
+        return self._clients.calls
+
+    @property
+    def journal(self) -> Journal | None:
+        """What happened; None if the world was told not to note it."""
+        return self._journal
+
+    @property
+    def digest(self) -> str:
+        """A sum of everything that happened: equal runs have equal sums, in any process.
+
+        Empty if the world was told not to note it.
+        """
+        return self._journal.digest if self._journal is not None else ""
+
+    @property
+    def coverage(self) -> Coverage:
+        """Counts of what was reached."""
+        return self._around.coverage
+
+    @property
+    def events(self) -> int:
+        """How many events the run had: messages, turns, syncs and so on."""
+        return self._loop.count
+
+    def machine(self, member: str | SimulatedMember = LEADER) -> StateMachine:
+        """The state machine of a member as it is now. Raises ValueError if the member is down.
+
+        It is what the member has applied so far, which may be old: use `read` for the latest.
+        """
+        node = self._node(member)
+        machine = None if node is None else self._runs.machine_of(node.name)
+        if machine is None:
+            raise ValueError(f"{member} is down, or no member leads")
+        return machine
+
+    # --- clients --------------------------------------------------------------------------------
+
+    def submit(self, body: bytes, member: str | SimulatedMember = LEADER) -> Call:
+        """Ask a member to append, once, and let no time pass. Look at the call later."""
+        self._check_alive()
+        return self._clients.append(self._node(member), body)
+
+    def append(
+        self, body: bytes, member: str | SimulatedMember = LEADER, within_s: float = WAIT_S
+    ) -> Appended:
+        """Append; let time pass until a member has applied it, and return its answer.
+
+        A client asks again when it was refused for sure, as when no member leads.
+
+        Raises:
+            OutcomeUnknown: the leader was lost; the entry may be in the log.
+            Rejected: it was refused until the time was over; the entry is not in the log.
+            Failure: a promise was broken.
+        """
+        until_s = self.now + within_s
+        while True:
+            call = self.submit(body, member)
+            self._wait(call, until_s)
+            if call.appended is not None:
+                return call.appended
+            if call.told is not Told.NEVER or self.now >= until_s:
+                raise call.error or Unanswered(f"no answer within {within_s:g} virtual seconds")
+            self._pass_time(min(until_s, self.now + RETRY_S))
+
+    def read(self, member: str | SimulatedMember = LEADER, within_s: float = WAIT_S) -> object:
+        """Read the latest state on a member: what `Service.query` returns, or the machine itself.
+
+        Time passes until the member has confirmed that its state has every entry acknowledged
+        before the call.
+
+        Raises:
+            Rejected: no member could confirm it in the time.
+            Failure: a promise was broken.
+        """
+        until_s = self.now + within_s
+        while True:
+            self._check_alive()
+            call = self._clients.read(self._node(member), locally=False)
+            self._wait(call, until_s)
+            if call.told is Told.DONE:
+                return call.answer
+            if call.is_open or self.now >= until_s:
+                raise call.error or Unanswered(f"no answer within {within_s:g} virtual seconds")
+            self._pass_time(min(until_s, self.now + RETRY_S))
+
+    # --- faults ---------------------------------------------------------------------------------
+
+    def kill(self, member: str | SimulatedMember = LEADER, *, power: bool = False) -> None:
+        """Kill the process of a member; with `power`, the machine loses what was not synced.
+
+        Does nothing if it is down.
+        """
+        node = self._node(member)
+        if node is not None and node.is_up:
+            self._guarded(lambda: node.crash(power=power))
+
+    def close(self, member: str | SimulatedMember = LEADER) -> None:
+        """Close a member in order. Does nothing if it is down or frozen."""
+        node = self._node(member)
+        if node is not None and node.is_up and not node.is_paused:
+            self._guarded(node.close)
+
+    def restart(self, member: str | SimulatedMember) -> None:
+        """Start a member that is down. Does nothing if it is up."""
+        node = self._node(member)
+        if node is not None and not node.is_up:
+            self._guarded(node.start)
+
+    def freeze(self, member: str | SimulatedMember = LEADER) -> None:
+        """Have the process of a member stand still. Does nothing if it is down."""
+        node = self._node(member)
+        if node is not None and node.is_up and not node.is_paused:
+            self._guarded(node.pause)
+
+    def thaw(self, member: str | SimulatedMember) -> None:
+        """Let a frozen member go on. Does nothing if it is not frozen."""
+        node = self._node(member)
+        if node is not None and node.is_up and node.is_paused:
+            self._guarded(node.resume)
+
+    def partition(self, *side: str | SimulatedMember, one_way: bool = False) -> None:
+        """Cut these members off from the others, until `heal`.
+
+        With `one_way` only messages from them are lost, and they still hear the others.
+        """
+        named = [self._node(each) for each in side]
+        inside = {node.name for node in named if node is not None}
+        self._guarded(lambda: self._cut(inside, one_way=one_way))
+
+    def _cut(self, inside: set[str], *, one_way: bool) -> None:
+        network = self._around.network
+        self._note(f"{'mute' if one_way else 'cut off'} {' '.join(sorted(inside))}")
+        for name in sorted(inside):
+            for other in self._nodes:
+                if other not in inside:
+                    network.cut(name, other)
+                    if not one_way:
+                        network.cut(other, name)
+
+    def heal(self) -> None:
+        """Let all members reach one another again."""
+        self._note("all links healed")
+        self._guarded(self._around.network.heal)
+
+    def fail_sync(self, member: str | SimulatedMember = LEADER) -> None:
+        """Have the next sync of a member's disk fail, which ends its process."""
+        node = self._node(member)
+        if node is not None:
+            node.disk.sync_fails = True
+
+    def transfer_leadership(self, member: str | SimulatedMember = LEADER) -> None:
+        """Ask a member to give up leadership to whoever is next. Does nothing if it is down."""
+        node = self._node(member)
+        if node is not None and node.is_up:
+            self._guarded(lambda: node.transfer_leadership(None))
+
+    def plan(self, steps: Sequence[Step]) -> None:
+        """Have these steps happen at their times, while time passes."""
+        for step in steps:
+            self._loop.at(step.at_s, self._take, step)
+
+    def _take(self, step: Step) -> None:
+        node = self._node(step.member.split()[0])
+        if step.is_fault:
+            self.coverage.count(f"faults: {step.do}")
+            self._note(f"{step.do} {step.member if node is None else node.name}")
+        match step.do:
+            case Do.APPEND:
+                self._clients.append(node, step.body)
+            case Do.READ:
+                self._clients.read(node, locally=self.service.reads_locally)
+            case Do.CUT_OFF | Do.MUTE:
+                names = {name for name in step.member.split() if name != LEADER}
+                names |= {node.name} if node is not None else set()
+                if names:
+                    self._cut(names, one_way=step.do == Do.MUTE)
+                    self._loop.at(step.ends_s, self._around.network.heal)
+            case _:
+                if node is not None:
+                    self._break(node, step)
+
+    def _break(self, node: VirtualNode, step: Step) -> None:
+        match step.do:
+            case Do.KILL | Do.CUT_POWER if node.is_up:
+                node.crash(power=step.do == Do.CUT_POWER)
+            case Do.CLOSE if node.is_up and not node.is_paused:
+                node.close()
+            case Do.FREEZE if node.is_up and not node.is_paused:
+                node.pause()
+            case Do.FAIL_SYNC:
+                node.disk.sync_fails = True
+            case Do.TRANSFER if node.is_up:
+                node.transfer_leadership(None)
+            case _:
+                pass  # it is down, or frozen
+        if step.do != Do.TRANSFER:
+            self._loop.at(step.ends_s, self._end_fault, node, step.do == Do.FREEZE)
+
+    def _end_fault(self, node: VirtualNode, was_frozen: bool) -> None:
+        if self._is_over:
+            return
+        if was_frozen and node.is_up and node.is_paused:
+            node.resume()
+        elif not was_frozen and not node.is_up:
+            node.disk.spare()
+            node.start()
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def run_for(self, seconds: float) -> None:
+        """Let virtual time pass. Raises Failure."""
+        self._pass_time(self.now + seconds)
+
+    def run_until(self, condition: Callable[[], bool], within_s: float = WAIT_S) -> bool:
+        """Let time pass until the condition is true; return whether it is. Raises Failure."""
+        return self._pass_time(self.now + within_s, condition)
+
+    def _wait(self, call: Call, until_s: float) -> None:
+        self._pass_time(until_s, lambda: not call.is_open)
+
+    def _pass_time(self, end_s: float, until: Callable[[], bool] | None = None) -> bool:
+        def run() -> bool:
+            if until is not None and until():
+                return True
+            loop = self._loop
+            while loop.step(end_s):
+                self._after_step()
+                if until is not None and until():
+                    return True
+            return False
+
+        return self._guarded(run)
+
+    def _after_step(self) -> None:
+        """Look at what a step did."""
+        runs = self._runs
+        if self._journal is not None:
+            self._journal.look()
+        if runs.broken is not None:
+            raise runs.broken
+        if runs.has_changed and not runs.is_restoring:
+            runs.has_changed = False
+            self._check_invariant()
+
+    def _check_invariant(self) -> None:
+        if self.service.invariant is None:
+            return
+        try:
+            self.service.invariant(self)
+        except (Failure, InvariantViolated):
+            raise
+        except Exception as error:
+            name = getattr(self.service.invariant, "__name__", "invariant")
+            raise InvariantViolated(f"the invariant {name} holds", raised_in(error)) from error
+
+    # --- the end --------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Put everything right, wait until all members agree, and check the end. Raises Failure.
+
+        Checked are: progress, equal states, a replay of the whole log, snapshots from several
+        places of the log with the rest applied, the answers that clients got, the model, and the
+        invariant. Does nothing when called again.
+        """
+        if not self._is_over:
+            try:
+                self._guarded(self._finish)
+            finally:
+                self._count()
+
+    def _finish(self) -> None:
+        self._put_right()
+        self._wait_for_agreement()
+        self._is_over = True
+        check_end(self._runs.book)
+        self._clients.check_answers(self._runs.book)
+        if self.service.model is not None:
+            self._clients.check_model(self.service.model)
+        self._check_invariant()
+
+    def _count(self) -> None:
+        """Count what the run reached."""
+        self.coverage.count("events", self._loop.count)
+        self.coverage.count("messages", self._around.network.sent)
+        for call in self.calls:
+            self.coverage.count(f"{call.what}s {call.told}")
+
+    def _put_right(self) -> None:
+        self._note("everything is put right")
+        self._around.network.calm()
+        self._around.network.heal()
+        for node in self._nodes.values():
+            node.disk.spare()
+            if node.is_paused:
+                node.resume()
+            if not node.is_up:
+                node.start()
+
+    def _wait_for_agreement(self) -> None:
+        timeout_s = self._swarm.election_timeout_s
+        bound_s = timeout_s * MOST_TIMEOUTS_TO_ELECT + MOST_SECONDS_TO_CATCH_UP
+        give_up_s = self.now + bound_s
+        while self.now < give_up_s:
+            end_s = self.now + timeout_s * LOOK_EVERY
+            while self._loop.step(end_s):
+                self._after_step()
+            for node in self._nodes.values():
+                if not node.is_up:  # a sync that failed before may end it now
+                    node.start()
+            if self._agree() and not self._clients.open_calls:
+                return
+        raise InvariantViolated("progress after healing", f"no agreement within {bound_s:.1f} s")
+
+    def _agree(self) -> bool:
+        processes = [node.process for node in self._nodes.values()]
+        states = [each.replica.state for each in processes if each is not None]
+        ends = {each.store.last_index for each in processes if each is not None}
+        return (
+            len(states) == len(processes)
+            and sum(state.role is Role.LEADER for state in states) == 1
+            and len(ends) == 1
+            and {state.applied for state in states} == ends
+            and all(state.proven for state in states)
+        )
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _node(self, member: str | SimulatedMember) -> VirtualNode | None:
+        name = member if isinstance(member, str) else member.name
+        if name == LEADER:
+            leader = self.leader
+            return None if leader is None else self._nodes[leader.name]
+        if name not in self._nodes:
+            raise ValueError(f"there is no member {name!r}, only {', '.join(self._nodes)}")
+        return self._nodes[name]
+
+    def _note(self, what: str) -> None:
+        if self._journal is not None:
+            self._journal.note("note", "", what)
+        if self._around.trace is not None:
+            self._around.trace.note(self.now, "-", what)
+
+    @property
+    def book(self) -> ServiceBook:
+        """The entries of the run, and what they make of the state."""
+        return self._runs.book
+
+    def check(self, do: Callable[[], None]) -> None:
+        """Check something more. Raises Failure for an InvariantViolated."""
+        self._guarded(do)
+
+    def _check_alive(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _guarded(self, do: Callable[[], T]) -> T:
+        """Do something; say what is wrong if it breaks a promise."""
+        self._check_alive()
+        try:
+            result = do()
+            self._after_step()
+        except InvariantViolated as violation:
+            raise self._fail(violation.promise, violation.how) from violation
+        except DLedgerError as error:
+            cause = error.__cause__
+            if isinstance(cause, InvariantViolated):  # seen by a state machine
+                raise self._fail(cause.promise, cause.how) from cause
+            if cause is not None and not isinstance(cause, DLedgerError):
+                raise self._fail(NEVER_RAISES, raised_in(cause)) from error
+            raise self._fail(f"no {type(error).__name__}", str(error)) from error
+        return result
+
+    def _fail(self, promise: str, how: str) -> Failure:
+        self._failure = Failure(self.seed, self.now, promise, how)
+        if self._journal is not None:
+            self._journal.note("note", "", f"broken: {promise}")
+        return self._failure
+
+
+def simulate(
+    simulated: Simulated,
+    *,
+    nodes: int = 3,
+    seed: int = 0,
+    faults_s: float = 0.0,
+    records: bool = True,
+    largest_body_bytes: int = LARGEST_BODY_BYTES,
+) -> World:
+    """A group that runs a state machine, in this process and in virtual time.
+
+        with jepsen_like.simulate(Counter, nodes=5, seed=7) as world:
+            world.append(b"add 3")
+            world.kill("leader")
+            world.run_for(2.0)
+            assert world.read().value == 3
+
+    Core, store and the whole synchronous turn of the members are those that ship; time, network
+    and disks are virtual. While time passes, the states and results of all members are compared,
+    and the promises of the library itself are checked; `Service.invariant` is called after every
+    step that changed a member. At the end of the block everything is put right, all members have
+    to agree, and the end is checked: see `World.finish`.
+
+    Args:
+        simulated: the class of the state machine, or anything else that makes one; or a Service,
+            which says more about it.
+        nodes: how many members.
+        seed: decides on the speed of network and disks, on election timeouts and lost messages.
+        faults_s: so many virtual seconds long, the faults of the seed happen by themselves.
+        records: whether to note what happens, for `World.digest` and for pictures. Takes a third
+            of the speed.
+        largest_body_bytes: the length of the longest body that will be appended. Logs have
+            segments of about this size, so the smaller, the sooner they are cut.
+    """
+    service = service_of(simulated)
+    world = World(
+        service,
+        nodes,
+        seed,
+        records=records,
+        seconds=faults_s,
+        largest_body_bytes=largest_body_bytes,
+    )
+    if faults_s > 0:
+        world.plan(faults_of(seed, nodes, faults_s))
+    return world

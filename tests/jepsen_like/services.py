@@ -1,0 +1,207 @@
+"""State machines to simulate: one that is right, and others that are wrong in one way each."""
+
+import json
+import random
+import time
+from collections.abc import Hashable, Iterator, Sequence
+from datetime import date
+
+from dledger import Entry
+from jepsen_like import Service, World
+from jepsen_like.history.operation import Operation
+
+
+class Register:
+    """The last value that was written; the result of a write is the value before."""
+
+    snapshot_format = "register/1"
+
+    def __init__(self) -> None:
+        self.value = ""
+        self.writes = 0
+
+    def apply(self, entries: Sequence[Entry]) -> list[object]:
+        results: list[object] = []
+        for entry in entries:
+            results.append(self.value)
+            self.value = entry.body.decode()
+            self.writes += 1
+        return results
+
+    def snapshot(self) -> list[bytes]:
+        return [json.dumps([self.value, self.writes]).encode()]
+
+    def restore(self, chunks: Iterator[bytes]) -> None:
+        self.value, self.writes = json.loads(b"".join(chunks))
+
+
+class RegisterModel:
+    """What a register does, for the checker of clients' histories."""
+
+    initial = ""
+
+    def step(self, state: Hashable, operation: Operation) -> Hashable | None:
+        if operation.function == "read":
+            return state if not operation.ok or operation.result == state else None
+        return operation.value if not operation.ok or operation.result == state else None
+
+    def observes(self, operation: Operation) -> bool:
+        return operation.function == "read"
+
+
+def new_value(random: random.Random) -> bytes:
+    return b"%06d" % random.randrange(1_000_000)
+
+
+def value_of(register: Register) -> str:
+    return register.value
+
+
+def writes_never_go_back(world: World) -> None:
+    for member in world.members:
+        machine = member.machine
+        assert machine is None or isinstance(machine, Register)
+        assert machine is None or machine.writes <= member.applied + 1
+
+
+RIGHT = Service(
+    Register,
+    operations=new_value,
+    query=value_of,
+    model=RegisterModel(),
+    invariant=writes_never_go_back,
+)
+# Reads the machine of whichever member, without asking the group.
+READS_ITS_OWN_STATE = Service(
+    Register, operations=new_value, query=value_of, reads_locally=True, model=RegisterModel()
+)
+
+
+def no_more_than_five_writes(world: World) -> None:
+    for machine in world.machines.values():
+        assert isinstance(machine, Register)
+        assert machine.writes <= 5
+
+
+BOUNDED = Service(Register, operations=new_value, invariant=no_more_than_five_writes)
+
+
+class TakesFromASet:
+    """Gives out a waiting name: whichever the set has first."""
+
+    def __init__(self) -> None:
+        self.waiting: set[str] = set()
+
+    def apply(self, entries: Sequence[Entry]) -> list[object]:
+        results: list[object] = []
+        for entry in entries:
+            self.waiting.add(entry.body.hex())
+            results.append(self.waiting.pop() if len(self.waiting) > 3 else None)
+        return results
+
+
+class ForgetsAField:
+    """A register whose snapshots lack the number of writes."""
+
+    def __init__(self) -> None:
+        self.value = b""
+        self.writes = 0
+
+    def apply(self, entries: Sequence[Entry]) -> list[object]:
+        for entry in entries:
+            self.value = entry.body
+            self.writes += 1
+        return [None] * len(entries)
+
+    def snapshot(self) -> list[bytes]:
+        return [self.value]
+
+    def restore(self, chunks: Iterator[bytes]) -> None:
+        self.value = b"".join(chunks)
+
+
+class StampsTheTime:
+    """Keeps the time of each entry by the member's clock."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    def apply(self, entries: Sequence[Entry]) -> list[object]:
+        self.times += [time.time() for _ in entries]
+        return [None] * len(entries)
+
+
+class StampsTheDay:
+    """Keeps the day of each entry: members differ about it once a day only."""
+
+    def __init__(self) -> None:
+        self.days: list[str] = []
+
+    def apply(self, entries: Sequence[Entry]) -> list[object]:
+        self.days += [date.today().isoformat() for _ in entries]
+        return [None] * len(entries)
+
+
+class Draws:
+    """Gives out random numbers."""
+
+    def apply(self, entries: Sequence[Entry]) -> list[object]:
+        return [random.random() for _ in entries]
+
+
+class CountsRuns:
+    """Its results depend on which entries it gets together."""
+
+    def apply(self, entries: Sequence[Entry]) -> list[object]:
+        return [len(entries)] * len(entries)
+
+
+class SavesTooLate:
+    """Its snapshot is read while entries are applied, and sees them."""
+
+    def __init__(self) -> None:
+        self.bodies: list[str] = []
+
+    def apply(self, entries: Sequence[Entry]) -> list[object]:
+        self.bodies += [entry.body.hex() for entry in entries]
+        return [None] * len(entries)
+
+    def snapshot(self) -> Iterator[bytes]:
+        yield json.dumps(self.bodies).encode()
+
+    def restore(self, chunks: Iterator[bytes]) -> None:
+        self.bodies = json.loads(b"".join(chunks))
+
+
+class Raises:
+    """Does not take every body."""
+
+    def apply(self, entries: Sequence[Entry]) -> list[object]:
+        return [entry.body.decode("ascii") for entry in entries]
+
+
+class LosesResults:
+    """Returns no result for the last entry of a long run."""
+
+    def apply(self, entries: Sequence[Entry]) -> list[object]:
+        return [None] * min(len(entries), 2)
+
+
+class CannotBeSaved:
+    """Raises when it is saved."""
+
+    def __init__(self) -> None:
+        self.bodies: set[bytes] = set()
+
+    def apply(self, entries: Sequence[Entry]) -> list[object]:
+        self.bodies.update(entry.body for entry in entries)
+        return [None] * len(entries)
+
+    def snapshot(self) -> list[bytes]:
+        return [json.dumps(self.bodies).encode()]
+
+    def restore(self, chunks: Iterator[bytes]) -> None:
+        self.bodies = set(json.loads(b"".join(chunks)))
+
+
+an_object = Register()
