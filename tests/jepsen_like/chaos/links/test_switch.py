@@ -122,7 +122,8 @@ def test_conditions_pass_to_the_switch_unchanged() -> None:
 ANSWERER = """
 import socket, sys
 with socket.create_server((sys.argv[1], 20911)) as server:
-    print("listens", flush=True)
+    sys.stdout.write("listens")
+    sys.stdout.flush()
     while True:
         connection, _ = server.accept()
         connection.sendall(b"hello")
