@@ -39,7 +39,7 @@ from jepsen_like.check_command import tell_details
 # Without a terminal: a line after so many seconds.
 SECONDS_A_PLAIN_LINE = 10.0
 FINDINGS_SHOWN_MAX = 16
-DEFAULT_NEMESES = "kill,freeze,transfer"
+DEFAULT_NEMESES = "kill,freeze,partition"
 
 EPILOG = """\b
 Exit status:
@@ -101,7 +101,7 @@ def _nemeses(_: click.Context, __: click.Parameter, text: str) -> tuple[str, ...
     "--network",
     default="auto",
     show_default=True,
-    type=click.Choice(["auto", "namespaces", "relays", "none"]),
+    type=click.Choice(["auto", "namespaces", "none"]),
     help="How links are made that can break.",
 )
 @click.option(

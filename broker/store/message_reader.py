@@ -90,7 +90,8 @@ class MessageReader:
         As a rule that is what retention says. A member that was so far behind that it was given a
         snapshot has less than that.
         """
-        return max(self._messages.kept_position, self._log.begin_position)
+        kept, begin = self._messages.kept_position, self._log.begin_position
+        return kept if kept > begin else begin
 
     def read(
         self,
@@ -131,7 +132,8 @@ class MessageReader:
             records, next_offset = self._met(units, offset, max_messages, codes, condition)
         if not records:
             return ReadResult(Found.FILTERED, b"", 0, next_offset, begin, end)
-        return ReadResult(Found.MESSAGES, b"".join(records), len(records), next_offset, begin, end)
+        read = records[0] if len(records) == 1 else b"".join(records)
+        return ReadResult(Found.MESSAGES, bytes(read), len(records), next_offset, begin, end)
 
     def _met(
         self,

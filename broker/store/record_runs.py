@@ -33,6 +33,8 @@ def read_records(
     Raises:
         OutsideLog: a record is not in the log.
     """
+    if len(places) == 1:  # as most answers to pulls that waited
+        return [read_bytes(places[0], sizes[0])]
     records: list[bytes | memoryview] = []
     ends = list(map(add, places, sizes))
     begin = 0

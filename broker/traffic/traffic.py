@@ -5,7 +5,6 @@ Names and keys are those of RocketMQ's statistics (315).
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from heapq import nsmallest
 from typing import Final, NamedTuple
@@ -14,6 +13,7 @@ from broker.log.folded import Folded
 from broker.serving.parts import Shared
 from broker.topics.names import DEAD_LETTER_PREFIX, is_system_topic
 from broker.traffic.counter import Counter
+from broker.traffic.second import Given, Put, Second
 
 # Names and keys that are counted; one takes 1.1 KB.
 MAX_COUNTERS: Final = 30_000
@@ -77,23 +77,6 @@ class Sums(NamedTuple):
     given: int = 0
 
 
-@dataclass(slots=True)
-class _Given:
-    """What a group was given of a queue within the present second.
-
-    Attributes:
-        pulls: answered with messages.
-        messages: in them.
-        size: their bytes.
-        took_us: how long the reads took, in microseconds.
-    """
-
-    pulls: int = 0
-    messages: int = 0
-    size: int = 0
-    took_us: int = 0
-
-
 class Traffic:
     """Counts on one member, while it leads.
 
@@ -102,7 +85,6 @@ class Traffic:
         cluster: its cluster, the key of what is counted for a whole broker.
 
     Attributes:
-        sums: everything since the start.
         slowest_read_ms: of all pulls and pops, from looking for messages until they were found.
         forgotten: counters that were in use, and had to make room for others.
     """
@@ -112,17 +94,20 @@ class Traffic:
         self._cluster = cluster
         self._counters: dict[tuple[Counted, str], Counter] = {}
         self._samples: deque[tuple[float, Sums]] = deque(maxlen=RATE_SECONDS[-1] + 1)
-        # By group, topic and queue: not in the counters yet. A pull has seven of them to count in.
-        self._given: dict[tuple[str, str, int], _Given] = {}
-        self._given_second = 0
-        self.sums = Sums()
+        self._second = Second(0)  # what the counters do not have yet
+        self._put = self._put_bytes = self._found = self._missed = self._given = 0
         self.slowest_read_ms = 0
         self.forgotten = 0
 
     def __len__(self) -> int:
         """How many counters there are."""
-        self._count_given()
+        self._settle()
         return len(self._counters)
+
+    @property
+    def sums(self) -> Sums:
+        """Everything since the start."""
+        return Sums(self._put, self._put_bytes, self._found, self._missed, self._given)
 
     def stored(self, folded: Folded) -> None:
         """Messages were applied."""
@@ -130,82 +115,50 @@ class Traffic:
             self._forget_topics(folded.deleted_topics)
         if not folded.arrivals:
             return
-        now = self.second
-        put = put_bytes = own = 0
-        for (topic, queue_id), arrived in folded.arrivals.items():
+        second = self._present()
+        of_users = False
+        for key, arrived in folded.arrivals.items():
+            put = second.put(key)
             count = len(arrived.units)
             size = sum([int.from_bytes(unit[8:12], "big") for unit in arrived.units])
-            put += count
-            put_bytes += size
-            self._add(now, Counted.TOPIC_PUT_NUMS, topic, count, count)
-            self._add(now, Counted.TOPIC_PUT_SIZE, topic, size, count)
-            queue = f"{topic}@{queue_id}"
-            self._add(now, Counted.QUEUE_PUT_NUMS, queue, count, count)
-            self._add(now, Counted.QUEUE_PUT_SIZE, queue, size, count)
-            if topic.startswith(DEAD_LETTER_PREFIX):
-                self._add(now, Counted.DLQ_PUT_NUMS, topic.removeprefix(DEAD_LETTER_PREFIX), count)
-            if is_system_topic(topic):
-                own += count
-        self._add(now, Counted.BROKER_PUT_NUMS, self._cluster, put)
-        if put > own:
-            self._add(now, Counted.BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC, self._cluster, put - own)
-        sums = self.sums
-        self.sums = sums._replace(put=sums.put + put, put_bytes=sums.put_bytes + put_bytes)
+            put.runs += 1
+            put.messages += count
+            put.size += size
+            of_users = of_users or not put.is_system
+            self._put += count
+            self._put_bytes += size
+        second.runs += 1
+        second.runs_of_users += of_users
 
     def put_within(self, queues: Iterable[tuple[str, int]], seconds: float) -> None:
         """Messages of these queues, handed to the log together, were applied after this time."""
-        now, took_us = self.second, int(seconds * 1e6)
-        for topic, queue_id in queues:
-            self._add(now, Counted.TOPIC_PUT_LATENCY, f"{queue_id}@{topic}", took_us)
+        second, took_us = self._present(), int(seconds * 1e6)
+        for key in queues:
+            put = second.put(key)
+            put.appends += 1
+            put.took_us += took_us
 
     def given(
         self, group: str, topic: str, queue_id: int, messages: int, size: int, seconds: float
     ) -> None:
         """A pull is answered, after a read that took so long."""
-        sums = self.sums
-        self.slowest_read_ms = max(self.slowest_read_ms, int(seconds * 1000))
+        took_us = int(seconds * 1e6)
+        if took_us >= 1000 * (self.slowest_read_ms + 1):
+            self.slowest_read_ms = took_us // 1000
         if not messages:
-            self.sums = sums._replace(missed=sums.missed + 1)
+            self._missed += 1
             return
-        self.sums = sums._replace(found=sums.found + 1, given=sums.given + messages)
-        now = self.second
-        if now != self._given_second:
-            self._count_given()
-            self._given_second = now
-        key = (group, topic, queue_id)
-        given = self._given.get(key)
-        if given is None:
-            if len(self._given) >= MAX_COUNTERS:
-                self._count_given()
-            given = self._given[key] = _Given()
+        self._found += 1
+        self._given += messages
+        given = self._present().given_to(group, topic, queue_id)
         given.pulls += 1
         given.messages += messages
         given.size += size
-        given.took_us += int(seconds * 1e6)
-
-    def _count_given(self) -> None:
-        """Put what was given within a second into the counters."""
-        if not self._given:
-            return
-        now, all_given = self._given_second, self._given
-        self._given = {}
-        for (group, topic, queue_id), given in all_given.items():
-            pulls, messages = given.pulls, given.messages
-            key = f"{topic}@{group}"
-            self._add(now, Counted.GROUP_GET_NUMS, key, messages, pulls)
-            self._add(now, Counted.GROUP_GET_SIZE, key, given.size, pulls)
-            self._add(now, Counted.GROUP_GET_LATENCY, f"{queue_id}@{key}", given.took_us, pulls)
-            key = f"{topic}@{queue_id}@{group}"
-            self._add(now, Counted.QUEUE_GET_NUMS, key, messages, pulls)
-            self._add(now, Counted.QUEUE_GET_SIZE, key, given.size, pulls)
-            self._add(now, Counted.BROKER_GET_NUMS, self._cluster, messages, pulls)
-            if not is_system_topic(topic):
-                name = Counted.BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC
-                self._add(now, name, self._cluster, messages, pulls)
+        given.took_us += took_us
 
     def missed(self) -> None:
         """A pull or a pop got nothing."""
-        self.sums = self.sums._replace(missed=self.sums.missed + 1)
+        self._missed += 1
 
     def popped(self, group: str, topic: str) -> None:
         """A group has to acknowledge what it was given; RocketMQ stores a check point for it."""
@@ -225,12 +178,12 @@ class Traffic:
 
     def counter(self, counted: Counted, key: str) -> Counter | None:
         """A counter, or None when nothing was counted with this key."""
-        self._count_given()
+        self._settle()
         return self._counters.get((counted, key))
 
     def counters(self, counted: Counted) -> Iterator[tuple[str, Counter]]:
         """All counters of one kind, with their keys."""
-        self._count_given()
+        self._settle()
         return ((key, one) for (kind, key), one in self._counters.items() if kind is counted)
 
     def given_per_second(self, group: str, topic: str) -> float:
@@ -263,10 +216,65 @@ class Traffic:
 
     def let_go(self) -> None:
         """Forget what counts nothing any more."""
-        self._count_given()
+        self._settle()
         oldest = self.second - IDLE_SECONDS
         for key in [key for key, one in self._counters.items() if one.last_second < oldest]:
             del self._counters[key]
+
+    def _present(self) -> Second:
+        """The present second; what there was in the last one is counted before."""
+        number, second = self.second, self._second
+        if number != second.number or len(second) >= MAX_COUNTERS:
+            self._settle()
+            second = self._second = Second(number)
+        return second
+
+    def _settle(self) -> None:
+        """Put into the counters what they do not have yet."""
+        second = self._second
+        if not len(second):
+            return
+        self._second = Second(second.number)
+        now, all_put = second.number, 0
+        for (topic, queue_id), put in second.puts.items():
+            if put.appends:
+                key = f"{queue_id}@{topic}"
+                self._add(now, Counted.TOPIC_PUT_LATENCY, key, put.took_us, put.appends)
+            if put.runs:
+                self._count_put(now, topic, queue_id, put)
+                all_put += put.messages
+        if second.runs:
+            self._add(now, Counted.BROKER_PUT_NUMS, self._cluster, all_put, second.runs)
+        if second.runs_of_users:
+            of_users = sum([put.messages for put in second.puts.values() if not put.is_system])
+            name = Counted.BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC
+            self._add(now, name, self._cluster, of_users, second.runs_of_users)
+        for key_of_given, given in second.given.items():
+            self._count_given(now, *key_of_given, given)
+
+    def _count_put(self, now: int, topic: str, queue_id: int, put: Put) -> None:
+        count, queue = put.messages, f"{topic}@{queue_id}"
+        self._add(now, Counted.TOPIC_PUT_NUMS, topic, count, count)
+        self._add(now, Counted.TOPIC_PUT_SIZE, topic, put.size, count)
+        self._add(now, Counted.QUEUE_PUT_NUMS, queue, count, count)
+        self._add(now, Counted.QUEUE_PUT_SIZE, queue, put.size, count)
+        if topic.startswith(DEAD_LETTER_PREFIX):
+            group = topic.removeprefix(DEAD_LETTER_PREFIX)
+            self._add(now, Counted.DLQ_PUT_NUMS, group, count, put.runs)
+
+    def _count_given(self, now: int, group: str, topic: str, queue_id: int, given: Given) -> None:
+        pulls, messages = given.pulls, given.messages
+        key = f"{topic}@{group}"
+        self._add(now, Counted.GROUP_GET_NUMS, key, messages, pulls)
+        self._add(now, Counted.GROUP_GET_SIZE, key, given.size, pulls)
+        self._add(now, Counted.GROUP_GET_LATENCY, f"{queue_id}@{key}", given.took_us, pulls)
+        key = f"{topic}@{queue_id}@{group}"
+        self._add(now, Counted.QUEUE_GET_NUMS, key, messages, pulls)
+        self._add(now, Counted.QUEUE_GET_SIZE, key, given.size, pulls)
+        self._add(now, Counted.BROKER_GET_NUMS, self._cluster, messages, pulls)
+        if not is_system_topic(topic):
+            name = Counted.BROKER_GET_NUMS_WITHOUT_SYSTEM_TOPIC
+            self._add(now, name, self._cluster, messages, pulls)
 
     def _add(self, now: int, counted: Counted, key: str, amount: int, times: int = 1) -> None:
         counter = self._counters.get((counted, key))
@@ -286,7 +294,7 @@ class Traffic:
 
     def _forget_topics(self, topics: Iterable[str]) -> None:
         """A topic that is made again begins to count anew."""
-        self._count_given()
+        self._settle()
         gone = set(topics)
         for key in [key for key in self._counters if not gone.isdisjoint(key[1].split("@"))]:
             if key[1] != self._cluster:

@@ -42,6 +42,10 @@ class StoreHealth:
         try:
             yield
         except OSError as cause:
-            path = cause.filename if isinstance(cause.filename, str) else self._folder
-            self.failure = DiskFailed(operation, path, cause)
-            raise self.failure from cause
+            self.disk_failed(operation, cause)
+
+    def disk_failed(self, operation: str, cause: OSError) -> NoReturn:
+        """End the store with an error of the disk, as `disk_work` does."""
+        path = cause.filename if isinstance(cause.filename, str) else self._folder
+        self.failure = DiskFailed(operation, path, cause)
+        raise self.failure from cause

@@ -22,7 +22,7 @@ class RunPlan:
         time_s: how long faults go on; clients go on a little longer.
         lease: whether reads of the leader rely on its lease (`max_clock_drift`).
         calls_a_second: of each client.
-        network: `auto`, `namespaces`, `relays` or `none`.
+        network: `auto`, `namespaces` or `none`.
         seeded_bug: a mistake to make on purpose.
     """
 

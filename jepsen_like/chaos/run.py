@@ -6,8 +6,8 @@ import datetime
 import itertools
 import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +18,8 @@ from jepsen_like.chaos.client_process import ClientProcess, HarnessFailed, clien
 from jepsen_like.chaos.clients.settings import ClientSettings
 from jepsen_like.chaos.disks import small_disk
 from jepsen_like.chaos.fault_log import FaultLog
+from jepsen_like.chaos.links.namespaces import why_not
+from jepsen_like.chaos.links.switched_network import switched_network
 from jepsen_like.chaos.logs_compared import log_differences
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.members.member import Member, OrderFailed
@@ -34,6 +36,7 @@ from jepsen_like.chaos.nemeses.file_faults import (
     wiped_folder,
 )
 from jepsen_like.chaos.nemeses.membership_faults import MembershipFaults
+from jepsen_like.chaos.nemeses.network_faults import NetworkFaults
 from jepsen_like.chaos.nemeses.process_faults import freeze, kill, rolling_restart, stop, transfer
 from jepsen_like.chaos.nemeses.schedule import Fault, schedule
 from jepsen_like.chaos.plan import RunPlan
@@ -106,6 +109,7 @@ class Run:
         self._stops = trio.Event()
         self._broken: dict[int, str] = {}
         self._phase, self._until_s = "starting", 0.0
+        self._network: NetworkFaults | None = None
         self.schedule = schedule(plan.seed, plan.nemeses, plan.time_s)
 
     def stop(self) -> None:
@@ -137,10 +141,25 @@ class Run:
             if "disk-full" in self._plan.nemeses:
                 for name in self._names:
                     stack.enter_context(small_disk(self._folder / "data" / name))
-            await self._run_on(Loopback([*self._names, *self._spares]), faults)
+            members = [*self._names, *self._spares]
+            async with self._wired(members) as wiring:
+                await self._run_on(wiring, faults)
         harmed = {"flip", "tail"} & set(self._plan.nemeses)
         folders = {name: self._data(name) / f"dledger-{name}" for name in self._names}
         self.result.findings += log_differences(folders, verify=not harmed)
+
+    @asynccontextmanager
+    async def _wired(self, members: list[str]) -> AsyncIterator[Wiring]:
+        """The network of the run: links that can break, if this machine has them."""
+        wanted, problem = self._plan.network, why_not()
+        if wanted == "none" or (wanted == "auto" and problem is not None):
+            yield Loopback(members, () if problem is None else (f"broken links: {problem}",))
+            return
+        if problem is not None:
+            raise HarnessFailed(problem)
+        async with switched_network([CLIENTS_HOST, *members], self._plan.seed) as network:
+            self._network = NetworkFaults(network)
+            yield network
 
     async def _run_on(self, wiring: Wiring, faults: FaultLog) -> None:
         self.result.network, self.result.left_out = wiring.kind, tuple(wiring.left_out)
@@ -230,12 +249,13 @@ class Run:
             lambda name: wiring.peer_address(name, name),
             self._finding,
         )
-        no_links = absent("nothing between the processes of this run can break")
+        no_links = absent("the links of this run cannot break")
         links = [
             kind.name for one in NEMESES.values() if one.lane is Lane.NETWORK for kind in one.kinds
         ]
         return {
             **dict.fromkeys(links, no_links),
+            **(self._network.executors if self._network is not None else {}),
             **dict.fromkeys(("kill-leader", "kill-random", "kill-all"), kill),
             **dict.fromkeys(("stop-leader", "stop-random"), stop),
             **dict.fromkeys(("freeze-leader", "freeze-leader-long", "freeze-random"), freeze),

@@ -38,9 +38,9 @@ class Loopback:
     """All processes on 127.0.0.1, and nothing between them that can break."""
 
     kind = "loopback"
-    left_out: Sequence[str] = ()
 
-    def __init__(self, hosts: Sequence[str]) -> None:
+    def __init__(self, hosts: Sequence[str], left_out: Sequence[str] = ()) -> None:
+        self.left_out = left_out
         ports = iter(free_ports(2 * len(hosts)))
         self._addresses = {
             host: (f"127.0.0.1:{next(ports)}", f"127.0.0.1:{next(ports)}") for host in hosts

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from broker.log.folded import Arrivals, Folded
+from broker.messages.fold import UNIT
 from broker.messages.quarter_counts import MAX_QUARTERS, QUARTER_MS, QuarterCounts
 from broker.traffic.counter import Counter
 from broker.traffic.days import mornings
@@ -169,6 +171,39 @@ def test_pulls_of_one_second_and_of_others_are_counted_with_their_times() -> Non
     counter = traffic.counter(Counted.GROUP_GET_NUMS, "T@g")
     assert counter is not None
     assert counter.minute(175)[:2] == (1, 1)
+
+
+def test_messages_of_one_second_are_counted_with_their_times() -> None:
+    now = 100.0
+    traffic = Traffic(lambda: now, "c")
+    unit = UNIT.pack(0, 50, 0)
+    for arrivals in (
+        {("T", 0): 3, ("T", 1): 1},
+        {("%DLQ%g", 0): 2},
+        {("%DLQ%g", 0): 1},
+        {("SELF_TEST_TOPIC", 0): 1},
+    ):
+        folded = Folded()
+        for key, count in arrivals.items():
+            folded.arrivals[key] = Arrivals(0, [unit] * count)
+        traffic.stored(folded)
+        traffic.put_within(arrivals, 0.004)
+    now = 103.0
+    counted = {
+        (Counted.TOPIC_PUT_NUMS, "T"): (4, 4),
+        (Counted.TOPIC_PUT_SIZE, "T"): (200, 4),
+        (Counted.TOPIC_PUT_LATENCY, "1@T"): (4000, 1),
+        (Counted.QUEUE_PUT_NUMS, "T@0"): (3, 3),
+        (Counted.QUEUE_PUT_SIZE, "T@1"): (50, 1),
+        (Counted.DLQ_PUT_NUMS, "g"): (3, 2),
+        (Counted.BROKER_PUT_NUMS, "c"): (8, 4),
+        (Counted.BROKER_PUT_NUMS_WITHOUT_SYSTEM_TOPIC, "c"): (7, 3),
+    }
+    for (name, named), total in counted.items():
+        counter = traffic.counter(name, named)
+        assert counter is not None, named
+        assert counter.minute(103)[:2] == total, named
+    assert traffic.sums[:2] == (8, 400)
 
 
 def test_counters_are_let_go_when_they_are_idle() -> None:

@@ -12,10 +12,17 @@ import time
 from pathlib import Path
 
 import pytest
+import trio
 from click.testing import CliRunner
 
 from jepsen_like.__main__ import main
+from jepsen_like.chaos.links.namespaces import why_not
 from jepsen_like.chaos.members.seeded_bugs import BUGS
+from jepsen_like.chaos.nemeses.schedule import Fault
+from jepsen_like.chaos.plan import RunPlan
+from jepsen_like.chaos.run import Run
+from jepsen_like.chaos.services import find_service
+from jepsen_like.history.reading import read_history
 
 PROJECT = Path(__file__).parents[3]
 # A run of 4 s takes about 10 s; one that hangs takes much longer.
@@ -99,6 +106,27 @@ def test_a_run_finds_each_mistake_that_is_made_on_purpose(bug: str, tmp_path: Pa
     assert ended.returncode == 1, ended.stdout + ended.stderr
     assert "violation: not linearizable" in ended.stdout
     assert "again: jepsen-like run --workload register" in ended.stdout
+
+
+@pytest.mark.long
+@pytest.mark.skipif(why_not() is not None, reason=f"no namespaces here: {why_not()}")
+def test_a_member_is_back_soon_after_a_long_cut(tmp_path: Path) -> None:
+    plan = RunPlan("register", ("partition",), time_s=14.0, seed=5)
+    one = Run(plan, find_service("register"), tmp_path, lambda progress: None)
+    one.schedule = [Fault(0, "partition", "isolate-random", 2.0, 8.0, 0, "fault 0")]
+    trio.run(one.run)
+    assert one.result.findings == []
+    (cut,) = [event for event in one.result.events if event["event"] == "begin"]
+    (end,) = [event for event in one.result.events if event["event"] == "end"]
+    healed_ns = end["time_ns"]
+    assert isinstance(healed_ns, int)
+    reads = [
+        operation.ended_ns
+        for operation in read_history(one.history).operations
+        if operation.ok and [operation.member] == cut["targets"] and operation.function == "read"
+    ]
+    back_ns = min(at for at in reads if at is not None and at > healed_ns)
+    assert back_ns - healed_ns < 2_500_000_000
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,46 @@
+"""Names and addresses of the network namespaces of runs, and those that runs left behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+PREFIX = "jepsen-like"
+FOLDER = Path("/run/netns")
+
+
+def prefix_of(pid: int) -> str:
+    """The beginning of the names of a run's namespaces, by its process."""
+    return f"{PREFIX}-{pid}"
+
+
+def namespace_of(prefix: str, host: str) -> str:
+    """The namespace of a host."""
+    return f"{prefix}-{host}"
+
+
+def address_of(place: int) -> str:
+    """The address of a host. Namespaces have no way out, so every run may use the same ones."""
+    return f"10.99.0.{place + 1}"
+
+
+def remove_orphans() -> None:
+    """Remove the namespaces of runs whose processes are gone: their switch was killed, too."""
+    if not FOLDER.is_dir():
+        return
+    for path in FOLDER.glob(f"{PREFIX}-*-*"):
+        pid = path.name.removeprefix(f"{PREFIX}-").partition("-")[0]
+        if pid.isdecimal() and not os.path.exists(f"/proc/{pid}"):
+            subprocess.run(["ip", "netns", "del", path.name], check=False)
+
+
+def why_not() -> str | None:
+    """Why this machine has no namespaces for a run, or None if it has."""
+    if os.geteuid() != 0:
+        return "network namespaces need root"
+    if not os.path.exists("/dev/net/tun"):
+        return "there is no /dev/net/tun"
+    tools = [tool for tool in ("ip", "nsenter") if shutil.which(tool) is None]
+    return f"{' and '.join(tools)} cannot be found" if tools else None

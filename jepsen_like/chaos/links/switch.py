@@ -1,0 +1,139 @@
+"""The switch: passes packets between the hosts of a run, as the conditions of links say.
+
+Each host is a network namespace whose only device is a TUN; the switch holds the other end of each.
+A kernel without netem has no other way to delay packets, and none to cut one direction without
+firewall rules.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import json
+import os
+import selectors
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from jepsen_like.chaos.links.condition import Link, LinkCondition
+from jepsen_like.simulation.chance import Chance
+
+PACKET_BYTES_MAX = 65_536
+# Packets that are read from one host before the others have their turn.
+PACKETS_A_TURN = 64
+# Packets that are held up; further ones are lost, as in a switch whose buffers are full.
+HELD_MAX = 20_000
+IPV4 = 4
+SOURCE, TARGET = slice(12, 16), slice(16, 20)
+
+
+class Switch:
+    """Passes packets on.
+
+    Args:
+        devices: an open TUN, not blocking, for each host.
+        addresses: the four bytes of the address of each host.
+        seed: of all that is drawn for packets.
+    """
+
+    def __init__(
+        self, devices: Mapping[str, int], addresses: Mapping[str, bytes], seed: int
+    ) -> None:
+        self._devices = devices
+        self._hosts = {address: host for host, address in addresses.items()}
+        self._seed = seed
+        self._links: dict[tuple[str, str], Link] = {}
+        self._held: list[tuple[float, int, int, bytes]] = []
+        self._numbers = itertools.count()
+        self._changes = 0
+        self._rest = b""
+
+    def set_links(self, conditions: Mapping[tuple[str, str], LinkCondition]) -> None:
+        """Put conditions in the place of all those before. What is held up already, arrives."""
+        self._changes += 1
+        self._links = {
+            pair: Link(condition, Chance(self._seed, f"link {pair} {self._changes}"))
+            for pair, condition in conditions.items()
+            if not condition.is_clear
+        }
+
+    def run(self, orders: int, answers: int) -> None:
+        """Pass packets on until the descriptor `orders` ends; answer each order with a line."""
+        with selectors.DefaultSelector() as selector:
+            for device in self._devices.values():
+                selector.register(device, selectors.EVENT_READ)
+            selector.register(orders, selectors.EVENT_READ)
+            while True:
+                for key, _ in selector.select(self._timeout_s()):
+                    if key.fd != orders:
+                        self._pass_on(key.fd)
+                    elif not self._take_orders(orders, answers):
+                        return
+                self._release(time.monotonic())
+
+    def _timeout_s(self) -> float | None:
+        return max(0.0, self._held[0][0] - time.monotonic()) if self._held else None
+
+    def _take_orders(self, orders: int, answers: int) -> bool:
+        piece = os.read(orders, PACKET_BYTES_MAX)
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        for line in lines:
+            self.set_links(parse_links(json.loads(line)))
+            os.write(answers, b"done\n")
+        return bool(piece)
+
+    def _pass_on(self, device: int) -> None:
+        now_s = time.monotonic()
+        for _ in range(PACKETS_A_TURN):
+            try:
+                packet = os.read(device, PACKET_BYTES_MAX)
+            except BlockingIOError:
+                return
+            source = self._hosts.get(packet[SOURCE])
+            target = self._hosts.get(packet[TARGET])
+            if packet[0] >> 4 != IPV4 or source is None or target is None:
+                continue  # such as the neighbour discovery of IPv6
+            link = self._links.get((source, target))
+            if link is None:
+                self._write(self._devices[target], packet)
+                continue
+            for at_s in link.arrivals(now_s):
+                if at_s <= now_s:
+                    self._write(self._devices[target], packet)
+                elif len(self._held) < HELD_MAX:
+                    number = next(self._numbers)
+                    heapq.heappush(self._held, (at_s, number, self._devices[target], packet))
+
+    def _release(self, now_s: float) -> None:
+        while self._held and self._held[0][0] <= now_s:
+            _, _, device, packet = heapq.heappop(self._held)
+            self._write(device, packet)
+
+    def _write(self, device: int, packet: bytes) -> None:
+        try:
+            os.write(device, packet)
+        except BlockingIOError:
+            return  # the host does not take it: lost
+
+
+def links_line(links: Mapping[tuple[str, str], LinkCondition]) -> bytes:
+    """Conditions as an order to the switch."""
+    rows = [[source, target, *_fields(condition)] for (source, target), condition in links.items()]
+    return json.dumps(rows).encode() + b"\n"
+
+
+def _fields(condition: LinkCondition) -> list[object]:
+    return [
+        condition.cut,
+        condition.loss,
+        condition.delay_s,
+        condition.jitter_s,
+        condition.duplicate,
+        condition.reorder,
+    ]
+
+
+def parse_links(rows: list[list[Any]]) -> dict[tuple[str, str], LinkCondition]:
+    """The conditions of an order."""
+    return {(source, target): LinkCondition(*fields) for source, target, *fields in rows}

@@ -1,0 +1,105 @@
+"""A network of namespaces around a switch, for the processes of a run."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+import trio
+
+from jepsen_like.chaos.client_process import HarnessFailed
+from jepsen_like.chaos.links.condition import LinkCondition
+from jepsen_like.chaos.links.namespaces import FOLDER, address_of, namespace_of, prefix_of
+from jepsen_like.chaos.links.switch import links_line
+
+READY_TIMEOUT_S = 20.0
+ORDER_TIMEOUT_S = 5.0
+STOP_TIMEOUT_S = 10.0
+PEER_PORT, CLIENT_PORT = 20911, 20912
+
+
+class SwitchedNetwork:
+    """Hosts with addresses of their own; see Wiring."""
+
+    kind = "namespaces"
+    left_out: Sequence[str] = ()
+
+    def __init__(self, prefix: str, hosts: Sequence[str], process: trio.Process) -> None:
+        self._prefix = prefix
+        self._addresses = {host: address_of(place) for place, host in enumerate(hosts)}
+        self._process = process
+        self._turn = trio.Lock()
+
+    def peer_address(self, source: str, target: str) -> str:
+        """See Wiring."""
+        return f"{self._addresses[target]}:{PEER_PORT}"
+
+    def port_address(self, target: str) -> str:
+        """See Wiring."""
+        return f"{self._addresses[target]}:{CLIENT_PORT}"
+
+    def listens(self, host: str) -> tuple[str, str]:
+        """See Wiring."""
+        return self.peer_address(host, host), self.port_address(host)
+
+    def command(self, host: str, argv: Sequence[str]) -> list[str]:
+        """See Wiring."""
+        path = FOLDER / namespace_of(self._prefix, host)
+        return ["nsenter", f"--net={path}", "--", *argv]
+
+    async def set_links(self, links: Mapping[tuple[str, str], LinkCondition]) -> None:
+        """Put conditions in the place of all those before; they hold when this returns."""
+        async with self._turn:
+            await self._order(links_line(links))
+
+    async def heal(self) -> None:
+        """Let all packets pass."""
+        await self.set_links({})
+
+    async def _order(self, line: bytes) -> None:
+        assert self._process.stdin is not None
+        try:
+            await self._process.stdin.send_all(line)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            raise HarnessFailed("the switch of the network has ended") from None
+        await self.wait_done(ORDER_TIMEOUT_S)
+
+    async def wait_done(self, timeout_s: float) -> None:
+        """Wait for the answer to one order. Raises HarnessFailed."""
+        assert self._process.stdout is not None
+        said = b""
+        with trio.move_on_after(timeout_s):
+            while not said.endswith(b"\n"):
+                piece = await self._process.stdout.receive_some(64)
+                if not piece:
+                    break
+                said += piece
+        if said != b"done\n":
+            raise HarnessFailed(f"the switch of the network said {said!r} where an answer was due")
+
+
+@asynccontextmanager
+async def switched_network(hosts: Sequence[str], seed: int) -> AsyncIterator[SwitchedNetwork]:
+    """Make a network during a block. Needs root: see `namespaces.why_not`. Raises HarnessFailed."""
+    prefix = prefix_of(os.getpid())
+    command = [sys.executable, "-m", "jepsen_like.chaos.links", prefix, str(seed), *hosts]
+    process = await trio.lowlevel.open_process(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, process_group=0
+    )
+    try:
+        network = SwitchedNetwork(prefix, hosts, process)
+        await network.wait_done(READY_TIMEOUT_S)
+        yield network
+    finally:
+        with trio.CancelScope(shield=True):
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    await trio.aclose_forcefully(pipe)
+            with trio.move_on_after(STOP_TIMEOUT_S):
+                await process.wait()
+            if process.returncode is None:
+                process.kill()
+                await process.wait()

@@ -1,0 +1,151 @@
+"""Faults of the network between members: partitions, and packets that are lost, late, or twice."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+import trio
+
+from jepsen_like.chaos.links.condition import LinkCondition
+from jepsen_like.chaos.links.shapes import (
+    Cuts,
+    bridge,
+    deaf,
+    halves,
+    isolated,
+    majorities_ring,
+    mute,
+    one_way,
+)
+from jepsen_like.chaos.members.group import Group
+from jepsen_like.chaos.nemeses.executor import Done, Executor, leader_of, target_of
+from jepsen_like.simulation.chance import Chance
+
+# A flapping link changes so often: about as often as elections end.
+FLAPS_S = (0.1, 0.8)
+
+
+class Network(Protocol):
+    """What breaks links."""
+
+    async def set_links(self, links: Mapping[tuple[str, str], LinkCondition]) -> None:
+        """Put conditions in the place of all those before."""
+
+    async def heal(self) -> None:
+        """Let all packets pass."""
+
+
+class NetworkFaults:
+    """Breaks the links between members. Those between clients and members stay whole, so that
+    clients see what a member that is cut off tells them.
+    """
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+
+    @property
+    def executors(self) -> dict[str, Executor]:
+        """By the names of their kinds."""
+        shapes = (
+            "isolate-leader",
+            "isolate-random",
+            "mute-leader",
+            "deaf-leader",
+            "halves",
+            "majorities-ring",
+            "bridge",
+            "one-way",
+        )
+        styles = ("loss", "delay", "reorder", "duplicate")
+        return {
+            **dict.fromkeys(shapes, self.partition),
+            **dict.fromkeys(styles, self.packets),
+            "flapping": self.flapping,
+        }
+
+    @asynccontextmanager
+    async def partition(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
+        """Cut links in a shape."""
+        targets, cuts = shape_of(group, chance, kind)
+        async with self._broken(cuts):
+            yield Done(targets, {"cut": sorted(f"{source}>{target}" for source, target in cuts)})
+
+    @asynccontextmanager
+    async def flapping(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
+        """Cut the leader off and heal again, over and over."""
+        leader = leader_of(group)
+        cuts = isolated([member.name for member in group.present], leader.name)
+        async with trio.open_nursery() as nursery, self._broken(cuts):
+            nursery.start_soon(self._flap, cuts, chance)
+            yield Done((leader.name,))
+            nursery.cancel_scope.cancel()
+
+    async def _flap(self, cuts: Cuts, chance: Chance) -> None:
+        while True:
+            for links in ({}, cuts):
+                await trio.sleep(chance.uniform(*FLAPS_S))
+                await self._network.set_links(links)
+
+    @asynccontextmanager
+    async def packets(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
+        """Let packets between members fare badly: between all of them, or those of one."""
+        condition = condition_of(chance, kind)
+        names = [member.name for member in group.present]
+        one = chance.choice(names) if chance.happens(0.5) else None
+        links = {
+            (source, target): condition
+            for source in names
+            for target in names
+            if source != target and one in (None, source, target)
+        }
+        async with self._broken(links):
+            numbers = {name: value for name, value in vars(condition).items() if value}
+            yield Done(tuple(names) if one is None else (one,), numbers)
+
+    @asynccontextmanager
+    async def _broken(self, links: Mapping[tuple[str, str], LinkCondition]) -> AsyncIterator[None]:
+        await self._network.set_links(links)
+        try:
+            yield
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._network.heal()
+
+
+def condition_of(chance: Chance, kind: str) -> LinkCondition:
+    """How bad it is."""
+    match kind:
+        case "loss":
+            return LinkCondition(loss=round(chance.uniform(0.05, 0.3), 3))
+        case "delay":
+            delay_s = round(chance.uniform(0.005, 0.2), 3)
+            return LinkCondition(delay_s=delay_s, jitter_s=round(delay_s / 2, 4))
+        case "reorder":
+            return LinkCondition(delay_s=0.002, reorder=round(chance.uniform(0.1, 0.5), 3))
+        case _:
+            return LinkCondition(duplicate=round(chance.uniform(0.1, 0.5), 3))
+
+
+def shape_of(group: Group, chance: Chance, kind: str) -> tuple[tuple[str, ...], Cuts]:
+    """The links that a kind of partition cuts, and the members that it names. Raises Skipped."""
+    names = sorted(member.name for member in group.present)
+    if kind in ("isolate-leader", "isolate-random", "mute-leader", "deaf-leader"):
+        one = target_of(group, chance, kind).name
+        shapes = {"mute-leader": mute, "deaf-leader": deaf}
+        return (one,), shapes.get(kind, isolated)(names, one)
+    chance.shuffle(names)
+    middle = len(names) // 2
+    match kind:
+        case "halves":
+            return tuple(names[:middle]), halves(names[:middle], names[middle:])
+        case "majorities-ring":
+            return tuple(names), majorities_ring(names)
+        case "bridge":
+            return (names[middle],), bridge(names)
+        case _:
+            first, second = names[:middle], names[middle:]
+            if chance.happens(0.5):
+                first, second = second, first
+            return tuple(second), one_way(first, second)
