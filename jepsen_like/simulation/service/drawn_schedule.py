@@ -49,8 +49,6 @@ CALLS_A_CLIENT = 12
 LEADERS_SHARE = 0.6
 # The mean seconds between faults of one kind.
 _EVERY_S = (1.0, 2.5, 6.0)
-# In this share of the runs the network loses and repeats nothing by itself.
-CALM_NETWORKS = 0.5
 
 
 def service_swarm(
@@ -63,9 +61,9 @@ def service_swarm(
 ) -> Swarm:
     """The surroundings of a seed: network, disks, timeouts. Faults come from the schedule alone."""
     swarm = swarm_of(seed, nodes, seconds)
-    crash, network = swarm.faults.crash, swarm.network
-    if Chance(seed, "calm network").happens(CALM_NETWORKS):
-        network = replace(network, loss=0.0, duplication=0.0)
+    crash = swarm.faults.crash
+    # As the library's own links are: a sender learns when its connection breaks.
+    network = replace(swarm.network, connections=True, ordered=True)
     pieces = max(swarm.snapshots.piece_bytes, LEAST_PIECE_BYTES)
     quiet = SnapshotStyle(0, 1, 0, pieces)
     return replace(

@@ -83,7 +83,7 @@ class Schedule(NamedTuple):
     """A run of a service. Equal schedules give equal runs.
 
     Attributes:
-        seed: decides on the speed of network and disks, election timeouts, lost messages.
+        seed: decides on the speed of network and disks, and on election timeouts.
         nodes: how many members.
         seconds: of virtual time; then everything is put right, and the end is checked.
         steps: what happens meanwhile, in the order of their times.

@@ -60,7 +60,7 @@ class World:
 
     Attributes:
         service: what is simulated.
-        requests: all requests of clients so far.
+        seed: of the run.
     """
 
     def __init__(
@@ -207,8 +207,8 @@ class World:
         A client asks again when it was refused for sure, as when no member leads.
 
         Raises:
-            OutcomeUnknown: the leader was lost; the entry may be in the log.
-            Rejected: it was refused until the time was over; the entry is not in the log.
+            dledger.OutcomeUnknown: the leader was lost; the entry may be in the log.
+            dledger.Rejected: it was refused until the time was over; the entry is not in the log.
             Failure: a promise was broken.
         """
         until_s = self.now + within_s
@@ -229,7 +229,7 @@ class World:
         before the call.
 
         Raises:
-            Rejected: no member could confirm it in the time.
+            dledger.Rejected: no member could confirm it in the time.
             Failure: a promise was broken.
         """
         until_s = self.now + within_s
@@ -580,7 +580,8 @@ def simulate(
         simulated: the class of the state machine, or anything else that makes one; or a Service,
             which says more about it.
         nodes: how many members.
-        seed: decides on the speed of network and disks, on election timeouts and lost messages.
+        seed: decides on the speed of network and disks, on election timeouts, on the order of what
+            happens at once.
         faults_s: so many virtual seconds long, the faults of the seed happen by themselves.
         records: whether to note what happens, for `World.digest` and for pictures. Takes a third
             of the speed.
