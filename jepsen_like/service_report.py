@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
+from jepsen_like.report.space_time import SpaceTime, space_time_page
 from jepsen_like.simulation.campaign import CampaignResult, Plan
+from jepsen_like.simulation.service.drawn_schedule import drawn_schedule
 from jepsen_like.simulation.service.pasted_test import pasted_test
-from jepsen_like.simulation.service.service_campaign import loaded, shrunk
+from jepsen_like.simulation.service.service_campaign import loaded, recorded, shrunk
 from jepsen_like.simulation.service.shrinking import Shrunk
+from jepsen_like.simulation.service.spoken_message import IDLE
+
+# Steps that are listed above a picture.
+STEPS_SHOWN_MAX = 12
 
 
 def shrunk_failure(plan: Plan, result: CampaignResult, budget_s: float) -> Shrunk | None:
@@ -50,6 +58,39 @@ def report_failure(plan: Plan, result: CampaignResult, short: Shrunk | None) -> 
     click.echo("as a test:")
     click.echo("")
     click.echo(pasted_test(plan.service, schedule, short.failure))
+
+
+def write_diagram(plan: Plan, short: Shrunk | None, seed: int, path: Path) -> None:
+    """Draw the shortened run, or that of a seed, as a page."""
+    assert plan.service is not None
+    if short is not None:
+        schedule = short.schedule
+    else:
+        service = loaded(plan.service).service
+        schedule = drawn_schedule(service, seed, plan.nodes, plan.fault_seconds)
+    world = recorded(plan.service, schedule)
+    journal, failure = world.journal, world.failure
+    assert journal is not None
+    page = space_time_page(
+        SpaceTime(
+            title=f"{plan.service}, seed {schedule.seed}",
+            broken=f"{failure.promise}: {failure.how}" if failure is not None else "",
+            members=[member.name for member in world.members],
+            events=list(journal.events),
+            idle=IDLE,
+            facts=[
+                f"{schedule.nodes} members, {schedule.seconds:.3f} virtual seconds with faults",
+                *(str(step) for step in schedule.steps[:STEPS_SHOWN_MAX]),
+                *_more(len(schedule.steps) - STEPS_SHOWN_MAX),
+            ],
+            test=pasted_test(plan.service, schedule, failure) if failure is not None else "",
+        )
+    )
+    path.write_text(page, encoding="utf-8")
+
+
+def _more(number: int) -> list[str]:
+    return [f"and {number} more steps"] if number > 0 else []
 
 
 def as_dict(plan: Plan, short: Shrunk | None) -> dict[str, object] | None:

@@ -13,7 +13,13 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from jepsen_like.service_report import as_dict, report_checks, report_failure, shrunk_failure
+from jepsen_like.service_report import (
+    as_dict,
+    report_checks,
+    report_failure,
+    shrunk_failure,
+    write_diagram,
+)
 from jepsen_like.simulation.campaign import (
     CampaignResult,
     Plan,
@@ -84,6 +90,11 @@ def _list_bugs(context: click.Context, _: click.Parameter, wanted: bool) -> None
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the whole trace of the failing seed (or of the only one) to this file.",
 )
+@click.option(
+    "--diagram",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="With --service: draw the shortened run (or the only one) as a page, into this file.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @click.option(
     "--seeded-bug",
@@ -115,6 +126,7 @@ def simulate(
     shrink_seconds: float,
     jobs: int | None,
     trace: Path | None,
+    diagram: Path | None,
     as_json: bool,
     seeded_bug: str | None,
     aimed: bool,
@@ -126,6 +138,8 @@ def simulate(
     """
     if seeded_bug is not None and seeded_bug not in TIERS[tier].bugs:
         raise click.UsageError(f"{seeded_bug} is a bug of another tier than {tier}: name it")
+    if diagram is not None and service is None:
+        raise click.UsageError("--diagram draws runs of --service")
     if service is not None:
         _check_service(service, tier, seeded_bug)
     plan = Plan(seed, seeds, nodes, seconds, seeded_bug, tier, aimed, service, time_budget)
@@ -136,6 +150,8 @@ def simulate(
         with trace.open("w", encoding="utf-8") as sink:
             trace_seed(plan, shown, sink)
     short = shrunk_failure(plan, result, shrink_seconds)
+    if diagram is not None:
+        write_diagram(plan, short, failed.seed if failed is not None else seed, diagram)
     if as_json:
         click.echo(json.dumps(_as_dict(plan, result, short)))
     else:

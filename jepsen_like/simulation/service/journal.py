@@ -5,37 +5,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import NamedTuple
 
 from dledger.core.messages import Message
+from jepsen_like.report.happened import Happened
 from jepsen_like.simulation.event_loop import EventLoop
 from jepsen_like.simulation.node_trace import describe
+from jepsen_like.simulation.service.spoken_message import spoken
 from jepsen_like.simulation.virtual_node import VirtualNode
 from jepsen_like.simulation.witness import Witness
 
 # Events kept: those before a failure, and enough for the longest picture.
 KEPT_EVENTS = 50_000
-
-
-class Happened(NamedTuple):
-    """One event.
-
-    Attributes:
-        at_s: when, in virtual seconds.
-        kind: "sent", "arrived", "lost", "role", "committed", "synced", "applied", "state" (up,
-            down or frozen), "called", "answered", "note".
-        who: the member, or "client", or empty.
-        what: the rest in words.
-        number: of a message or a call.
-        to: the receiver of a message.
-    """
-
-    at_s: float
-    kind: str
-    who: str
-    what: str = ""
-    number: int = 0
-    to: str = ""
 
 
 class _Seen:
@@ -68,18 +48,20 @@ class Journal:
         """A sum of all events: two runs with equal events have equal sums."""
         return self._sum.hexdigest()
 
-    def note(self, kind: str, who: str, what: str = "", number: int = 0, to: str = "") -> None:
-        """Note an event that happens now."""
+    def note(
+        self, kind: str, who: str, what: str = "", number: int = 0, to: str = "", more: str = ""
+    ) -> None:
+        """Note an event that happens now; `more` of it counts for the sum alone."""
         event = Happened(self._loop.now, kind, who, what, number, to)
         self.events.append(event)
         self.count += 1
-        self._sum.update(repr(tuple(event)).encode("utf-8", "backslashreplace"))
+        self._sum.update(f"{tuple(event)!r}{more}".encode("utf-8", "backslashreplace"))
 
     # --- messages -----------------------------------------------------------------------------
 
     def sent(self, number: int, sender: str, receiver: str, message: Message) -> None:
         """As in NetworkWatch."""
-        self.note("sent", sender, describe(message), number, receiver)
+        self.note("sent", sender, spoken(message), number, receiver, describe(message))
 
     def arrived(self, number: int) -> None:
         """As in NetworkWatch."""

@@ -16,6 +16,9 @@ Fails = Callable[[Schedule], Failure | None]
 # Time that stays after the last step, in virtual seconds.
 AFTER_LAST_STEP_S = 0.1
 SIZES = (1, 2, 3, 4)
+KEPT_OF_GAPS = (0.05, 0.1, 0.2, 0.4, 0.7)
+# Less than this is not worth a run, in virtual seconds.
+LEAST_GAIN_S = 0.005
 DIGITS = (1, 2, 3)
 
 
@@ -106,23 +109,41 @@ class Shrunk:
             parts = parts if dropped and size > 1 else min(parts * 2, max(2, len(steps)))
 
     def _drop_members(self) -> None:
+        """Take members away; what was done to them is done to others."""
         for nodes in SIZES:
             if nodes >= self.schedule.nodes:
                 return
-            there = {LEADER, *(f"n{number}" for number in range(nodes))}
-            steps = [
-                step for step in self.schedule.steps if all(m in there for m in step.member.split())
-            ]
-            if self._try(self.schedule._replace(nodes=nodes, steps=tuple(steps))):
+            steps = tuple(
+                step._replace(member=_among(step.member, nodes)) for step in self.schedule.steps
+            )
+            if self._try(self.schedule._replace(nodes=nodes, steps=steps)):
                 return
 
     def _shorten_time(self) -> None:
         for factor in (0.1, 0.5, 0.8):
             while self._try(self._scaled(factor)):
                 pass
+        for at in range(len(self.schedule.steps)):
+            self._close_gap(at)
         last_s = max((step.ends_s for step in self.schedule.steps), default=0.0)
         if last_s + AFTER_LAST_STEP_S < self.schedule.seconds:
             self._try(self.schedule._replace(seconds=last_s + AFTER_LAST_STEP_S))
+
+    def _close_gap(self, at: int) -> None:
+        """Have a step and all later ones come sooner after the one before."""
+        steps = self.schedule.steps
+        before_s = steps[at - 1].at_s if at else 0.0
+        gap_s = steps[at].at_s - before_s
+        for kept_s in (share * gap_s for share in KEPT_OF_GAPS):
+            sooner_s = gap_s - kept_s
+            if sooner_s < LEAST_GAIN_S:
+                return
+            later = (step._replace(at_s=step.at_s - sooner_s) for step in steps[at:])
+            shorter = self.schedule._replace(
+                seconds=self.schedule.seconds - sooner_s, steps=(*steps[:at], *later)
+            )
+            if self._try(shorter):
+                return
 
     def _scaled(self, factor: float) -> Schedule:
         steps = [
@@ -149,6 +170,15 @@ class Shrunk:
             )
             if self._try(rounded):
                 return
+
+
+def _among(members: str, nodes: int) -> str:
+    """The members of a step in a smaller group."""
+    names = (
+        name if name == LEADER else f"n{int(name.removeprefix('n')) % nodes}"
+        for name in members.split()
+    )
+    return " ".join(sorted(set(names)))
 
 
 def _rounded(steps: Sequence[Step], digits: int) -> tuple[Step, ...]:

@@ -213,6 +213,7 @@ class World:
         """
         until_s = self.now + within_s
         while True:
+            self._wait_for_leader(member, until_s)
             call = self.submit(body, member)
             self._wait(call, until_s)
             if call.appended is not None:
@@ -233,7 +234,7 @@ class World:
         """
         until_s = self.now + within_s
         while True:
-            self._check_alive()
+            self._wait_for_leader(member, until_s)
             call = self._clients.read(self._node(member), locally=False)
             self._wait(call, until_s)
             if call.told is Told.DONE:
@@ -374,6 +375,11 @@ class World:
         """Let time pass until the condition is true; return whether it is. Raises Failure."""
         return self._pass_time(self.now + within_s, condition)
 
+    def _wait_for_leader(self, member: str | SimulatedMember, until_s: float) -> None:
+        self._check_alive()
+        if member == LEADER:
+            self._pass_time(until_s, lambda: self.leader is not None)
+
     def _wait(self, call: Call, until_s: float) -> None:
         self._pass_time(until_s, lambda: not call.is_open)
 
@@ -498,6 +504,11 @@ class World:
             self._journal.note("note", "", what)
         if self._around.trace is not None:
             self._around.trace.note(self.now, "-", what)
+
+    @property
+    def failure(self) -> Failure | None:
+        """The promise that was broken, if one was."""
+        return self._failure
 
     @property
     def book(self) -> ServiceBook:

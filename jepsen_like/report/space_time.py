@@ -1,0 +1,353 @@
+"""A space-time diagram: a column for each member, time from top to bottom, messages as arrows.
+
+One page that needs nothing else. Times are not to scale: what happens at once stands side by side,
+and silence is short.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from xml.etree.ElementTree import Element
+
+from jepsen_like.report.happened import Happened
+from jepsen_like.report.markup import as_html, child
+from jepsen_like.report.space_time_rows import Rows, rows_of
+from jepsen_like.report.space_time_style import SPACE_TIME_STYLE
+from jepsen_like.report.style import STYLE
+
+WIDTH = 1120.0
+TIME_RIGHT = 66.0
+CLIENT_LEFT = 84.0
+CLIENT_LANES = 4
+LANE = 9.0
+CLIENT_TEXT = CLIENT_LEFT + CLIENT_LANES * LANE + 6.0
+FIRST_MEMBER = 390.0
+LAST_MEMBER = 975.0
+TOP = 46.0
+BAND = 14.0
+# Names of members stand again after so many pixels, where the first ones are out of sight.
+NAMES_EVERY = 620.0
+# Times are written at events that are so many pixels apart.
+TIMES_EVERY = 26.0
+TEXT_CHARACTERS_MAX = 36
+# How far a lost message gets, as a share of its way.
+LOST_AT = 0.45
+LOST_DROP = 14.0
+# Where the words of a message stand, as a share of its way.
+WORDS_AT_BEGIN = 0.3
+WORDS_AT_END = 0.72
+
+
+@dataclass(frozen=True)
+class SpaceTime:
+    """What a page shows.
+
+    Attributes:
+        title: of the page.
+        broken: what is wrong, in a sentence; empty if nothing is.
+        members: their names, in the order of their columns.
+        events: of the whole run.
+        idle: what messages say that only show that all is well.
+        facts: lines about the run: its seed, its steps.
+        test: the test that repeats it; empty if there is none.
+    """
+
+    title: str
+    broken: str
+    members: Sequence[str]
+    events: Sequence[Happened]
+    idle: Collection[str] = ()
+    facts: Sequence[str] = ()
+    test: str = ""
+
+
+def space_time_page(run: SpaceTime) -> str:
+    """The page of a run."""
+    root = Element("html", {"lang": "en"})
+    head = child(root, "head")
+    child(head, "meta", charset="utf-8")
+    child(head, "meta", name="viewport", content="width=device-width, initial-scale=1")
+    child(head, "title", run.title)
+    child(head, "style").text = STYLE + SPACE_TIME_STYLE
+    body = child(root, "body")
+    child(body, "h1", run.title)
+    box = child(body, "div", class_=f"verdict {'violation' if run.broken else 'nothing-found'}")
+    child(box, "strong", "A promise was broken" if run.broken else "Nothing found")
+    child(box, "span", run.broken)
+    if run.facts:
+        listed = child(body, "ul")
+        for fact in run.facts:
+            child(listed, "li", fact)
+    rows = rows_of(run.events, run.idle, TOP)
+    _legend(body)
+    for line in rows.left_out:
+        child(body, "p", f"{line[0].upper()}{line[1:]}.", class_="soft")
+    _Diagram(child(body, "div", class_="picture"), run, rows).draw()
+    if run.test:
+        child(body, "h2", "The same as a test")
+        child(body, "pre", run.test)
+    return as_html(root)
+
+
+def _legend(body: Element) -> None:
+    line = child(body, "p", class_="legend")
+    for class_, words in (
+        ("follower", "follower"),
+        ("candidate", "candidate"),
+        ("leader", "leader"),
+        ("frozen", "frozen"),
+        ("down", "down"),
+        ("lost", "message lost"),
+    ):
+        child(line, "span", words, class_=f"key {class_}")
+    child(
+        line,
+        "span",
+        "s: synced to disk, c: committed, a: applied, up to this entry. Times are not to scale.",
+        class_="soft",
+    )
+
+
+class _Diagram:
+    """Draws the events of one run."""
+
+    def __init__(self, parent: Element, run: SpaceTime, rows: Rows) -> None:
+        self._run = run
+        self._rows = rows
+        self._end = rows.end + 30.0
+        self._leaving: Counter[tuple[str, float]] = Counter()
+        gaps = max(1, len(run.members) - 1)
+        step = (LAST_MEMBER - FIRST_MEMBER) / gaps
+        self._x = {name: FIRST_MEMBER + at * step for at, name in enumerate(run.members)}
+        label = f"Messages between {len(run.members)} members and their clients, over time"
+        height = f"{self._end + 10:.0f}"
+        self._svg = child(
+            parent, "svg", role="img", viewBox=f"0 0 {WIDTH:.0f} {height}", aria_label=label
+        )
+
+    def draw(self) -> None:
+        """Draw what lies behind first."""
+        self._times()
+        self._bands()
+        self._notes()
+        self._messages()
+        self._calls()
+        self._progress()
+        self._names()
+
+    def _events(self, *kinds: str) -> list[tuple[Happened, float]]:
+        pairs = zip(self._rows.events, self._rows.heights, strict=True)
+        return [(one, y) for one, y in pairs if one.kind in kinds]
+
+    def _text(self, words: str, x: float, y: float, class_: str, anchor: str = "start") -> None:
+        shown = words if len(words) <= TEXT_CHARACTERS_MAX else f"{words[:TEXT_CHARACTERS_MAX]}…"
+        text = child(self._svg, "text", shown, x=x, y=y, class_=class_, text_anchor=anchor)
+        if shown != words:
+            child(text, "title", words)
+
+    def _line(self, x1: float, y1: float, x2: float, y2: float, class_: str) -> Element:
+        return child(self._svg, "line", x1=x1, y1=y1, x2=x2, y2=y2, class_=class_)
+
+    # --- the frame --------------------------------------------------------------------------------
+
+    def _names(self) -> None:
+        top = 18.0
+        while top < self._end:
+            self._text("clients", CLIENT_LEFT, top, "heading")
+            for name, x in self._x.items():
+                self._text(name, x, top, "heading member", "middle")
+            top += NAMES_EVERY
+
+    def _times(self) -> None:
+        written = -TIMES_EVERY
+        for one, y in zip(self._rows.events, self._rows.heights, strict=True):
+            if y - written >= TIMES_EVERY:
+                written = y
+                self._text(f"{one.at_s:.4f} s", TIME_RIGHT, y + 4, "tick", "end")
+                self._line(TIME_RIGHT + 4, y, WIDTH, y, "grid")
+
+    # --- members ----------------------------------------------------------------------------------
+
+    def _bands(self) -> None:
+        for name, x in self._x.items():
+            state, role, since = self._before(name)
+            for one, y in self._events("state", "role"):
+                if one.who != name:
+                    continue
+                self._band(x, since, y, state, role)
+                since = y
+                if one.kind == "role":
+                    role = one.what
+                    kind, _, term = role.partition(" ")
+                    self._text(f"{kind}, term {term}", x + BAND, y + 11, f"role {kind}")
+                elif one.what != state:
+                    if one.what == "down":
+                        role = ""
+                    if state and one.what != "up":
+                        self._text(one.what, x + BAND, y + 11, "role down")
+                    if one.what == "down":
+                        self._cross(x, y)
+                    state = one.what
+            self._band(x, since, self._end, state, role)
+
+    def _before(self, name: str) -> tuple[str, str, float]:
+        """The state and the role of a member where the picture begins."""
+        shown = self._rows.events
+        hidden = len(self._run.events)
+        if shown:
+            first = shown[0]
+            hidden = next((at for at, one in enumerate(self._run.events) if one is first), hidden)
+        state = role = ""
+        for one in self._run.events[:hidden]:
+            if one.who == name and one.kind == "state":
+                state = one.what
+                role = "" if state == "down" else role
+            elif one.who == name and one.kind == "role":
+                role = one.what
+        return state, role, TOP - 14.0
+
+    def _band(self, x: float, top: float, bottom: float, state: str, role: str) -> None:
+        if bottom <= top or not state:
+            return
+        if state == "down":
+            self._line(x, top, x, bottom, "life")
+            return
+        kind, _, term = role.partition(" ")
+        class_ = kind.replace("pre-candidate", "candidate") or "follower"
+        if term.isdigit() and int(term) % 2:
+            class_ += " odd"
+        if state == "frozen":
+            class_ += " frozen"
+        band = child(
+            self._svg,
+            "rect",
+            x=x - BAND / 2,
+            y=top,
+            width=BAND,
+            height=bottom - top,
+            class_=f"member-band {class_}",
+        )
+        child(band, "title", f"{role} {state}")
+
+    def _cross(self, x: float, y: float) -> None:
+        self._line(x - 8, y - 8, x + 8, y + 8, "cross")
+        self._line(x - 8, y + 8, x + 8, y - 8, "cross")
+
+    def _progress(self) -> None:
+        """What was synced, committed and applied, beside the member's band."""
+        lines: dict[tuple[str, float], list[str]] = {}
+        for one, y in self._events("synced", "committed", "applied"):
+            if one.number >= 0:
+                lines.setdefault((one.who, y), []).append(f"{one.kind[0]}{one.number}")
+        for (name, y), words in lines.items():
+            x = self._x[name]
+            child(self._svg, "circle", cx=x, cy=y, r=2.5, class_="mark")
+            self._text(" ".join(words), x - BAND / 2 - 4, y + 3, "progress", "end")
+
+    # --- messages ---------------------------------------------------------------------------------
+
+    def _messages(self) -> None:
+        sent: dict[int, tuple[Happened, float]] = {}
+        for one, y in self._events("sent"):
+            sent[one.number] = (one, y)
+        self._leaving = Counter((one.who, y) for one, y in sent.values())
+        for one, y in self._events("arrived", "lost"):
+            if one.number in sent:
+                first, top = sent[one.number]
+                self._arrow(first, top, y, is_lost=one.kind == "lost")
+        ended = {one.number for one, _ in self._events("arrived", "lost")}
+        for number, (one, y) in sent.items():
+            if number not in ended:
+                self._arrow(one, y, y + LOST_DROP, is_lost=False, on_its_way=True)
+
+    def _arrow(
+        self, one: Happened, top: float, bottom: float, *, is_lost: bool, on_its_way: bool = False
+    ) -> None:
+        x1, x2 = self._x[one.who], self._x[one.to]
+        side = BAND / 2 if x2 > x1 else -BAND / 2
+        x1, x2 = x1 + side, x2 - side
+        if is_lost or on_its_way:
+            x2 = x1 + (x2 - x1) * LOST_AT
+            bottom = min(bottom, top + LOST_DROP)
+        idle = one.what in self._run.idle
+        class_ = "lost" if is_lost else "idle" if idle else _class_of(one.what)
+        line = self._line(x1, top, x2, bottom, f"message {class_}")
+        child(line, "title", f"{one.who} to {one.to}: {one.what}{', lost' if is_lost else ''}")
+        if is_lost:
+            self._line(x2 - 4, bottom - 4, x2 + 4, bottom + 4, "cross small")
+            self._line(x2 - 4, bottom + 4, x2 + 4, bottom - 4, "cross small")
+        elif not on_its_way:
+            self._head(x1, top, x2, bottom, class_)
+        if not idle:
+            # One of many that leave at once has its words where it arrives.
+            at = WORDS_AT_END if self._leaving[one.who, top] > 1 else WORDS_AT_BEGIN
+            self._text(
+                one.what, x1 + (x2 - x1) * at, top + (bottom - top) * at - 2, "said", "middle"
+            )
+
+    def _head(self, x1: float, y1: float, x2: float, y2: float, class_: str) -> None:
+        """The head of an arrow. Its markers would each need a colour of their own."""
+        length = ((x2 - x1) ** 2 + (y2 - y1) ** 2) ** 0.5 or 1.0
+        dx, dy = (x2 - x1) / length, (y2 - y1) / length
+        back_x, back_y = x2 - 7 * dx, y2 - 7 * dy
+        points = (
+            f"{x2:.1f},{y2:.1f} {back_x - 3 * dy:.1f},{back_y + 3 * dx:.1f} "
+            f"{back_x + 3 * dy:.1f},{back_y - 3 * dx:.1f}"
+        )
+        child(self._svg, "polygon", points=points, class_=f"head {class_}")
+
+    # --- clients ----------------------------------------------------------------------------------
+
+    def _calls(self) -> None:
+        ends = {one.number: (one, y) for one, y in self._events("answered")}
+        lanes = [0.0] * CLIENT_LANES
+        text_free = 0.0
+        for one, y in self._events("called"):
+            end = ends.get(one.number)
+            bottom = end[1] if end is not None else self._end
+            lane = min(range(CLIENT_LANES), key=lambda at: lanes[at])
+            lanes[lane] = bottom + 2
+            x = CLIENT_LEFT + lane * LANE
+            outcome = "open" if end is None else _outcome(end[0].what)
+            bar = child(
+                self._svg,
+                "rect",
+                x=x,
+                y=y,
+                width=LANE - 3,
+                height=max(3.0, bottom - y),
+                class_=f"call {outcome}",
+            )
+            said = f"{one.what} at {one.to or 'no member'}"
+            child(bar, "title", f"{said}: {end[0].what if end is not None else 'no answer'}")
+            text_y = max(y + 4, text_free)
+            self._text(one.what, CLIENT_TEXT, text_y, "client")
+            text_free = text_y + 11
+            if end is not None:
+                self._text(f"= {end[0].what}", CLIENT_TEXT, text_free, f"client answer {outcome}")
+                text_free += 12
+            if one.to in self._x:
+                side = self._x[one.to] - BAND / 2
+                self._line(x + LANE - 3, y, side, y, "asked")
+                if end is not None:
+                    self._line(side, bottom, x + LANE - 3, bottom, "asked")
+
+    def _notes(self) -> None:
+        for one, y in self._events("note"):
+            class_ = "broken" if one.what.startswith("broken") else "fault"
+            self._line(TIME_RIGHT + 4, y, WIDTH, y, f"note {class_}")
+            self._text(one.what, WIDTH - 4, y - 3, f"note-text {class_}", "end")
+
+
+def _class_of(what: str) -> str:
+    if "vote" in what:
+        return "votes"
+    return "entries" if what.startswith(("entr", "has", "snapshot")) else "other"
+
+
+def _outcome(what: str) -> str:
+    if what == "certainly not done":
+        return "fail"
+    return "info" if what == "done or not" else "ok"
