@@ -7,6 +7,7 @@ import click
 from jepsen_like.chaos.members.seeded_bugs import BUGS
 from jepsen_like.chaos.nemeses.catalogue import NEMESES
 from jepsen_like.chaos.services import find_service
+from jepsen_like.chaos.stages.brokers import EXPLANATIONS
 from jepsen_like.chaos.workloads.catalogue import WORKLOADS
 
 
@@ -14,7 +15,10 @@ from jepsen_like.chaos.workloads.catalogue import WORKLOADS
 def list_() -> None:
     """Explain what `jepsen-like run` can do, a line each."""
     sections = {
-        "Workloads (--workload)": {name: find_service(name).explanation for name in WORKLOADS},
+        "Workloads (--workload)": {
+            **{name: find_service(name).explanation for name in WORKLOADS},
+            **EXPLANATIONS,
+        },
         "Nemeses (--nemesis)": {name: one.explanation for name, one in NEMESES.items()},
         "Seeded bugs (--dirty)": {name: bug.what for name, bug in BUGS.items()},
     }

@@ -25,6 +25,7 @@ from jepsen_like.chaos.plan import CALLS_A_SECOND_DEFAULT, RunPlan
 from jepsen_like.chaos.run import Progress, Run
 from jepsen_like.chaos.service import ServiceUnusable
 from jepsen_like.chaos.services import find_service
+from jepsen_like.chaos.stages.brokers import EXPLANATIONS
 from jepsen_like.chaos.verdict import (
     RunExit,
     RunVerdict,
@@ -66,7 +67,9 @@ def _nemeses(_: click.Context, __: click.Parameter, text: str) -> tuple[str, ...
 
 
 @click.command(epilog=EPILOG)
-@click.option("--workload", type=click.Choice(list(WORKLOADS)), metavar="NAME", help="What to do.")
+@click.option(
+    "--workload", type=click.Choice([*WORKLOADS, *EXPLANATIONS]), metavar="NAME", help="What to do."
+)
 @click.option(
     "--service", metavar="MODULE:CLASS", help="Your own state machine, instead of a workload."
 )
@@ -144,9 +147,12 @@ def run(
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())  # as `python -m` does: the module of a service lies there
     try:
-        described = find_service(name)
+        if name not in EXPLANATIONS:
+            find_service(name)
     except ServiceUnusable as error:
         raise click.UsageError(str(error)) from error
+    if dirty is not None and name in EXPLANATIONS:
+        raise click.UsageError(f"--dirty is for services, and {name} is about brokers")
     folder = out or Path(f"chaos-{name.replace(':', '-')}-{seed}")
     if folder.exists() and any(folder.iterdir()):
         raise click.UsageError(f"{folder} is not empty: name another folder with --out")
@@ -155,7 +161,7 @@ def run(
     command = again(plan, "--workload" if workload else "--service")
     click.echo(f"{command}\nfiles in {folder}", err=True)
     drawing = _Drawing()
-    one = Run(plan, described, folder, drawing.tell)
+    one = Run(plan, folder, drawing.tell)
     write_run_file(folder, run_file(plan, command, one.schedule))
     try:
         with drawing:
@@ -164,7 +170,7 @@ def run(
         _tell_failure(group)
         write_run_file(folder, run_file(plan, command, one.schedule, one.result))
         sys.exit(RunExit.HARNESS_FAILED)
-    verdict = judge(one, plan, check_limit_seconds)
+    verdict = judge(one, check_limit_seconds)
     write_run_file(folder, run_file(plan, command, one.schedule, one.result, verdict))
     _report(one, verdict, folder, command)
     sys.exit(verdict.exit)

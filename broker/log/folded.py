@@ -12,10 +12,18 @@ class EntryRefused:
 
 @dataclass(slots=True)
 class Arrivals:
-    """The messages that came to one queue in one run of entries."""
+    """The messages that came to one queue in one run of entries.
+
+    Attributes:
+        first_offset: of the first of them.
+        units: where they lie, as in consume queues.
+        records: they themselves, as the log has them.
+        tags_codes: the hashes of their tags.
+    """
 
     first_offset: int
     units: list[bytes] = field(default_factory=list)
+    records: list[bytes] = field(default_factory=list)
     tags_codes: set[int] = field(default_factory=set)
 
 

@@ -62,5 +62,6 @@ class RecordFold:
         if arrivals is None:
             arrivals = self._arrivals[key] = Arrivals(offset)
         arrivals.units.append(UNIT.pack(place, size, tags_code))
+        arrivals.records.append(body if size == len(body) else body[:size])
         arrivals.tags_codes.add(tags_code)
         return None

@@ -5,14 +5,14 @@ Source: RocketMQ's PullMessageProcessor and PullRequestHoldService.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from broker.consumers.members import Consumers
 from broker.errors import RequestRefused
 from broker.filters.changes import SQL92
 from broker.filters.state import FILTERS
 from broker.groups.state import GROUPS
-from broker.log.folded import Folded
+from broker.log.folded import Arrivals, Folded
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.log.submissions import submit_commands
@@ -44,6 +44,10 @@ _CODES: Final = {
     Found.TOO_SMALL: (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_TOO_SMALL"),
     Found.TOO_LARGE: (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_OVERFLOW_BADLY"),
 }
+
+
+# A pull that waits no longer, and what has just come to its queue, if that is why.
+_Woken: TypeAlias = tuple[HeldPull, Arrivals | None]
 
 
 class PullProcessor:
@@ -135,23 +139,25 @@ class PullProcessor:
         """Messages came: answer the pulls that wait for one of them, or whose group was moved."""
         if not len(self._held):
             return
-        woken: list[HeldPull] = []
+        moved: list[HeldPull] = []
         if self._resets_seen != self._offsets.resets_made:
             self._resets_seen = self._offsets.resets_made
             resets = self._offsets.resets
-            woken += self._held.take_matching(
+            moved += self._held.take_matching(
                 lambda held: (held.request.group, held.request.topic) in resets
             )
-        for (topic, queue_id), arrived in folded.arrivals.items():
-            found = self._held.take_arrived(topic, queue_id, arrived.tags_codes)
-            woken += [held for held in found if not self._waits_on(held)]
+        woken: list[_Woken] = [(held, None) for held in moved]
+        for (topic, queue_id), arrivals in folded.arrivals.items():
+            found = self._held.take_arrived(topic, queue_id, arrivals.tags_codes)
+            woken += [(held, arrivals) for held in found if not self._waits_on(held)]
         for topic in folded.deleted_topics:
-            woken += self._held.take_matching(lambda held, topic=topic: held.request.topic == topic)  # type: ignore[misc]
+            gone = self._held.take_matching(lambda held, topic=topic: held.request.topic == topic)  # type: ignore[misc]
+            woken += [(held, None) for held in gone]
         self._answer_all(woken)
 
     def expire(self) -> None:
         """Answer the pulls whose time is over."""
-        self._answer_all(self._held.take_expired(self._clock()))
+        self._answer_all([(held, None) for held in self._held.take_expired(self._clock())])
 
     def commit_no_more(self) -> None:
         """Let pulls bring nothing new into the log: this member is about to end."""
@@ -172,17 +178,17 @@ class PullProcessor:
         """A client is gone."""
         self._held.drop(origin)
 
-    def _answer_all(self, pulls: Sequence[HeldPull]) -> None:
-        """Read again; whatever comes is the answer. Those to one client go together."""
-        by_origin: dict[Origin, list[HeldPull]] = {}
-        for held in pulls:
-            by_origin.setdefault(held.origin, []).append(held)
+    def _answer_all(self, pulls: Sequence[_Woken]) -> None:
+        """Answer with what is there now, whatever that is. Answers to one client go together."""
+        by_origin: dict[Origin, list[_Woken]] = {}
+        for woken in pulls:
+            by_origin.setdefault(woken[0].origin, []).append(woken)
         for origin, of_origin in by_origin.items():
             if len(of_origin) > 1:
                 origin.gather()
             try:
-                for held in of_origin:
-                    self._answer_when_taken(origin, held.command, held.request)
+                for held, arrivals in of_origin:
+                    self._answer_when_taken(origin, held.command, held.request, arrivals)
             finally:
                 origin.write_gathered()
 
@@ -198,24 +204,41 @@ class PullProcessor:
         self._held.add(HeldPull(held.origin, held.command, request, held.deadline))
         return True
 
-    def _answer_when_taken(self, origin: Origin, command: Command, request: PullRequest) -> None:
-        """Answer as fast as the client reads: an answer has 256 KiB, a client may ask for many."""
+    def _answer_when_taken(
+        self,
+        origin: Origin,
+        command: Command,
+        request: PullRequest,
+        arrivals: Arrivals | None = None,
+    ) -> None:
+        """Answer as fast as the client reads: an answer has 256 KiB, a client may ask for many.
+
+        `arrivals`: what has just come to the queue.
+        """
+        if origin.is_behind:
+            arrivals = None  # until it has read, they would take memory
 
         def answer(_origin: Origin, command: Command) -> Command:
             try:
                 self._check(request)  # again, as it has waited
                 if (moved_to := self._moved_to(request)) is not None:
                     return _moved(command, moved_to)
-                return self._answer(command, request)
+                return self._answer(command, request, arrivals)
             except RequestRefused as error:
                 return command.reply(error.code, remark=error.remark)
 
         origin.when_taken(lambda: answer_each(origin, [command], answer))
 
-    def _answer(self, command: Command, request: PullRequest) -> Command:
+    def _answer(
+        self, command: Command, request: PullRequest, arrivals: Arrivals | None = None
+    ) -> Command:
         """The answer, of what is there now."""
         began = self._clock()
-        found = self._read(request)
+        found = None
+        if arrivals is not None and arrivals.first_offset == request.offset:
+            found = self._arrived(request, arrivals)
+        if found is None:
+            found = self._read(request)
         self._traffic.given(
             request.group,
             request.topic,
@@ -246,6 +269,15 @@ class PullProcessor:
         """The end of a reset is in the log, or was refused."""
         if self._ending.get(key) == moved_to:
             del self._ending[key]
+
+    def _arrived(self, request: PullRequest, arrivals: Arrivals) -> ReadResult | None:
+        """What has just come to the queue, if it is what the pull wants."""
+        wanted = request.wanted
+        if wanted.condition is not None:
+            return None
+        return self._reader.arrived(
+            request.topic, request.queue_id, arrivals, request.max_messages, wanted.codes
+        )
 
     def _read(self, request: PullRequest) -> ReadResult:
         return self._reader.read(

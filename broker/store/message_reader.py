@@ -4,7 +4,7 @@ Only what is applied can be read here: every lookup goes through a consume queue
 """
 
 import struct
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 from enum import Enum
 from functools import lru_cache
 from itertools import accumulate
@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from broker.filters.condition import Condition
 from broker.limits import MAX_PULL_BYTES, MAX_PULL_MESSAGES, MAX_PULL_SCANNED_UNITS
+from broker.log.folded import Arrivals
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.messages.fold import UNIT
@@ -134,6 +135,28 @@ class MessageReader:
             return ReadResult(Found.FILTERED, b"", 0, next_offset, begin, end)
         read = records[0] if len(records) == 1 else b"".join(records)
         return ReadResult(Found.MESSAGES, bytes(read), len(records), next_offset, begin, end)
+
+    def arrived(
+        self,
+        topic: str,
+        queue_id: int,
+        arrivals: Arrivals,
+        max_messages: int,
+        codes: Set[int] | None = None,
+    ) -> ReadResult | None:
+        """What `read` gives at the offset of the first message that has just come, without a read.
+
+        None: it has to be read, because not all of what came is wanted, or it is too much.
+        """
+        records, first = arrivals.records, arrivals.first_offset
+        count = len(records)
+        if not 0 < count <= max_messages or not (codes is None or arrivals.tags_codes <= codes):
+            return None
+        begin, end = self.begin(topic, queue_id), self._queues.end(topic, queue_id)
+        messages = records[0] if count == 1 else b"".join(records)
+        if len(messages) > MAX_PULL_BYTES or not begin <= first or end != first + count:
+            return None
+        return ReadResult(Found.MESSAGES, messages, count, end, begin, end)
 
     def _met(
         self,

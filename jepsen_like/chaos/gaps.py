@@ -39,16 +39,27 @@ class GapRow(NamedTuple):
 
 
 def windows_of(events: Iterable[Mapping[str, object]], end_ns: int) -> list[Window]:
-    """The windows of a run, from the lines of faults.jsonl; `end_ns` is when clients ended."""
-    begins = sorted((event for event in events if event["event"] == "begin"), key=_ns)
-    found = []
-    for place, event in enumerate(begins):
-        begin_ns = _ns(event)
-        last = place + 1 == len(begins)
-        window_end_ns = end_ns if last else _ns(begins[place + 1])
+    """The windows of a run, from the lines of faults.jsonl; `end_ns` is when clients ended.
+
+    A fault that begins while others are in force is told from one that is alone: its kind is then
+    `kill-leader + isolate-leader`, because two members of three may be away.
+    """
+    moments = [event for event in events if event["event"] in ("begin", "end")]
+    moments.sort(key=_ns)
+    begins = [event for event in moments if event["event"] == "begin"]
+    found: list[Window] = []
+    in_force: dict[object, str] = {}
+    for event in moments:
+        if event["event"] == "end":
+            in_force.pop(event["fault"], None)
+            continue
+        kind = " + ".join([str(event["kind"]), *sorted(in_force.values())])
+        in_force[event["fault"]] = str(event["kind"])
         targets = event.get("targets", ())
         assert isinstance(targets, (list, tuple))
-        found.append(Window(str(event["kind"]), frozenset(targets), begin_ns, window_end_ns))
+        place = len(found)
+        until_ns = _ns(begins[place + 1]) if place + 1 < len(begins) else end_ns
+        found.append(Window(kind, frozenset(targets), _ns(event), until_ns))
     return [window for window in found if window.end_ns > window.begin_ns]
 
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 NODES_DEFAULT = 3
 TIME_S_DEFAULT = 60.0
 CALLS_A_SECOND_DEFAULT = 20.0
-READERS_A_MEMBER = 1
-WRITERS_LEAST = 4
 
 
 @dataclass(frozen=True)
@@ -35,18 +33,3 @@ class RunPlan:
     calls_a_second: float = CALLS_A_SECOND_DEFAULT
     network: str = "auto"
     seeded_bug: str | None = None
-
-    @property
-    def readers(self) -> int:
-        """Clients that only read: each member has one of its own."""
-        return self.nodes * READERS_A_MEMBER
-
-    @property
-    def writers(self) -> int:
-        """Clients that make all other calls: one way each, and a member each."""
-        return max(WRITERS_LEAST, self.nodes)
-
-    @property
-    def step(self) -> int:
-        """Process numbers that differ by a multiple of it are the same client."""
-        return self.readers + self.writers + self.nodes

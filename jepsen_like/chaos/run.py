@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import itertools
-import sys
+import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import ExitStack, asynccontextmanager
@@ -15,15 +15,14 @@ from typing import NamedTuple
 import trio
 
 from jepsen_like.chaos.client_process import ClientProcess, HarnessFailed, client_process
-from jepsen_like.chaos.clients.settings import ClientSettings
 from jepsen_like.chaos.disks import small_disk
 from jepsen_like.chaos.fault_log import FaultLog
 from jepsen_like.chaos.links.namespaces import why_not
 from jepsen_like.chaos.links.switched_network import switched_network
 from jepsen_like.chaos.logs_compared import log_differences
+from jepsen_like.chaos.loopback import Loopback
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.members.member import Member, OrderFailed
-from jepsen_like.chaos.members.settings import MemberSettings
 from jepsen_like.chaos.members.supervisor import Supervisor
 from jepsen_like.chaos.nemeses.absent import absent
 from jepsen_like.chaos.nemeses.catalogue import NEMESES, Lane
@@ -40,21 +39,21 @@ from jepsen_like.chaos.nemeses.network_faults import NetworkFaults
 from jepsen_like.chaos.nemeses.process_faults import freeze, kill, rolling_restart, stop, transfer
 from jepsen_like.chaos.nemeses.schedule import Fault, schedule
 from jepsen_like.chaos.plan import RunPlan
-from jepsen_like.chaos.service import Described
-from jepsen_like.chaos.wiring import CLIENTS_HOST, Loopback, Wiring
+from jepsen_like.chaos.services import find_service
+from jepsen_like.chaos.stages.brokers import EXPLANATIONS, BrokerStage
+from jepsen_like.chaos.stages.library import CALL_TIMEOUT_S, LibraryStage
+from jepsen_like.chaos.stages.stage import Stage
+from jepsen_like.chaos.wiring import CLIENTS_HOST, Wiring
 from jepsen_like.simulation.chance import Chance
 
-GROUP = "chaos"
 # Members that a run of changing members may add; each takes an address for good.
 SPARES = 12
-MAX_CLOCK_DRIFT = 0.05
 START_TIMEOUT_S = 30.0
 # After all faults ended the group must be whole within this time: restarts, a snapshot, proofs.
 WHOLE_TIMEOUT_S = 30.0
 # Clients go on for so long after the group is whole, or a fraction of a short run.
 QUIET_S = 3.0
-CALL_TIMEOUT_S = 2.0
-FINAL_TIMEOUT_S = 30.0
+FINAL_TIMEOUT_S = 45.0
 LOOK_EVERY_S = 1.0
 TELL_EVERY_S = 0.5
 
@@ -91,15 +90,13 @@ class Run:
 
     Args:
         plan: what is asked.
-        service: what is tested.
         folder: an empty folder for all files.
         tell: takes the progress.
     """
 
-    def __init__(self, plan: RunPlan, service: Described, folder: Path, tell: Tell) -> None:
+    def __init__(self, plan: RunPlan, folder: Path, tell: Tell) -> None:
         self.result = RunResult()
         self._plan = plan
-        self._service = service
         self._folder = folder.absolute()
         self._tell = tell
         self._begin_ns = time.monotonic_ns()
@@ -110,7 +107,13 @@ class Run:
         self._broken: dict[int, str] = {}
         self._phase, self._until_s = "starting", 0.0
         self._network: NetworkFaults | None = None
+        self._stage = self._made_stage()
         self.schedule = schedule(plan.seed, plan.nemeses, plan.time_s)
+
+    @property
+    def stage(self) -> Stage:
+        """What the run is about."""
+        return self._stage
 
     def stop(self) -> None:
         """End the faults now, heal, and go on with the quiet phase."""
@@ -118,14 +121,16 @@ class Run:
         self._stops.set()
 
     @property
-    def model_name(self) -> str | None:
-        """What the history must keep, by its name."""
-        return self._service.model_name
-
-    @property
     def history(self) -> Path:
         """Where the history is."""
         return self._folder / "history.jsonl"
+
+    def _made_stage(self) -> Stage:
+        plan = self._plan
+        if plan.service in EXPLANATIONS:
+            return BrokerStage(plan, self._folder, self._names, self._begin_ns)
+        service = find_service(plan.service)
+        return LibraryStage(plan, service, self._folder, self._names, self._begin_ns)
 
     # --- the whole run --------------------------------------------------------------------------
 
@@ -141,23 +146,23 @@ class Run:
             if "disk-full" in self._plan.nemeses:
                 for name in self._names:
                     stack.enter_context(small_disk(self._folder / "data" / name))
-            members = [*self._names, *self._spares]
-            async with self._wired(members) as wiring:
+            hosts = [*self._names, *self._spares, *self._stage.hosts]
+            async with self._wired(hosts) as wiring:
                 await self._run_on(wiring, faults)
         harmed = {"flip", "tail"} & set(self._plan.nemeses)
         folders = {name: self._data(name) / f"dledger-{name}" for name in self._names}
         self.result.findings += log_differences(folders, verify=not harmed)
 
     @asynccontextmanager
-    async def _wired(self, members: list[str]) -> AsyncIterator[Wiring]:
+    async def _wired(self, hosts: list[str]) -> AsyncIterator[Wiring]:
         """The network of the run: links that can break, if this machine has them."""
         wanted, problem = self._plan.network, why_not()
         if wanted == "none" or (wanted == "auto" and problem is not None):
-            yield Loopback(members, () if problem is None else (f"broken links: {problem}",))
+            yield Loopback(hosts, () if problem is None else (f"broken links: {problem}",))
             return
         if problem is not None:
             raise HarnessFailed(problem)
-        async with switched_network([CLIENTS_HOST, *members], self._plan.seed) as network:
+        async with switched_network([CLIENTS_HOST, *hosts], self._plan.seed) as network:
             self._network = NetworkFaults(network)
             yield network
 
@@ -168,6 +173,8 @@ class Run:
             supervisor = Supervisor(
                 group.members, faults, self._finding, lambda member: free(member.data)
             )
+            for name, command in self._stage.beside_commands(wiring).items():
+                members_nursery.start_soon(self._run_beside, name, command)
             for name in self._names:
                 group.start(self._member(wiring, name))
             if not await group.wait_healthy(START_TIMEOUT_S):
@@ -175,16 +182,16 @@ class Run:
                     f"the group was not whole {START_TIMEOUT_S:g} s after its start: see "
                     f"{self._folder / 'members'}"
                 )
-            command = self._client_command(wiring)
+            command = self._stage.client_command(wiring)
             async with client_process(command, self._folder / "clients.log") as clients:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._tell_progress, clients)
-                    if self._service.has_invariant:
+                    if self._stage.has_invariant:
                         nursery.start_soon(self._look_at_invariants, group, faults)
                     await self._break(wiring, group, faults)
                     await self._quieten(group, faults)
                     self._phase = "last reads"
-                    await clients.end_calls(2 * CALL_TIMEOUT_S)
+                    await clients.end_calls(4 * CALL_TIMEOUT_S)
                     self.result.unanswered = await clients.make_final_calls(FINAL_TIMEOUT_S)
                     nursery.cancel_scope.cancel()
                 await self._compare_states(group)
@@ -265,8 +272,12 @@ class Run:
             "flipped-bit": flipped_bit,
             "wiped-folder": wiped_folder,
             "disk-full": disk_full,
-            **membership.executors,
+            **(membership.executors if self._stage.can_join else self._no_joining()),
         }
+
+    def _no_joining(self) -> dict[str, Executor]:
+        reason = "members cannot be added to a group of brokers that runs"
+        return {kind.name: absent(reason) for kind in NEMESES["membership"].kinds}
 
     async def _quieten(self, group: Group, faults: FaultLog) -> None:
         """All faults are healed: wait until the group is whole, then let clients go on for a while.
@@ -346,54 +357,26 @@ class Run:
         return self._folder / "data" / name
 
     def _member(self, wiring: Wiring, name: str, *, joining: bool = False) -> Member:
-        """A member that is not started yet. Its settings lie beside its log."""
-        listen, clients = wiring.listens(name)
-        peers = [name] if joining else self._names
-        settings = MemberSettings(
-            group=GROUP,
-            node_id=name,
-            service=self._service.name,
-            peers={peer: wiring.peer_address(name, peer) for peer in peers},
-            listen=listen,
-            clients=clients,
-            data_dir=str(self._data(name)),
-            joining=joining,
-            max_clock_drift=MAX_CLOCK_DRIFT if self._plan.lease else None,
-            seeded_bug=self._plan.seeded_bug,
-        )
-        path = self._folder / "members" / f"{name}.json"
-        path.write_text(settings.as_text())
-        command = [sys.executable, "-m", "jepsen_like.chaos.members", str(path)]
-        return Member(
-            name,
-            wiring.command(name, command),
-            self._folder / "members" / f"{name}.log",
-            self._data(name),
-        )
+        """A member that is not started yet."""
+        command = self._stage.member_command(wiring, name, joining=joining)
+        log = self._folder / "members" / f"{name}.log"
+        return Member(name, command, log, self._data(name))
 
-    def _client_command(self, wiring: Wiring) -> list[str]:
-        plan, service = self._plan, self._service
-        header: dict[str, object] = {"workload": service.name, "seed": plan.seed}
-        if (model := service.model_name) is not None:
-            header["model"] = model
-        settings = ClientSettings(
-            seed=plan.seed,
-            service=service.name,
-            group=GROUP,
-            peers={name: wiring.peer_address(CLIENTS_HOST, name) for name in self._names},
-            ports={name: wiring.port_address(name) for name in self._names},
-            readers=plan.readers,
-            writers=plan.writers,
-            calls_a_second=plan.calls_a_second,
-            timeout_s=CALL_TIMEOUT_S,
-            begin_ns=self._begin_ns,
-            history=str(self.history),
-            header={**header, **service.settings},
-        )
-        path = self._folder / "clients.json"
-        path.write_text(settings.as_text())
-        command = [sys.executable, "-m", "jepsen_like.chaos.clients", str(path)]
-        return wiring.command(CLIENTS_HOST, command)
+    async def _run_beside(self, name: str, command: list[str]) -> None:
+        """Run a process beside the group for as long as the run lasts."""
+        with (self._folder / f"{name}.log").open("ab") as log:
+            process = await trio.lowlevel.open_process(
+                command, stdin=subprocess.PIPE, stdout=log, stderr=log, process_group=0
+            )
+        try:
+            await process.wait()
+            raise HarnessFailed(f"{name} ended: see {self._folder / name}.log")
+        finally:
+            process.kill()
+            with trio.CancelScope(shield=True):
+                await process.wait()
+                if process.stdin is not None:
+                    await trio.aclose_forcefully(process.stdin)
 
     def _now_ns(self) -> int:
         return time.monotonic_ns() - self._begin_ns

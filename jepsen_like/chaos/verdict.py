@@ -46,19 +46,22 @@ class RunVerdict:
     gaps: Sequence[GapRow]
 
 
-def judge(run: Run, plan: RunPlan, check_limit_s: float) -> RunVerdict:
+def judge(run: Run, check_limit_s: float) -> RunVerdict:
     """Check the history of a run, and put it together with what was found while it ran."""
     result = run.result
     statistics = check_file(run.history, Plan(STATISTICS, time_limit_s=check_limit_s))
-    checked = check_file(run.history, Plan(_model(run), time_limit_s=check_limit_s))
+    allowed = run.stage.allowed
+    checked = check_file(
+        run.history, Plan(_model(run), time_limit_s=check_limit_s, allowed=allowed)
+    )
     findings = [*result.findings, *(f"in the end: {each}" for each in result.unanswered)]
     exit_, reason = _outcome(checked, findings)
-    return RunVerdict(exit_, reason, checked, statistics, _gaps(run, plan))
+    return RunVerdict(exit_, reason, checked, statistics, _gaps(run))
 
 
 def _model(run: Run) -> str | None:
     """None: the header of the history names it."""
-    return STATISTICS if run.model_name is None else None
+    return STATISTICS if run.stage.model_name is None else None
 
 
 def _outcome(checked: Checked, findings: Sequence[str]) -> tuple[RunExit, str]:
@@ -73,14 +76,15 @@ def _outcome(checked: Checked, findings: Sequence[str]) -> tuple[RunExit, str]:
     return RunExit.NOTHING_FOUND, checked.report.summary
 
 
-def _gaps(run: Run, plan: RunPlan) -> list[GapRow]:
+def _gaps(run: Run) -> list[GapRow]:
     try:
         operations = read_history(run.history).operations
     except HistoryUnreadable:
         return []
     windows = windows_of(run.result.events, run.result.quiet_from_ns)
-    clients = plan.readers + plan.writers
-    return gap_rows(operations, windows, plan.readers, clients, plan.step)
+    stage = run.stage
+    clients = stage.readers + stage.writers
+    return gap_rows(operations, windows, stage.readers, clients, stage.step)
 
 
 def again(plan: RunPlan, service_option: str) -> str:

@@ -20,7 +20,7 @@ def unit(number: int) -> bytes:
 
 
 def arrivals(first: int, numbers: range) -> Arrivals:
-    return Arrivals(first, [unit(number) for number in numbers], set())
+    return Arrivals(first, [unit(number) for number in numbers])
 
 
 def queues(folder: Path, max_open_files: int = 2) -> ConsumeQueues:

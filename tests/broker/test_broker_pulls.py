@@ -7,11 +7,14 @@ import pytest
 import trio
 
 from broker.limits import MAX_PULL_BYTES, MAX_PULL_MESSAGES, BrokerLimits
+from broker.log.folded import Folded
+from broker.messages.fold import UNIT
 from broker.offsets.state import OFFSETS
 from broker.pulls.feature import HELD_PULLS
 from broker.server import Broker
 from remoting.bodies.heartbeat import ConsumerData, Heartbeat, SubscriptionData, encode_heartbeat
 from remoting.message.batch import BatchMessage, encode_batch_body
+from remoting.message.properties import encode_properties
 from remoting.message.record import decode_records
 from remoting.net.connection import ConnectionLimits
 from remoting.net.plain_socket import write_now
@@ -284,6 +287,71 @@ async def test_waiting_pulls_of_one_client_are_answered_in_one_write(
         "b": b"1",
     }
     assert {reply.opaque for reply in replies.values()} in map(set, written)
+
+
+@pytest.mark.parametrize(
+    ("tags", "more", "count"),
+    [
+        (["TagA"], {}, 1),
+        (["TagA", "TagA", "TagA"], {}, 3),
+        (["TagA", "TagA", "TagA"], {"subscription": "TagA"}, 3),
+        (["TagA", "TagB", "TagA"], {"subscription": "TagA"}, 2),
+        (["TagA", "TagB", "TagA"], {"maxMsgNums": 2}, 2),
+    ],
+)
+async def test_a_waiting_pull_gets_what_one_that_comes_later_is_given(
+    tmp_path: Path, tags: list[str], more: dict[str, Any], count: int
+) -> None:
+    replies: dict[str, Command] = {}
+    async with served(tmp_path) as client:
+        await client.send("T", b"0")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lambda: held(client, replies, "waited", **more))
+            await until_held(client, 1)
+            batch = [
+                BatchMessage(tag.encode(), encode_properties({"TAGS": tag, "UNIQ_KEY": "1" * 32}))
+                for tag in tags
+            ]
+            fields = send_fields("T", 0, m="true")
+            await client.ask(320, encode_batch_body(batch), **fields)
+        later = await client.pull("T", 1, **more)
+        assert len(decode_records(later.body)) == count
+        assert (replies["waited"].fields, replies["waited"].body) == (later.fields, later.body)
+
+
+async def test_a_waiting_pull_gets_no_more_than_256_kib_of_what_comes(tmp_path: Path) -> None:
+    replies: dict[str, Command] = {}
+    async with served(tmp_path) as client:
+        await client.send("T", b"0")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(held, client, replies, "waited")
+            await until_held(client, 1)
+            batch = [BatchMessage(bytes(100_000)) for _ in range(3)]
+            await client.ask(320, encode_batch_body(batch), **send_fields("T", 0, m="true"))
+        assert len(decode_records(replies["waited"].body)) == 2
+        assert replies["waited"].fields["nextBeginOffset"] == "3"
+
+
+async def test_messages_that_arrive_are_those_of_the_log(tmp_path: Path) -> None:
+    arrived: list[tuple[bytes, bytes]] = []
+    async with running_broker(tmp_path) as (broker, nursery):
+        then = broker.machine.on_applied
+        assert then is not None
+
+        def applied(folded: Folded) -> None:
+            for one in folded.arrivals.values():
+                arrived.extend(zip(one.units, one.records, strict=True))
+            then(folded)
+
+        broker.machine.on_applied = applied
+        client = Client(nursery, str(broker.config.address))
+        await client.send("T", b"plain")
+        delayed = encode_properties({"DELAY": "18", "UNIQ_KEY": "1" * 32}).decode()
+        await client.send("T", b"with a command behind it", i=delayed)
+        assert len(arrived) == 2
+        for unit, record in arrived:
+            place, size, _code = UNIT.unpack(unit)
+            assert record == broker.node.read_bytes(place, size)
 
 
 async def test_the_pulls_of_a_client_that_left_are_dropped(tmp_path: Path) -> None:

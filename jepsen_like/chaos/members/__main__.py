@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,11 @@ async def serve(settings: MemberSettings) -> None:
                 inner.start_soon(ClientPort(node, answering, settings.clients).run)
                 inner.start_soon(NodeEvents(node, logging.getLogger(PROGRESS)).run)
                 async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as orders:
-                    control = Control(node, machine, service, _tell)
+                    broken, state = (
+                        partial(service.invariant, machine),
+                        partial(service.state, machine),
+                    )
+                    control = Control(node, broken, state, _tell)
                     await control.run(lines_of(orders), nursery.cancel_scope)
 
 

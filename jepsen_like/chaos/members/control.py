@@ -15,7 +15,6 @@ import trio
 from dledger.core.membership.configuration_change import AddVoter, Change, Remove, UpdateAddress
 from dledger.errors import DLedgerError
 from dledger.node.node import Node
-from jepsen_like.chaos.service import Described
 
 STATUS_EVERY_S = 0.1
 # Orders that are carried out at the same time, such as a look during a change.
@@ -28,17 +27,21 @@ class Control:
 
     Args:
         node: the member.
-        machine: its state machine.
-        service: what knows the machine.
+        broken: says what is wrong with the state, or None.
+        state: the state as a plain value, or None.
         tell: writes one line.
     """
 
     def __init__(
-        self, node: Node, machine: Any, service: Described, tell: Callable[[str], None]
+        self,
+        node: Node,
+        broken: Callable[[], str | None],
+        state: Callable[[], object],
+        tell: Callable[[str], None],
     ) -> None:
         self._node = node
-        self._machine = machine
-        self._service = service
+        self._broken = broken
+        self._state = state
         self._tell = tell
         self._room = trio.CapacityLimiter(ORDERS_MAX)
 
@@ -88,8 +91,8 @@ class Control:
                 index = await node.read()
                 return {
                     "index": index,
-                    "broken": self._service.invariant(self._machine),
-                    "state": self._service.state(self._machine) if order.get("state") else None,
+                    "broken": self._broken(),
+                    "state": self._state() if order.get("state") else None,
                 }
             case "transfer":
                 return await node.transfer_leadership(order.get("to"))

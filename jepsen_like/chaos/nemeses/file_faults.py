@@ -82,7 +82,8 @@ async def wiped_folder(group: Group, chance: Chance, kind: str) -> AsyncIterator
     with member.held_down():
         member.kill()
         await member.ended()
-        shutil.rmtree(member.folder)
+        for path in member.data.iterdir():  # also what lies beside the log, such as consume queues
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
         yield Done((member.name,))
 
 

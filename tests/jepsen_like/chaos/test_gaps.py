@@ -65,13 +65,18 @@ def test_quantiles_are_over_all_windows_and_clients_of_one_kind() -> None:
     assert row.p95_s > 0.9
 
 
+def begin(fault: int, kind: str, at_s: int, *targets: str) -> dict[str, object]:
+    event = {"event": "begin", "fault": fault, "kind": kind, "targets": list(targets)}
+    return {**event, "time_ns": at_s * S}
+
+
+def end(fault: int, at_s: int) -> dict[str, object]:
+    return {"event": "end", "fault": fault, "time_ns": at_s * S}
+
+
 def test_a_window_ends_with_the_next_fault() -> None:
-    events: list[dict[str, object]] = [
-        {"event": "start", "time_ns": 0},
-        {"event": "begin", "kind": "kill", "targets": ["n0"], "time_ns": 2 * S},
-        {"event": "end", "kind": "kill", "time_ns": 3 * S},
-        {"event": "begin", "kind": "freeze", "targets": [], "time_ns": 5 * S},
-    ]
+    start = {"event": "start", "member": "n0", "time_ns": 0}
+    events = [start, begin(0, "kill", 2, "n0"), end(0, 3), begin(1, "freeze", 5)]
     assert windows_of(events, 9 * S) == [
         Window("kill", frozenset({"n0"}), 2 * S, 5 * S),
         Window("freeze", frozenset(), 5 * S, 9 * S),
@@ -79,8 +84,11 @@ def test_a_window_ends_with_the_next_fault() -> None:
 
 
 def test_lines_of_faults_need_not_be_in_the_order_of_their_beginnings() -> None:
-    events: list[dict[str, object]] = [
-        {"event": "begin", "kind": "freeze", "targets": [], "time_ns": 5 * S},
-        {"event": "begin", "kind": "grow", "targets": [], "time_ns": 2 * S},
-    ]
+    events = [begin(1, "freeze", 5), begin(0, "grow", 2), end(0, 4)]
     assert [window.kind for window in windows_of(events, 9 * S)] == ["grow", "freeze"]
+
+
+def test_a_fault_during_another_is_told_from_one_alone() -> None:
+    events = [begin(0, "halves", 2), begin(1, "kill", 3), end(0, 4), end(1, 5), begin(2, "kill", 6)]
+    kinds = [window.kind for window in windows_of(events, 9 * S)]
+    assert kinds == ["halves", "kill + halves", "kill"]

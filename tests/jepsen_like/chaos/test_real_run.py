@@ -21,7 +21,6 @@ from jepsen_like.chaos.members.seeded_bugs import BUGS
 from jepsen_like.chaos.nemeses.schedule import Fault
 from jepsen_like.chaos.plan import RunPlan
 from jepsen_like.chaos.run import Run
-from jepsen_like.chaos.services import find_service
 from jepsen_like.history.reading import read_history
 
 PROJECT = Path(__file__).parents[3]
@@ -109,10 +108,19 @@ def test_a_run_finds_each_mistake_that_is_made_on_purpose(bug: str, tmp_path: Pa
 
 
 @pytest.mark.long
+def test_brokers_lose_no_message_while_leaders_are_killed_and_frozen(tmp_path: Path) -> None:
+    words = ("--workload", "messages", "--nemesis", "kill,freeze", "--time", "20", "--seed", "2")
+    ended = run(*words, "--network", "none", "--out", "out", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "valid (queue)" in ended.stdout
+    assert processes_with(str(tmp_path)) == []
+
+
+@pytest.mark.long
 @pytest.mark.skipif(why_not() is not None, reason=f"no namespaces here: {why_not()}")
 def test_a_member_is_back_soon_after_a_long_cut(tmp_path: Path) -> None:
     plan = RunPlan("register", ("partition",), time_s=14.0, seed=5)
-    one = Run(plan, find_service("register"), tmp_path, lambda progress: None)
+    one = Run(plan, tmp_path, lambda progress: None)
     one.schedule = [Fault(0, "partition", "isolate-random", 2.0, 8.0, 0, "fault 0")]
     trio.run(one.run)
     assert one.result.findings == []

@@ -1,0 +1,1 @@
+"""The processes of runs with brokers: a member, and its clients."""

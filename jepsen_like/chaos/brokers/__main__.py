@@ -1,0 +1,97 @@
+"""The process of one broker: `python -m jepsen_like.chaos.brokers SETTINGS.json`.
+
+It runs the broker as `python -m broker` does, and besides takes orders and tells its status as
+other members of runs do. It ends when its standard input does.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from broker.config import BrokerConfig
+from broker.errors import BrokerError
+from broker.server import Broker, run_broker
+from dledger import DLedgerError, SnapshotPolicy, collect_seldom
+from dledger.commands.exit_codes import single_errors
+from dledger.commands.log_lines import TEXT, set_up_logging
+from jepsen_like.chaos.members.control import Control, lines_of
+from remoting.net.address import parse_address
+from remoting.wire.errors import RemotingError
+
+# Small, so that in a minute snapshots are written and the log is dropped.
+SNAPSHOTS = SnapshotPolicy(every_entries=2_000, trailing_entries=1_000)
+
+logger = logging.getLogger("jepsen_like.member")
+
+
+async def serve(settings: dict[str, Any]) -> None:
+    """Run the broker until its standard input ends, or it is asked to stop."""
+    config = BrokerConfig(
+        group=settings["group"],
+        node_id=settings["node_id"],
+        peers=settings["peers"],
+        listen=parse_address(settings["listen"]),
+        listen_peers=parse_address(settings["listen_peers"]),
+        nameservers=(settings["nameserver"],),
+        directory=Path(settings["directory"]),
+        snapshots=SNAPSHOTS,
+    )
+    async with trio.open_nursery() as nursery:
+        start = partial(
+            run_broker,
+            config,
+            wall_clock_ms=lambda: time.time_ns() // 1_000_000,
+            process_id=os.getpid(),
+            report=logger.info,
+            hour_of=lambda time_ms: time.localtime(time_ms / 1000).tm_hour,
+        )
+        broker: Broker = await nursery.start(start)
+        nursery.start_soon(_end_on_signal, broker, nursery.cancel_scope)
+        async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as orders:
+            control = Control(broker.node, lambda: None, lambda: None, _tell)
+            await control.run(lines_of(orders), nursery.cancel_scope)
+
+
+async def _end_on_signal(broker: Broker, scope: trio.CancelScope) -> None:
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for _ in signals:
+            await broker.end()
+            scope.cancel()
+
+
+def _tell(line: str) -> None:
+    with suppress(BrokenPipeError):  # the run is gone: standard input ends, too
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+
+def main() -> None:
+    """Run one broker; what ends it is the last line of its log."""
+    settings = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    set_up_logging(settings["group"], settings["node_id"], TEXT, "info")
+    collect_seldom()
+    try:
+        trio.run(serve, settings)
+    except (BrokerError, DLedgerError, RemotingError, OSError, BaseExceptionGroup) as error:
+        errors = list(single_errors(error))
+        known = (BrokerError, DLedgerError, RemotingError, OSError)
+        if not all(isinstance(each, known) for each in errors):
+            raise
+        for each in errors:
+            logger.critical("stopped: %s: %s", type(each).__name__, each)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

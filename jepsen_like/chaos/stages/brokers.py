@@ -1,0 +1,78 @@
+"""A group of brokers with a name server, and what sends and consumes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from jepsen_like.chaos.plan import RunPlan
+from jepsen_like.chaos.wiring import CLIENTS_HOST, NAMESERVER_HOST, Wiring
+
+CONSUMERS, PRODUCERS = 2, 4
+# What `jepsen-like list` says of each workload with brokers, and the model of its history.
+EXPLANATIONS = {
+    "messages": "Brokers: messages that were acknowledged are consumed, by a group of consumers.",
+}
+MODELS = {"messages": "queue"}
+# A group promises each message at least once; and messages of one producer are in several queues.
+ALLOWED = {"messages": ("duplicated", "reordered")}
+
+
+class BrokerStage:
+    """See Stage. Members cannot be added to a group of brokers that runs."""
+
+    group = "broker-a"
+    has_invariant = False
+    can_join = False
+    hosts: Sequence[str] = (NAMESERVER_HOST,)
+    readers, writers, step = CONSUMERS, PRODUCERS, CONSUMERS + PRODUCERS
+
+    def __init__(self, plan: RunPlan, folder: Path, names: Sequence[str], begin_ns: int) -> None:
+        self._plan = plan
+        self._folder = folder
+        self._names = names
+        self._begin_ns = begin_ns
+        self.model_name: str | None = MODELS[plan.service]
+        self.allowed: tuple[str, ...] = ALLOWED[plan.service]
+
+    def member_command(self, wiring: Wiring, name: str, *, joining: bool) -> list[str]:
+        """See Stage."""
+        listen_peers, listen = wiring.listens(name)
+        settings = {
+            "group": self.group,
+            "node_id": name,
+            "peers": {peer: wiring.peer_address(name, peer) for peer in self._names},
+            "listen": listen,
+            "listen_peers": listen_peers,
+            "nameserver": wiring.port_address(NAMESERVER_HOST),
+            "directory": str(self._folder / "data" / name),
+        }
+        path = self._folder / "members" / f"{name}.json"
+        path.write_text(json.dumps(settings, indent=1) + "\n")
+        return wiring.command(name, [sys.executable, "-m", "jepsen_like.chaos.brokers", str(path)])
+
+    def client_command(self, wiring: Wiring) -> list[str]:
+        """See Stage."""
+        plan = self._plan
+        settings = {
+            "seed": plan.seed,
+            "nameserver": wiring.port_address(NAMESERVER_HOST),
+            "consumers": self.readers,
+            "producers": self.writers,
+            "calls_a_second": plan.calls_a_second,
+            "begin_ns": self._begin_ns,
+            "history": str(self._folder / "history.jsonl"),
+            "header": {"workload": plan.service, "model": self.model_name, "seed": plan.seed},
+        }
+        path = self._folder / "clients.json"
+        path.write_text(json.dumps(settings, indent=1) + "\n")
+        command = [sys.executable, "-m", "jepsen_like.chaos.brokers.messages", str(path)]
+        return wiring.command(CLIENTS_HOST, command)
+
+    def beside_commands(self, wiring: Wiring) -> Mapping[str, list[str]]:
+        """See Stage."""
+        _, listen = wiring.listens(NAMESERVER_HOST)
+        command = [sys.executable, "-m", "nameserver", "--listen", listen, "--exit-with-stdin"]
+        return {"nameserver": wiring.command(NAMESERVER_HOST, command)}

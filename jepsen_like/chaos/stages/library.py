@@ -1,0 +1,100 @@
+"""A state machine over the library: its members, its clients."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from jepsen_like.chaos.clients.settings import ClientSettings
+from jepsen_like.chaos.members.settings import MemberSettings
+from jepsen_like.chaos.plan import RunPlan
+from jepsen_like.chaos.service import Described
+from jepsen_like.chaos.wiring import CLIENTS_HOST, Wiring
+
+MAX_CLOCK_DRIFT = 0.05
+CALL_TIMEOUT_S = 2.0
+# Each member has a reader of its own. There are four ways to write, and each member is used.
+READERS_A_MEMBER = 1
+WRITERS_LEAST = 4
+
+
+class LibraryStage:
+    """See Stage.
+
+    Args:
+        plan: the run.
+        service: what is tested.
+        folder: of the run.
+        names: the members that the group begins with.
+        begin_ns: the reading of the monotonic clock that the history calls 0.
+    """
+
+    group = "chaos"
+    allowed: tuple[str, ...] = ()
+    can_join = True
+    hosts: Sequence[str] = ()
+
+    def __init__(
+        self, plan: RunPlan, service: Described, folder: Path, names: Sequence[str], begin_ns: int
+    ) -> None:
+        self._plan = plan
+        self._service = service
+        self._folder = folder
+        self._names = names
+        self._begin_ns = begin_ns
+        self.model_name = service.model_name
+        self.has_invariant = service.has_invariant
+        self.readers = READERS_A_MEMBER * len(names)
+        self.writers = max(WRITERS_LEAST, len(names))
+        self.step = self.readers + self.writers + len(names)
+
+    def member_command(self, wiring: Wiring, name: str, *, joining: bool) -> list[str]:
+        """See Stage."""
+        listen, clients = wiring.listens(name)
+        peers = [name] if joining else self._names
+        settings = MemberSettings(
+            group=self.group,
+            node_id=name,
+            service=self._service.name,
+            peers={peer: wiring.peer_address(name, peer) for peer in peers},
+            listen=listen,
+            clients=clients,
+            data_dir=str(self._folder / "data" / name),
+            joining=joining,
+            max_clock_drift=MAX_CLOCK_DRIFT if self._plan.lease else None,
+            seeded_bug=self._plan.seeded_bug,
+        )
+        path = self._folder / "members" / f"{name}.json"
+        path.write_text(settings.as_text())
+        command = [sys.executable, "-m", "jepsen_like.chaos.members", str(path)]
+        return wiring.command(name, command)
+
+    def client_command(self, wiring: Wiring) -> list[str]:
+        """See Stage."""
+        plan, service = self._plan, self._service
+        header: dict[str, object] = {"workload": service.name, "seed": plan.seed}
+        if self.model_name is not None:
+            header["model"] = self.model_name
+        settings = ClientSettings(
+            seed=plan.seed,
+            service=service.name,
+            group=self.group,
+            peers={name: wiring.peer_address(CLIENTS_HOST, name) for name in self._names},
+            ports={name: wiring.port_address(name) for name in self._names},
+            readers=self.readers,
+            writers=self.writers,
+            calls_a_second=plan.calls_a_second,
+            timeout_s=CALL_TIMEOUT_S,
+            begin_ns=self._begin_ns,
+            history=str(self._folder / "history.jsonl"),
+            header={**header, **service.settings},
+        )
+        path = self._folder / "clients.json"
+        path.write_text(settings.as_text())
+        command = [sys.executable, "-m", "jepsen_like.chaos.clients", str(path)]
+        return wiring.command(CLIENTS_HOST, command)
+
+    def beside_commands(self, wiring: Wiring) -> Mapping[str, list[str]]:
+        """See Stage."""
+        return {}

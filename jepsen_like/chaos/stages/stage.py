@@ -1,0 +1,41 @@
+"""What a run has to know of what it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from jepsen_like.chaos.wiring import Wiring
+
+
+class Stage(Protocol):
+    """The processes of a run and how they are judged.
+
+    `group` is the name of the group. `model_name` is what the history must keep, None if nothing
+    is promised, and `allowed` are kinds of problems that do not count. `has_invariant` says that
+    members can be asked for what is wrong; `can_join` that members can be added. Of the clients,
+    `readers` come first, then `writers`; process numbers that differ by a multiple of `step` are
+    the same client.
+    """
+
+    group: str
+    model_name: str | None
+    allowed: tuple[str, ...]
+    has_invariant: bool
+    can_join: bool
+    readers: int
+    writers: int
+    step: int
+
+    @property
+    def hosts(self) -> Sequence[str]:
+        """Hosts besides those of members and clients."""
+
+    def member_command(self, wiring: Wiring, name: str, *, joining: bool) -> list[str]:
+        """What starts a member. Its settings are written beside its log."""
+
+    def client_command(self, wiring: Wiring) -> list[str]:
+        """What starts the process of the clients."""
+
+    def beside_commands(self, wiring: Wiring) -> Mapping[str, list[str]]:
+        """What starts the processes beside the group, by the names of their logs."""
